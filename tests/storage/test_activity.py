@@ -50,18 +50,6 @@ async def test_a_gap_without_observations_begins_another_entry(cache: Cache) -> 
     assert [span.polls for span in (await cache.polls(ANY, limit=10)).newest] == [1, 2]
 
 
-async def test_subjects_do_not_interrupt_each_other(cache: Cache) -> None:
-    """Polls of runs and of health alternate; each has its own entry."""
-    for second in range(6):
-        subject = "runs" if second % 2 else "health"
-        await cache.record_poll(PollOutcome(subject, NOON + timedelta(seconds=second)))  # type: ignore[arg-type]
-
-    assert [(span.kind, span.polls) for span in (await cache.polls(ANY, limit=10)).newest] == [
-        ("poll.runs", 3),
-        ("poll.health", 3),
-    ]
-
-
 async def test_a_link_that_flaps_for_ever_does_not_fill_the_disk(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest entries go."""
     monkeypatch.setattr(polls, "CAP", 10)
@@ -108,17 +96,6 @@ async def test_an_entry_that_reaches_into_the_time_asked_for_is_there(cache: Cac
     after = await cache.polls(ActivityFilter(since=NOON + timedelta(minutes=10, seconds=1)), limit=10)
 
     assert (within.matching, after.matching) == (1, 0)
-
-
-async def test_the_journal_gives_the_newest_and_counts_the_rest(ledger: Ledger, prepare: Prepare) -> None:
-    """Newest first."""
-    for number in range(5):
-        await prepare(key=f"k{number}", subject=f"a{number}@x.test")
-
-    found = await ledger.journal(ANY, limit=2)
-
-    assert [action.subject for action in found.newest] == ["a4@x.test", "a3@x.test"]
-    assert (found.matching, found.tally) == (5, {("organization.create", "prepared"): 5})
 
 
 @pytest.mark.parametrize(

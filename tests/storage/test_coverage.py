@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.cache import Cache, coverage
-from storage.records import CLOCK_STEP, Coverage, CoverageGap, CoverageRange
-from storage.records.backfill import ListPlace
+from storage.records import CLOCK_STEP, Coverage, CoverageRange
 from tests.storage.conftest import NOON, connected, make_run
 
 MINUTE = timedelta(minutes=1)
@@ -53,62 +52,10 @@ def test_ranges_are_merged_as_a_union(connection: Connection, parts: list[tuple[
     ]
 
 
-async def test_nothing_is_complete_at_first(cache: Cache) -> None:
-    """An empty cache promises nothing."""
-    found = await cache.coverage()
-
-    assert found == Coverage()
-    assert (found.complete_since, found.whole, found.gaps) == (None, False, ())
-
-
-async def test_a_newer_range_does_not_make_the_older_one_complete(cache: Cache) -> None:
-    """Between them lies a gap; filling it joins the two."""
-    await cache.extend_coverage(None, NOON)
-    later = await cache.extend_coverage(NOON + 5 * MINUTE, NOON + 9 * MINUTE)
-
-    joined = await cache.extend_coverage(NOON, NOON + 5 * MINUTE)
-
-    assert not later.whole
-    assert later.complete_since == NOON + 5 * MINUTE
-    assert later.ranges == (CoverageRange(NOON + 5 * MINUTE, NOON + 9 * MINUTE), CoverageRange(None, NOON))
-    assert later.gaps == (CoverageGap(NOON, NOON + 5 * MINUTE),)
-    assert joined.whole
-    assert joined.ranges == (CoverageRange(None, NOON + 9 * MINUTE),)
-    assert joined.gaps == ()
-
-
-async def test_ranges_a_microsecond_apart_are_one(cache: Cache) -> None:
-    """Nothing fits between them."""
-    await cache.extend_coverage(NOON + TICK, NOON + MINUTE)
-
-    assert (await cache.extend_coverage(NOON - MINUTE, NOON)).ranges == (CoverageRange(NOON - MINUTE, NOON + MINUTE),)
-
-
 async def walked(
     cache: Cache, found: CoverageRange | None, as_of: datetime = NOON, token: str | None = None, *, ended: bool = False
 ) -> None:
     await cache.record_walk(found, as_of, token, 9, is_odd=found is None, ended=ended)
-
-
-async def test_complete_is_said_with_its_time(cache: Cache) -> None:
-    """Only a look at the newest page moves it; what is filled in below does not."""
-    await cache.extend_coverage(NOON, NOON + MINUTE, NOON + 2 * MINUTE)
-    filled = await cache.extend_coverage(NOON - MINUTE, NOON)
-    apart = await cache.extend_coverage(None, NOON - 9 * MINUTE)
-    await walked(cache, CoverageRange(NOON, NOON + MINUTE), NOON + 3 * MINUTE)
-    newer = await cache.coverage()
-
-    assert filled.as_of == apart.as_of == NOON + 2 * MINUTE
-    assert newer.as_of == NOON + 3 * MINUTE
-    assert newer.is_current(NOON + 3 * MINUTE)
-    assert not newer.is_current(NOON + 4 * MINUTE)
-
-
-async def test_a_newer_range_has_a_time_of_its_own(cache: Cache) -> None:
-    """That the older one reached up to its own look says nothing of the newer."""
-    await cache.extend_coverage(None, NOON, NOON + MINUTE)
-
-    assert (await cache.extend_coverage(NOON + MINUTE, NOON + 2 * MINUTE)).as_of is None
 
 
 async def test_the_whole_history_is_complete_since_its_first_run(cache: Cache) -> None:
@@ -121,44 +68,12 @@ async def test_the_whole_history_is_complete_since_its_first_run(cache: Cache) -
     assert (found.whole, found.complete_since) == (True, NOON - MINUTE)
 
 
-async def test_what_comes_after_an_empty_list_leaves_a_gap(cache: Cache) -> None:
-    """Above an empty list nothing was claimed."""
-    await cache.extend_coverage(None, None, NOON)
-    later = await cache.extend_coverage(NOON, NOON + MINUTE)
-
-    assert not later.whole
-    assert later.gaps == (CoverageGap(None, NOON),)
-
-
 async def test_a_range_cannot_end_before_it_starts(cache: Cache) -> None:
     """Such a range is a mistake of the caller, and is not kept."""
     with pytest.raises(ValueError, match="end before"):
         await cache.extend_coverage(NOON, NOON - MINUTE)
 
     assert await cache.coverage() == Coverage()
-
-
-async def test_a_walk_leaves_its_place_below_the_range_that_it_completes(cache: Cache) -> None:
-    """A later walk that comes further down replaces it."""
-    await walked(cache, CoverageRange(NOON, NOON + MINUTE), token="page 2")
-    first = await cache.place(NOON)
-    await walked(cache, CoverageRange(NOON - MINUTE, NOON + MINUTE), token="page 3")
-
-    assert first == ListPlace("page 2", 9)
-    assert await cache.place(NOON) is None
-    assert await cache.place(NOON - MINUTE) == ListPlace("page 3", 9)
-
-
-async def test_a_list_out_of_order_completes_nothing_and_goes_on_below(cache: Cache) -> None:
-    """Until it is read to its end; an orderly one is no longer called so."""
-    await walked(cache, None, token="page 2")
-    odd, unread = await cache.coverage(), await cache.is_unread()
-    await walked(cache, None, ended=True)
-    ended = await cache.is_unread()
-    await walked(cache, CoverageRange(None, NOON))
-
-    assert (odd.is_disordered, odd.ranges, unread, ended) == (True, (), True, False)
-    assert (await cache.coverage()).is_disordered is False
 
 
 async def test_a_clock_that_is_set_back_takes_claims_away(cache: Cache) -> None:

@@ -35,32 +35,6 @@ async def test_a_pinned_run_is_given_with_its_repositorys_times(cache: Cache) ->
     assert (pinned.row.status, pinned.row.repository) == ("working", "acme/api")
 
 
-async def test_the_active_come_first(cache: Cache) -> None:
-    """Then the ended and those that the cache does not hold, each by when they were pinned."""
-    await cache.store_runs([make_run(1, "failed"), make_run(2), make_run(3)], asked_at=NOON)
-    for number, run_id in enumerate(("run_none", "run_0001", "run_0003", "run_0002")):
-        await cache.following.pin(run_id, at=NOON + number * MINUTE)
-    await cache.following.pin("run_0001", at=NOON + HOUR)
-
-    pinned = await cache.following.pins()
-
-    assert [p.run_id for p in pinned] == ["run_0003", "run_0002", "run_none", "run_0001"]
-    assert pinned[2].row is None
-
-
-async def test_letting_go(cache: Cache) -> None:
-    """One, or all that ended, vanished or were never there."""
-    await cache.store_runs([make_run(n, "completed" if n == 2 else "working") for n in range(1, 5)], asked_at=NOON)
-    await cache.set_presence(["run_0004"], "lost")
-    for run_id in ("run_0001", "run_0002", "run_0003", "run_0004", "run_none"):
-        await cache.following.pin(run_id, at=NOON)
-
-    assert await cache.following.unpin("run_0001")
-    assert not await cache.following.unpin("run_0001")
-    assert await cache.following.unpin_ended() == 3
-    assert [p.run_id for p in await cache.following.pins()] == ["run_0003"]
-
-
 async def test_what_ended_long_ago_makes_room(cache: Cache) -> None:
     """A pin goes a day after its run's end; and there are never more than so many."""
     await cache.store_runs([make_run(1, "failed"), make_run(2)], asked_at=NOON)

@@ -80,15 +80,6 @@ async def test_repositories_come_with_the_busiest_first_and_only_what_is_recent(
     ]
 
 
-async def test_nothing_at_all_gives_figures_of_nothing(cache: Cache) -> None:
-    """Zeros, no repositories, and no division by zero."""
-    edges = edges_of(NOON, timedelta(hours=1), 3)
-
-    assert [each.total for each in await cache.outcomes(edges)] == [0, 0, 0]
-    assert [each.average for each in await cache.concurrency(edges)] == [0.0, 0.0, 0.0]
-    assert await cache.repository_figures(NOON) == ()
-
-
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 10_000))
 async def test_concurrency_is_what_counting_run_by_run_gives(

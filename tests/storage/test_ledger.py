@@ -1,7 +1,6 @@
 """The ledger's methods: the state that each leads to, and what it leaves behind; the rest is proven by the model."""
 
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
 from pathlib import Path
 from sqlite3 import IntegrityError
 
@@ -82,54 +81,6 @@ async def brought(ledger: Ledger, action: Action, state: str) -> Action:
     return action
 
 
-async def test_a_prepared_action_is_all_that_was_said(ledger: Ledger, prepare: Prepare) -> None:
-    """Nothing of it is sent, and it is read back the same."""
-    action = await prepare(subject="ann@acme.test")
-
-    assert action == Action(
-        action_id=action.action_id,
-        kind="organization.create",
-        subject="ann@acme.test",
-        key="key-1",
-        path="/external/organizations",
-        body_json='{"email": "ann@acme.test"}',
-        actor="cli:ann",
-        state="prepared",
-        created_at=NOON,
-    )
-    assert await ledger.action(action.action_id) == action
-    assert action.is_open
-
-
-@pytest.mark.parametrize(("state", "move"), LEGAL)
-async def test_each_move_leads_to_its_state(ledger: Ledger, prepare: Prepare, state: str, move: str) -> None:
-    """As it says, and as it is read back; only what was sent has a sending time."""
-    action = await brought(ledger, await prepare(), state)
-
-    moved = await MOVES[move](ledger, action.action_id)
-
-    assert moved.state == LEGAL[state, move]
-    assert (moved.sending_at is None) == (moved.state == "not_sent")
-    assert await ledger.action(action.action_id) == moved
-
-
-async def test_a_confirmed_action_keeps_the_answer(
-    ledger: Ledger, prepare: Prepare, forward: Callable[[float], None]
-) -> None:
-    """With the times of its way."""
-    action_id = (await prepare()).action_id
-    forward(1)
-    await ledger.sending(action_id)
-    forward(1)
-
-    done = await ledger.confirm(action_id, result_id="org_1", response_json='{"organization_id": "org_1"}')
-
-    second = timedelta(seconds=1)
-    assert (done.created_at, done.sending_at, done.settled_at) == (NOON, NOON + second, NOON + 2 * second)
-    assert (done.result_id, done.response_json) == ("org_1", '{"organization_id": "org_1"}')
-    assert not done.is_open
-
-
 async def test_an_error_is_kept_until_it_is_overcome(ledger: Ledger, prepare: Prepare) -> None:
     """An unknown outcome says why; once a person knows that it was created there is no error any more."""
     action_id = (await prepare()).action_id
@@ -142,16 +93,6 @@ async def test_an_error_is_kept_until_it_is_overcome(ledger: Ledger, prepare: Pr
 
     created = await ledger.resolve_created(action_id, "org_9")
     assert (created.error, created.result_id, created.resolution) == (None, "org_9", "created")
-
-
-@pytest.mark.parametrize("resolved", ["created", "not_created"])
-async def test_a_resolution_can_be_undone(ledger: Ledger, prepare: Prepare, resolved: str) -> None:
-    """The action is as it was before, with its error, and may be resolved another way."""
-    unknown = await brought(ledger, await prepare(), "unknown")
-    await MOVES[f"resolve_{resolved}"](ledger, unknown.action_id)
-
-    assert await ledger.unresolve(unknown.action_id) == unknown
-    assert (await ledger.resolve_created(unknown.action_id, "org_3")).result_id == "org_3"
 
 
 async def test_every_step_stays_on_record(ledger_path: Path) -> None:

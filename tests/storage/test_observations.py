@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from storage.cache import Cache
-from storage.records import HealthChange, HealthReport, HealthSample, HealthSpan, LinkState, PlatformHealth, PollOutcome
+from storage.records import HealthChange, HealthReport, HealthSample, HealthSpan, LinkState, PollOutcome
 from tests.storage.conftest import NOON
 
 MINUTE = timedelta(minutes=1)
@@ -15,27 +15,6 @@ GAP = 10 * MINUTE
 def report(**statuses: str) -> HealthReport:
     samples = (HealthSample(name, status, "git.acme.test", "acme", "{}") for name, status in statuses.items())
     return HealthReport(tuple(samples))
-
-
-async def test_the_first_report_connects(cache: Cache) -> None:
-    """Every platform of the very first report is a change from nothing."""
-    changes = await cache.store_health(report(gitlab="ok", github="degraded"), at=NOON)
-
-    github = HealthChange("github", None, "degraded", NOON)
-    assert changes == (github, HealthChange("gitlab", None, "ok", NOON))
-    assert (await cache.health())[0] == PlatformHealth(
-        "github", "degraded", "git.acme.test", "acme", since=NOON, checked_at=NOON, connected=True, history=(github,)
-    )
-
-
-async def test_the_same_status_confirms(cache: Cache) -> None:
-    """A status that stays keeps its beginning; only the check is newer."""
-    await cache.store_health(report(github="ok"), at=NOON)
-
-    assert await cache.store_health(report(github="ok"), at=NOON + MINUTE) == ()
-
-    (github,) = await cache.health()
-    assert (github.since, github.checked_at) == (NOON, NOON + MINUTE)
 
 
 async def test_a_platform_left_out_is_no_longer_connected(cache: Cache) -> None:

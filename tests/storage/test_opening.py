@@ -4,14 +4,13 @@ import resource
 import shutil
 import sqlite3
 import stat
-import threading
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from storage import database, private_file
+from storage import private_file
 from storage.cache import Cache
 from storage.cache import opening as cache_opening
 from storage.cache.first_paint import peek
@@ -19,13 +18,11 @@ from storage.errors import (
     DatabaseBusyError,
     DatabaseDamagedError,
     DatabaseReadOnlyError,
-    DatabaseUnopenableError,
     DiskFullError,
     StorageClosedError,
     StorageError,
 )
 from storage.ledger import Ledger
-from storage.ledger.opening import SCHEMA as LEDGER_SCHEMA
 from storage.records import RunFilter, RunSort
 from tests.storage.conftest import JUNK, NOON, make_run, spoil, written
 
@@ -62,35 +59,6 @@ async def test_a_file_that_was_open_to_others_is_closed_to_them(cache_path: Path
 def test_simultaneous_first_starts_all_succeed(race: Callable[..., list[str]], tmp_path: Path) -> None:
     """Processes that start at once make one database together."""
     assert race(OPENING, 6, str(tmp_path / "profile")) == ["() ()"] * 6
-
-
-def test_migrations_raced_without_any_other_lock_are_applied_once(tmp_path: Path) -> None:
-    """The transaction that migrates holds the write lock from its start."""
-    path = tmp_path / "raced.sqlite3"
-    start, failures = threading.Barrier(8), []
-
-    def migrate() -> None:
-        connection = database.connect(path, {})
-        try:
-            start.wait()
-            database.migrate(connection, LEDGER_SCHEMA, path)
-        except sqlite3.Error as error:
-            failures.append(error)
-        finally:
-            connection.close()
-
-    threads = [threading.Thread(target=migrate) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    assert failures == []
-    connection = database.connect(path, {})
-    assert connection.execute("SELECT name FROM _sqlite_migrations").fetchall() == [
-        (name,) for name in LEDGER_SCHEMA.steps
-    ]
-    connection.close()
 
 
 async def other_version(path: Path) -> None:
@@ -211,18 +179,6 @@ async def test_a_read_only_database_says_so(cache: Cache) -> None:
         await cache.store_runs([make_run(1)], asked_at=NOON)
 
     assert str(cache.writer.path) in caught.value.message
-
-
-@pytest.mark.parametrize("opener", [Cache, Ledger])
-async def test_a_path_that_cannot_be_is_told(tmp_path: Path, opener: type[Cache] | type[Ledger]) -> None:
-    """A data folder that is a file, or a database that is a folder."""
-    (tmp_path / "file").touch()
-    (tmp_path / "folder.sqlite3").mkdir()
-
-    for path in (tmp_path / "file" / "x.sqlite3", tmp_path / "folder.sqlite3"):
-        with pytest.raises(StorageError, match=r"Choose another data folder|Check that its folder") as caught:
-            await opener.open(path)
-        assert isinstance(caught.value, DatabaseUnopenableError)
 
 
 def test_opening_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,16 +80,6 @@ def test_a_window_without_anything_to_follow_stays(
     assert (window.shift, window.offset, window.cursor_index) == found
 
 
-def test_the_first_rows_of_a_search_are_its_first_rows(database: Connections) -> None:
-    """With time enough they are what a window shows, in either direction."""
-    wanted = RunFilter(search="run_0 5", not_statuses=("completed",))
-    for sort in (NEWEST_FIRST, RunSort(descending=False), RunSort("branch")):
-        found = first_rows(database[1], wanted, sort, limit=7, patience_s=60)
-
-        assert found
-        assert found == rows(database[1], wanted, sort, 0, 7, Remembered())
-
-
 def test_a_search_that_takes_too_long_shows_what_it_found(database: Connections) -> None:
     """Without any time it is some of the first rows, perhaps none, and the connection serves on without a limit."""
     writer, reader = database

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from storage.cache import Cache
-from storage.records import Repository, Run, RunChanges, RunDetail, RunFilter, RunSort, StatusTransition
+from storage.records import RunChanges, RunDetail, RunFilter, RunSort, StatusTransition
 from tests.storage.conftest import NOON, connected, make_run, store
 
 SECOND = timedelta(seconds=1)
@@ -18,17 +18,6 @@ async def held(cache: Cache) -> RunDetail:
     detail = await cache.detail("run_0001")
     assert detail is not None
     return detail
-
-
-async def test_new_runs_are_new_once(cache: Cache) -> None:
-    """A run is new the first time; the same facts again change nothing."""
-    runs = [make_run(1), make_run(2)]
-
-    first = await cache.store_runs(runs, asked_at=NOON)
-    again = await cache.store_runs(runs, asked_at=NOON + SECOND)
-
-    assert first == RunChanges(new=("run_0001", "run_0002"))
-    assert again == RunChanges()
 
 
 async def test_transitions_carry_the_services_own_time(cache: Cache) -> None:
@@ -44,16 +33,6 @@ async def test_transitions_carry_the_services_own_time(cache: Cache) -> None:
     assert detail.run == later
     assert detail.transitions == (StatusTransition("run_0001", None, "queued", NOON), moved)
     assert (detail.first_seen_at, detail.last_seen_at) == (NOON, NOON + 60 * SECOND)
-
-
-@pytest.mark.parametrize("step", [timedelta(microseconds=1), timedelta(milliseconds=100), timedelta(0)])
-async def test_any_step_in_time_is_a_transition(cache: Cache, step: timedelta) -> None:
-    """Timestamps of any precision, even the same second twice, do not hide a change of status."""
-    await cache.store_runs([make_run(1, "queued")], asked_at=NOON)
-
-    changes = await cache.store_runs([make_run(1, "working", updated_at=NOON + step)], asked_at=NOON + SECOND)
-
-    assert [(t.old, t.new, t.at) for t in changes.transitions] == [("queued", "working", NOON + step)]
 
 
 @pytest.mark.parametrize("updated_at", [NOON - SECOND / 2, NOON, NOON + SECOND, None])
@@ -91,16 +70,6 @@ async def test_after_a_clock_was_set_back_answers_count_again(cache: Cache) -> N
     assert (await held(cache)).last_seen_at == NOON
 
 
-async def test_other_facts_update_without_a_transition(cache: Cache) -> None:
-    """An unknown field is kept as received, even where `updated_at` stayed."""
-    await cache.store_runs([make_run(1)], asked_at=NOON)
-
-    changes = await cache.store_runs([make_run(1, note="something new")], asked_at=NOON)
-
-    assert changes == RunChanges(updated=("run_0001",))
-    assert "something new" in (await held(cache)).run.raw_json
-
-
 async def test_runs_without_readable_times_are_kept(cache: Cache) -> None:
     """Without `updated_at` the time it was seen stands in, and every new fact counts; unknown times come last."""
     await cache.store_runs([make_run(1, "queued", created_at=None, updated_at=None), make_run(2)], asked_at=NOON)
@@ -124,17 +93,6 @@ async def test_hostile_text_is_kept(cache: Cache) -> None:
     assert (row.status, row.branch_name) == ("sta\x00te'; DROP TABLE runs --", "a?b")
 
 
-async def test_unknown_platforms_come_back_whole(cache: Cache) -> None:
-    """A repository of an unknown platform keeps its data."""
-    repository = Repository.of("forge", {"space": "acme", "deep": {"n": 1}})
-    run = Run("run_f", "queued", "b", repository, NOON, NOON, "{}")
-
-    await cache.store_runs([run], asked_at=NOON)
-
-    assert await cache.runs(RunFilter(), limit=1) == (run,)
-    assert await cache.repositories() == (repository.label,)
-
-
 async def test_presence_changes_and_comes_back(cache: Cache) -> None:
     """A run is unconfirmed or lost until it is seen again, which counts as a change."""
     run = make_run(1)
@@ -147,25 +105,6 @@ async def test_presence_changes_and_comes_back(cache: Cache) -> None:
 
     assert back == RunChanges(updated=("run_0001",))
     assert (await held(cache)).presence == "current"
-
-
-async def test_active_runs_are_all_that_is_not_known_to_be_final(cache: Cache) -> None:
-    """Unknown statuses count as active; unconfirmed runs too."""
-    statuses = ["completed", "failed", "queued", "paused"]
-    await cache.store_runs([make_run(n, status) for n, status in enumerate(statuses)], asked_at=NOON)
-    await cache.set_presence(["run_0002"], "unconfirmed")
-
-    assert {run.status for run in await cache.active_runs()} == {"queued", "paused"}
-    assert await cache.known_statuses() == ("completed", "failed", "paused", "queued")
-
-
-async def test_statuses_stay_known(cache: Cache) -> None:
-    """A status that no run has any more is still known: the next sweep asks for it."""
-    await cache.store_runs([make_run(1, "paused")], asked_at=NOON)
-    await cache.store_runs([make_run(1, "completed", updated_at=NOON + SECOND)], asked_at=NOON)
-
-    assert await cache.known_statuses() == ("completed", "paused")
-    assert await cache.status_counts(RunFilter()) == {"completed": 1}
 
 
 async def test_repositories_come_most_recent_first(cache: Cache) -> None:
@@ -182,17 +121,6 @@ async def test_repositories_come_most_recent_first(cache: Cache) -> None:
 
     await cache.store_runs([make_run(4, repository="acme/old", created_at=NOON + SECOND)], asked_at=NOON)
     assert await cache.repositories() == ("acme/old", "gitlab:acme/new")
-
-
-async def test_details_of_many(cache: Cache) -> None:
-    """Any number of ids is answered; those not held are left out."""
-    await cache.store_runs([make_run(n) for n in range(1200)], asked_at=NOON)
-
-    details = await cache.details([f"run_{n:04d}" for n in range(1300)])
-
-    assert len(details) == 1200
-    assert details["run_1199"].run == make_run(1199)
-    assert await cache.detail("run_9999") is None
 
 
 async def test_answers_that_arrive_together_are_stored_each_for_itself(cache: Cache) -> None:

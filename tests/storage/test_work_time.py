@@ -59,38 +59,12 @@ async def test_all_figures_count_the_same_time(cache: Cache) -> None:
     assert pinned.durations.median_s == pinned.durations.p95_s == figures.p50_s == figures.p95_s == 900
 
 
-async def test_a_continued_run_moves_to_its_new_place(cache: Cache) -> None:
-    """By what they took: it goes on above those that ended, and ends with the time of both turns."""
-    ended = [make_run(n, "completed", updated_at=NOON + n * 10 * MINUTE) for n in (1, 2, 3)]
-    await seen(cache, *ended)
-
-    async def order() -> list[str]:
-        rows = await cache.rows(RunFilter(), RunSort("took"), offset=0, limit=9)
-        return [row.run_id[-1] for row in rows]
-
-    assert await order() == ["3", "2", "1"]
-    await seen(cache, make_run(1, "working", updated_at=NOON + DAY))
-    assert await order() == ["1", "3", "2"]
-    await seen(cache, make_run(1, "failed", updated_at=NOON + DAY + 15 * MINUTE))
-    assert await order() == ["3", "1", "2"]
-
-
 async def test_a_turn_that_was_not_seen_adds_nothing(cache: Cache) -> None:
     """Continued and ended between two polls: how long it worked is not known, and the rest is not counted as work."""
     await seen(cache, make_run(1, "completed", updated_at=NOON + 10 * MINUTE))
     await seen(cache, make_run(1, "failed", updated_at=NOON + DAY))
 
     assert await took(cache) == WorkTime(seconds=600)
-
-
-@pytest.mark.parametrize("status", ["working", "completed"])
-async def test_without_readable_times_nothing_is_claimed(cache: Cache, status: str) -> None:
-    """Until the service gives one that can be read."""
-    await cache.store_runs([make_run(1, status, created_at=None, updated_at=None)], asked_at=NOON)
-    assert await took(cache) == WorkTime()
-
-    await cache.store_runs([make_run(1, "completed", updated_at=NOON + MINUTE)], asked_at=NOON)
-    assert await took(cache) == WorkTime(seconds=60)
 
 
 @pytest.mark.parametrize("status", ["working", "completed"])

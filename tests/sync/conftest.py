@@ -19,17 +19,18 @@ from app.engine import Engine
 from storage.records import RunFilter
 from storage.values import utc_now
 from tests.cli.conftest import Inside, Result
-from tests.sync.peer import MINUTE, SECOND, Answer, Peer
-from tests.sync.peer_socket import in_thread
+from tests.lab import Lab
+from tests.sync.claims import Recorder
 
 FIRST, LAST = "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"
+MINUTE = timedelta(minutes=1)
 
 
 @dataclass
 class Desk:
-    """One data folder and one peer: an engine on them, and the command line."""
+    """One data folder and one lab: an engine on them, and the command line."""
 
-    peer: Peer
+    peer: Lab
     folder: Path
 
     @asynccontextmanager
@@ -53,7 +54,10 @@ class Desk:
         """A process that refreshes the runs so often, and ends; what each refresh failed with."""
 
         async def refresh(engine: Engine) -> list[ApiError | None]:
-            return [await _refreshed(engine) for _ in range(times)]
+            results = []
+            for _ in range(times):
+                results += await asyncio.gather(engine.runs.refresh(), return_exceptions=True)
+            return [result if isinstance(result, ApiError) else None for result in results]
 
         return self.within(refresh, **options)
 
@@ -89,19 +93,27 @@ class Desk:
 
     def fill(self, **options: Any) -> None:
         """A process that fetches what history is missing, as far as it is let; its wait is over at once."""
-        self.within(_filled, **options)
+
+        async def filled(engine: Engine) -> None:
+            with suppress(ApiError):
+                await engine.backfill.run()
+            await engine.client.budget.settle()
+            await engine.cache.writer.run(lambda connection: connection.execute("DELETE FROM budget").rowcount)
+
+        self.within(filled, **options)
 
     def false_claims(self, document: Any) -> set[str]:
         """Runs that a document of `runs list` says the cache holds, and that it does not."""
+        assert isinstance(self.peer, Recorder)
         claims = [(_moment(each["from"] or FIRST), _moment(each["to"]), utc_now()) for each in document["complete"]]
         if document["complete_since"] is not None:
             claims.append((_moment(document["complete_since"]), _moment(LAST), _moment(document["as_of"])))
-        missing = self.missing() if claims else ()
-        return {run_id for run_id in missing if any(self._is_in(run_id, *claim) for claim in claims)}
-
-    def _is_in(self, run_id: str, start: datetime, end: datetime, as_of: datetime) -> bool:
-        run = self.peer.runs[run_id]
-        return start <= _moment(self.peer.shown(run.created)) <= end and run.born <= as_of
+        return {
+            run_id
+            for run_id in (self.missing() if claims else ())
+            for start, end, as_of in claims
+            if start <= self.peer.read(run_id) <= end and self.peer.born[run_id] <= as_of
+        }
 
     def missing(self) -> set[str]:
         """The runs that the service has and the cache does not hold."""
@@ -109,62 +121,32 @@ class Desk:
         with closing(sqlite3.connect(file)) as cache:
             return set(self.peer.runs) - {run_id for (run_id,) in cache.execute("SELECT run_id FROM runs")}
 
+    def asked(self) -> int:
+        """How many requests came since this was last asked."""
+        count = len(self.peer.requests)
+        self.peer.requests.clear()
+        return count
+
 
 def _moment(text: str) -> datetime:
     moment = datetime.fromisoformat(text)
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-async def _filled(engine: Engine) -> None:
-    with suppress(ApiError):
-        await engine.backfill.run()
-    await engine.client.budget.settle()
-    await engine.cache.writer.run(lambda connection: connection.execute("DELETE FROM budget").rowcount)
-
-
-async def _refreshed(engine: Engine) -> ApiError | None:
-    try:
-        await engine.runs.refresh()
-    except ApiError as error:
-        return error
-    return None
-
-
-HABITS: dict[str, dict[str, Any]] = {
-    "as the spec says": {},
-    "whole seconds shown": {"shown_unit": SECOND},
-    "milliseconds shown": {"shown_unit": SECOND / 1000},
-    "filter on updated": {"date_filter": "updated"},
-    "filter on updated, whole seconds": {"date_filter": "updated", "shown_unit": SECOND},
-    "local time without an offset": {"local_offset": timedelta(hours=5, minutes=30)},
-    "local time west of Greenwich, whole seconds": {"local_offset": timedelta(hours=-8), "shown_unit": SECOND},
-    "clock two hours behind": {"clock_offset": timedelta(hours=-2)},
-    "filter ignored": {"date_filter": "ignored"},
-    "times that cannot be read": {"has_readable_times": False},
-    "order of updates": {"order": "updated"},
-    "order of updates, filter on updated": {"order": "updated", "date_filter": "updated"},
-}
-
-
-def habits(*names: str) -> pytest.MarkDecorator:
-    """With each of these habits of a service, or with them all."""
-    return pytest.mark.parametrize("peer", [HABITS[n] for n in names or HABITS], ids=names or HABITS, indirect=True)
-
-
 @pytest.fixture
-def peer(request: pytest.FixtureRequest) -> Iterator[Peer]:
-    """A scripted service whose time is the real one, with the habits that the test names."""
-    with in_thread(Peer(clock=utc_now, **getattr(request, "param", {}))) as peer:
+def peer(request: pytest.FixtureRequest) -> Iterator[Recorder]:
+    """A service whose time is the real one, with the habits that the test names."""
+    with Recorder(clock=utc_now, **getattr(request, "param", {})) as peer:
         yield peer
 
 
 @pytest.fixture
-def desk(peer: Peer, tmp_path: Path) -> Desk:
+def desk(peer: Recorder, tmp_path: Path) -> Desk:
     """A data folder of its own for that service."""
     return Desk(peer, tmp_path)
 
 
-def ended(peer: Peer, count: int, name: str = "run", *, after: int = 0) -> None:
+def ended(peer: Lab, count: int, name: str = "run", *, after: int = 0) -> None:
     """Add ended runs that took some seconds, one a minute, the newest number 0; `after` are newer than that."""
     now = peer.now
     for n in range(count):
@@ -173,15 +155,10 @@ def ended(peer: Peer, count: int, name: str = "run", *, after: int = 0) -> None:
 
 
 @pytest.fixture
-def history(peer: Peer) -> Peer:
+def history(peer: Recorder) -> Recorder:
     """The peer, with a thousand ended runs."""
     ended(peer, 1_000)
     return peer
-
-
-def slow_down() -> Answer:
-    """A limit that is over in three seconds."""
-    return Answer(429, {"message": "Slow down."}, {"Retry-After": "3"})
 
 
 async def held(engine: Engine) -> int:

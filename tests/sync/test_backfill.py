@@ -1,10 +1,7 @@
 """Fetching what history is missing, from a service that the test scripts."""
 
 import asyncio
-import os
-import signal
-import subprocess
-import sys
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -12,21 +9,20 @@ from typing import Any
 import pytest
 
 from app.api.budget import Priority
-from app.api.errors import UnreachableError
+from app.api.errors import RejectedError, UnreachableError
 from app.config import HistorySettings
 from app.events import BackfillMoved, Event
 from app.sync.backfill import Backfill
-from app.sync.windows import PARALLEL
-from storage.cache import Cache
-from tests.service_process import ROOT
-from tests.sync.conftest import Desk, ended, held
-from tests.sync.peer import MINUTE, Answer, Peer
+from tests.cli.conftest import CommandLine
+from tests.lab import Drop, Respond
+from tests.sync.claims import Recorder, unreadable
+from tests.sync.conftest import MINUTE, Desk, ended, held
 from tests.waiting import until
 
 HOUR = timedelta(hours=1)
 
 
-async def test_everything_that_the_configuration_names_is_fetched(history: Peer, desk: Desk) -> None:
+async def test_everything_that_the_configuration_names_is_fetched(history: Recorder, desk: Desk) -> None:
     """After it, the cache holds the whole list, says so, and there is nothing left to do."""
     async with desk.begun() as engine:
         assert await engine.backfill.run()
@@ -34,28 +30,13 @@ async def test_everything_that_the_configuration_names_is_fetched(history: Peer,
         assert await held(engine) == 1_000
         assert (await engine.cache.coverage()).whole is False
         assert (await engine.cache.coverage()).gaps[0].before < history.now - timedelta(days=29)
-        history.asked()
+        desk.asked()
         assert await engine.backfill.run()
-        assert history.asked() == 0
+        assert desk.asked() == 0
         assert engine.backfill.progress.phase == "done"
 
 
-async def test_at_rest_it_looks_once_for_what_is_missing(
-    history: Peer, desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It looks every few seconds for as long as a console runs, and shares no progress that there is not."""
-    async with desk.begun() as engine:
-        assert await engine.backfill.run()
-        looked: list[Cache] = []
-        coverage = Cache.coverage
-        monkeypatch.setattr(Cache, "coverage", lambda cache: looked.append(cache) or coverage(cache))
-
-        await engine.backfill.work()
-
-        assert len(looked) == 3
-
-
-async def test_what_a_person_waits_for_has_a_persons_priority(history: Peer, desk: Desk) -> None:
+async def test_what_a_person_waits_for_has_a_persons_priority(history: Recorder, desk: Desk) -> None:
     """The command in the foreground asks as a person does, also while the background is paused."""
     async with desk.begun() as engine:
         sent = engine.client.budget.sent
@@ -69,18 +50,7 @@ async def test_what_a_person_waits_for_has_a_persons_priority(history: Peer, des
         assert sent[Priority.ASKED] > before[Priority.ASKED]
 
 
-async def test_history_ends_at_the_configured_age(history: Peer, desk: Desk) -> None:
-    """What is older than that stays with the service, and the cache says from when on it is complete."""
-    async with desk.begun() as engine:
-        assert await engine.backfill.run(days=1 / 24)
-
-        assert 60 <= await held(engine) <= 60 + 2 * 20
-        since = (await engine.cache.coverage()).complete_since
-        assert since is not None
-        assert since <= history.now - HOUR + MINUTE
-
-
-async def test_history_ends_at_the_configured_number(history: Peer, desk: Desk) -> None:
+async def test_history_ends_at_the_configured_number(history: Recorder, desk: Desk) -> None:
     """A busy organization does not fill the disk."""
     async with desk.begun() as engine:
         assert await Backfill(engine.runs, engine.client, engine.doorbell.ring, HistorySettings(runs=200)).run()
@@ -88,25 +58,25 @@ async def test_history_ends_at_the_configured_number(history: Peer, desk: Desk) 
         assert 200 <= await held(engine) <= 220
 
 
-async def test_a_failure_in_the_middle_costs_nothing_that_came_before(history: Peer, desk: Desk) -> None:
+async def test_a_failure_in_the_middle_costs_nothing_that_came_before(history: Recorder, desk: Desk) -> None:
     """What was fetched is not asked for again."""
     async with desk.begun() as engine:
-        history.before(40, lambda: "reset")
+        history.before(40, Drop)
         with pytest.raises(UnreachableError):
             await engine.backfill.run()
         assert await held(engine) > 300
-        history.asked()
+        desk.asked()
         assert await engine.backfill.run()
 
         assert await held(engine) == 1_000
         # Windows begin anew in each gap, and small ones are seldom full.
-        assert history.asked() < 3 * 1_000 / 20
+        assert desk.asked() < 3 * 1_000 / 20
 
 
-async def test_a_failure_in_the_background_is_waited_out_and_told(history: Peer, desk: Desk) -> None:
+async def test_a_failure_in_the_background_is_waited_out_and_told(history: Recorder, desk: Desk) -> None:
     """The progress says why it waits and until when; the next look goes on."""
     async with desk.begun() as engine:
-        history.before(5, lambda: "reset")
+        history.before(5, Drop)
         assert await engine.backfill.work() == 5
 
         assert engine.backfill.progress.phase == "waiting"
@@ -114,38 +84,22 @@ async def test_a_failure_in_the_background_is_waited_out_and_told(history: Peer,
         assert engine.backfill.progress.until is not None
 
 
-async def test_a_pause_holds_for_every_process_and_ends_where_it_began(history: Peer, desk: Desk) -> None:
+async def test_a_pause_holds_for_every_process_and_ends_where_it_began(history: Recorder, desk: Desk) -> None:
     """While it is paused nothing is asked; afterwards it goes on."""
     async with desk.begun() as engine:
         await engine.backfill.pause()
         async with desk.engine(page_size=20) as other:
-            history.asked()
+            desk.asked()
             await other.backfill.work()
             assert other.backfill.progress.phase == "paused"
-            assert history.asked() == 0
+            assert desk.asked() == 0
             await other.backfill.resume()
         await engine.backfill.work()
 
         assert await held(engine) == 1_000
 
 
-async def test_a_pause_takes_effect_at_once(history: Peer, desk: Desk) -> None:
-    """No more is asked for than what was under way."""
-    history.latency_s = 0.01
-    async with desk.begun() as engine:
-        filling = asyncio.create_task(engine.backfill.run())
-        await until(lambda: engine.backfill.progress.done_runs >= 100)
-        await engine.backfill.pause()
-        assert not await filling
-        count = await held(engine)
-
-        assert count < 1_000
-        assert engine.backfill.progress.phase == "paused"
-        assert not await engine.backfill.run()
-        assert await held(engine) == count
-
-
-async def test_progress_is_told_while_it_runs(history: Peer, desk: Desk) -> None:
+async def test_progress_is_told_while_it_runs(history: Recorder, desk: Desk) -> None:
     """How many came, about how many there will be, how far back everything is held."""
     history.latency_s = 0.05
     events: list[Event] = []
@@ -162,149 +116,135 @@ async def test_progress_is_told_while_it_runs(history: Peer, desk: Desk) -> None
 
 
 KINDS: list[dict[str, Any]] = [
-    {"order": order, "date_filter": date_filter, "paging": paging}
-    for order in ("created", "updated")
-    for date_filter in ("created", "updated", "ignored")
-    for paging in ("key", "offset")
-] + [{"local_offset": timedelta(hours=5, minutes=30), "shown_unit": timedelta(seconds=1)}]
+    *({"date_filter": date, "paging": "key"} for date in ("created_at", "updated_at", "")),
+    {"order": "updated_at", "date_filter": "updated_at", "paging": "offset"},
+    {"order": "updated_at", "date_filter": ""},
+]
 
 
-@pytest.mark.parametrize("peer", KINDS, ids=lambda kind: "-".join(map(str, kind.values())), indirect=True)
-async def test_every_kind_of_service_is_filled(peer: Peer, desk: Desk) -> None:
-    """Whatever its dates are compared with, in either order, with either kind of page token, and with local times."""
+@pytest.mark.parametrize("peer", KINDS, ids=[str(number) for number in range(len(KINDS))], indirect=True)
+async def test_every_kind_of_service_is_filled_though_its_runs_come_and_go(peer: Recorder, desk: Desk) -> None:
+    """Whatever its dates are compared with, and though one second holds more runs than a page, and tokens expire."""
     ended(peer, 400)
+    crowd = peer.now - 50 * MINUTE
+    for n in range(50):
+        peer.put(f"crowd_{n:03}", created=crowd, updated=crowd + timedelta(seconds=20))
+
+    def change(n: int) -> Respond | None:
+        del peer.runs[f"run_{n * 9:05}"]
+        peer.put(f"new_{n}")
+        # The first question is whether the service filters by creation; a later one has a token.
+        return Respond(400, {"message": "This is not valid."}) if n in {1, 9} else None
+
     async with desk.begun() as engine:
-        assert await engine.backfill.run(days=10_000)
+        for n in range(1, 20):
+            peer.before(n, partial(change, n))
+        for _ in range(4):
+            with suppress(RejectedError):
+                await engine.backfill.run(days=10_000)
+            await engine.runs.refresh()
 
-        assert await held(engine) == 400
+        assert [run_id for run_id in peer.runs if await engine.cache.detail(run_id) is None] == []
 
 
-async def test_times_that_cannot_be_read_are_filled_by_the_list(history: Peer, desk: Desk) -> None:
+async def test_times_that_cannot_be_read_are_filled_by_the_list(history: Recorder, desk: Desk) -> None:
     """The walk goes on to the end, in several goes; nothing is claimed of such a list."""
-    history.has_readable_times = False
+    history.show_time = unreadable
     async with desk.begun(page_size=50) as engine:
-        history.before(8, lambda: "reset")
+        history.before(8, Drop)
         with pytest.raises(UnreachableError):
             await engine.backfill.run()
-        history.asked()
+        desk.asked()
         assert await engine.backfill.run()
 
         assert await held(engine) == 1_000
         assert (await engine.cache.coverage()).ranges == ()
-        assert history.asked() < 1_000 / 50
+        assert desk.asked() < 1_000 / 50
 
 
-async def test_a_walk_whose_token_is_refused_begins_again(history: Peer, desk: Desk) -> None:
-    """Tokens may expire."""
-    history.date_filter = "ignored"
-    async with desk.begun(page_size=50) as engine:
-        history.before(8, lambda: "reset")
-        with pytest.raises(UnreachableError):
-            await engine.backfill.run(days=10_000)
-        # The first question is whether the service filters by creation.
-        history.before(2, lambda: Answer(400, {"message": "This page token is not valid."}))
-        assert await engine.backfill.run(days=10_000)
-
-        assert await held(engine) == 1_000
+# because a person asked
 
 
-async def test_a_service_that_refuses_dates_is_walked(history: Peer, desk: Desk) -> None:
-    """The question whether it filters by creation is no reason to fail."""
-    async with desk.begun(page_size=50) as engine:
-        history.before(1, lambda: Answer(400, {"message": "There is no such filter."}))
-        assert await engine.backfill.run(days=10_000)
-
-        assert await held(engine) == 1_000
-
-
-@pytest.mark.parametrize("date_filter", ["created", "ignored"])
-@pytest.mark.parametrize("paging", ["key", "offset"])
-async def test_runs_that_come_and_go_during_it_leave_nothing_out(
-    peer: Peer, desk: Desk, paging: str, date_filter: str
-) -> None:
-    """While pages are fetched, runs are added above and deleted everywhere: all that remain are held in the end."""
-    peer.paging, peer.date_filter = paging, date_filter  # type: ignore[assignment]
-    ended(peer, 400)
-    async with desk.begun() as engine:
-        for n in range(1, 40):
-            peer.before(n, partial(change, peer, n))
-        while len(peer.log) < 40:
-            await engine.runs.refresh()
-            assert await engine.backfill.run(days=10_000)
-        # What came during the last round is found by the next ones.
-        for _ in range(2):
-            await engine.runs.refresh()
-            assert await engine.backfill.run(days=10_000)
-
-        missing = [run_id for run_id in peer.runs if await engine.cache.detail(run_id) is None]
-        assert missing == []
-
-
-def change(peer: Peer, n: int) -> None:
-    del peer.runs[f"run_{n * 9:05}"]
-    peer.put(f"new_{n}")
-
-
-async def test_one_second_may_hold_more_runs_than_a_page(peer: Peer, desk: Desk) -> None:
-    """They are walked by the page token."""
-    ended(peer, 100)
-    crowd = peer.now - 50 * MINUTE
-    for n in range(300):
-        peer.put(f"crowd_{n:03}", created=crowd, updated=crowd + timedelta(seconds=20))
-    async with desk.begun() as engine:
-        assert await engine.backfill.run()
-
-        assert await held(engine) == 400
-
-
-KILLED = """
-import asyncio, os
-from dataclasses import replace
-from app.config import load
-from app.engine import Engine
-async def main():
-    settings = load(None, os.environ)
-    profile = settings.profile()
-    profile = replace(profile, poll=replace(profile.poll, first_runs=200, page_size=20))
-    async with await Engine.open(settings, profile, actor="cli") as engine:
-        await engine.runs.refresh()
-        await engine.backfill.run()
-asyncio.run(main())
-"""
-
-
-async def test_a_killed_backfill_goes_on_where_it_was(peer: Peer, desk: Desk) -> None:
-    """After kill -9 in the middle only what was on its way into the cache is asked for again."""
-    ended(peer, 1_200)
-    peer.latency_s = 0.02
-    unbroken = await requests_without_a_kill(Desk(peer, desk.folder / "unbroken"))
-    asked_before = len(peer.log)
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        "RUNWARDEN_BASE_URL": peer.base_url,
-        "RUNWARDEN_TOKEN": "test-token",
-        "RUNWARDEN_DATA_DIR": str(desk.folder / "data"),
-    }
-    process = await asyncio.to_thread(subprocess.Popen, [sys.executable, "-c", KILLED], env=environment)
-    await until(lambda: len(peer.log) >= asked_before + 40)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    first = peer.asked()
-    async with desk.engine(first_runs=200, page_size=20) as engine:
+async def test_older_runs_are_fetched_on_demand(history: Recorder, desk: Desk) -> None:
+    """Asking once brings about a thousand more; since a time, all of them since then; a run, as far as that run."""
+    ended(history, 2_000, "old", after=1_000)
+    async with desk.begun(page_size=100) as engine:
+        await engine.backfill.run(days=0.1)
         before = await held(engine)
-        await engine.runs.refresh()
-        assert await engine.backfill.run()
+        await engine.backfill.fetch_older()
+        assert before + 900 <= await held(engine) <= before + 2_000
 
-        assert 200 < before < 1_200
-        assert await held(engine) == 1_200
-    on_their_way = PARALLEL
-    # The windows are cut elsewhere the second time: each may end with a page that is not full, and one more refresh.
-    assert first + peer.asked() <= unbroken + on_their_way + PARALLEL + 4
+        since = history.now - 1_700 * MINUTE
+        await engine.backfill.fetch_older(since=since)
+        complete_since = (await engine.cache.coverage()).complete_since
+        assert complete_since is not None
+        assert complete_since <= since
+
+        assert await engine.cache.detail("old_01900") is None
+        await engine.backfill.fetch_older(run_id="old_01900")
+        assert await engine.cache.detail("old_01900") is not None
+        await engine.backfill.fetch_older(run_id="there is no such run")
+        assert (await engine.cache.coverage()).whole
 
 
-async def requests_without_a_kill(desk: Desk) -> int:
-    async with desk.engine(first_runs=200, page_size=20) as engine:
-        await engine.runs.refresh()
-        assert await engine.backfill.run()
-    return desk.peer.asked()
+async def test_every_process_sees_how_far_it_is_and_can_pause_it(history: Recorder, desk: Desk) -> None:
+    """One that does not fetch reads the progress in the cache; its pause is heard in the middle of a filling."""
+    history.latency_s = 0.3
+    async with desk.begun() as one, desk.engine() as other:
+        filling = asyncio.create_task(one.backfill.run())
+        await until(lambda: one.backfill.progress.done_runs > 0)
+        told = None
+        while told is None or told.phase != "running":
+            told = await other.cache.backfill_progress(other.clock())
+        await other.backfill.pause()
+
+        assert await filling is False
+        told = await other.cache.backfill_progress(other.clock())
+        assert told is not None
+        assert told.phase == "paused"
+        assert await other.cache.backfill_progress(other.clock() + MINUTE) is None
+
+
+async def test_fetching_older_runs_can_be_stopped(history: Recorder, desk: Desk) -> None:
+    """What came is kept, and nothing more is asked for."""
+    history.latency_s = 0.02
+    async with desk.begun() as engine:
+        fetching = asyncio.create_task(engine.backfill.fetch_older(since=history.now - 2_000 * MINUTE))
+        await until(lambda: engine.backfill.progress.done_runs >= 100)
+        fetching.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await fetching
+        count, asked = await held(engine), len(history.requests)
+        await asyncio.sleep(0.2)
+
+        assert 100 < count < 1_000
+        assert len(history.requests) - asked <= 8
+        assert engine.backfill.progress.phase == "idle"
+        await engine.backfill.fetch_older(since=history.now - 2_000 * MINUTE)
+        assert await held(engine) == 1_000
+
+
+@pytest.mark.parametrize(
+    ("command", "peer"),
+    [(("sync", "--days", "1000"), {}), (("sync", "--days", "1000"), {"date_filter": ""}), (("list", "--all"), {})],
+    indirect=["peer"],
+    ids=["windows", "walk", "list"],
+)
+def test_killed_at_any_request(desk: Desk, command: tuple[str, ...]) -> None:
+    """Killed with -9: nothing is called complete that is not; what came stays, and only the rest is fetched."""
+    desk.peer.fill(700, until=desk.peer.now - HOUR)
+    line = CommandLine(desk.folder, desk.peer.base_url, "test-token")
+    held: set[str] = set()
+    for request in (1, 7):
+        desk.peer.fill(3, "working")
+        process = line.begin("runs", *command, "--json")
+        desk.peer.before(request, process.kill)
+        process.communicate(timeout=300)
+
+        assert process.returncode == -9
+        document = desk.facts("runs", "list", "--cached", "--all")
+        assert not desk.false_claims(document)
+        assert held <= (held := {run["run_id"] for run in document["runs"]})
+
+    assert desk.run("runs", *command, "--json").code == 0
+    assert not desk.missing()

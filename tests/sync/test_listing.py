@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import signal
 import subprocess
 import threading
 from collections.abc import AsyncIterator
@@ -18,11 +19,12 @@ from app.sync.listing import FilterIgnoredError
 from app.times import rfc3339
 from storage.records import Coverage, RunFilter
 from tests.cli.conftest import CommandLine
+from tests.lab import Respond
+from tests.sync.claims import seconds
 from tests.sync.conftest import Desk
-from tests.sync.peer import SECOND, Answer, Archive
 
 HOUR = timedelta(hours=1)
-BROKEN = Answer(500, {"message": "Out of order."})
+BROKEN = Respond(500, {"message": "Out of order."})
 
 
 def test_rows_are_printed_before_the_next_page_comes(desk: Desk) -> None:
@@ -97,14 +99,6 @@ def test_a_failure_in_the_middle_comes_after_the_rows(desk: Desk, form: str) -> 
         assert "Out of order." in result.err
 
 
-def test_a_failure_before_the_first_run_is_the_whole_document(desk: Desk) -> None:
-    """As of every other command."""
-    desk.peer.before(1, lambda: BROKEN)
-    result = desk.run("runs", "list", "--all", "--json")
-
-    assert list(result.json()) == ["error"]
-
-
 def test_an_export_that_fails_leaves_no_file(desk: Desk, tmp_path: Path) -> None:
     """Whole or not at all, though its rows were written as they came."""
     desk.peer.fill(250)
@@ -154,14 +148,6 @@ def _cells(out: str) -> list[list[str]]:
     return sorted(csv.reader(StringIO(out)))
 
 
-def test_a_limit_holds_across_parts(desk: Desk) -> None:
-    """Of the cache and of the service."""
-    desk.peer.fill(700)
-    counts = [desk.facts("runs", "list", "--limit", "620", *where)["count"] for where in ([], ["--cached"])]
-
-    assert counts == [620, 620]
-
-
 # what the service filters by
 
 
@@ -171,15 +157,14 @@ def _dated(desk: Desk) -> str:
     for run_id in sorted(desk.peer.runs)[:20]:
         desk.peer.move(run_id, "failed", updated=desk.peer.now)
     for run_id in sorted(desk.peer.runs)[20:]:
-        desk.peer.move(run_id, "failed", updated=desk.peer.runs[run_id].created + timedelta(seconds=20))
-    shown = desk.peer.shown(desk.peer.runs["run_00020"].created)
-    return f"{shown.removesuffix('Z')}Z"
+        desk.peer.move(run_id, "failed", updated=desk.peer.created(run_id) + timedelta(seconds=20))
+    return str(desk.peer.show_time(desk.peer.created("run_00020")))
 
 
-@pytest.mark.parametrize("date_filter", ["created", "updated", "ignored"])
+@pytest.mark.parametrize("date_filter", ["created_at", "updated_at", ""])
 def test_dates_mean_the_creation_as_it_is_shown(desk: Desk, date_filter: Any) -> None:
     """Whatever the service filters by, and whole seconds or not."""
-    desk.peer.date_filter, desk.peer.shown_unit = date_filter, SECOND
+    desk.peer.date_filter, desk.peer.show_time = date_filter, seconds
     moment = _dated(desk)
     since = desk.facts("runs", "list", "--from", moment, "--all")
     until = desk.facts("runs", "list", "--to", moment, "--all")
@@ -188,20 +173,20 @@ def test_dates_mean_the_creation_as_it_is_shown(desk: Desk, date_filter: Any) ->
     assert {run["run_id"] for run in until["runs"]} == set(sorted(desk.peer.runs)[:21])
 
 
-@pytest.mark.parametrize("habits", [{}, {"date_filter": "updated"}, {"paging": "offset", "shown_unit": SECOND}])
+@pytest.mark.parametrize("habits", [{}, {"date_filter": "updated_at"}, {"paging": "offset", "show_time": seconds}])
 def test_older_runs_of_a_filter_are_asked_for_with_it(desk: Desk, habits: dict[str, Any]) -> None:
     """Two of ten thousand runs failed, far below what is held: they cost a few pages, and complete nothing."""
     _with(desk, habits)
-    desk.peer.archive = Archive(range(10_000), newest=desk.peer.now - HOUR, statuses=("completed", "cancelled"))
+    desk.peer.fill(3_000, until=desk.peer.now - HOUR, every_s=5)
     for name, hours in (("run_a", 2.5), ("run_b", 3)):
         desk.peer.put(name, "failed", created=desk.peer.now - timedelta(hours=hours))
     desk.poll()
-    desk.peer.asked()
+    desk.asked()
     came, before, after, held = desk.within(_older_failed)
 
     assert (came, set(held)) == ([2], {"run_a", "run_b"})
     assert before == after
-    assert desk.peer.asked() < 10
+    assert desk.asked() < 10
 
 
 @pytest.mark.parametrize(
@@ -209,14 +194,14 @@ def test_older_runs_of_a_filter_are_asked_for_with_it(desk: Desk, habits: dict[s
 )
 def test_a_filter_that_the_service_ignores_is_noticed(desk: Desk, condition: RunFilter) -> None:
     """Then only the whole list has what is missing."""
-    desk.peer.has_status_filter = False
-    desk.peer.archive = Archive(range(3_000), newest=desk.peer.now - HOUR)
+    desk.peer.ignore_status = True
+    desk.peer.fill(3_000, until=desk.peer.now - HOUR)
     desk.poll()
-    desk.peer.asked()
+    desk.asked()
 
     with pytest.raises(FilterIgnoredError):
         desk.within(lambda engine: _collected(engine.listing.older(condition, None)))
-    assert desk.peer.asked() <= 1
+    assert desk.asked() <= 1
 
 
 def _with(desk: Desk, habits: dict[str, Any]) -> None:
@@ -237,15 +222,15 @@ async def _collected(counts: AsyncIterator[int]) -> list[int]:
 
 def test_an_ignored_date_does_not_cost_the_whole_history(desk: Desk) -> None:
     """The list is newest first: what follows is older than what was asked for."""
-    desk.peer.date_filter = "ignored"
-    desk.peer.archive = Archive(range(10_000), newest=desk.peer.now - HOUR)
-    desk.peer.fill(150, every=SECOND)
+    desk.peer.date_filter = ""
+    desk.peer.fill(3_000, until=desk.peer.now - HOUR)
+    desk.peer.fill(150, every_s=1)
     desk.poll()
-    desk.peer.asked()
+    desk.asked()
     document = desk.facts("runs", "list", "--from", "-30m", "--all")
 
     assert document["count"] == 150
-    assert desk.peer.asked() < 12
+    assert desk.asked() < 12
 
 
 @pytest.mark.parametrize("asked", [("--from", "-2h"), ("--search", "since:2h")])
@@ -297,3 +282,64 @@ def test_an_empty_list_of_the_cache_says_where_it_looked(desk: Desk) -> None:
 async def _listed_all(engine: Engine) -> None:
     async for _ in engine.listing.pages(RunFilter(), limit=None):
         pass
+
+
+# one run by its id
+
+
+def _with_history(desk: Desk, count: int = 400) -> str:
+    """A run older than what a first poll reads; its id."""
+    desk.peer.put("run_ancient", created=desk.peer.now - 20 * HOUR, updated=desk.peer.now - 19 * HOUR)
+    desk.peer.fill(count, until=desk.peer.now - HOUR, every_s=10)
+    desk.poll(first_runs=200)
+    assert "run_ancient" in desk.missing()
+    return "run_ancient"
+
+
+@pytest.mark.parametrize("peer", [{}, {"date_filter": ""}], indirect=True, ids=["plain", "ignored"])
+def test_a_run_that_is_not_here_is_fetched_once(desk: Desk) -> None:
+    """By its id or the beginning of it; an id that the service does not have costs the history once."""
+    run_id = _with_history(desk)
+    desk.asked()
+    cached = desk.run("runs", "show", run_id, "--cached", "--json")
+    assert (cached.code, desk.asked()) == (7, 0)
+    assert "Leave out --cached" in cached.json()["error"]["message"]
+
+    shown = desk.facts("runs", "show", "run_anc")
+    assert (shown["run"]["run_id"], shown["source"]) == (run_id, "live")
+
+    assert desk.run("runs", "wait", "run_of_nowhere", "--json").code == 7
+    desk.asked()
+    second = desk.run("runs", "wait", "run_of_nowhere", "--json")
+    assert "The service has no run run_of_nowhere" in second.json()["error"]["message"]
+    assert (second.code, desk.asked() <= 2, desk.missing()) == (7, True, set())
+
+
+def test_what_came_before_a_failure_or_ctrl_c_is_kept(desk: Desk) -> None:
+    """The next one goes on from there."""
+    run_id = _with_history(desk, 1_500)
+    before = desk.missing()
+    desk.peer.before(6, lambda: BROKEN)
+    assert desk.run("runs", "show", run_id, "--json").code == 8
+    assert (after := desk.missing()) < before
+
+    desk.peer.before(4, lambda: process.send_signal(signal.SIGINT))
+    process = CommandLine(desk.folder, desk.peer.base_url, "test-token").begin("runs", "show", run_id, "--json")
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert desk.missing() < after
+    assert desk.facts("runs", "show", run_id)["run"]["run_id"] == run_id
+
+
+def test_a_run_that_the_service_does_not_show_just_now_is_dated(desk: Desk) -> None:
+    """What no answer confirmed is not passed off as live."""
+    desk.peer.fill(300, until=desk.peer.now - 2 * HOUR)
+    desk.peer.put("run_old", "working", created=desk.peer.now - 9 * HOUR, created_at="yesterday")
+    desk.run("runs", "list", "--all")
+    del desk.peer.runs["run_old"]
+    shown = desk.facts("runs", "show", "run_old")
+    told = desk.run("runs", "show", "run_old").err
+
+    assert (shown["run"]["observed"]["state"], shown["source"]) != ("current", "live")
+    assert shown["as_of"] == shown["run"]["observed"]["last_seen_at"]
+    assert shown["source"] == "live" or "as it was last seen" in told

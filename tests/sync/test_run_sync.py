@@ -1,217 +1,307 @@
-"""Keeping the cached runs true, against a peer whose runs the test moves."""
+"""Keeping the cached runs true, at the cost of what is active and new; `test_model` proves that no claim is false."""
 
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+import asyncio
+import time
+from contextlib import AsyncExitStack
 from datetime import timedelta
-from functools import partial
-from pathlib import Path
+from typing import Any
 
 import pytest
 
-from app.api.client import Client
-from app.api.errors import RateLimitedError
-from app.config.token import Token
+from app.api.errors import ApiError, RateLimitedError
+from app.engine import Engine
 from app.events import Event, LinkChanged, RunsChanged
-from app.sync.listing import Listing
-from app.sync.runs import RunSync
-from storage.cache import Cache
-from storage.records import Run, RunChanges, RunFilter
-from tests.run_board import START, Board, served
+from storage.records import LinkState, RunFilter
+from storage.records.service_traits import BudgetState
+from tests.sync.claims import HOSTS, ODD, UNIDENTIFIED, milliseconds, seconds, unreadable
+from tests.sync.conftest import MINUTE, Desk
+from tests.waiting import until
 
-
-@dataclass
-class Bench:
-    """A board, a cache, and the sync between them."""
-
-    board: Board
-    cache: Cache
-    client: Client
-    sync: RunSync
-    events: list[Event] = field(default_factory=list)
-
-    async def status(self, run_id: str) -> str | None:
-        detail = await self.cache.detail(run_id)
-        return None if detail is None else detail.run.status
-
-    async def presence(self, run_id: str) -> str | None:
-        detail = await self.cache.detail(run_id)
-        return None if detail is None else detail.presence
-
-    async def filled(self, end: int, *, first: int = 0) -> RunChanges:
-        """Completed runs of these numbers appear, one a minute, and are refreshed."""
-        for n in range(first, end):
-            self.board.put(f"run_{n:02}", "completed", created=n)
-        return await self.sync.refresh()
-
-    def asked(self) -> int:
-        """How many list requests came since this was last asked."""
-        count = len(self.board.list_queries)
-        self.board.requests.clear()
-        return count
-
-
-@pytest.fixture
-async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
-    with served(Board()) as board:
-        events: list[Event] = []
-        clock = partial(START.__add__, timedelta(days=1))
-        async with await Cache.open(tmp_path / "cache.sqlite3", clock=clock) as cache:
-            client = Client(board.base_url, Token("test-token"), deadline_s=60)
-            sync = RunSync(client, cache, events.append, clock=clock, page_size=5, first_runs=10)
-            yield Bench(board, cache, client, sync, events)
-            await client.aclose()
-
-
-async def test_the_first_refresh_fills_the_cache_and_says_how_far_it_reached(bench: Bench) -> None:
-    """With more history than the first refresh wants, the newest are held; what the oldest few say may be odd."""
-    await bench.filled(30)
-
-    assert await bench.cache.count(RunFilter()) == 10
-    coverage = await bench.cache.coverage()
-    assert not coverage.whole
-    assert coverage.complete_since is not None
-    assert START + timedelta(minutes=20) <= coverage.complete_since < START + timedelta(minutes=23)
-
-
-async def test_a_short_history_is_known_to_be_whole(bench: Bench) -> None:
-    """When the list ends, nothing older exists, and the screen may say so."""
-    await bench.filled(7)
-
-    assert (await bench.cache.coverage()).whole
+HOUR = timedelta(hours=1)
+EXACT: list[dict[str, Any]] = [
+    {},
+    {"show_time": seconds},
+    {"show_time": milliseconds},
+    {"clock_offset": -2 * HOUR},
+    {"order": "updated_at"},
+]
+"""Habits of a service whose dates filter by creation, and whose times name their offset."""
 
 
 @pytest.mark.parametrize(("newest", "new", "is_joined"), [(90, 20, False), (42, 12, True)])
 async def test_new_runs_are_fetched_until_known_ones_are_met_or_the_head_is_full(
-    bench: Bench, newest: int, new: int, *, is_joined: bool
+    desk: Desk, newest: int, new: int, *, is_joined: bool
 ) -> None:
     """Three known and unchanged ones in a row join; beyond twenty runs a gap is known, and the sweeps do not wait."""
-    await bench.filled(30)
-    before = await bench.cache.coverage()
-    bench.asked()
-    changes = await bench.filled(newest, first=30)
-    coverage = await bench.cache.coverage()
-    newer = coverage.ranges[0]
+    desk.peer.fill(30, until=desk.peer.now - 100 * MINUTE)
+    async with desk.engine(page_size=5, first_runs=10) as engine:
+        await engine.runs.refresh()
+        before = await engine.cache.coverage()
+        desk.asked()
+        desk.peer.fill(newest - 30, until=desk.peer.now - (100 - newest + 30) * MINUTE)
+        changes = await engine.runs.refresh()
+        coverage = await engine.cache.coverage()
 
+    assert not before.whole
+    assert before.complete_since is not None
     assert len(changes.new) == new
-    assert bench.asked() == 4 + 2
-    assert newer.end is not None
+    assert desk.asked() == 4 + 2
     if is_joined:
         assert len(coverage.ranges) == 1
         assert coverage.complete_since == before.complete_since
-        assert newer.end > START + timedelta(minutes=38)
     else:
         assert coverage.ranges[1] == before.ranges[0]
         assert coverage.gaps[0].after == before.ranges[0].end
 
 
-async def test_an_old_run_that_came_alive_again_is_seen(bench: Bench) -> None:
+async def test_an_old_run_that_came_alive_again_is_seen(desk: Desk) -> None:
     """A continued run keeps its creation date far down the list; the sweep by status finds it."""
-    await bench.filled(30)
-    bench.board.put("run_21", "working", created=21, updated=60)
-    changes = await bench.sync.refresh()
+    desk.peer.fill(30)
+    events: list[Event] = []
+    async with desk.engine(page_size=5, first_runs=10) as engine:
+        engine.subscribe(events.append)
+        await engine.runs.refresh()
+        desk.peer.put("odd", "thinking very hard")
+        await engine.runs.refresh()
+        for number in range(10):
+            desk.peer.put(f"later_{number}")
+        await engine.runs.refresh()
+        desk.peer.move("run_00025", "working")
+        desk.peer.move("odd", "working")
+        changes = await engine.runs.refresh()
 
-    assert [(t.run_id, t.old, t.new) for t in changes.transitions] == [("run_21", "completed", "working")]
-    assert any(isinstance(event, RunsChanged) and event.changes.transitions for event in bench.events)
-
-
-async def test_a_run_is_unconfirmed_while_the_look_up_fails(bench: Bench) -> None:
-    """Between 'not shown' and 'looked up' nothing is guessed."""
-    bench.board.put("run_a", "working", created=0)
-    await bench.filled(30, first=1)
-    await bench.sync.refresh()
-    del bench.board.runs["run_a"]
-    bench.board.requests.clear()
-    bench.board.fail_from = 3  # The head and two sweeps are answered, the look-up is not.
-    with pytest.raises(RateLimitedError):
-        await bench.sync.refresh()
-
-    assert await bench.presence("run_a") == "unconfirmed"
-
-
-async def test_a_service_that_ignores_the_status_filter_does_not_cost_its_history(bench: Bench) -> None:
-    """The sweep notices the first page of something else and stops; the active run is still looked up."""
-    bench.board.ignore_status = True
-    bench.board.put("run_old", "working", created=0)
-    await bench.sync.refresh()
-    await bench.filled(100, first=1)
-    bench.board.put("run_old", "completed", created=0, updated=200)
-    bench.asked()
-    await bench.sync.refresh()
-
-    assert bench.asked() <= 4
-    assert await bench.status("run_old") == "completed"
+    assert {(t.run_id, t.old, t.new) for t in changes.transitions} == {
+        ("run_00025", "completed", "working"),
+        ("odd", "thinking very hard", "working"),
+    }
+    assert any(isinstance(event, RunsChanged) and event.changes.transitions for event in events)
 
 
-async def test_a_failed_refresh_keeps_the_rows_and_tells_the_link(bench: Bench) -> None:
-    """A 429 half-way loses nothing that came before it, and the coverage does not claim the gap."""
-    for n in range(30):
-        bench.board.put(f"run_{n:02}", "completed", created=n)
-    bench.board.fail_from = 1
-    with pytest.raises(RateLimitedError):
-        await bench.sync.refresh()
-
-    assert await bench.cache.count(RunFilter()) == 5
-    found = (await bench.cache.coverage()).complete_since
-    assert found is None or found > START + timedelta(minutes=25)
-    link = [event.state for event in bench.events if isinstance(event, LinkChanged)][-1]
-    assert (link.subject, link.is_failing, link.error_kind) == ("runs", True, "rate_limited")
-
-
-async def test_a_link_that_recovers_is_told(bench: Bench) -> None:
-    """After a success the failure is over, and its count starts again."""
-    bench.board.fail_from = 0
-    with pytest.raises(RateLimitedError):
-        await bench.sync.refresh()
-    bench.board.fail_from = None
-    await bench.sync.refresh()
-
-    link = [event.state for event in bench.events if isinstance(event, LinkChanged)][-1]
-    assert (link.is_failing, link.failures) == (False, 0)
-    assert link.last_ok_at is not None
+async def test_a_failed_refresh_keeps_what_came_and_tells_the_link(desk: Desk) -> None:
+    """A 429 half-way loses nothing that came before it, and claims no gap; then the link recovers."""
+    desk.peer.put("run_a", "working")
+    desk.peer.fill(30)
+    heard: list[Event] = []
+    async with desk.engine(page_size=5, first_runs=40) as engine:
+        engine.subscribe(heard.append)
+        desk.peer.before(3, lambda: desk.peer.rate_limited(3_600))
+        with pytest.raises(RateLimitedError):
+            await engine.runs.refresh()
+        held = await engine.cache.runs(RunFilter(), limit=None)
+        link = [event.state for event in heard if isinstance(event, LinkChanged)][-1]
+        assert (len(held), link.is_failing, link.error_kind) == (10, True, "rate_limited")
+        assert len((await engine.cache.coverage()).gaps) == 1
+        await engine.client.budget.settle()
+        await engine.cache.change_budget(lambda _: BudgetState())
+        await engine.runs.refresh()
+        link = [event.state for event in heard if isinstance(event, LinkChanged)][-1]
+        assert (link.is_failing, link.failures) == (False, 0)
 
 
-async def test_unknown_statuses_are_kept_and_swept(bench: Bench) -> None:
-    """An unnamed status counts as active: it is kept as received and asked for."""
-    bench.board.put("run_a", "thinking very hard", created=0)
-    await bench.sync.refresh()
-    await bench.sync.refresh()
+@pytest.mark.parametrize("peer", EXACT, indirect=True, ids=[str(n) for n in range(len(EXACT))])
+def test_a_run_that_ended_out_of_sight_is_found_and_one_that_is_gone_is_lost(desk: Desk) -> None:
+    """No sweep shows them any more; the look-up finds how one ended, and of the other only its neighbours."""
+    for n, run_id in enumerate(("run_ended", "run_gone")):
+        desk.peer.put(run_id, "working", created=desk.peer.now - (8 + n) * HOUR)
+    desk.peer.fill(300)
+    desk.poll()
+    desk.peer.move("run_ended", "completed")
+    desk.peer.runs.pop("run_gone")
+    desk.poll(2)
+    held = desk.held()
+    ended, gone = held["run_ended"], held["run_gone"]
 
-    assert await bench.status("run_a") == "thinking very hard"
-    assert "thinking very hard" in {query.get("status") for query in bench.board.list_queries}
-
-
-async def _listed(bench: Bench, condition: RunFilter, limit: int | None) -> list[Run]:
-    return [run async for page in Listing(bench.sync).pages(condition, limit=limit) for run in page.runs]
-
-
-async def test_listing_stops_at_its_limit(bench: Bench) -> None:
-    """The newest three cost one request, whatever the history."""
-    for n in range(30):
-        bench.board.put(f"run_{n:02}", "completed", created=n)
-    listed = await _listed(bench, RunFilter(), 3)
-
-    assert [run.run_id for run in listed] == ["run_29", "run_28", "run_27"]
-    assert bench.asked() == 1
+    assert (ended["status"], ended["observed"]["state"]) == ("completed", "current")
+    assert (gone["status"], gone["observed"]["state"]) == ("working", "lost")
 
 
-async def test_a_listing_without_a_filter_tells_the_cache_what_is_complete(bench: Bench) -> None:
-    """What `runs list` walked through, from the newest down, is held completely afterwards."""
-    for n in range(12):
-        bench.board.put(f"run_{n:02}", "completed", created=n)
-    await _listed(bench, RunFilter(), 5)
-    partly = await bench.cache.coverage()
-    await _listed(bench, RunFilter(), None)
+def test_a_filtered_list_does_not_vouch_for_the_rest(desk: Desk) -> None:
+    """500 new runs since the last walk: a list of the failed ones does not make the history complete."""
+    desk.peer.fill(200, until=desk.peer.now - 24 * HOUR, every_s=10)
+    desk.poll()
+    desk.peer.fill(500, every_s=10)
+    document = desk.facts("runs", "list", "--status", "failed")
 
-    assert not partly.whole
-    assert partly.complete_since is not None
-    assert (await bench.cache.coverage()).whole
+    assert desk.missing()
+    assert document["complete_since"] is None
+    assert document["missing"]
+    desk.settle()
+    assert not desk.missing()
+    assert desk.facts("runs", "list", "--cached")["complete_since"]
 
 
-async def test_filtering_here_reads_whole_pages(bench: Bench) -> None:
-    """One match among many runs costs pages, not a request a run."""
-    for n in range(20):
-        bench.board.put(f"run_{n:02}", "completed", created=n, branch_name="rare" if n == 0 else "main")
-    listed = await _listed(bench, RunFilter(search="rare"), 1)
+@pytest.mark.parametrize("days", [0, 3], ids=["of the same days", "of older days"])
+def test_another_history_at_the_same_address(desk: Desk, days: int) -> None:
+    """Other runs where every run was held, as of another organization: nothing of the old claim is left."""
+    desk.peer.fill(600)
+    desk.poll()
+    desk.peer.runs.clear()
+    for n in range(500):
+        desk.peer.put(f"other_{n}", created=desk.peer.now - timedelta(days=days, minutes=n, seconds=13))
+    claims = [desk.facts("runs", "list", "--limit", "50"), desk.facts("runs", "list", "--cached")]
 
-    assert [run.run_id for run in listed] == ["run_00"]
-    assert bench.asked() == 4
+    assert desk.missing()
+    assert not any(map(desk.false_claims, claims))
+    desk.settle()
+    assert not desk.missing()
+
+
+def test_deletions_and_arrivals_between_the_pages_of_a_list(desk: Desk) -> None:
+    """Where tokens count places, runs slip past the list that reads all of them; it does not vouch for them."""
+    desk.peer.paging = "offset"
+    desk.peer.fill(1_000, until=desk.peer.now - HOUR)
+    desk.peer.before(4, lambda: [desk.peer.runs.pop(f"run_{n:05}") for n in range(900, 920)])
+    claims = [desk.facts("runs", "list", "--all"), desk.facts("runs", "list", "--cached")]
+
+    assert desk.missing()
+    assert not any(map(desk.false_claims, claims))
+    desk.settle()
+    assert not desk.missing()
+
+
+def test_odd_runs_are_shown_and_those_without_an_id_are_counted(desk: Desk) -> None:
+    """Live and from the cache, each field as it came; what could not be kept is said until a poll keeps everything."""
+    desk.peer.fill(5)
+    desk.peer.total_count = "many"
+    for number, fields in enumerate({**ODD, **UNIDENTIFIED}.values()):
+        desk.peer.put(f"run_odd_{number}")
+        desk.peer.runs[f"run_odd_{number}"].update(fields)
+    kept = [run for run in desk.peer.runs.values() if isinstance(run["run_id"], int) or str(run["run_id"])[:3] == "run"]
+    expected = sorted((desk.peer.document(run) for run in kept), key=str)
+
+    assert desk.poll() == [None]
+    for source in ([], ["--cached"]):
+        document = desk.facts("runs", "list", *source)
+        shown = [{name: value for name, value in run.items() if name != "observed"} for run in document["runs"]]
+        assert sorted(shown, key=str) == expected
+        assert document["dropped"] == len(UNIDENTIFIED)
+    assert str(len(UNIDENTIFIED)) in desk.run("runs", "list").err
+    for number in range(len(ODD), len(ODD) + len(UNIDENTIFIED)):
+        del desk.peer.runs[f"run_odd_{number}"]
+    desk.poll()
+    assert "dropped" not in desk.facts("runs", "list", "--cached")
+
+
+def test_odd_code_hosts_are_shown_with_the_others(desk: Desk) -> None:
+    """Whatever is said of one of them."""
+    desk.peer.health = {"gitlab": {"status": "healthy"}, **{f"odd{n}": odd for n, odd in enumerate(HOSTS)}}
+    out = desk.run("health", "--json").out
+
+    assert all(f'"{name}"' in out for name in desk.peer.health)
+
+
+def test_a_status_goes_by_the_newest_answer_whatever_its_time(desk: Desk) -> None:
+    """Its `updated_at` may lie before the last one; live and from the cache it is the same."""
+    desk.peer.put("run", "working")
+    desk.poll()
+    desk.peer.move("run", "failed", updated=desk.peer.now - 2 * HOUR)
+    runs = [desk.facts("runs", "list", *source)["runs"][0] for source in ([], ["--cached"])]
+
+    assert [(run["status"], run["observed"]["state"]) for run in runs] == [("failed", "current")] * 2
+
+
+# what it costs
+
+
+def at_rest(desk: Desk) -> int:
+    """How many requests a poll of runs and health costs once nothing new is learnt."""
+    assert desk.poll(4) == [None] * 4
+    desk.asked()
+    desk.within(Engine.refresh)
+    return desk.asked()
+
+
+@pytest.mark.parametrize(
+    ("peer", "status", "cost"),
+    [
+        ({}, "completed", 4),
+        ({}, "cancelled", 4),
+        ({}, "archived", 5),
+        ({"show_time": unreadable}, "completed", 5),
+        ({"ignore_status": True}, "completed", 5),
+        ({"endless": "stays"}, "completed", 8),
+        ({"endless": "around", "paging": "offset"}, "completed", 8),
+    ],
+    indirect=["peer"],
+    ids=["plain", "final by its name", "a status of very many", "times", "filter", "stays", "around"],
+)
+def test_a_poll_at_rest_costs_the_same_however_long_the_history(desk: Desk, status: str, cost: int) -> None:
+    """20 active runs: the newest page, a sweep each for queued and working, and health."""
+    desk.peer.fill(1_500, status, until=desk.peer.now - 3 * HOUR, every_s=1)
+    desk.peer.fill(20, "working", until=desk.peer.now - 2 * HOUR)
+
+    assert at_rest(desk) <= cost
+
+
+@pytest.mark.parametrize(("polls", "others"), [(0, 0), (1, 150)])
+def test_waiting_for_a_run_that_is_cancelled(desk: Desk, polls: int, others: int) -> None:
+    """`runs wait` ends when the run does, whatever the service calls it, on a machine that has seen nothing yet too."""
+    desk.peer.fill(others, "cancelled", until=desk.peer.now - HOUR)
+    desk.peer.put("run", "working")
+    desk.poll(polls)
+    desk.peer.before(3, lambda: desk.peer.move("run", "cancelled"))
+
+    assert desk.run("runs", "wait", "run", "--timeout", "8s", "--json").code == 1
+
+
+def test_a_started_run_is_waited_for(desk: Desk) -> None:
+    """`runs start --wait` follows the run that it has just started."""
+    desk.peer.fill(5)
+    desk.peer.before(3, lambda: desk.peer.move("run_00005", "completed"))
+
+    assert desk.run("runs", "start", "-R", "acme/api", "--wait", "--timeout", "60s", "--json", "Do it.").code == 0
+
+
+def test_ten_processes_cost_what_one_costs(desk: Desk) -> None:
+    """Consoles on one data folder: one of them polls, every half a second for as long as they are open."""
+    desk.peer.fill(150)
+    desk.poll(3)
+    desk.asked()
+    desk.poll()
+    cost = desk.asked()
+
+    async def consoles() -> tuple[int, float]:
+        async with AsyncExitStack() as stack:
+            engines = [await stack.enter_async_context(desk.engine(runs_s=0.5, health_s=0.5)) for _ in range(10)]
+            desk.asked()
+            began = time.monotonic()
+            for engine in engines:
+                engine.start_polling()
+            await asyncio.sleep(2)
+        return desk.asked(), time.monotonic() - began
+
+    asked, open_s = asyncio.run(consoles())
+    assert asked <= 1.3 * cost * (open_s / 0.5 + 1) + 4
+
+
+# whose link it is
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_refused_refresh_beside_a_working_poller(desk: Desk, status: int) -> None:
+    """A console or a command with an expired token is told so itself; for the others the link is as it was."""
+    desk.peer.refused["expired"] = status
+    desk.peer.fill(5)
+    told: list[Event] = []
+
+    async def links() -> tuple[LinkState, ...]:
+        async with desk.engine(token="good") as poller, desk.engine(token="expired") as other:
+            poller.start_polling()
+            await until(lambda: sum(request.status == 200 for request in desk.peer.requests) >= 4)
+            other.subscribe(told.append)
+            for refresh in (other.runs.refresh, other.health.refresh):
+                with pytest.raises(ApiError):
+                    await refresh()
+            return await poller.cache.links()
+
+    assert [link.error_kind for link in asyncio.run(links())] == [None, None]
+    failures = [event.own_failure for event in told if isinstance(event, LinkChanged) and event.own_failure]
+    assert [failure.http_status for failure in failures] == [status] * 2
+
+
+def test_a_refused_refresh_of_the_only_process(desk: Desk) -> None:
+    """Then it is the state of the link."""
+    desk.peer.refused["test-token"] = 401
+    desk.poll()
+
+    assert desk.within(lambda engine: engine.cache.links())[0].error_kind == "not_authorized"

@@ -6,43 +6,44 @@ import pytest
 
 from app.cli.progress import line
 from storage.records.backfill import BackfillProgress
-from tests.sync.conftest import Desk, ended, slow_down
-from tests.sync.peer import MINUTE, Peer
+from tests.lab import stamp
+from tests.sync.claims import Recorder
+from tests.sync.conftest import MINUTE, Desk, ended
 
 
-def test_the_command_fetches_what_is_missing_and_says_how_far_it_came(history: Peer, desk: Desk) -> None:
+def test_the_command_fetches_what_is_missing_and_says_how_far_it_came(history: Recorder, desk: Desk) -> None:
     """Everything of the age asked for is held; a second time nothing is asked for but the newest."""
     ended(history, 500, "old", after=1_000)
     assert desk.facts("runs", "sync", "--days", "0.1")["fetched"] == 0  # The first refresh brings a thousand.
     second = desk.facts("runs", "sync", "--days", "1000")
 
     assert (second["fetched"], second["held"], second["whole"]) == (500, 1_500, False)
-    assert second["complete_since"] <= history.shown(history.now - 1_500 * MINUTE)
-    history.asked()
+    assert second["complete_since"] <= stamp(history.now - 1_500 * MINUTE)
+    desk.asked()
     assert desk.facts("runs", "sync", "--days", "1000")["fetched"] == 0
-    assert history.asked() <= 4
+    assert desk.asked() <= 4
 
 
-@pytest.mark.parametrize("date_filter", ["created", "ignored"])
-def test_the_command_counts_entries_that_cannot_be_kept(history: Peer, desk: Desk, date_filter: str) -> None:
+@pytest.mark.parametrize("date_filter", ["created_at", ""])
+def test_the_command_counts_entries_that_cannot_be_kept(history: Recorder, desk: Desk, date_filter: str) -> None:
     """What is called complete never leaves them out silently."""
     ended(history, 500, "old", after=1_000)
-    history.runs["old_00300"].fields["run_id"] = None
+    history.runs["old_00300"]["run_id"] = None
     history.date_filter = date_filter  # type: ignore[assignment]
 
     assert desk.facts("runs", "sync", "--days", "1000")["dropped"] == 1
     assert "dropped" not in desk.facts("runs", "sync", "--days", "1000")
 
 
-def test_the_command_waits_out_a_limit(history: Peer, desk: Desk) -> None:
+def test_the_command_waits_out_a_limit(history: Recorder, desk: Desk) -> None:
     """It ends when all is here, not at the first refusal."""
     ended(history, 1_000, "old", after=1_000)
-    history.before(16, slow_down)
+    history.before(16, lambda: history.rate_limited(2))
 
     assert desk.facts("runs", "sync")["held"] == 2_000
 
 
-def test_the_command_says_why_it_cannot(history: Peer, desk: Desk) -> None:
+def test_the_command_says_why_it_cannot(history: Recorder, desk: Desk) -> None:
     """A refused token ends it."""
     history.refused = {"test-token": 401}
 
