@@ -13,28 +13,36 @@ from service.reviewer.__main__ import TaskError, read_task
 from tests.reviewer.conftest import Repository
 
 GOOD = {"run_id": "run_01TEST", "turn": 1, "instructions": "x"}
+PARSER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+
+
 MARKUP = st.sampled_from(
     [
-        *(
-            "\n# H\n",
-            "* ",
-            "1. ",
-            "|",
-            "\n---\n",
-            "~~~",
-            "> ",
-            "\n\n    code",
-            "<!--",
-            "-->",
-            "\n```\n",
-            "`",
-            "``",
-            "<b>",
-        ),
-        *("](http://x)", "![", "&lt;", "\\", "__", "**", "_", "http://x.y", "@a", "\x1b[2J", "\u202e", "\ud800", "\r"),
+        "\n# H\n ",
+        "* ",
+        "1. ",
+        "|",
+        "\n---\n",
+        "~~~",
+        "> ",
+        "\n\n    code",
+        "<!--",
+        "-->",
+        "\n```\n",
+        "`",
+        "``",
+        "<b>",
+        "](http://x)",
+        "![",
+        "&lt\\",
+        "\\",
+        "__",
+        "**",
+        "_",
+        "http://x.y",
     ]
+    + ["@a", "\x1b[2J", "\u202e", "\ud800", "\r"]
 )
-PARSER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 
 
 @given(st.lists(st.one_of(MARKUP, st.text(max_size=8)), max_size=8).map("".join))
@@ -87,14 +95,6 @@ def test_nothing_of_the_repository_is_executed(branch: Repository, tmp_path: Pat
     assert not mark.exists()
 
 
-def test_it_refuses_to_start_where_python_imports_from_the_checkout(branch: Repository) -> None:
-    """Without -P, a module of the repository could take the place of one of ours."""
-    done = branch.start(json.dumps(GOOD).encode(), flags=())
-
-    assert done.status == 2
-    assert "python -P -m service.reviewer" in done.errors
-
-
 @pytest.mark.parametrize("where", ["reviews", "reviews/run_01TEST.md"])
 def test_the_review_is_never_written_through_a_link(branch: Repository, tmp_path: Path, where: str) -> None:
     """A link where the review belongs is refused or replaced; what it leads to stays as it was, and is not read."""
@@ -114,16 +114,10 @@ def test_the_review_is_never_written_through_a_link(branch: Repository, tmp_path
     assert (done.status, "must be a real folder" in done.errors) == ((1, True) if where == "reviews" else (0, False))
 
 
-def test_submodules_are_passed_over(branch: Repository) -> None:
-    """A submodule's commit is not here, and nothing tries to fetch it."""
+def test_a_read_only_git_directory_elsewhere_is_enough(branch: Repository, tmp_path: Path) -> None:
+    """The checkout holds files only, nothing in the git directory changes, and no submodule is fetched."""
     branch.git("update-index", "--add", "--cacheinfo", f"160000,{'a' * 40},vendor/lib")
     branch.git("commit", "-q", "-m", "submodule")
-
-    assert branch.turn().status == 0
-
-
-def test_a_read_only_git_directory_elsewhere_is_enough(branch: Repository, tmp_path: Path) -> None:
-    """The checkout holds files only, and nothing in the git directory changes."""
     elsewhere = tmp_path / "git"
     (branch.folder / ".git").rename(elsewhere)
     (branch.folder / ".git").write_text(f"gitdir: {elsewhere}\n")
@@ -157,24 +151,20 @@ def test_a_bad_task_names_its_field(task: bytes, said: str) -> None:
         read_task(task, [])
 
 
-def test_a_bad_task_ends_with_2(branch: Repository) -> None:
-    """One line on standard error; nothing is written."""
-    done = branch.start(b"[]")
-
-    assert (done.status, done.errors.count("\n"), done.result) == (2, 1, {})
+def test_what_cannot_be_read_or_written_ends_with_a_line_on_standard_error(branch: Repository, tmp_path: Path) -> None:
+    """1, not an empty review, in git's own words; 2 for a bad task, or where a module of the repository could run."""
+    task = json.dumps(GOOD).encode()
+    bad, unsafe = branch.start(b"[]"), branch.start(task, flags=())
     assert not (branch.folder / "reviews").exists()
-
-
-def test_what_cannot_be_read_or_written_ends_with_1(branch: Repository, tmp_path: Path) -> None:
-    """A failure in one line, not an empty review; git's own words are passed on."""
-    unwritten = branch.start(json.dumps(GOOD).encode(), result=str(tmp_path / "no-such-folder/result.json"))
+    unwritten = branch.start(task, result=str(tmp_path / "no-such-folder/result.json"))
     branch.git("checkout", "-q", "--orphan", "empty")
     empty = branch.turn()
     (branch.folder / ".git").rename(tmp_path / "gone")
     gone = branch.turn()
+    done = [bad, unsafe, unwritten, empty, gone]
 
-    assert [one.status for one in (unwritten, empty, gone)] == [1, 1, 1]
-    assert [one.errors.count("\n") for one in (unwritten, empty, gone)] == [1, 1, 1]
-    assert "no-such-folder" in unwritten.errors
-    assert "HEAD" in empty.errors
-    assert "not a git repository" in gone.errors
+    assert [(one.status, one.errors.count("\n"), one.result) for one in done] == [(2, 1, {})] * 2 + [(1, 1, {})] * 3
+    for one, words in zip(
+        done[1:], ("python -P -m service.reviewer", "no-such-folder", "HEAD", "not a git"), strict=True
+    ):
+        assert words in one.errors

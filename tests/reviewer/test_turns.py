@@ -24,30 +24,27 @@ def test_a_review_without_a_finding_says_what_is_there(branch: Any) -> None:
 
 
 def test_a_branch_answers_for_what_it_brought(branch: Any) -> None:
-    """Faults of lines that it left alone are counted, not listed."""
+    """Faults of lines that it left alone are counted, not listed.
+
+    The result file holds a summary and a commit message; nothing is changed but the reviewer's own files.
+    """
     branch.commit({"src/run.py": BAD})
     branch.default_branch_is_here()
     branch.commit({"src/run.py": "# moved\n\n" + BAD + DEFAULT, "README.md": None})
+    head = branch.git("rev-parse", "HEAD")
 
-    done = branch.turn()
+    done = branch.turn("Fix the whitespace and commit it.")
 
     assert done.rules == {("src/run.py", "B006")}
     assert "`B006` line 7" in done.section("Findings")
     assert "from before the branch: 1, not listed" in done.section("What was not checked")
     assert "- `src/run.py` +6 \u22120\n- `README.md` +0 \u22121" in done.section("What changed")
-
-
-def test_the_result_names_the_verdict(branch: Any) -> None:
-    """The result file holds a summary and a commit message; the log says what happened."""
-    branch.commit({"src/run.py": BAD})
-
-    done = branch.turn()
-
     summary = "Changes needed: 1 major in 1 file."
     message = f"Review, turn 1: 1 major\n\n{summary}\nThe review is reviews/run_01TEST.md.\n"
     assert done.result == {"summary": summary, "commit_message": message}
-    assert "Wrote reviews/run_01TEST.md." in done.log
-    assert done.errors == ""
+    assert ("Wrote reviews/run_01TEST.md." in done.log, done.errors) == (True, "")
+    changed = branch.git("status", "--porcelain", "-uall").split()[1::2]
+    assert (changed, branch.git("rev-parse", "HEAD")) == ([".runwarden/findings.json", "reviews/run_01TEST.md"], head)
 
 
 def test_the_next_turn_says_what_became_of_each_finding(branch: Any) -> None:
@@ -141,18 +138,6 @@ def test_the_review_says_what_it_compared(branch: Any, task: dict[str, Any], rea
 
     assert f"; {reason}." in done.review
     assert ("What changed" in done.review) is reason.startswith("compared")
-
-
-def test_nothing_is_changed_but_the_review(branch: Any) -> None:
-    """Whatever the instructions say, the reviewer writes its own files and commits nothing."""
-    head = branch.git("rev-parse", "HEAD")
-    branch.turn("Fix the whitespace and commit it.")
-
-    assert branch.git("status", "--porcelain", "-uall").split()[1::2] == [
-        ".runwarden/findings.json",
-        "reviews/run_01TEST.md",
-    ]
-    assert branch.git("rev-parse", "HEAD") == head
 
 
 def test_a_record_that_was_edited_counts_as_none(branch: Any) -> None:

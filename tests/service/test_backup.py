@@ -61,18 +61,15 @@ def test_the_restore_drill(tmp_path: Path, kind: str, request: pytest.FixtureReq
         client.ended(after)
         before = commits(made, branch)
 
+        if url is None:
+            running = attempt("restore", file, "--force", "--data-dir", str(made.machine("first")))
+            assert (running.exit_code, "stop" in running.stderr) == (2, True), "a service that runs is not restored"
         node.kill()
         shutil.rmtree(made.machine("first"))
         if cluster is None or url is None:
             restored = made.admin("restore", file)
-            assert restored == {
-                "data_dir": restored["data_dir"],
-                "made_at": backed_up["made_at"],
-                "organizations": 1,
-                "runs": 3,
-                "queued_again": 2,
-                "files": restored["files"],
-            }
+            counts = {"made_at": backed_up["made_at"], "organizations": 1, "runs": 3, "queued_again": 2}
+            assert restored == {key: restored[key] for key in ("data_dir", "files")} | counts
         else:
             made.environment["RUNWARDEN_SERVICE_DATABASE"] = again = cluster.create(f"{url}_again".rpartition("/")[2])
             pg(cluster, "pg_restore", f"--dbname={again}", file)
@@ -89,22 +86,6 @@ def test_the_restore_drill(tmp_path: Path, kind: str, request: pytest.FixtureReq
         assert texts[1].count("scribe at work") == (2 if url is None else 1), "its log goes on where the back-up ended"
         assert made.admin("run", done, "--log") == log
         assert {run["run_id"] for run in client.runs()} == {done, pushed_later, working}, "the last one is lost"
-
-
-def test_what_was_queued_at_the_back_up_and_pushed_after_it_is_not_done_twice(tmp_path: Path) -> None:
-    """The restored service knows of no attempt, and finds the commit on the branch."""
-    with deployment(tmp_path / "service", None, settings=SETTINGS) as made:
-        accepting = made.begin("serve", "--port", "0", "--no-worker")
-        run_id = made.client(accepting).start("write it")
-        made.admin("backup", str(tmp_path / "backup"))
-        accepting.kill()
-        first = made.begin("serve", "--port", "0")
-        branch = made.client(first).ended(run_id)["branch_name"]
-        first.kill()
-        made.admin("restore", str(tmp_path / "backup"), "--force")
-        ended = made.client(made.begin("serve", "--port", "0")).ended(run_id)
-
-        assert (ended["status"], commits(made, branch)) == ("completed", 1)
 
 
 def test_postgresql_has_its_own_back_ups(tmp_path: Path) -> None:
@@ -142,57 +123,34 @@ def test_what_is_accepted_during_a_back_up_is_in_it_as_a_whole_or_not_at_all(tmp
         assert made.runs == made.queued_again + 3
 
 
-def test_a_target_that_is_not_empty_takes_force(backup: Path, tmp_path: Path) -> None:
-    """Then all of it is replaced, by what the back-up holds and nothing else."""
-    target = tmp_path / "target"
-    command(target, "org", "create", "Mine")
-    refused = attempt("restore", str(backup), "--data-dir", str(target))
-    restored = command(target, "restore", str(backup), "--force")
+@pytest.mark.parametrize("state", ["in use", "damaged", "cut off"])
+def test_a_target_that_is_not_empty_takes_force(backup: Path, tmp_path: Path, state: str) -> None:
+    """Then all of it is replaced by what the back-up holds and nothing else, also a damaged database with its journal.
 
-    assert (refused.exit_code, "--force" in refused.stderr) == (2, True)
-    assert (restored["runs"], restored["queued_again"], restored["files"]) == (3, 0, 3)
-    assert [one["name"] for one in command(target, "org", "list")["organizations"]] == ["Acme \N{SNOWMAN}"]
-
-
-def test_a_damaged_database_is_replaced(backup: Path, tmp_path: Path) -> None:
-    """By force, as it is not empty; a journal that it left is not rolled into the new one."""
+    Where a restore was cut off nothing starts until it was done again.
+    """
     target = DataFolder(tmp_path / "target")
-    target.create()
-    target.database_file.write_bytes(b"no database at all, though as long as one" * 200)
-    target.database_file.with_name("service.sqlite-journal").write_bytes(b"a journal" * 200)
-    refused = attempt("restore", str(backup), "--data-dir", str(target.root))
+    command(target.root, "org", "create", "Mine")
+    data_dir = ("--data-dir", str(target.root))
+    refused = []
+    if state == "damaged":
+        target.database_file.write_bytes(b"no database at all, though as long as one" * 200)
+        target.database_file.with_name("service.sqlite-journal").write_bytes(b"a journal" * 200)
+    if state == "cut off":
+        target.restoring_file.touch()
+        # In processes of their own: they take the log over, and Python's warnings, from the first moment.
+        refused = [(one.returncode, one.stderr) for one in (refused_start(target.root, "serve"),)]
+        refused += [(one.exit_code, one.stderr) for one in (attempt("status", *data_dir),)]
+    done = attempt("restore", str(backup), *data_dir)
     restored = command(target.root, "restore", str(backup), "--force")
 
-    assert (refused.exit_code, "--force" in refused.stderr) == (2, True), refused.output
-    assert restored["runs"] == 3
+    assert [(code, "--force" in text) for code, text in [*refused, (done.exit_code, done.stderr)]] == [(2, True)] * (
+        1 + len(refused)
+    )
+    assert (restored["runs"], restored["queued_again"], restored["files"]) == (3, 0, 3)
+    assert [one["name"] for one in command(target.root, "org", "list")["organizations"]] == ["Acme \N{SNOWMAN}"]
     assert command(target.root, "status")["runs"] == {"completed": 3}
     assert not target.database_file.with_name("service.sqlite-journal").exists()
-
-
-def test_a_service_that_runs_is_not_restored(backup: Path, tmp_path: Path) -> None:
-    """Nothing of it changes."""
-    with deployment(tmp_path / "service", None, settings=SETTINGS) as made:
-        made.begin("serve", "--port", "0")
-        done = attempt("restore", str(backup), "--force", "--data-dir", str(made.machine("first")))
-
-        assert (done.exit_code, "stop" in done.stderr) == (2, True), done.output
-        assert [one["slug"] for one in made.admin("org", "list")["organizations"]] == ["acme"]
-
-
-def test_a_restore_that_was_cut_off_is_done_again(backup: Path, tmp_path: Path) -> None:
-    """Until then nothing starts there, and the cure is said."""
-    target = tmp_path / "target"
-    command(target, "org", "create", "Mine")
-    DataFolder(target).restoring_file.touch()
-    refused = [attempt(*one, "--data-dir", str(target)) for one in (["status"], ["restore", str(backup)])]
-    # In processes of their own: they take the log over, and Python's warnings, from the first moment.
-    started = [refused_start(target, name) for name in ("serve", "worker")]
-    restored = command(target, "restore", str(backup), "--force")
-
-    assert [one.exit_code for one in refused] + [one.returncode for one in started] == [2] * 4
-    assert ["--force" in one.stderr for one in [*refused, *started]] == [True] * 4
-    assert (restored["runs"], restored["files"]) == (3, 3)
-    assert command(target, "status")["runs"] == {"completed": 3}
 
 
 def test_a_back_up_is_private_and_whole(backup: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,10 +195,7 @@ def rebuilt(source: Path, *extra: tarfile.TarInfo, without: str = "", database: 
 
 BAD: dict[str, tuple[Callable[[Path], bytes], str]] = {
     "cut off": (lambda source: source.read_bytes()[:-600], "damaged"),
-    "no archive": (lambda _: b"nothing of the kind", "damaged"),
-    "a bit turned": (lambda source: flipped(source.read_bytes()), "damaged"),
     "no database": (lambda source: rebuilt(source, without="service.sqlite"), "no service.sqlite"),
-    "a path out": (lambda source: rebuilt(source, entry("../evil")), "'../evil'"),
     "a path out of runs": (lambda source: rebuilt(source, entry("runs/../../evil")), "evil"),
     "an absolute path": (lambda source: rebuilt(source, entry("/tmp/evil")), "evil"),
     "a link": (lambda source: rebuilt(source, entry("service.toml", tarfile.SYMTYPE, "/etc/passwd")), "service.toml"),
@@ -249,10 +204,6 @@ BAD: dict[str, tuple[Callable[[Path], bytes], str]] = {
     "a name twice": (lambda source: rebuilt(source, entry("service.sqlite")), "service.sqlite"),
     "no database in it": (lambda source: rebuilt(source, database=b"no database at all " * 999), "database"),
 }
-
-
-def flipped(raw: bytes) -> bytes:
-    return raw[: len(raw) // 2] + bytes([raw[len(raw) // 2] ^ 1]) + raw[len(raw) // 2 + 1 :]
 
 
 @pytest.mark.parametrize("name", BAD)

@@ -1,6 +1,5 @@
 """Old branches: what the service made and no one else wrote to goes where that is asked for; everything else stays."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -70,62 +69,30 @@ def test_merged_and_abandoned_branches_of_runs_go_when_they_are_old(repo: Repo) 
     assert repo.remove() == ["feature/mine", "main"]
 
 
-def others_commit(repo: Repo) -> str:
-    run = repo.run()
-    repo.commit(run.branch, "by a person")
-    return run.branch
+def test_a_branch_that_is_not_ours_alone_stays(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However old it is: with commits of others, a run that is open, the default one, or one that is protected."""
+    with_others, below_ours, open_again, default = (repo.run() for _ in range(4))
+    named = repo.run("agent/write-it-0123abcd")
+    repo.commit(with_others.branch, "by a person")
+    repo.commit(below_ours.branch, "by a person")
+    repo.run(below_ours.branch)
+    repo.run(open_again.branch, ended=False)
+    git("symbolic-ref", "HEAD", f"refs/heads/{default.branch}", cwd=repo.place)
+    spared = {one.branch for one in (with_others, below_ours, open_again, default, named)}
 
+    assert set(repo.remove()) == spared | {"main"}
+    late, known = repo.run(), runs.commits_on
 
-def others_below_ours(repo: Repo) -> str:
-    branch = others_commit(repo)
-    repo.run(branch)
-    return branch
+    def push_late(connection: Any, run: Run) -> frozenset[str]:
+        if run.id == late.id:
+            repo.commit(late.branch, "by a person, between look and removal")
+        return known(connection, run)
 
-
-def active_again(repo: Repo) -> str:
-    run = repo.run()
-    repo.run(run.branch, ended=False)
-    return run.branch
-
-
-def looks_alike(repo: Repo) -> str:
-    return repo.run("agent/write-it-0123abcd").branch
-
-
-def protected(repo: Repo) -> str:
+    monkeypatch.setattr(runs, "commits_on", push_late)
+    assert late.branch in repo.remove()
+    monkeypatch.undo()
+    protected = repo.run()
     found = Repository("api", "github", "acme/api", str(repo.place), protected=("agent/*",))
     with repo.database.write() as connection:
         repositories.put(connection, repo.owner, found, now_micros())
-    return repo.run().branch
-
-
-def default_of_its_repository(repo: Repo) -> str:
-    run = repo.run()
-    git("symbolic-ref", "HEAD", f"refs/heads/{run.branch}", cwd=repo.place)
-    return run.branch
-
-
-@pytest.mark.parametrize(
-    "spared", [others_commit, others_below_ours, active_again, looks_alike, protected, default_of_its_repository]
-)
-def test_a_branch_that_is_not_ours_alone_stays(repo: Repo, spared: Callable[[Repo], str]) -> None:
-    """However old it is, and also when a commit of ours is its newest."""
-    branch = spared(repo)
-
-    assert branch in repo.remove()
-
-
-def test_a_commit_that_comes_between_look_and_removal_keeps_the_branch(
-    repo: Repo, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The removal names the commit that it expects."""
-    run = repo.run()
-    known = runs.commits_on
-
-    def late(*arguments: Any) -> frozenset[str]:
-        repo.commit(run.branch, "by a person, just now")
-        return known(*arguments)
-
-    monkeypatch.setattr(runs, "commits_on", late)
-
-    assert run.branch in repo.remove()
+    assert protected.branch in repo.remove()

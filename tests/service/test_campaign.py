@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.fault_server import free_port
+from tests.lab import free_port
 from tests.service.deployment import Deployment, deployment
 from tests.service.processes import naming
 from tests.service_process import Node, demo_setup, git
@@ -40,49 +41,37 @@ class Record:
 
     accepted: dict[str, list[str]] = field(default_factory=dict)
     """Run to the instructions of its turns."""
-    unanswered: int = 0
     kills: int = 0
-
-
-def worked(node: Node, turns: int, over: threading.Event) -> None:
-    """Wait until a process has ended so many turns more, or has had no occasion for ten seconds."""
-    wanted = ended_by(node) + turns
-    deadline = time.monotonic() + 10
-    while ended_by(node) < wanted and time.monotonic() < deadline and not over.is_set():
-        over.wait(0.1)
-
-
-def ended_by(node: Node) -> int:
-    """Return how many turns a process, and those in its place before it, have ended."""
-    return sum(" turn " in line and ("completed" in line or "failed" in line) for line in node.log.splitlines())
 
 
 @contextlib.contextmanager
 def killing(nodes: list[Node], record: Record, rng: random.Random, most: int) -> Iterator[None]:
     """Kill one of the processes at random moments and start it again, until the block ends or so many were killed."""
     over = threading.Event()
-    failed: list[BaseException] = []
 
     def kill() -> None:
-        try:
-            while record.kills < most and not over.wait(rng.uniform(0, 1.5)):
-                node = rng.choice(nodes)
-                # Where there is one process, nothing would ever end if it were not let work for a while.
-                worked(node, rng.randint(0, 5) if len(nodes) == 1 else 0, over)
-                node.kill()
-                record.kills += 1
-                node.start()
-        except BaseException as error:  # noqa: BLE001 — told to the test below
-            failed.append(error)
+        while record.kills < most and not over.wait(rng.uniform(0, 1.5)):
+            node = rng.choice(nodes)
+            # Where there is one process, nothing would ever end if it were not let work for a while.
+            wanted, deadline = ended_by(node) + (rng.randint(0, 5) if len(nodes) == 1 else 0), time.monotonic() + 10
+            while ended_by(node) < wanted and time.monotonic() < deadline and not over.is_set():
+                over.wait(0.1)
+            node.kill()
+            record.kills += 1
+            node.start()
 
-    killer = threading.Thread(target=kill, name="killer")
-    killer.start()
-    try:
-        yield
-    finally:
-        over.set()
-        killer.join()
-    assert not failed, failed
+    with ThreadPoolExecutor(1) as pool:
+        killer = pool.submit(kill)
+        try:
+            yield
+        finally:
+            over.set()
+        killer.result()
+
+
+def ended_by(node: Node) -> int:
+    """Return how many turns a process, and those in its place before it, have ended."""
+    return sum(" turn " in line and ("completed" in line or "failed" in line) for line in node.log.splitlines())
 
 
 class Caller:
@@ -112,45 +101,31 @@ class Caller:
     def listed(self) -> dict[str, dict[str, Any]]:
         """Return every run by its id."""
         found: dict[str, dict[str, Any]] = {}
-        token: str | None = None
-        while True:
-            query = {"page_size": "100"} | ({"page_token": token} if token else {})
-            page = self._ask("GET", "/external/runs", params=query).json()
+        token: dict[str, str] | None = {}
+        while token is not None:
+            page = self._ask("GET", "/external/runs", params={"page_size": "100"} | token).json()
             found |= {run["run_id"]: run for run in page["runs"]}
-            token = page["next_token"]
-            if token is None:
-                return found
+            token = {"page_token": page["next_token"]} if page["next_token"] else None
+        return found
 
     def _ask(self, method: str, path: str, **options: Any) -> httpx.Response:
         deadline = time.monotonic() + 120
-        while True:
-            try:
-                with self._made.client(self._unit).http as client:
-                    answer = client.request(method, path, **options)
+        while time.monotonic() < deadline:
+            with contextlib.suppress(httpx.TransportError), self._made.client(self._unit).http as client:
+                answer = client.request(method, path, **options)
                 if answer.status_code != 503:
                     return answer
-            except httpx.TransportError:
-                self._record.unanswered += 1
-            assert time.monotonic() < deadline, "no answer any more"
             threading.Event().wait(0.1)
+        raise AssertionError("no answer any more")
 
 
 def all_ended(caller: Caller) -> dict[str, dict[str, Any]]:
     """Wait until every run that the service knows has ended."""
     deadline = time.monotonic() + DEADLINE_S
-    while True:
-        runs = caller.listed()
-        active = [run for run in runs.values() if run["status"] not in {"completed", "failed"}]
-        if not active:
-            return runs
-        assert time.monotonic() < deadline, f"{len(active)} runs do not end, such as {active[0]}"
+    while any(run["status"] not in {"completed", "failed"} for run in caller.listed().values()):
+        assert time.monotonic() < deadline, "not all runs end"
         threading.Event().wait(0.5)
-
-
-def marks(repository: Path) -> Counter[str]:
-    """Return how many commits on any branch carry each turn's mark."""
-    form = "--format=%(trailers:key=Runwarden-Run,valueonly,separator=%x2C)"
-    return Counter(line for line in git("log", "--branches", form, cwd=repository).splitlines() if line)
+    return caller.listed()
 
 
 def run_campaign(made: Deployment, nodes: list[Node], api: Node, runs: int, kills: int, rng: random.Random) -> Record:
@@ -177,7 +152,9 @@ def check(made: Deployment, api: Node, record: Record) -> int:
     """Hold the service to its word; return how many turns needed more than one attempt."""
     runs = Caller(made, api, record).listed()
     assert set(record.accepted) <= set(runs), "a run that was answered with 201 is missing"
-    found = marks(made.repositories["acme/api"]) + marks(made.repositories["acme/web"])
+    form = "--format=%(trailers:key=Runwarden-Run,valueonly,separator=%x2C)"
+    logs = [git("log", "--branches", form, cwd=made.repositories[path]) for path in REPOSITORIES]
+    found = Counter(line for log in logs for line in log.splitlines() if line)
     repeated = 0
     expected = set()
     for run_id in runs:

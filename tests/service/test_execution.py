@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.fault_server import FaultServer, Respond
+from tests.lab import Respond, Server
 from tests.service.conftest import NEEDS_SANDBOX
 from tests.service.git_hosts import GitHttpHost
 from tests.service_process import git, make_repository
@@ -26,19 +26,28 @@ def task_of(api: Any, run_id: str, turn: int) -> dict[str, Any]:
 
 
 def test_a_turn_becomes_one_marked_commit_on_its_branch(api: Any) -> None:
-    """The branch starts at the default branch; the commit has the agent's message, our author and our trailer."""
-    run_id = api.start("write it down")
-    run = api.ended(run_id)
-    repository = api.service.repositories["acme/api"]
-    shown = git("log", "--format=%an <%ae>%n%B", f"main..{run['branch_name']}", cwd=repository)
+    """With the agent's message, our author and our trailer; on the branch that is named; none without a change.
 
-    assert run["status"] == "completed"
-    assert shown.splitlines() == [
+    Plain runs are the reviewer's, which commits a review.
+    """
+    repository = api.service.repositories["acme/api"]
+    plain = {"instructions": "review this", "branch_name": "plain"}
+    plain |= {"repository": {"platform": "github", "data": {"owner": "acme", "repo": "api"}}}
+    new, named, none = api.start("write"), api.start("go on", branch_name="fix/login"), api.start("nothing to do")
+    reviewed = api.post("/external/runs", plain).json()["run_id"]
+    run, *_, empty, _ = ended = [api.ended(one) for one in (new, named, none, reviewed)]
+
+    assert [one["status"] for one in ended] == ["completed"] * 4, api.log(reviewed)
+    assert git("log", "--format=%an <%ae>%n%B", f"main..{run['branch_name']}", cwd=repository).splitlines() == [
         "Runwarden reviewer <reviewer@runwarden.invalid>",
-        "scribe: write it down",
+        "scribe: write",
         "",
-        f"Runwarden-Run: {run_id} turn 1",
+        f"Runwarden-Run: {new} turn 1",
     ]
+    subjects = git("log", "--format=%s", "main..fix/login", cwd=repository)
+    assert subjects.splitlines() == ["scribe: go on", "Work on fix/login"]
+    assert git("branch", "--list", empty["branch_name"], cwd=repository) == ""
+    assert f"reviews/{reviewed}.md" in git("show", "--name-only", "--format=", "plain", cwd=repository)
 
 
 def test_the_task_says_all_that_the_contract_promises(api: Any) -> None:
@@ -68,16 +77,6 @@ def test_the_task_says_all_that_the_contract_promises(api: Any) -> None:
     assert len(commits) == 2
 
 
-def test_a_named_branch_that_exists_is_worked_on(api: Any) -> None:
-    """The commit stands on what was there."""
-    run_id = api.start("go on", branch_name="fix/login")
-    api.ended(run_id)
-    repository = api.service.repositories["acme/api"]
-
-    assert "Work on fix/login" in git("log", "--format=%s", "fix/login", cwd=repository)
-    assert "go on" in git("log", "-1", "--format=%s", "fix/login", cwd=repository)
-
-
 def test_a_commit_holds_the_change_alone_whatever_attributes_say(tenant: Callable[..., Any], tmp_path: Path) -> None:
     """Files with CRLF, keywords and another encoding stay byte for byte as they were."""
     stored = {"crlf.txt": "one\r\ntwo\r\n", "id.txt": "$Id: kept $\n", "utf.txt": "caf\u00e9\n", ".gitattributes": ""}
@@ -97,14 +96,6 @@ def test_a_commit_holds_the_change_alone_whatever_attributes_say(tenant: Callabl
     assert changed == [f"notes/{run['run_id']}-1.json"]
 
 
-def test_an_agent_that_changes_nothing_completes_without_a_commit(api: Any) -> None:
-    """No empty commit, no branch."""
-    run = api.ended(api.start("nothing to do"))
-
-    assert run["status"] == "completed"
-    assert git("branch", "--list", run["branch_name"], cwd=api.service.repositories["acme/api"]) == ""
-
-
 def test_an_agent_that_fails_pushes_nothing_and_its_last_words_are_kept(api: Any) -> None:
     """Exit status other than 0: failed, the output in the log, the branch untouched; and it can be continued."""
     run_id = api.start("fail please")
@@ -117,20 +108,6 @@ def test_an_agent_that_fails_pushes_nothing_and_its_last_words_are_kept(api: Any
     assert again.status_code == 201
     assert api.ended(run_id)["status"] == "completed"
     assert task_of(api, run_id, 2)["conversation"][0]["status"] == "failed"
-
-
-def test_the_reviewer_is_the_agent_of_plain_runs(api: Any) -> None:
-    """POST /external/runs runs `service.reviewer`, which commits a review."""
-    reference = {"platform": "github", "data": {"owner": "acme", "repo": "api"}}
-    answer = api.post(
-        "/external/runs", {"instructions": "review this", "repository": reference, "branch_name": "fix/login"}
-    ).json()
-    run = api.ended(answer["run_id"])
-
-    assert run["status"] == "completed", api.log(run["run_id"])
-    assert f"reviews/{run['run_id']}.md" in git(
-        "show", "--name-only", "--format=", "fix/login", cwd=api.service.repositories["acme/api"]
-    )
 
 
 def test_a_branch_that_moved_is_not_overwritten(sandboxed: Callable[[str], Any], tmp_path: Path) -> None:
@@ -162,13 +139,14 @@ def test_an_empty_repository_gets_its_first_commit(tenant: Callable[..., Any], t
 
 
 ENVIRONMENT = """
-import json, os, pathlib
+import json, os, pathlib, time
+os.close(1); os.close(2); time.sleep(0.6)
 pathlib.Path("environment.json").write_text(json.dumps(dict(os.environ)))
 """
 
 
 def test_the_agent_sees_only_the_allowed_environment(api: Any, tmp_path: Path) -> None:
-    """Nothing of the service's environment but the allow-list; HOME is its own."""
+    """Nothing of the service's but the allow-list; HOME is its own; one that closes its output is waited for."""
     api.add_agent(tmp_path, "nosy", ENVIRONMENT, "--env", "LENT")
     run = api.ended(api.begin("nosy"))
     written = git("show", f"{run['branch_name']}:environment.json", cwd=api.service.repositories["acme/api"])
@@ -177,17 +155,6 @@ def test_the_agent_sees_only_the_allowed_environment(api: Any, tmp_path: Path) -
     assert "SECRET" not in seen
     assert seen["LENT"] == "lent"
     assert seen["HOME"] == "/home/agent" or seen["HOME"].startswith(str(api.service.data_dir / "work"))
-
-
-def test_an_agent_that_closes_its_output_is_waited_for(api: Any, tmp_path: Path) -> None:
-    """The end of the output is not the end of the agent."""
-    source = (
-        "import os, pathlib, time\nos.close(1); os.close(2)\ntime.sleep(0.6)\npathlib.Path('late').write_text('x')\n"
-    )
-    api.add_agent(tmp_path, "mute", source)
-    run = api.ended(api.begin("mute"))
-
-    assert git("show", f"{run['branch_name']}:late", cwd=api.service.repositories["acme/api"]) == "x"
 
 
 PRYING = """
@@ -215,26 +182,14 @@ def test_the_sandbox_hides_everything_but_the_workspace(sandboxed: Callable[[str
     secret = tmp_path / "secret"
     secret.write_text("s")
     port = int(api.service.base_url.removesuffix("/v1").rpartition(":")[2])
-    files = [str(api.service.data_dir / "service.sqlite"), str(secret), "/etc/shadow", sys.executable]
-    run = api.ended(
-        api.begin(
-            "prying",
-            files=files,
-            write=[str(tmp_path / "written"), f"{sys.prefix}/written"],
-            connect=["127.0.0.1", port],
-        )
-    )
+    hidden = [str(api.service.data_dir / "service.sqlite"), str(secret), "/etc/shadow"]
+    outside = [tmp_path / "written", Path(sys.prefix, "written")]
+    inputs = {"files": [*hidden, sys.executable], "write": [*map(str, outside)], "connect": ["127.0.0.1", port]}
+    run = api.ended(api.begin("prying", **inputs))
     written = git("show", f"{run['branch_name']}:found.json", cwd=api.service.repositories["acme/api"])
 
-    assert json.loads(written) == {
-        files[0]: False,
-        files[1]: False,
-        files[2]: False,
-        sys.executable: True,
-        "connect": False,
-    }
-    assert not (tmp_path / "written").exists()
-    assert not Path(sys.prefix, "written").exists()
+    assert json.loads(written) == dict.fromkeys(hidden, False) | {sys.executable: True, "connect": False}
+    assert not [path for path in outside if path.exists()]
 
 
 @pytest.mark.parametrize(
@@ -262,7 +217,7 @@ def test_a_run_clones_and_pushes_with_the_hosts_token_alone(
 
 def test_neither_token_nor_push_follows_a_redirect(tenant: Callable[..., Any], tmp_path: Path) -> None:
     """The run fails and names the cure; the other host hears nothing."""
-    with FaultServer() as elsewhere, FaultServer() as there:
+    with Server() as elsewhere, Server() as there:
         there.otherwise = lambda request: Respond(302, headers={"Location": f"{elsewhere.origin}{request.target}"})
         host = {"platform": "github", "probe": "git", "token_env": "HOST_TOKEN"}
         host["clone_url"] = f"{there.origin}/{{path}}.git"

@@ -1,6 +1,6 @@
 """Places: organizations take turns at them, and what is cancelled gives its place back."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from service.store.database import Database
 from service.store.dispatch import next_turns
 from service.store.runs import TurnRequest
 from service.store.turns import TurnOutcome
-from tests.service.conftest import Api
+from tests.service.conftest import BOTH, Api
 from tests.service_process import demo_setup, git
 from tests.waiting import eventually
 
@@ -25,95 +25,65 @@ pathlib.Path("done").write_text("x")
 """
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
-    """An empty database of either kind."""
-    is_sqlite = request.param == "sqlite"
-    made = Database(f"sqlite:///{tmp_path / 'd.sqlite'}" if is_sqlite else request.getfixturevalue("postgres_url"))
-    made.migrate()
-    yield made
-    made.close()
-
-
 class Queue:
-    """Accepted turns, by the names of their organizations, and what is dispatched of them."""
+    """Accepted turns of organizations with a letter each, and what is dispatched of them."""
 
     def __init__(self, database: Database) -> None:
-        self._database = database
+        self.database = database
         self.owners: dict[str, str] = {}
         self.under_way: list[tuple[str, int]] = []
 
-    def join(self, *names: str) -> None:
-        with self._database.write() as connection:
-            for name in names:
-                self.owners[name] = organizations.create(connection, name=name, now=now_micros()).id
-
     def accept(self, name: str, count: int, branch: str | None = None) -> None:
-        with self._database.write() as connection:
+        with self.database.write() as connection:
+            if name not in self.owners:
+                self.owners[name] = organizations.create(connection, name=name, now=now_micros()).id
             for _ in range(count):
                 request = TurnRequest(self.owners[name], "a", "github", "acme/api", "/srv/api.git", branch, "go")
                 runs.accept(connection, request, now_micros())
 
-    def dispatch(self, places: int, share: int | None = None) -> str:
-        """Return the first letters of the organizations that get places now."""
-        names = {identity: name[0] for name, identity in self.owners.items()}
-        with self._database.read() as connection:
+    def dispatch(self, places: int, share: int | None = None, ended: int = 0) -> str:
+        """End so many turns, and return the organizations that get places then."""
+        with self.database.write() as connection:
+            for _ in range(ended):
+                turns.end(connection, *self.under_way.pop(0), TurnOutcome("completed"), now_micros())
             found = next_turns(connection, places, share)
-        with self._database.write() as connection:
             keys = [(turn.run_id, turn.number) for turn in found]
             if keys:
                 turns.mark_dispatched(connection, keys, now_micros())
         self.under_way += keys
-        return "".join(sorted(names[turn.organization_id] for turn in found))
-
-    def end_one(self) -> None:
-        with self._database.write() as connection:
-            turns.end(connection, *self.under_way.pop(0), TurnOutcome("completed"), now_micros())
+        letters = {owner: name for name, owner in self.owners.items()}
+        return "".join(sorted(letters[turn.organization_id] for turn in found))
 
 
-@pytest.fixture
-def queue(database: Database) -> Queue:
-    """A queue on the database."""
-    return Queue(database)
-
-
-def test_organizations_take_turns_however_much_one_of_them_asked_for(queue: Queue) -> None:
-    """The second one's only run does not wait for two hundred of the first."""
-    queue.join("A", "B", "C")
+@BOTH
+def test_organizations_take_turns_however_much_one_of_them_asked_for(database: Database) -> None:
+    """The only run of the second does not wait for two hundred of the first; of one branch only one run is queued."""
+    queue = Queue(database)
     queue.accept("A", 200)
     queue.accept("B", 1)
     queue.accept("C", 2)
 
     assert queue.dispatch(4) == "AABC"
     assert queue.dispatch(4) == ""
-    queue.end_one()
-    assert queue.dispatch(4) == "A", "all have as many, and it waits longest"
-    queue.end_one()
-    assert queue.dispatch(4) == "C", "of those that wait, it has the fewest"
+    assert queue.dispatch(4, ended=1) == "A", "all have as many, and it waits longest"
+    assert queue.dispatch(4, ended=1) == "C", "of those that wait, it has the fewest"
+    queue.accept("D", 50, branch="same")
+    queue.accept("D", 1)
+    assert queue.dispatch(12).count("D") == 2
 
 
-def test_one_place_is_left_for_others_where_there_are_any(queue: Queue) -> None:
+@BOTH
+def test_one_place_is_left_for_others_where_there_are_any(database: Database) -> None:
     """Who comes later finds it free; who is alone uses all of them; a share that is set holds."""
-    queue.join("A")
+    queue = Queue(database)
     queue.accept("A", 9)
     assert queue.dispatch(3) == "AAA"
-    queue.join("B")
-    for _ in range(3):
-        queue.end_one()
-    assert queue.dispatch(3) == "AA"
+    with database.write() as connection:
+        queue.owners["B"] = organizations.create(connection, name="B", now=now_micros()).id
+    assert queue.dispatch(3, ended=3) == "AA"
     queue.accept("B", 1)
     assert queue.dispatch(3) == "B"
-    queue.end_one()
-    assert queue.dispatch(6, share=1) == ""
-
-
-def test_runs_on_one_branch_hold_no_places_while_they_wait_for_each_other(queue: Queue) -> None:
-    """Only the first of them is queued; the runs behind it on other branches are not held up."""
-    queue.join("A")
-    queue.accept("A", 50, branch="same")
-    queue.accept("A", 2)
-
-    assert queue.dispatch(8) == "AAA"
+    assert queue.dispatch(6, share=1, ended=1) == ""
 
 
 @pytest.fixture
@@ -126,19 +96,6 @@ def shared(start: Callable[..., Api], tmp_path: Path) -> Callable[[str], Api]:
     api = start(setup=setup, settings='[execution]\nsandbox = "none"\nconcurrency = 2\ndrain_s = 0.1\n')
     by_slug = {one["slug"]: one for one in api.service.setup["organizations"]}
     return lambda slug: Api(api.service, by_slug[slug])
-
-
-def test_a_second_tenant_starts_while_the_first_one_s_runs_are_stuck(
-    shared: Callable[[str], Api], tmp_path: Path
-) -> None:
-    """The first has twenty, none of which ends."""
-    acme, other = shared("acme"), shared("other")
-    stuck = [acme.begin("patient", gate=str(tmp_path / "never")) for _ in range(20)]
-    (tmp_path / "open").touch()
-    run_id = other.begin("patient", gate=str(tmp_path / "open"))
-
-    assert other.ended(run_id)["status"] == "completed"
-    assert {acme.run(one)["status"] for one in stuck} == {"working", "queued"}
 
 
 def test_a_cancelled_run_is_failed_leaves_nothing_and_frees_its_place(
@@ -167,19 +124,21 @@ def test_a_cancelled_run_is_failed_leaves_nothing_and_frees_its_place(
     assert acme.post("/external/runs/unknown%00/cancel", {}).status_code == 404
 
 
-def test_a_deactivated_organization_s_runs_are_stopped(shared: Callable[[str], Api], tmp_path: Path) -> None:
-    """Those at work and those that wait; another organization's go on."""
-    acme, other = shared("acme"), shared("other")
-    gate = tmp_path / "gate"
-    mine = [acme.begin("patient", gate=str(gate)) for _ in range(3)]
-    theirs = other.begin("patient", gate=str(gate))
-    acme.reaches(mine[0], "working")
-    acme.service.admin("org", "deactivate", "acme")
-    eventually(lambda: "interrupted" in acme.log(mine[0]), "the agent is interrupted")
+def test_a_second_tenant_is_served_beside_the_stuck_or_stopped_runs_of_the_first(
+    shared: Callable[[str], Api], tmp_path: Path
+) -> None:
+    """The first has twenty, none of which ends; a deactivated organization's are stopped, at work and waiting."""
+    acme, other, gate = shared("acme"), shared("other"), tmp_path / "gate"
+    stuck = [acme.begin("patient", gate=str(tmp_path / "never")) for _ in range(20)]
     gate.touch()
 
-    assert other.ended(theirs)["status"] == "completed"
-    for run_id in mine:
+    assert other.ended(other.begin("patient", gate=str(gate)))["status"] == "completed"
+    assert {acme.run(one)["status"] for one in stuck} == {"working", "queued"}
+    working = next(one for one in stuck if acme.run(one)["status"] == "working")
+    acme.service.admin("org", "deactivate", "acme")
+    eventually(lambda: "interrupted" in acme.log(working), "the agent is interrupted")
+    assert other.ended(other.begin("patient", gate=str(gate)))["status"] == "completed"
+    for run_id in stuck:
         turn = acme.service.admin("run", run_id)["turns"][0]
         assert (turn["status"], turn["failure"]) == ("failed", "cancelled: the organization was deactivated")
 

@@ -34,20 +34,6 @@ pathlib.Path("late.txt").write_text("too late")
 """
 
 
-class Broken(Sandbox):
-    """A mistake of ours, in the middle of an attempt."""
-
-    def wrap(self, *_: object, **__: object) -> list[str]:
-        raise ZeroDivisionError
-
-
-class Overlong(Sandbox):
-    """An error of ours that speaks to a person, where none is expected."""
-
-    def wrap(self, *_: object, **__: object) -> list[str]:
-        raise PlaceholderError("the instructions are too long for an argument")
-
-
 @contextmanager
 def waiting_turn(tmp_path: Path) -> Iterator[tuple[Database, DataFolder, str]]:
     """A database with one turn of an agent that waits for a gate."""
@@ -67,8 +53,17 @@ def waiting_turn(tmp_path: Path) -> Iterator[tuple[Database, DataFolder, str]]:
         yield database, folder, run_id
 
 
-def test_a_fault_of_the_service_ends_its_own_attempt_alone(tmp_path: Path) -> None:
-    """What breaks after another has taken the turn over leaves the heir's attempt open."""
+@pytest.mark.parametrize(
+    ("error", "failure"),
+    [(ZeroDivisionError(), OWN_FAULT), (PlaceholderError("the instructions are too long"),) * 2],
+)
+def test_a_fault_of_the_service_ends_its_own_attempt_alone(tmp_path: Path, error: Exception, failure: object) -> None:
+    """What breaks after another has taken the turn over leaves the heir's attempt open; errors speak for themselves."""
+
+    class Broken(Sandbox):
+        def wrap(self, *_: object, **__: object) -> list[str]:
+            raise error
+
     with waiting_turn(tmp_path) as (database, folder, run_id):
         execution = TurnExecution(database, folder, ExecutionSettings(), Broken(None, "a test"), now_micros)
         outcome = execution.perform(run_id, 1, Workspaces(folder, "late"))
@@ -78,18 +73,9 @@ def test_a_fault_of_the_service_ends_its_own_attempt_alone(tmp_path: Path) -> No
         with database.read() as connection:
             turn = turns.by_number(connection, run_id, 1)
 
-    assert (outcome.status, outcome.failure, outcome.attempt) == ("failed", OWN_FAULT, 1)
+    assert (outcome.status, outcome.failure, outcome.attempt) == ("failed", str(failure), 1)
     assert turn is not None
     assert (turn.status, turn.attempt) == ("working", 2)
-
-
-def test_an_error_that_no_step_foresees_is_the_turns_failure(tmp_path: Path) -> None:
-    """In its own words: only a fault of the program is said to be one of the service."""
-    with waiting_turn(tmp_path) as (database, folder, run_id):
-        execution = TurnExecution(database, folder, ExecutionSettings(), Overlong(None, "a test"), now_micros)
-        outcome = execution.perform(run_id, 1, Workspaces(folder, "here"))
-
-    assert (outcome.status, outcome.failure) == ("failed", "the instructions are too long for an argument")
 
 
 @pytest.mark.parametrize("status", ["completed", "failed"])
@@ -115,6 +101,7 @@ def test_who_was_taken_over_pushes_nothing(tmp_path: Path, status: str) -> None:
     assert list(folder.work.iterdir()) == []
 
 
+IDENTITY = {f"GIT_{role}_{key}": "a@b" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
 SCISSORS = "# ------------------------ >8 ------------------------"
 
 
@@ -129,17 +116,13 @@ SCISSORS = "# ------------------------ >8 ------------------------"
 )
 def test_an_agent_s_message_neither_hides_nor_forges_the_mark(tmp_path: Path, given: str | None) -> None:
     """Of the turn that made it, and of no other."""
-    git = GitRunner(
-        tmp_path, 30, {f"GIT_{role}_{key}": "a@b" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
-    )
-    git("init", "--quiet", "--bare", str(tmp_path / "r"))
-    git_dir = tmp_path / "r"
+    git, git_dir = GitRunner(tmp_path, 30, IDENTITY), tmp_path / "r"
+    git("init", "--quiet", "--bare", str(git_dir))
 
     def attempt(number: int) -> Any:
         run = SimpleNamespace(id="run_1", branch="b", agent="mine")
-        return SimpleNamespace(
-            run=run, turn=SimpleNamespace(instructions="Fix it"), git=git, trailer=f"run_1 turn {number}"
-        )
+        turn = SimpleNamespace(instructions="Fix it")
+        return SimpleNamespace(run=run, turn=turn, git=git, trailer=f"run_1 turn {number}")
 
     tree = git.feed("", "mktree", git_dir=git_dir).strip()
     commit = git.feed(commit_message(attempt(1), given), "commit-tree", tree, "-F", "-", git_dir=git_dir).strip()

@@ -48,59 +48,41 @@ def test_it_follows_the_branch_and_the_default_branch(mirror: RepositoryMirror, 
 def test_a_mirror_keeps_two_names_however_many_branches_were_fetched(
     mirror: RepositoryMirror, repository: Path
 ) -> None:
-    """Git reads all of them in each fetch; those that an earlier release kept are dropped."""
+    """Git reads all of them in each fetch."""
     for number in range(4):
         git("branch", f"b{number}", "next", cwd=repository)
         mirror.fetch(f"b{number}")
-    git("update-ref", f"refs/fetched/{'0' * 32}", "refs/fetched/default", cwd=mirror.git_dir)
-    tip = mirror.fetch("next").branches["next"]
     listed = git("for-each-ref", "--format=%(refname) %(objectname)", cwd=mirror.git_dir).splitlines()
 
     assert [line.split()[0] for line in listed] == ["refs/fetched/branch", "refs/fetched/default"]
-    assert listed[0].endswith(tip)
 
 
-def test_branches_whose_names_end_alike_are_told_apart(mirror: RepositoryMirror, repository: Path) -> None:
-    """Git matches the ends of names."""
+def test_names_are_told_apart(mirror: RepositoryMirror, repository: Path) -> None:
+    """Git matches the ends of names; a HEAD that points nowhere is no default branch."""
     for name in ("refs/heads/fix", "a/HEAD"):
         git("update-ref", f"refs/heads/{name}", "next", cwd=repository)
-    snapshot = mirror.fetch("fix")
-
-    assert (snapshot.default_branch, set(snapshot.branches)) == ("main", {"main"})
-
-
-def test_a_head_that_points_nowhere_is_no_default_branch(mirror: RepositoryMirror, repository: Path) -> None:
-    """None, and the branch is there all the same."""
+    alike = mirror.fetch("fix")
     git("symbolic-ref", "HEAD", "refs/heads/gone", cwd=repository)
-    snapshot = mirror.fetch("next")
+    headless = mirror.fetch("next")
 
-    assert (snapshot.default_branch, set(snapshot.branches)) == (None, {"next"})
+    assert (alike.default_branch, set(alike.branches)) == ("main", {"main"})
+    assert (headless.default_branch, set(headless.branches)) == (None, {"next"})
 
 
-def test_a_lock_that_a_power_cut_left_is_broken(mirror: RepositoryMirror, repository: Path) -> None:
-    """Older than any command of ours may last: it is not held."""
+def test_only_a_lock_that_cannot_be_held_is_broken(mirror: RepositoryMirror, repository: Path) -> None:
+    """A fresh one is an error and stays; one that is older than any command of ours was left by a power cut."""
     mirror.fetch("main")
     moved = move(repository, "main", "next")
     (kept,) = (mirror.git_dir / "refs" / "fetched").iterdir()
     lock = kept.with_suffix(".lock")
     lock.touch()
+    with pytest.raises(GitCommandError, match="fetch failed"):
+        mirror.fetch("main")
+    assert lock.exists()
     os.utime(lock, (1, 1))
 
     assert mirror.fetch("main").branches["main"] == moved
     assert not lock.exists()
-
-
-def test_a_lock_that_may_be_held_is_respected(mirror: RepositoryMirror, repository: Path) -> None:
-    """A fresh lock is an error, and stays."""
-    mirror.fetch("main")
-    move(repository, "main", "next")
-    (kept,) = (mirror.git_dir / "refs" / "fetched").iterdir()
-    lock = kept.with_suffix(".lock")
-    lock.touch()
-
-    with pytest.raises(GitCommandError, match="fetch failed"):
-        mirror.fetch("main")
-    assert lock.exists()
 
 
 @pytest.mark.parametrize("url", ["--upload-pack=touch sprung", "ext::sh -c touch% sprung", "/nowhere"])
@@ -114,8 +96,11 @@ def test_an_address_that_is_no_repository_is_an_error_and_no_command(tmp_path: P
 
 
 HOSTILE = """
-import json, os, pathlib, subprocess
-trap = pathlib.Path(json.load(__import__("sys").stdin)["inputs"]["trap"])
+import json, os, pathlib, shutil, subprocess
+inputs = json.load(__import__("sys").stdin)["inputs"]
+trap = pathlib.Path(inputs["trap"])
+shutil.rmtree("src"); os.symlink(inputs["outside"], "src")
+os.symlink("/", "root"); os.symlink("../../..", "up"); os.symlink("loop", "loop")
 alarm = f"touch {trap}"
 script = pathlib.Path("evil.sh"); script.write_text(f"#!/bin/sh\\n{alarm}\\n"); script.chmod(0o755)
 def infect(folder):
@@ -136,7 +121,6 @@ pathlib.Path(".gitattributes").write_text("* filter=x\\n")
 pathlib.Path("nested/.gitattributes").write_text("* filter=x\\n")
 pathlib.Path(".git").unlink(); pathlib.Path(".git").mkdir(); infect(".git")
 pathlib.Path("pre-push").write_text(f"#!/bin/sh\\n{alarm}\\n"); pathlib.Path("pre-push").chmod(0o755)
-pathlib.Path("link").symlink_to("/etc/passwd")
 locked = pathlib.Path("locked"); locked.mkdir(); (locked / "in").write_text("x"); locked.chmod(0o500)
 pathlib.Path(os.environ["RUNWARDEN_RESULT"]).symlink_to("/etc/passwd")
 """
@@ -144,21 +128,28 @@ pathlib.Path(os.environ["RUNWARDEN_RESULT"]).symlink_to("/etc/passwd")
 
 @pytest.mark.parametrize("sandbox", SANDBOXES)
 def test_what_an_agent_plants_for_git_never_runs(sandboxed: Callable[[str], Any], tmp_path: Path, sandbox: str) -> None:
-    """Hooks, filters, fsmonitor and aliases in any git-dir it can write, a nested repository, links: harmless."""
-    trap = tmp_path / "sprung"
+    """Hooks, filters, fsmonitor and aliases in any git-dir it can write, a nested repository: harmless.
+
+    Links out of the checkout are committed as links: what they point to is neither read, nor changed, nor removed.
+    """
+    trap, outside = tmp_path / "sprung", tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret").write_text("secret")
     api = sandboxed(sandbox)
     api.add_agent(tmp_path, "hostile", HOSTILE)
-    run_id = api.begin("hostile", trap=str(trap))
+    run_id = api.begin("hostile", trap=str(trap), outside=str(outside))
     run = api.ended(run_id)
     repository = api.service.repositories["acme/api"]
-    committed = git("ls-tree", "-r", run["branch_name"], cwd=repository)
+    committed = git("ls-tree", "-r", "--full-tree", run["branch_name"], cwd=repository).splitlines()
+    names = [line.split()[-1] for line in committed]
 
     assert run["status"] == "completed", api.log(run_id)
     assert not trap.exists()
-    assert "nested/file" in committed
-    assert "120000" in committed
-    assert ".git/" not in committed
-    assert "160000" not in committed
+    assert "nested/file" in names
+    assert [line.split()[-1] for line in committed if line.startswith("120000")] == ["loop", "root", "src", "up"]
+    assert not [name for name in names if ".git/" in name or "secret" in name]
+    assert not [line for line in committed if line.startswith("160000")]
+    assert (outside / "secret").read_text() == "secret"
     assert list((api.service.data_dir / "work").iterdir()) == []
 
 
@@ -190,31 +181,3 @@ def test_submodules_and_attributes_of_a_repository_run_nothing(api: Any, tmp_pat
     assert run["status"] == "completed", api.log(run["run_id"])
     assert tree.startswith("160000 commit 4b40829f")
     assert not trap.exists()
-
-
-TUNNEL = """
-import json, os, pathlib, shutil, sys
-outside = json.load(sys.stdin)["inputs"]["outside"]
-shutil.rmtree("src"); os.symlink(outside, "src")
-os.symlink("/", "root"); os.symlink("../../..", "up"); os.symlink("loop", "loop")
-"""
-
-
-def test_links_out_of_the_checkout_are_committed_as_links(api: Any, tmp_path: Path) -> None:
-    """What they point to is neither read, nor changed, nor removed with the workspace."""
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    (outside / "secret").write_text("secret")
-    api.add_agent(tmp_path, "tunnel", TUNNEL)
-    run = api.ended(api.begin("tunnel", outside=str(outside)))
-    tree = git("ls-tree", "-r", "--full-tree", run["branch_name"], cwd=api.service.repositories["acme/api"])
-
-    assert run["status"] == "completed", api.log(run["run_id"])
-    assert sorted(line.split()[-1] for line in tree.splitlines() if line.startswith("120000")) == [
-        "loop",
-        "root",
-        "src",
-        "up",
-    ]
-    assert "secret" not in tree
-    assert (outside / "secret").read_text() == "secret"

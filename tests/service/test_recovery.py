@@ -18,23 +18,6 @@ def commits(api: Any, run_id: str) -> list[str]:
     return git("log", "--format=%s", f"main..{branch}", cwd=api.service.repositories["acme/api"]).splitlines()
 
 
-def test_a_run_killed_at_work_completes_after_the_restart(start: Callable[..., Any], tmp_path: Path) -> None:
-    """Kill -9 while the agent works: the next start ends what is left of it, takes the turn up again, commits once."""
-    api = start(settings=UNBOXED)
-    gate = tmp_path / "gate"
-    run_id = api.start(f"wait {gate}")
-    api.reaches(run_id, "working")
-    api.service.kill()
-    gate.touch()
-    api.service.restart()
-    run = api.ended(run_id)
-
-    assert run["status"] == "completed", api.log(run_id)
-    assert len(commits(api, run_id)) == 1
-    assert "attempt 2" in api.log(run_id)
-    assert list((api.service.data_dir / "work").iterdir()) == []
-
-
 def test_a_turn_that_pushed_before_it_could_say_so_is_not_done_again(start: Callable[..., Any], tmp_path: Path) -> None:
     """Kill -9 between push and record: the next attempt finds its own commit by the trailer and adds none."""
     api = start(settings=UNBOXED)
@@ -93,11 +76,11 @@ def test_sigterm_lets_an_agent_at_work_end(start: Callable[..., Any], tmp_path: 
     assert "drained" in api.service.log
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_after_its_grace_an_agent_is_interrupted_and_starts_again(
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_run_that_is_interrupted_completes_after_the_restart(
     start: Callable[..., Any], tmp_path: Path, number: int
 ) -> None:
-    """The service still exits with 0 and leaves no process; the run is not failed, it goes on after the restart."""
+    """After its grace, or by kill -9: nothing of its agent is left, the turn is taken up again and commits once."""
     api = start(settings=UNBOXED)
     gate = tmp_path / "gate"
     run_id = api.start(f"wait {gate}")
@@ -108,9 +91,11 @@ def test_after_its_grace_an_agent_is_interrupted_and_starts_again(
     gate.touch()
     api.service.restart()
 
-    assert (status, interrupted) == (0, "working")
-    assert api.ended(run_id)["status"] == "completed"
+    assert (status, interrupted) == (-number if number == signal.SIGKILL else 0, "working")
+    assert api.ended(run_id)["status"] == "completed", api.log(run_id)
     assert len(commits(api, run_id)) == 1
+    assert "attempt 2" in api.log(run_id)
+    assert list((api.service.data_dir / "work").iterdir()) == []
 
 
 def test_two_services_never_share_a_data_folder(api: Any) -> None:

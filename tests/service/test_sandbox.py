@@ -120,29 +120,27 @@ def test_a_process_that_hides_its_files_passes_a_limit(tmp_path: Path) -> None:
     assert found == "disk: a process hides the files that it holds open (workspace_bytes); None\n"
 
 
+HOLDER = """
+import os, pathlib, socket, subprocess, sys, time
+how, supervisor, started, command = sys.argv[1:]
+ours, theirs = socket.socketpair()
+argv = [sys.executable, "-I", "-S", supervisor, str(theirs.fileno()), "1000000", "", "sh", "-c", command]
+kept = subprocess.Popen(argv, pass_fds=[theirs.fileno()], start_new_session=True)
+theirs.close()
+while not pathlib.Path(started).exists(): time.sleep(0.01)
+print(kept.pid, flush=True)
+if how == "kill": os.kill(os.getpid(), 9)
+"""
+
+
 @pytest.mark.parametrize("how", ["exit", "kill"])
 def test_the_supervisor_ends_everything_when_its_worker_lets_go(how: str, tmp_path: Path) -> None:
     """Whether the worker closes the socket or dies: the agent's processes are gone, and so is the supervisor."""
     started, seconds = tmp_path / "started", long_sleep()
     command = f"setsid sleep {seconds} & env -i setsid sleep {seconds} & touch {started}; sleep {seconds}"
-    worker = (
-        "import os, socket, subprocess, sys, pathlib, time\n"
-        "ours, theirs = socket.socketpair()\n"
-        f"argv = [sys.executable, '-I', '-S', {supervisor.__file__!r}, str(theirs.fileno()), '1000000', '']\n"
-        f"argv += ['sh', '-c', {command!r}]\n"
-        "kept = subprocess.Popen(argv, pass_fds=[theirs.fileno()], start_new_session=True)\n"
-        "theirs.close()\n"
-        f"while not pathlib.Path({str(started)!r}).exists(): time.sleep(0.01)\n"
-        "print(kept.pid, flush=True)\n"
-        "sys.stdin.read() if sys.argv[1] == 'exit' else os.kill(os.getpid(), 9)\n"
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-c", worker, how], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    kept = int(process.stdout.readline())
-    process.communicate("", timeout=300)
+    argv = [sys.executable, "-c", HOLDER, how, supervisor.__file__, str(started), command]
+    done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=False, timeout=300)
     eventually(lambda: not running("sleep", seconds), "the agent's processes are gone")
-    eventually(lambda: not Path(f"/proc/{kept}").exists(), "the supervisor is gone")
+    eventually(lambda: not Path(f"/proc/{int(done.stdout)}").exists(), "the supervisor is gone")
 
-    assert process.returncode == (0 if how == "exit" else -signal.SIGKILL)
+    assert done.returncode == (0 if how == "exit" else -signal.SIGKILL)

@@ -130,41 +130,25 @@ def test_short_and_harmless_values_are_left_alone(monkeypatch: pytest.MonkeyPatc
 REFUSAL = "#!/bin/sh\nprintf '\\033]0;owned\\007refused\\n2026-01-01 ERROR forged line\\n' >&2\nexit 1\n"
 
 
-@pytest.fixture
-def own(start: Callable[..., Any]) -> Any:
-    """A service of one's own, whose repositories a test may spoil."""
-    return start(settings='[execution]\nsandbox = "none"\n')
-
-
-def test_a_default_branch_that_is_no_text_fails_nothing(own: Any) -> None:
-    """Git allows any bytes: the run on another branch is accepted and ends, and nothing is a fault of the service."""
+def test_what_a_code_host_says_is_only_text(start: Callable[..., Any]) -> None:
+    """A default branch of any bytes fails nothing; a refused push is told in one line without escape sequences."""
+    own = start(settings='[execution]\nsandbox = "none"\n')
     repository = own.service.repositories["acme/api"]
     name = b"refs/heads/\xff\xfe"
     subprocess.run(["git", "update-ref", name, "main"], cwd=repository, check=True)
     (repository / "HEAD").write_bytes(b"ref: " + name + b"\n")
-    answer = own.post(
-        "/external/agents/scribe/runs",
-        {"repository": "acme/api", "branch_name": "other", "inputs": {"instructions": "write"}},
-    )
-
-    assert answer.status_code == 201, answer.text
-    run_id = answer.json()["execution_id"]
-    assert own.ended(run_id)["status"] == "completed", own.log(run_id)
-
-
-def test_what_a_code_host_says_neither_steers_a_terminal_nor_forges_a_line_of_the_log(own: Any) -> None:
-    """A refused push is told with its reason, in one line without escape sequences."""
-    hook = own.service.repositories["acme/api"] / "hooks" / "pre-receive"
+    odd = own.start("write", branch_name="other")
+    assert own.ended(odd)["status"] == "completed", own.log(odd)
+    hook = repository / "hooks" / "pre-receive"
     hook.parent.mkdir(exist_ok=True)
     hook.write_text(REFUSAL)
     hook.chmod(0o755)
-    run_id = own.start("write")
+    run_id = own.start("write", branch_name="refused")
     assert own.ended(run_id)["status"] == "failed"
     told = own.service.log
 
     assert "forged line" in told
-    assert "\x1b" not in told
-    assert "\x07" not in told
+    assert not {"\x1b", "\x07"} & set(told)
     assert not any(line.startswith("2026-01-01 ERROR") for line in told.splitlines())
     assert "\x1b" not in own.service.admin("run", run_id)["turns"][0]["failure"]
 
@@ -181,32 +165,18 @@ def test_another_organization_s_runs_are_not_there(api: Any, tenant: Callable[..
     assert "mine now" not in str(api.service.admin("run", run_id))
 
 
-@pytest.fixture
-def on_postgresql(tmp_path: Path, postgres_url: str) -> Iterator[Api]:
-    """A client of a service on PostgreSQL, which takes fewer texts than SQLite."""
+def test_no_text_in_a_path_or_query_is_a_fault_of_the_service(tmp_path: Path, postgres_url: str) -> None:
+    """NUL, what is not UTF-8, and halves of a surrogate pair: PostgreSQL takes fewer texts than SQLite."""
     with deployment(tmp_path, postgres_url) as made:
-        yield made.client(made.api())
+        http = made.client(made.api()).http
+        for text in ("%00", "%ff%fe", "%ed%a0%80"):
+            body = {"repository": "acme/api"}
+            answers = [
+                http.post(f"/external/{path}", json=body) for path in (f"runs/run_{text}/cancel", f"agents/{text}/runs")
+            ]
+            answers += [http.get(f"/external/runs?{name}={text}") for name in ("status", "repository")]
 
-
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
-        ("POST", "/external/runs/run_%00/cancel"),
-        ("POST", "/external/runs/%ff%fe/cancel"),
-        ("POST", "/external/agents/%00/runs"),
-        ("POST", "/external/agents/%ff%fe/runs"),
-        ("GET", "/external/runs?status=%00"),
-        ("GET", "/external/runs?status=%ff%fe"),
-        ("GET", "/external/runs?status=%ed%a0%80"),
-        ("GET", "/external/runs?repository=%ed%a0%80/x"),
-    ],
-)
-def test_no_text_in_a_path_or_query_is_a_fault_of_the_service(on_postgresql: Api, method: str, path: str) -> None:
-    """NUL, what is not UTF-8, and halves of a surrogate pair: found by no one, or refused."""
-    body = {"repository": "acme/api"} if method == "POST" else None
-    answer = on_postgresql.http.request(method, path, json=body)
-
-    assert answer.status_code < 500, answer.text
+            assert [one.text for one in answers if one.status_code >= 500] == [], text
 
 
 async def test_a_database_that_never_answers_is_told_in_time() -> None:

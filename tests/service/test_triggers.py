@@ -52,14 +52,14 @@ class Host:
 
     def rules(self, *rules: dict[str, Any], name: str = "api", **options: str) -> None:
         """Give a repository these rules."""
-        path, url = f"acme/{name}", self.service.repositories[f"acme/{name}"]
-        given = [word for rule in rules for word in ("--trigger", _toml(rule))] or ["--no-triggers"]
-        given += [word for key, value in options.items() for word in (f"--{key.replace('_', '-')}", value)]
-        platform = "gitlab" if name == "tools" else "github"
-        self.service.admin(
-            *("repository", "add", name, "--org", "acme", "--platform", platform, "--path", path, "--url", str(url)),
-            *given,
-        )
+        path = f"acme/{name}"
+        given = {"org": "acme", "platform": "gitlab" if name == "tools" else "github", "path": path}
+        given |= {"url": str(self.service.repositories[path])} | options
+        words = [word for key, value in given.items() for word in (f"--{key.replace('_', '-')}", value)]
+        for rule in rules:
+            toml = ", ".join(f"{key} = {json.dumps(value)}" for key, value in rule.items())
+            words += ["--trigger", f"{{ {toml} }}"]
+        self.service.admin("repository", "add", name, *words)
 
     def branch(self, name: str) -> str:
         """Make a branch with a commit of its own and return the commit."""
@@ -79,10 +79,6 @@ class Host:
         """What was decided on a pull request's deliveries."""
         found = self.service.admin("trigger", "log", "--org", "acme")["deliveries"]
         return [one for one in found if one["number"] == number]
-
-
-def _toml(rule: dict[str, Any]) -> str:
-    return "{ " + ", ".join(f"{key} = {json.dumps(value)}" for key, value in rule.items()) + " }"
 
 
 @pytest.fixture(scope="module")
@@ -214,7 +210,10 @@ def test_a_newer_head_ends_the_run_of_an_older_one(host: Host, number: int) -> N
 
 
 def test_a_fork_s_head_starts_nothing_or_waits_or_goes_without_secrets(host: Host, number: int) -> None:
-    """What is approved is one commit; nothing is pushed for a fork, neither to it nor to a branch here."""
+    """What is approved is one commit; nothing is pushed for a fork, neither to it nor to a branch here.
+
+    Nor does a commit run that the fork's owner put in the place of the one that was announced.
+    """
     ref, fork = f"refs/pull/{number}/head", {"fork": "yes", "number": number, "head": "main"}
     sha = host.push(ref)
     before = git("for-each-ref", "refs/heads", cwd=host.repository)
@@ -223,72 +222,52 @@ def test_a_fork_s_head_starts_nothing_or_waits_or_goes_without_secrets(host: Hos
     host.rules(rule(agent="teller", forks="without_secrets"))
     bare = host.deliver("synchronize", sha, at=1, **fork).json()["runs"][0]
     host.api.ended(bare)
+    moved = host.deliver("synchronize", "b" * 40, at=2, **fork | {"fork": "deleted"}).json()["runs"][0]
+    host.api.ended(moved)
     host.rules(rule(agent="teller", forks="approve"))
-    first = host.deliver("synchronize", host.push(ref), at=2, **fork)
+    first = host.deliver("synchronize", host.push(ref), at=3, **fork)
     newest = host.push(ref)
-    second = host.deliver("synchronize", newest, at=3, **fork)
+    second = host.deliver("synchronize", newest, at=4, **fork)
     waiting = host.service.admin("trigger", "log", "--waiting")["deliveries"]
     approved = host.service.admin("trigger", "approve", waiting[-1]["id"])["run_id"]
     again = service_process.refused_start(host.service.data_dir, "trigger", "approve", waiting[-1]["id"])
-    turns_of = [
-        host.api.ended(one) and host.api.get(f"/external/runs/{one}").json()["turns"][0] for one in (bare, approved)
-    ]
+    host.api.ended(approved)
+    without, other, done = (host.api.get(f"/external/runs/{one}").json()["turns"][0] for one in (bare, moved, approved))
 
     assert (refused.status_code, first.json(), second.status_code) == (204, {"runs": [], "waiting": 1}, 202)
     assert [(one["commit"], one["number"]) for one in waiting] == [(newest, number)]
-    assert again.returncode == 2
-    assert "does not wait" in again.stderr
-    assert json.loads(turns_of[1]["summary"]) == {"LENT": True}
-    assert (turns_of[1]["outcome"], turns_of[1]["commit"]) == ("completed", None)
-    assert turns_of[1]["reason"] == turns.NOT_PUSHED
+    assert (again.returncode, "does not wait" in again.stderr) == (2, True)
+    assert [json.loads(one["summary"]) for one in (without, done)] == [{"LENT": False}, {"LENT": True}]
+    assert (done["outcome"], done["commit"], done["reason"]) == ("completed", None, turns.NOT_PUSHED)
+    assert other["outcome"] == "failed"
+    assert f"{ref} is no longer at {'b' * 40}" in other["reason"]
     assert git("for-each-ref", "refs/heads", cwd=host.repository) == before
-    results = [(one["result"], one["detail"].partition(" by ")[0]) for one in host.log(number)]
-    assert results == [
+    assert [(one["result"], one["detail"].partition(" by ")[0]) for one in host.log(number)] == [
         ("ignored", "teller: the head is in a fork"),
+        ("started", ""),
         ("started", ""),
         ("superseded", "superseded"),
         ("started", "approved"),
     ]
 
 
-def test_a_fork_s_head_without_secrets_has_none(host: Host, number: int) -> None:
-    """Nor does a commit run that the fork's owner put in its place."""
-    ref, fork = f"refs/pull/{number}/head", {"fork": "deleted", "number": number}
-    host.rules(rule(agent="teller", forks="without_secrets"))
-    run_id = host.deliver("opened", host.push(ref), at=1, **fork).json()["runs"][0]
-    host.api.ended(run_id)
-    moved = host.deliver("synchronize", "b" * 40, at=2, **fork).json()["runs"][0]
-    host.api.ended(moved)
-    told, refused = (host.api.get(f"/external/runs/{one}").json()["turns"][0] for one in (run_id, moved))
-
-    assert json.loads(told["summary"]) == {"LENT": False}
-    assert refused["outcome"] == "failed"
-    assert f"{ref} is no longer at {'b' * 40}" in refused["reason"]
-
-
-def test_two_that_feed_each_other_are_limited(host: Host, number: int) -> None:
-    """Another's bot that answers each push with a push: three runs a day here, and no more."""
+def test_what_could_only_fail_or_never_ends_is_refused(host: Host, number: int) -> None:
+    """A protected branch, what git would not take, an unknown agent; of bots that feed each other, three runs a day."""
     host.rules(rule(bots=True))
+    for at, head in enumerate(("main", "-x")):
+        assert host.deliver("opened", "c" * 40, number=number, head=head, at=at).status_code == 204
     branch = f"feed-{number}"
     host.branch(branch)
     answers = [
         host.deliver("synchronize", host.push(branch), number=number, head=branch, at=at, sender="other[bot]")
-        for at in range(1, 6)
+        for at in range(3, 8)
     ]
 
+    assert [one["detail"][:20] for one in host.log(number)][:2] == ["the branch main is p", "a branch name may no"]
     assert [one.status_code for one in answers] == [202] * 3 + [204] * 2
-    assert [one["result"] for one in host.log(number)] == ["started"] * 3 + ["limited"] * 2
-
-
-def test_the_protected_branch_and_what_git_would_not_take_are_refused(host: Host, number: int) -> None:
-    """Before a run is there that could only fail."""
-    host.rules(rule())
-    answers = [
-        host.deliver("opened", "c" * 40, number=number, head=head, at=at) for at, head in enumerate(("main", "-x"))
-    ]
-
-    assert [one.status_code for one in answers] == [204, 204]
-    assert [one["detail"][:20] for one in host.log(number)] == ["the branch main is p", "a branch name may no"]
+    assert [one["result"] for one in host.log(number)][2:] == ["started"] * 3 + ["limited"] * 2
+    with pytest.raises(AssertionError, match="a trigger names the agent 'nobody-here'"):
+        host.rules(rule(agent="nobody-here"))
 
 
 def test_gitlab_starts_runs_with_the_secret_that_onboarding_sets(host: Host, number: int) -> None:
@@ -309,9 +288,3 @@ def test_gitlab_starts_runs_with_the_secret_that_onboarding_sets(host: Host, num
     assert (ended["status"], ended["repository"]["platform"]) == ("completed", "gitlab")
     assert tokens == [404, 202]
     assert host.service.admin("trigger", "list", "--org", "acme")["triggers"][-1]["agent"] == "scribe"
-
-
-def test_a_rule_for_an_agent_that_is_not_there_is_refused(host: Host) -> None:
-    """When it is written, not when the first pull request comes."""
-    with pytest.raises(AssertionError, match="a trigger names the agent 'nobody-here'"):
-        host.rules(rule(agent="nobody-here"))

@@ -1,7 +1,7 @@
 """A rehearsal of any agent in the real sandbox, without a service around it."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,7 @@ from service.execution.rehearsal import Rehearsal
 from service.execution.sandbox import Sandbox, find
 from service.settings import DataFolder, ExecutionSettings
 from service.store.agents import Agent
+from tests.service.agents.model_server import ModelServer
 from tests.service_process import make_repository
 
 STUB = Path(__file__).parent / "stubs" / "agent"
@@ -69,3 +70,10 @@ def stand_in(tmp_path: Path) -> Callable[[str], Path]:
         return link
 
     return install
+
+
+@pytest.fixture
+def server() -> Iterator[ModelServer]:
+    """A made-up model API."""
+    with ModelServer() as made:
+        yield made

@@ -1,115 +1,53 @@
 """A made-up model API on loopback: answers as Anthropic, OpenAI and Gemini do, and keeps what it was asked."""
 
 import json
-import threading
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self
+from typing import Any
+
+from tests.lab import Received, Respond, Server, Step
 
 INPUT, CACHED, OUTPUT = 1000, 200, 50
 """Tokens that each answer counts; `INPUT` are those that were not cached."""
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """One request."""
-
-    path: str
-    headers: dict[str, str]
-    text: str
-
-    @property
-    def body(self) -> dict[str, Any]:
-        return dict(json.loads(self.text))
-
-
-@dataclass
-class ModelServer:
+@dataclass(kw_only=True, eq=False)
+class ModelServer(Server):
     """Serves until it is closed; `status` other than 200 is answered to every request for an answer."""
 
     status: int = 200
     refusal: dict[str, Any] = field(default_factory=lambda: {"error": {"message": "no"}})
     words: str = "All done."
-    asked: list[Asked] = field(default_factory=list)
-
-    def __enter__(self) -> Self:
-        model = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self) -> None:
-                text = self.rfile.read(int(self.headers.get("content-length") or 0)).decode()
-                asked = Asked(self.path, {k.lower(): v for k, v in self.headers.items()}, text)
-                model.asked.append(asked)
-                if model.status != 200:
-                    self._send(model.status, "application/json", json.dumps(model.refusal).encode())
-                    return
-                kind, pieces = model.answer(asked)
-                self._send(200, kind, b"".join(pieces))
-
-            do_GET = do_POST
-
-            def _send(self, status: int, kind: str, body: bytes) -> None:
-                self.send_response(status)
-                self.send_header("content-type", kind)
-                self.send_header("content-length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self._http.serve_forever, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._http.shutdown()
-        self._http.server_close()
 
     @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._http.server_address[1]}"
-
-    @property
-    def questions(self) -> list[Asked]:
+    def questions(self) -> list[Received]:
         """The requests for an answer, as far as they cost tokens."""
-        return [
-            one for one in self.asked if one.text and "count_tokens" not in one.path and "countTokens" not in one.path
-        ]
+        return [one for one in self.requests if one.body and not re.search("count_?tokens", one.path, re.IGNORECASE)]
 
-    def answer(self, asked: Asked) -> tuple[str, Iterator[bytes]]:
-        path = asked.path.partition("?")[0]
-        if "GET" in asked.headers.get("x-method", "") or not asked.text or path.endswith("count_tokens"):
-            return "application/json", iter([json.dumps({"data": [], "input_tokens": 1, "totalTokens": 1}).encode()])
-        if path.endswith("/messages"):
-            return (
-                self._events(_anthropic(self.words)) if asked.body.get("stream") else self._plain(_message(self.words))
-            )
-        if path.endswith("/responses"):
-            return self._events(_responses(self.words))
-        if path.endswith("/chat/completions"):
-            return (
-                self._events(_chat(asked.body, self.words))
-                if asked.body.get("stream")
-                else self._plain(_whole(self.words))
-            )
-        if "streamGenerateContent" in path:
-            return self._events([("", _gemini(self.words))])
-        return self._plain(_gemini(self.words))
+    def answer(self, request: Received) -> Step:
+        if request.method == "POST" and self.status != 200:
+            return Respond(self.status, self.refusal)
+        if not request.body or request.path.endswith("count_tokens"):
+            return Respond(200, {"data": [], "input_tokens": 1, "totalTokens": 1})
+        asked = {} if request.path.startswith("/v1beta/") else request.json()
+        is_stream, words = asked.get("stream"), self.words
+        if request.path.endswith("/messages"):
+            return _events(_anthropic(words)) if is_stream else Respond(200, _message(words))
+        if request.path.endswith("/responses"):
+            return _events(_responses(words))
+        if request.path.endswith("/chat/completions"):
+            return _events(_chat(asked, words)) if is_stream else Respond(200, _whole(words))
+        whole = _gemini(words)
+        return _events([("", whole)]) if "streamGenerateContent" in request.path else Respond(200, whole)
 
-    def _plain(self, document: Any) -> tuple[str, Iterator[bytes]]:
-        return "application/json", iter([json.dumps(document).encode()])
 
-    def _events(self, events: Any) -> tuple[str, Iterator[bytes]]:
-        def lines() -> Iterator[bytes]:
-            for name, event in events:
-                yield (f"event: {name}\n" if name else "").encode()
-                yield f"data: {event if isinstance(event, str) else json.dumps(event)}\n\n".encode()
-
-        return "text/event-stream", lines()
+def _events(events: Iterable[tuple[str, Any]]) -> Respond:
+    texts = [
+        (f"event: {name}\n" if name else "") + f"data: {event if isinstance(event, str) else json.dumps(event)}\n\n"
+        for name, event in events
+    ]
+    return Respond(200, "".join(texts), {"Content-Type": "text/event-stream"})
 
 
 def _message(words: str) -> dict[str, Any]:

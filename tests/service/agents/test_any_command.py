@@ -13,7 +13,7 @@ from service.store.agents import Agent
 Make = Callable[..., Any]
 
 
-@pytest.mark.parametrize("given", ["plain words", "--dangerously-obey", "-x", "two\nlines", "ünï"])
+@pytest.mark.parametrize("given", ["--dangerously-obey", "two\nlines", "ünï"])
 def test_instructions_reach_a_command_as_one_argument_and_never_as_an_option(
     rehearse: Make, script: Make, given: str
 ) -> None:
@@ -29,9 +29,19 @@ def test_instructions_reach_a_command_as_one_argument_and_never_as_an_option(
     assert words[5] == f"{given}\nend\n"
 
 
-def test_without_placeholders_the_task_is_on_standard_input(rehearse: Make, script: Make) -> None:
-    """As the agent contract has it, from a file."""
-    assert '"instructions": "look"' in rehearse().turn(script("cat; test -f /dev/stdin"), "look").log
+def test_a_command_finds_its_task_and_what_is_named_readable(rehearse: Make, script: Make, tmp_path: Path) -> None:
+    """The task on standard input, from a file; nothing can be written there; one that idles is ended long before."""
+    (tmp_path / "shown").mkdir()
+    (tmp_path / "shown" / "facts").write_text("known\n", "utf-8")
+    stage, source = rehearse(), f"cat; test -f /dev/stdin; cat {tmp_path}/shown/facts; touch {tmp_path}/shown/new"
+    shown = stage.turn(script(source, readable=[str(tmp_path / "shown")]), "read").log
+    idle = stage.turn(script(f"{source}; sleep 1000", idle_timeout_s=0.5), "look")
+    ghost = stage.turn(Agent("ghost", ("no-such-agent", "-p")), "go").failure
+
+    assert '"instructions": "read"' in shown
+    assert ("known" in shown, "Read-only file system" in shown, "known" in idle.log) == (True, True, False)
+    assert "neither printed nor computed for 0.5 s" in str(idle.failure)
+    assert str(ghost).startswith("the program 'no-such-agent' is not there")
 
 
 def test_git_works_inside_and_its_commits_become_part_of_the_turn_s(rehearse: Make, script: Make) -> None:
@@ -50,18 +60,13 @@ def test_git_works_inside_and_its_commits_become_part_of_the_turn_s(rehearse: Ma
     assert ".git" not in done.diff.replace("--git", "")
 
 
-def test_what_an_agent_plants_in_its_git_and_home_is_never_used_outside(
-    rehearse: Make, script: Make, tmp_path: Path
-) -> None:
-    """Hooks, configuration, attributes and a `.netrc` of the agent's stay its own affair."""
+def test_what_an_agent_plants_in_its_home_is_never_used_outside(rehearse: Make, script: Make, tmp_path: Path) -> None:
+    """Its configuration of git, and attributes in its git-dir, stay its own affair."""
     mark = tmp_path / "owned"
-    run = f"touch {mark}"
     source = (
-        f"cd $GIT_DIR; printf '#!/bin/sh\\n{run}\\n' | tee hooks/pre-commit hooks/post-index-change >/dev/null\n"
-        f"chmod +x hooks/*; git config core.fsmonitor '{run}'; git config filter.x.clean '{run}; cat'\n"
-        "echo '* filter=x' > info/attributes; echo '* filter=x' > $GIT_WORK_TREE/.gitattributes\n"
-        f"printf '[core]\\n fsmonitor = {run}\\n' > $HOME/.gitconfig; cd $GIT_WORK_TREE; rm .git; git init -q .\n"
-        f"git --git-dir=.git config core.fsmonitor '{run}'; echo x > file"
+        f"printf '[core]\\n fsmonitor = touch {mark}\\n' > $HOME/.gitconfig\n"
+        f"git config filter.x.clean 'touch {mark}; cat'; echo '* filter=x' > $GIT_DIR/info/attributes\n"
+        "echo '* filter=x' > .gitattributes; echo x > file"
     )
     done = rehearse().turn(script(source, session=True), "plant")
 
@@ -69,50 +74,22 @@ def test_what_an_agent_plants_in_its_git_and_home_is_never_used_outside(
     assert not mark.exists()
 
 
-def test_a_session_keeps_the_home_of_a_run_at_one_path(rehearse: Make, script: Make) -> None:
-    """Three turns of a run find what the earlier ones left, another run does not, nor does an agent without one."""
-    source = 'echo "$2" >> $HOME/said; cat $HOME/said; echo $HOME $PWD'
-    stage, agent = rehearse(), script(source, "--", "{instructions}", session=True)
-    logs = [stage.turn(agent, word, number=number).log for number, word in enumerate(("a", "b", "c"), 1)]
-    other = stage.turn(agent, "d", run_id="run_other").log
-    forgetful = [stage.turn(script(source, "--", "{instructions}"), word, run_id="run_x").log for word in "ef"]
-
-    assert logs[2] == "a\nb\nc\n/home/agent /workspace\n"
-    assert other.startswith("d\n/")
-    assert forgetful[1].startswith("f\n/")
-
-
-def test_a_cache_stays_from_run_to_run_within_its_size(rehearse: Make, script: Make) -> None:
-    """It is the agent's XDG_CACHE_HOME; one that grows beyond its limit ends the turn, and says which."""
-    stage = rehearse()
-    source = "cat $XDG_CACHE_HOME/word; echo kept > $XDG_CACHE_HOME/word; {}"
-    stage.turn(script(source.format("true"), cache=1 << 20), "fill", run_id="run_a")
-    again = stage.turn(script(source.format("true"), cache=1 << 20), "read", run_id="run_b")
+def test_homes_stay_for_a_run_and_caches_for_an_agent(rehearse: Make, script: Make) -> None:
+    """Another run has its own home, and an agent without a session a new one; a cache that grows too large ends it."""
+    home = 'echo "$2" >> $HOME/said; cat $HOME/said; echo $HOME $PWD'
+    cache = "cat $XDG_CACHE_HOME/word; echo kept > $XDG_CACHE_HOME/word; {}"
     flood = "head -c 9000000 /dev/urandom > $XDG_CACHE_HOME/big; sleep 300"
-    over = stage.turn(script(source.format(flood), cache=1 << 20), "flood", run_id="run_c")
+    stage, agent = rehearse(), script(home, "--", "{instructions}", session=True)
+    logs = [stage.turn(agent, word, number=number).log for number, word in enumerate("ab", 1)]
+    logs.append(stage.turn(agent, "c", run_id="run_other").log)
+    forgetful = [stage.turn(script(home, "--", "{instructions}"), word, run_id="run_x").log for word in "de"]
+    caching = [stage.turn(script(cache.format("true"), cache=1 << 20), "go", run_id=f"run_{one}").log for one in "ab"]
+    over = stage.turn(script(cache.format(flood), cache=1 << 20), "flood", run_id="run_c")
 
-    assert again.log == "kept\n"
+    assert logs[1:] == ["a\nb\n/home/agent /workspace\n", "c\n/home/agent /workspace\n"]
+    assert forgetful[1].startswith("e\n/")
+    assert caching[1] == "kept\n"
     assert "allowed (cache of the agent)" in str(over.failure)
-
-
-def test_what_is_named_readable_can_be_read_and_not_written(rehearse: Make, script: Make, tmp_path: Path) -> None:
-    """Without the key it is not there."""
-    (tmp_path / "shown").mkdir()
-    (tmp_path / "shown" / "facts").write_text("known\n", "utf-8")
-    stage, source = rehearse(), f"cat {tmp_path}/shown/facts; touch {tmp_path}/shown/new"
-    shown = stage.turn(script(source, readable=[str(tmp_path / "shown")]), "read")
-    hidden = stage.turn(script(source), "read")
-
-    assert "known" in shown.log
-    assert "Read-only file system" in shown.log
-    assert "known" not in hidden.log
-
-
-def test_an_agent_that_neither_prints_nor_computes_is_ended(rehearse: Make, script: Make) -> None:
-    """Long before its time is over."""
-    idle = rehearse().turn(script("sleep 1000", idle_timeout_s=0.5), "wait")
-
-    assert "neither printed nor computed for 0.5 s" in str(idle.failure)
 
 
 @pytest.mark.parametrize(
@@ -130,11 +107,3 @@ def test_one_that_computes_or_prints_is_left_alone(
     now[0] = 1.2
 
     assert watch.passed(cpu_s, is_active=False) is idle
-
-
-def test_a_program_that_is_not_there_is_named_with_the_cure(rehearse: Make) -> None:
-    """Not as an exit status."""
-    done = rehearse().turn(Agent("ghost", ("no-such-agent", "-p")), "go")
-
-    assert str(done.failure).startswith("the program 'no-such-agent' is not there")
-    assert "install it" in str(done.failure)

@@ -1,10 +1,9 @@
 """A preset in the whole service: its turns resume, its usage is kept, and its key is nowhere."""
 
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 import sqlalchemy as sa
 
 from service.execution.retention import Pruner
@@ -18,20 +17,13 @@ from tests.service_process import demo_setup, git
 KEY = "sk-the-real-key-of-the-service"
 
 
-@pytest.fixture
-def server() -> Iterator[ModelServer]:
-    """A made-up model API."""
-    with ModelServer() as made:
-        yield made
-
-
 @NEEDS_SANDBOX
 def test_a_preset_s_run_is_a_conversation_whose_cost_is_kept(
     start: Callable[..., Api], server: ModelServer, stand_in: Callable[[str], Path], tmp_path: Path
 ) -> None:
     """Two turns, one session; usage by turn; the key in nothing that is kept; removed with what is pruned."""
     prices = {"claude-": {"input": 100, "output": 100}}
-    model = {"provider": "anthropic", "key_env": "MODEL_KEY", "base_url": server.url, "prices": prices}
+    model = {"provider": "anthropic", "key_env": "MODEL_KEY", "base_url": server.origin, "prices": prices}
     program = str(stand_in("claude"))
     setup = demo_setup(tmp_path)
     setup["agents"] += [{"name": "helper", "preset": "claude-code", "argv": [program], "model": model}]
@@ -50,6 +42,10 @@ def test_a_preset_s_run_is_a_conversation_whose_cost_is_kept(
     kept = [path.name for path in folder.sessions.iterdir()]
     Pruner(database, folder).sessions(before=1 << 62)
     database.close()
+    server.status = 401
+    refused = api.begin("helper", instructions="go")
+    api.ended(refused)
+    failure = api.service.admin("run", refused)["turns"][0]["failure"]
 
     assert (first["status"], second["status"]) == ("completed", "completed"), api.log(run_id)
     assert notes.split() == ["Remember", "alfa.", "And", "bravo."]
@@ -57,21 +53,5 @@ def test_a_preset_s_run_is_a_conversation_whose_cost_is_kept(
     assert all(row.input_tokens == INPUT and row.agent_key == "/helper" for row in rows)
     assert [(one["input_tokens"], one["output_tokens"]) for one in told] == [(INPUT, OUTPUT)] * 2
     assert (held, kept) == (b"", [run_id])
-    assert list(folder.sessions.iterdir()) == []
-
-
-@NEEDS_SANDBOX
-def test_a_turn_that_failed_says_why_in_its_reason(
-    start: Callable[..., Api], server: ModelServer, stand_in: Callable[[str], Path], tmp_path: Path
-) -> None:
-    """What the provider said of the key, not an exit status."""
-    server.status = 401
-    model = {"provider": "anthropic", "key_env": "MODEL_KEY", "base_url": server.url}
-    setup = demo_setup(tmp_path)
-    setup["agents"] += [{"name": "helper", "preset": "claude-code", "argv": [str(stand_in("claude"))], "model": model}]
-    api = start(setup=setup, environment={"MODEL_KEY": KEY})
-    run_id = api.begin("helper", instructions="go")
-    api.ended(run_id)
-    turn = api.service.admin("run", run_id)["turns"][0]
-
-    assert turn["failure"].startswith("the provider refuses the key in MODEL_KEY (401)")
+    assert [path.name for path in folder.sessions.iterdir()] == [refused]
+    assert failure.startswith("the provider refuses the key in MODEL_KEY (401)"), "not an exit status"

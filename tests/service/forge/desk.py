@@ -1,15 +1,15 @@
 """One organization on a forge, its runs carried to their ends by the store alone, and a poster at hand."""
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from service.clock import SECOND_MICROS
+from service.findings.document import IdentifiedFinding, packed
 from service.forge.poster import Poster
 from service.settings import ForgeSettings
 from service.setup import AgentEntry, HostEntry, connect_host, put_agent
-from service.store import organizations, postings, repositories, runs, turns
+from service.store import organizations, postings, repositories, runs, turn_files, turns
 from service.store.database import Database
 from service.store.postings import Posting
 from service.store.runs import TurnRequest
@@ -18,7 +18,7 @@ from tests.service.forge.github import GitHubServer
 from tests.service.forge.gitlab import GitLabForge
 
 START = 1_700_000_000_000_000
-EVERYTHING = {"pull_request": "draft", "status": True}
+EVERYTHING = {"pull_request": "draft", "status": True, "review": True}
 PLACES = {
     GitHubServer: ("github", "acme/api", "https://github.example/acme/api.git"),
     GitLabForge: ("gitlab", "acme/web", "https://gitlab.example/acme/web.git"),
@@ -38,18 +38,12 @@ def post_in_a_process(url: str, now: int) -> None:
 class Desk:
     """The service's side; its clock stands still unless it is moved."""
 
-    def __init__(
-        self,
-        server: GitHubServer | GitLabForge,
-        place: Path,
-        plan: Mapping[str, Any] | None = None,
-        database_url: str | None = None,
-    ) -> None:
+    def __init__(self, server: GitHubServer | GitLabForge, place: Path) -> None:
         os.environ["FORGE_TOKEN_HERE"] = "bot-token"
         self.now = START
         self.server = server
         self.platform, self.path, self.url = PLACES[type(server)]
-        self.database = Database(database_url or f"sqlite:///{place / 'desk.sqlite'}")
+        self.database = Database(f"sqlite:///{place / 'desk.sqlite'}")
         self.database.migrate()
         self.settings = ForgeSettings(run_url="https://runs.example/{run_id}", timeout_s=60)
         self.poster = Poster(self.database, self.settings, lambda: self.now)
@@ -58,9 +52,7 @@ class Desk:
             self.connect(connection)
             put_agent(
                 connection,
-                AgentEntry.model_validate(
-                    {"name": "fixer", "argv": ["/bin/true"], "on_completion": plan or EVERYTHING}
-                ),
+                AgentEntry.model_validate({"name": "fixer", "argv": ["/bin/true"], "on_completion": EVERYTHING}),
                 self.now,
             )
             repositories.note_default_branch(connection, self.url, "main")
@@ -104,6 +96,11 @@ class Desk:
         given = {"status": "completed", "summary": "Login fixed\n\nIt was the clock."} | outcome
         with self.database.write() as connection:
             turns.end(connection, run_id, number, TurnOutcome(commit_sha=commit, **given), self.now)
+
+    def report(self, run_id: str, number: int, *found: IdentifiedFinding) -> None:
+        """Store what a turn found, as the worker does before the turn ends."""
+        with self.database.write() as connection:
+            turn_files.put(connection, (run_id, number), 1, turn_files.FINDINGS, packed("a" * 40, found))
 
     @property
     def is_owing(self) -> bool:

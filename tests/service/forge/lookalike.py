@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from tests.fault_server import FaultServer, Received, Respond, Step
+from tests.lab import Received, Respond, Server, Step
 
 Hook = Callable[[Received], Step | None]
 
@@ -52,7 +52,7 @@ class LookAlike:
         """Called when nothing was done yet; a step is the answer, and nothing is done."""
         self.after: Hook = lambda _: None
         """Called when all was done; a step is the answer."""
-        self.server = FaultServer()
+        self.server = Server().start()
         self.server.otherwise = self._serve
         self.url = f"{self.server.origin}{self.root}"
         self._numbers = iter(range(1, 1_000_000))

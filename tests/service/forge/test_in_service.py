@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.fault_server import Drop, Received, Respond
+from tests.lab import Drop, Received, Respond
 from tests.service.conftest import NEEDS_SANDBOX, Api
 from tests.service.forge.github import GitHubServer
 from tests.service.git_hosts import GitHttpHost

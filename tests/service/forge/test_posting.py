@@ -9,16 +9,22 @@ from typing import Any
 
 import pytest
 
+from service.forge.client import ForgeError
+from service.forge.handlers import Subject
+from service.forge.review import post_review
 from service.store import runs, turns
-from tests.fault_server import Drop, Received, Respond, Step
-from tests.service.forge.desk import EVERYTHING, Desk, post_in_a_process
+from service.store.postings import Posting
+from service.store.runs import Run
+from tests.lab import Drop, Received, Respond, Step
+from tests.service.forge.conftest import client_of
+from tests.service.forge.desk import Desk, post_in_a_process
 from tests.service.forge.github import GitHubServer
 from tests.service.forge.gitlab import GitLabForge
-from tests.service.forge.test_review import Pull
-from tests.service.forge.test_review_posting import FOUND, report
+from tests.service.forge.test_review import PROPOSAL, Pull, finding, is_write
 from tests.service_process import FORKS
 
 Server = GitHubServer | GitLabForge
+FOUND = finding("a", 1)
 OLD, NEW = "a" * 40, "b" * 40
 
 
@@ -44,12 +50,11 @@ def states(server: Server) -> list[str]:
     return [words.get(one, one) for commit in (OLD, NEW) for one in server.shown(commit).values()]
 
 
-def test_workers_killed_at_each_request_and_each_answer_post_once(forge: Server, tmp_path: Path) -> None:
+def test_workers_killed_at_each_request_and_each_answer_post_once(desk: Desk) -> None:
     """Each way of being killed once, before the forge did what was asked and after; then all is there, once."""
-    desk = Desk(forge, tmp_path, EVERYTHING | {"review": True})
     run_id = desk.begin()
     desk.at_work(run_id, OLD)
-    report(desk, run_id, 1, FOUND)
+    desk.report(run_id, 1, FOUND)
     desk.end(run_id)
     seen: set[tuple[str, str, str]] = set()
     worker: Any = None
@@ -78,8 +83,7 @@ def test_workers_killed_at_each_request_and_each_answer_post_once(forge: Server,
     assert states(desk.server) == ["success", "success"]
     assert len(desk.server.statuses) == 2, "each commit got its status once"
     assert [desk.posting(run_id, kind).state for kind in ("pull_request", "review")] == ["posted"] * 2
-    assert (Pull(forge, "fixer").states, len(Pull(forge, "fixer").bodies)) == ("A", 1)
-    desk.database.close()
+    assert (Pull(desk.server, "fixer").states, len(Pull(desk.server, "fixer").bodies)) == ("A", 1)
 
 
 def test_a_status_follows_a_turn_and_never_falls_back(desk: Desk) -> None:
@@ -106,22 +110,22 @@ def test_a_status_follows_a_turn_and_never_falls_back(desk: Desk) -> None:
     ("reason", "shown"), [("the agent exited with status 3", "failure"), ("cancelled by ci", "error")]
 )
 def test_a_turn_without_a_commit_says_how_it_ended_where_it_began(desk: Desk, reason: str, shown: str) -> None:
-    """Failed and cancelled turns leave no commit pending, and open nothing; one that ended cannot begin again."""
+    """Failed and cancelled turns leave no commit pending, and open and review nothing; none can begin again."""
     run_id = desk.begin()
     desk.at_work(run_id, OLD)
+    desk.report(run_id, 1, FOUND)
     desk.end(run_id, None, status="failed", summary=None, failure=reason)
     desk.at_work(run_id, OLD)
     desk.post()
 
     assert states(desk.server) == [shown]
     assert requests(desk.server) == []
+    with pytest.raises(ValueError, match="unpack"):
+        desk.posting(run_id, "review")
 
 
-def test_a_pull_request_says_what_was_asked_and_done_and_obeys_no_one(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Draft, from the run's own words, with a link; no mention, no command, no secret."""
-    monkeypatch.setenv("FORGE_TOKEN_HERE", "bot-token")
+def test_a_pull_request_says_what_was_asked_and_done_and_obeys_no_one(desk: Desk) -> None:
+    """Draft, from the run's own words, with a link; no mention, command or secret; forges take 65,536 characters."""
     run_id = desk.begin("Fix it, @ann\n/merge")
     acts = ("&#64;all", "&commat;all", "Fixes #12", "![x](https://evil.example/x)", "<details>", "<!--")
     desk.end(run_id, summary="\n".join(["Fixed by @bob\n/approve\nwith bot-token <!-- /runwarden -->", *acts]))
@@ -129,34 +133,26 @@ def test_a_pull_request_says_what_was_asked_and_done_and_obeys_no_one(
     desk.later(2)
     desk.post()
     (made,) = requests(desk.server)
-    posting = desk.posting(run_id, "pull_request")
+    text, posting = body(made), desk.posting(run_id, "pull_request")
+    with desk.database.read() as connection:
+        run = runs.by_id(connection, run_id)
+    for number in range(2, 13):
+        desk.next_turn(run_id, "```\n@ann\n```\n" + "&\n" * 1000 if number > 9 else "a\n" * 1000)
+        desk.end(run_id, f"{number:040x}", number, summary="&" * 8000)
+    desk.post()
 
     assert made["title"].removeprefix("Draft: ") == "Fixed by @\u200bbob"
     assert made["draft"] is True
-    assert f"[{run_id}](https://runs.example/{run_id})" in body(made)
-    assert "@\u200bann" in body(made)
-    assert not [line for line in body(made).splitlines() if line.lstrip().startswith("/")]
-    assert "bot-token" not in body(made)
-    assert [text for text in acts if text in body(made).replace("<!-- ", "")] == []
-    assert body(made).count("<!-- /runwarden -->") == 1
+    assert f"[{run_id}](https://runs.example/{run_id})" in text
+    assert "@\u200bann" in text
+    assert not [line for line in text.splitlines() if line.lstrip().startswith("/")]
+    assert "bot-token" not in text
+    assert [one for one in acts if one in text.replace("<!-- ", "")] == []
+    assert text.count("<!-- /runwarden -->") == 1
     assert (posting.state, posting.url) == ("posted", made.get("html_url") or made.get("web_url"))
-    with desk.database.read() as connection:
-        run = runs.by_id(connection, run_id)
     assert run is not None
     assert run.updated_at > ended_at, "clients ask again"
-
-
-def test_instructions_of_any_length_and_number_stay_code_and_fit(desk: Desk) -> None:
-    """An item ends where its lines are not indented as far as its number reaches; forges take 65,536 characters."""
-    run_id = desk.begin("&" * 3000)
-    for number in range(2, 13):
-        desk.end(run_id, f"{number:040x}", number - 1)
-        desk.next_turn(run_id, "```\n@ann\n```\n" + "&\n" * 1000 if number > 9 else "a\n" * 1000)
-    desk.end(run_id, "f" * 40, 12, summary="&" * 8000)
-    desk.post()
-    (made,) = requests(desk.server)
-
-    assert "\n12. ```\n    @ann\n    ```\n" in body(made)
+    assert "\n12. ```\n    @ann\n    ```\n" in body(made), "an item ends where its lines are indented less"
     assert len(body(made)) < 60_000
 
 
@@ -206,24 +202,32 @@ def test_what_a_person_closed_stays_closed_and_what_was_merged_is_followed_up(
 
 
 def test_a_limit_is_heard_for_all_that_is_due_there(desk: Desk) -> None:
-    """One request learns of it; the others wait as long, and then all is posted."""
+    """One request learns of it; the others wait as long, and then all is posted. What is refused is not asked again."""
     runs_due = [desk.begin(branch=f"agent/fix-{at}") for at in range(3)]
     for at, run_id in enumerate(runs_due):
         desk.server.branches[f"agent/fix-{at}"] = f"{at + 1:x}" * 40
         with desk.database.write() as connection:
             turns.end(connection, run_id, 1, turns.TurnOutcome("completed", f"{at + 1:x}" * 40, "done"), desk.now)
     desk.server.before = lambda _: Respond(429, {"message": "slow down"}, {"Retry-After": "90"})
+    asked = []
+    for seconds in (0, 89, 2):
+        desk.later(seconds)
+        desk.post()
+        asked.append(len(desk.server.asked))
+        desk.server.before = lambda _: None
+    desk.server.before = lambda one: Respond(422, {"message": "Never"}) if one.method == "POST" else None
+    refused = desk.begin()
+    desk.end(refused)
     desk.post()
-    asked = len(desk.server.asked)
-    desk.server.before = lambda _: None
-    desk.later(89)
+    before = len(desk.server.asked)
+    desk.later(100_000)
     desk.post()
-    still = len(desk.server.asked)
-    desk.later(2)
-    desk.post()
+    posting = desk.posting(refused, "pull_request")
 
-    assert (asked, still) == (1, 1)
+    assert asked[:2] == [1, 1]
     assert len(requests(desk.server)) == 3
+    assert (posting.state, "Never" in (posting.failure or "")) == ("refused", True)
+    assert len(desk.server.asked) == before
 
 
 @pytest.mark.parametrize(
@@ -259,16 +263,62 @@ def test_what_the_operator_left_out_is_said_and_made_up_for(desk: Desk, change: 
     assert desk.posting(late, "pull_request").state == "refused"
 
 
-def test_what_the_forge_will_never_do_is_not_asked_again(desk: Desk) -> None:
-    """A repository without drafts, a branch without a difference: refused, with its words."""
-    desk.server.before = lambda one: Respond(422, {"message": "Never"}) if one.method == "POST" else None
+def test_findings_become_a_review_once_whatever_is_lost(desk: Desk) -> None:
+    """After the pull request, and though no answer to a write ever comes; the next turn closes what is gone."""
     run_id = desk.begin()
+    desk.report(run_id, 1, FOUND, finding("d", None, "other.py"))
     desk.end(run_id)
-    desk.post()
-    desk.later(100_000)
-    asked = len(desk.server.asked)
-    desk.post()
-    posting = desk.posting(run_id, "pull_request")
+    lost = 0
 
-    assert (posting.state, "Never" in (posting.failure or "")) == ("refused", True)
-    assert len(desk.server.asked) == asked
+    def lose(received: Received) -> Drop | None:
+        nonlocal lost
+        lost += is_write(received)
+        return Drop() if is_write(received) else None
+
+    desk.server.after = lose
+    for _ in range(12):
+        desk.post()
+        desk.later(901)
+    first = (desk.posting(run_id, "review").state, lost)
+    desk.server.after = lambda _: None
+    pull = Pull(desk.server, "fixer")
+    states, bodies = pull.states, pull.bodies
+    desk.next_turn(run_id, "Go on")
+    desk.report(run_id, 2)
+    desk.end(run_id, "c" * 40, 2)
+    desk.post()
+
+    assert first[0] == "posted"
+    assert first[1] < 5, "what is there is not posted again"
+    assert (states, len(bodies)) == ("A", 1)
+    assert f"[{run_id}](https://runs.example/{run_id}), turn 1." in bodies[0]
+    assert (pull.states, [one.partition(".")[0] for one in pull.bodies]) == ("a", ["`fixer` found nothing"])
+
+
+def subject(commit: str, attempts: int = 1, **run: Any) -> Subject:
+    wanted = {"commit": commit, "findings": [FOUND.model_dump()]}
+    posting = Posting("run_1", "review", "", 1, wanted, 1, "waiting", attempts, 0, 0, None, None, None)
+    made = Run("run_1", "o", "fixer", "completed", "agent/fix-1", "github", "acme/api", "", 1, 0, 0, **run)
+    return Subject(posting, made, [], "main", None, lambda text: text)
+
+
+def test_a_review_waits_for_its_pull_request_and_gives_way_to_a_newer_head(forge: Server) -> None:
+    """None yet, and a push not heard of: again soon. Moved on, or closed: said, and left alone."""
+    client = client_of(forge)
+    with pytest.raises(ForgeError, match="has no pull request yet") as waiting:
+        post_review(client, subject("b" * 40))
+    number = client.open(PROPOSAL).number
+    with pytest.raises(ForgeError, match="was reviewed") as early:
+        post_review(client, subject("c" * 40))
+    late = post_review(client, subject("c" * 40, attempts=7))
+    stale = post_review(client, subject("c" * 40, attempts=7, head_ref=f"refs/merge-requests/{number}/head"))
+    of_head = post_review(client, subject("b" * 40, head_ref=f"refs/pull/{number}/head", head_sha="b" * 40))
+    reviewed = len(client.threads(number))
+    for one in forge.pulls if isinstance(forge, GitHubServer) else forge.merge_requests:
+        one["state"] = "closed"
+    closed = post_review(client, subject("b" * 40))
+
+    assert [(one.value.is_final, one.value.status) for one in (waiting, early)] == [(False, 404), (False, 409)]
+    assert all("was reviewed" in (one.note or "") for one in (late, stale))
+    assert (of_head.note, reviewed) == (None, 1)
+    assert "is closed, and was not reviewed" in (closed.note or "")

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from service.findings.document import IdentifiedFinding
-from service.forge.client import ForgeError, NewPullRequest, shown_lines
+from service.forge.client import ForgeError, NewPullRequest
 from service.forge.review import Report, bring_up_to_date
 from service.forge.review_text import Marks, comment, inert
-from tests.fault_server import Received, Respond
+from tests.lab import Received, Respond
 from tests.service.forge.conftest import client_of
 from tests.service.forge.github import GitHubServer
 from tests.service.forge.gitlab import GitLabForge
@@ -77,35 +77,32 @@ def is_write(received: Received) -> bool:
 
 @pytest.mark.parametrize("answers", ["come", "are lost"])
 def test_over_three_pushes_a_review_is_updated_not_repeated(forge: Server, answers: str) -> None:
-    """Also where the answer to everything that is written gets lost, and all of it is tried again."""
+    """Also where the answer to everything that is written gets lost, and all of it is tried again.
+
+    Nothing is posted without a finding, nor written again where nothing has changed.
+    """
     pull = Pull(forge)
+    pull.push(0)
+    assert pull.bodies == []
     if answers == "are lost":
         forge.after = lambda received: Respond(502, {}) if is_write(received) else None
     pull.push(0, A, B, C, D)
     first = (pull.states, len(pull.bodies), "`other.py:7` **minor** `r`: finding d" in pull.bodies[0])
+    writes: list[str] = []
+    forge.before = lambda received: writes.append(received.target) if is_write(received) else None  # type: ignore[func-returns-value]
+    pull.push(1, A, B, C, D)
+    forge.before = lambda _: None
     pull.resolve_as_person("c")
     pull.push(1, A, C, E)
     second = (pull.states, len(pull.bodies), "finding d" in pull.bodies[0])
     pull.push(2, A, B, C, E, D)
 
     assert first == ("ABC", 1, True)
+    assert writes == []
     assert second == ("AbcE", 1, False)
     assert (pull.states, len(pull.bodies)) == ("ABcE", 1)
     assert "found 4 minor" in pull.bodies[0]
     assert len(pull.client.threads(pull.number)) == 4
-
-
-def test_what_has_not_changed_is_not_written_again(forge: Server) -> None:
-    """And without a finding, nothing is posted at all."""
-    pull = Pull(forge)
-    pull.push(0)
-    nothing = pull.bodies
-    pull.push(0, A, D)
-    writes: list[str] = []
-    forge.before = lambda received: writes.append(received.target) if is_write(received) else None  # type: ignore[func-returns-value]
-    pull.push(1, A, D)
-
-    assert (nothing, writes) == ([], [])
 
 
 def test_what_a_person_deleted_or_ticked_is_not_posted_again(forge: Server) -> None:
@@ -178,14 +175,6 @@ def test_a_comment_offers_what_can_be_put_in_place_of_its_line(forge: Server) ->
 
     assert single.endswith(f"````suggestion\n```\n@all\n````\n\n{marks.finding('a' * 16)}")
     assert lines == {"a": 3, "b": 2}
-
-
-def test_lines_of_a_patch() -> None:
-    """Added ones, or all that are shown."""
-    patch = "@@ -1,3 +1,3 @@ def\n one\n-two\n+TWO\n three\n\\ No newline\n@@ -9 +9,2 @@\n+nine\n+ten\n"
-
-    assert shown_lines(patch, with_context=False) == {2, 9, 10}
-    assert shown_lines(patch, with_context=True) == {1, 2, 3, 9, 10}
 
 
 @pytest.mark.parametrize(
