@@ -79,10 +79,7 @@ def test_texts_are_printable_and_hold_no_secret(tmp_path: Path) -> None:
 
 
 LIES: Final = (
-    *(
-        ({"path": path}, "path: ")
-        for path in ("../../etc/passwd", "/etc/passwd", ".git/config", "a\x1b.py", "x" * 1001, 7)
-    ),
+    *(({"path": path}, "path: ") for path in ("../../etc/x", "/etc/passwd", ".git/config", "a\x1b.py", "x" * 1001, 7)),
     *(({"line": line}, "line: ") for line in (True, 0, 1.5, 10**30)),
     ({"end_line": 4}, "end_line must not be before line"),
     ({"severity": "urgent"}, "severity: "),
