@@ -4,10 +4,10 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from service.agents import layouts, placeholders
+from service.agents import layouts
+from service.agents.invocation import PlaceholderError, check_placeholders
 from service.agents.layouts import NoProgramError
 from service.agents.options import AgentOptions
-from service.agents.placeholders import PlaceholderError
 from service.agents.presets import PRESETS
 
 
@@ -18,7 +18,7 @@ def contradictions(
     if not argv and options.preset is None:
         yield "it needs argv, the command, or preset, a program that the service knows"
     try:
-        placeholders.check(argv)
+        check_placeholders(argv)
     except PlaceholderError as error:
         yield str(error)
     if options.preset is not None:

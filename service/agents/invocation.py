@@ -1,15 +1,21 @@
 """The invocation of an agent's program for one turn, made from its configuration and its preset."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from service.agents import placeholders
 from service.agents.options import ModelAccess
 from service.agents.outcome import OutcomeReader
 from service.agents.presets import GENERIC, PRESETS, ModelWords, Preset
+from service.errors import ServiceError
 from service.store.agents import Agent
 
+_NAMES: Final = ("instructions", "instructions_file", "conversation_file", "run_id", "branch")
+_ANY: Final = re.compile(r"\{(" + "|".join(_NAMES) + r")\}")
+_SAFE: Final = re.compile(r"(--[A-Za-z0-9][\w.-]*=)?" + _ANY.pattern)
+_LONGEST_BYTES: Final = 100_000
+"""Linux accepts up to 128 KiB in one argument."""
 PROXY_PORT: Final = 3128
 MODEL_PORT: Final = 3129
 _PROXY_URL: Final = f"http://127.0.0.1:{PROXY_PORT}"
@@ -19,6 +25,46 @@ _PROXY: Final = {
     "NODE_USE_ENV_PROXY": "1",
 }
 _TOKEN: Final = "runwarden-worth-nothing-elsewhere"  # noqa: S105 — as it says
+
+
+class PlaceholderError(ServiceError):
+    """A placeholder cannot be filled in; the text names the cure."""
+
+
+def check_placeholders(argv: Sequence[str]) -> None:
+    """Refuse placeholders whose value would be the program, or only a part of an argument.
+
+    Raises:
+        PlaceholderError: There is such a placeholder.
+    """
+    for at, word in enumerate(argv):
+        found = _ANY.search(word)
+        if found and (at == 0 or not _SAFE.fullmatch(word)):
+            raise PlaceholderError(
+                f"argv: {word!r}: {found[0]} has to be an argument of its own, or follow --name= directly"
+            )
+
+
+def fill(argv: Sequence[str], values: Mapping[str, str]) -> list[str]:
+    """Return a command with the values in place of the placeholders.
+
+    Raises:
+        PlaceholderError: A value is too long for an argument.
+    """
+    return [_filled(word, values) for word in argv]
+
+
+def _filled(word: str, values: Mapping[str, str]) -> str:
+    found = _SAFE.fullmatch(word)
+    if found is None:
+        return word
+    value = values[found[2]].replace("\0", "")
+    if len(value.encode("utf-8", "surrogateescape")) > _LONGEST_BYTES:
+        raise PlaceholderError(f"the {found[2]} are too long for an argument; use {{{found[2]}_file}} in its argv")
+    if found[1]:
+        return f"{found[1]}{value}"
+    # A program would read a leading dash as an option; a leading space prevents that and does not change the meaning.
+    return f" {value}" if value.startswith("-") else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +102,11 @@ def of(agent: Agent, home: str, settings_file: str, session: str | None) -> Comm
     proxied = _PROXY if is_relayed(agent) else {}
     if preset is None:
         words = agent.argv[1:]
-        used = placeholders.used(words) & placeholders.OF_INSTRUCTIONS
+        named = {found[2] for found in map(_SAFE.fullmatch, words) if found} & {"instructions", "instructions_file"}
         model = ModelWords() if options.model is None else GENERIC[options.model.provider]
         values = _values(options.model, home, settings_file, session)
         environment = {**proxied, **_replaced(model.environment, values)}
-        return CommandTemplate(agent.argv[0], words, "nothing" if used else "task", environment)
+        return CommandTemplate(agent.argv[0], words, "nothing" if named else "task", environment)
     model = ModelWords() if options.model is None else preset.models[options.model.provider]
     name = model.name if options.model is not None and options.model.name else ()
     guard = () if options.trust_repository else preset.untrusted

@@ -102,6 +102,6 @@ def _conclude(
 
 
 def _complete(admin: AdminContext, database: Database) -> int:
-    from service.execution.deletion import Deletion
+    from service.execution.retention import Deletion
 
     return Deletion(database, admin.folder, now_micros).complete(_WAIT_S)

@@ -18,7 +18,7 @@ from service.execution import processes, supervisor
 from service.execution.cgroup import limits_of
 from service.execution.command import AgentCommand, AgentFailedError
 from service.execution.processes import IdleWatch, UsageWatch, free_bytes
-from service.execution.secrets import Secrets
+from service.execution.secrets import MaskedStream, Secrets
 from service.settings import AgentLimits
 
 _CHUNK: Final = 65_536
@@ -57,7 +57,7 @@ def run(
         if groups is None
         else groups.group(command.workspace.root.name, limits_of(limits)) as group,
     ):
-        output = secrets.masked_stream(_CappedLog(log, limits.output_bytes).write)
+        output = MaskedStream(secrets, _CappedLog(log, limits.output_bytes).write)
         agent = _SupervisedAgent(command, limits, outside, reader, output.write, "" if group is None else group.folder)
         try:
             report = agent.watch(check)
@@ -69,24 +69,22 @@ def run(
                 f"the agent was ended for passing its limit of memory: {limits.memory_bytes} bytes are allowed, "
                 "files that it cached included (memory_bytes) in [execution.agent]"
             )
-        _judge(_status(report, limits), command, reader, outside)
+        status = _status(report, limits)
+        # The reason is the proxy's, or else the program's, or else the exit status.
+        is_preset = command.invocation.reader is not None
+        trouble = outside.trouble if status or is_preset else None
+        failure = outside.end or trouble or (reader.failure(status) if is_preset else None)
+        if failure is not None:
+            raise AgentFailedError(failure.text, failure.reason)
+        if status:
+            why = (
+                ", as where a command is missing or may not be executed: its last lines are in the log; "
+                "correct its argv, or make the command visible in the sandbox"
+                if status in _NOT_STARTED
+                else "; its last lines are in the log"
+            )
+            raise AgentFailedError(f"the agent exited with status {status}{why}")
     command.note(reader.report)
-
-
-def _judge(status: int, command: AgentCommand, reader: OutcomeReader, outside: Outside) -> None:
-    """Raise the reason why a turn failed, if it did: the proxy's, or else the program's, or else the exit status."""
-    is_preset = command.invocation.reader is not None
-    trouble = outside.trouble if status or is_preset else None
-    failure = outside.end or trouble or (reader.failure(status) if is_preset else None)
-    if failure is not None:
-        raise AgentFailedError(failure.text, failure.reason)
-    if status in _NOT_STARTED:
-        raise AgentFailedError(
-            f"the agent exited with status {status}, as where a command is missing or may not be executed: "
-            "its last lines are in the log; correct its argv, or make the command visible in the sandbox"
-        )
-    if status:
-        raise AgentFailedError(f"the agent exited with status {status}; its last lines are in the log")
 
 
 class _SupervisedAgent:
@@ -154,7 +152,17 @@ class _SupervisedAgent:
                     raise AgentFailedError(text, "timed_out")
                 if now >= measure_due:
                     measure_due = now + _POLL_S
-                    self._check_limits(idle)
+                    if passed := self._usage.passed():
+                        text = f"the agent was ended for passing its limit of {passed} in [execution.agent]"
+                        raise AgentFailedError(text)
+                    was_active = self._printed or self._outside.answers != self._answers
+                    self._printed, self._answers = False, self._outside.answers
+                    if idle.passed(self._usage.cpu_s, is_active=was_active):
+                        raise AgentFailedError(
+                            f"the agent neither printed nor computed for {self._agent.options.idle_s:g} s and was "
+                            "ended (idle_timeout_s): does it wait for a host that it cannot reach, or for an answer?",
+                            "idle",
+                        )
                 ready = {key.fileobj for key, _ in selector.select(min(_POLL_S, max(0.0, deadline - now)))}
                 if self._control in ready:
                     self._report = self._read_report()
@@ -173,18 +181,6 @@ class _SupervisedAgent:
                 processes.kill_group(self._process.pid)
                 processes.kill_marked(f"RUNWARDEN_RESULT={self._workspace.result_file}")
             self._process.wait()
-
-    def _check_limits(self, idle: IdleWatch) -> None:
-        if passed := self._usage.passed():
-            raise AgentFailedError(f"the agent was ended for passing its limit of {passed} in [execution.agent]")
-        was_active = self._printed or self._outside.answers != self._answers
-        self._printed, self._answers = False, self._outside.answers
-        if idle.passed(self._usage.cpu_s, is_active=was_active):
-            raise AgentFailedError(
-                f"the agent neither printed nor computed for {self._agent.options.idle_s:g} s and was ended "
-                "(idle_timeout_s): does it wait for a host that it cannot reach, or for an answer?",
-                "idle",
-            )
 
     def _forward(self, chunk: bytes | None) -> bool:
         """Pass a piece of the agent's output on; False at its end."""
@@ -211,13 +207,11 @@ def _status(report: str, limits: AgentLimits) -> int:
     if word == "fault":
         raise AgentFailedError(f"the agent's command cannot be started: {rest}; correct its argv")
     if word != "exit":
-        raise AgentFailedError(
-            "the agent's supervisor was killed, and the agent with it; continue the run to try again"
-        )
-    status = int(rest)
-    if status in {-signal.SIGXFSZ, 128 + signal.SIGXFSZ}:
+        text = "the agent's supervisor was killed, and the agent with it; continue the run to try again"
+        raise AgentFailedError(text)
+    if int(rest) in {-signal.SIGXFSZ, 128 + signal.SIGXFSZ}:
         raise AgentFailedError(f"the agent wrote a file of more than {limits.file_bytes} bytes (file_bytes)")
-    return status
+    return int(rest)
 
 
 class _CappedLog:

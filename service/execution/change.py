@@ -1,7 +1,8 @@
 """The change of a turn: its patch, the whole run's, and their sizes."""
 
+import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
@@ -50,10 +51,6 @@ class TurnChange:
     additions: int
     deletions: int
 
-    def fields(self) -> dict[str, str | int | None]:
-        """The change in the turn's outcome."""
-        return asdict(self)
-
 
 @dataclass(frozen=True, slots=True)
 class Patches:
@@ -70,7 +67,10 @@ class Patches:
         Raises:
             GitCommandError: git could not make one.
         """
-        merge_base = base if base and base == self.default else self._merge_base(git_dir, commit)
+        merge_base = base if base and base == self.default else None
+        if merge_base is None and self.default is not None:
+            with contextlib.suppress(GitCommandError):
+                merge_base = self.git("merge-base", self.default, commit, git_dir=git_dir)
         size = self._write(turn_diff, git_dir, base, commit)
         if merge_base == base:
             run_diff.unlink(missing_ok=True)
@@ -88,14 +88,6 @@ class Patches:
         sizes = self.git.feed("\n".join(files.blobs), "cat-file", "--batch-check=%(objectsize)", git_dir=git_dir)
         # git says `missing` of a blob that does not exist, and of a submodule's commit.
         return sum(int(size) for size in sizes.split("\n") if size.isdecimal())
-
-    def _merge_base(self, git_dir: Path, commit: str) -> str | None:
-        if self.default is None:
-            return None
-        try:
-            return self.git("merge-base", self.default, commit, git_dir=git_dir)
-        except GitCommandError:
-            return None
 
     def _write(self, file: Path, git_dir: Path, base: str | None, commit: str) -> tuple[int, int, int]:
         """Write a patch into a file; return the numbers of files, added lines and removed lines."""

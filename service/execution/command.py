@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from service import ids
-from service.agents import check, invocation, layouts, placeholders
-from service.agents.invocation import CommandTemplate
+from service.agents import check, invocation, layouts
+from service.agents.invocation import CommandTemplate, PlaceholderError
 from service.agents.layouts import NoProgramError, Program
 from service.agents.outcome import AgentReport, Reason
-from service.agents.placeholders import PlaceholderError
 from service.egress.budget import MemoryMeter, UsageMeter
 from service.egress.outside import doors_of
 from service.errors import ServiceError
@@ -195,7 +194,7 @@ class AgentCommand:
         }
         first = self.invocation.program if self.program is None else str(self.program.path)
         words = [sys.executable if word == PYTHON else word for word in (first, *self.invocation.words)]
-        return [words[0], *placeholders.fill(words[1:], values)]
+        return [words[0], *invocation.fill(words[1:], values)]
 
     def _view(self) -> SandboxView:
         trees = () if self.program is None else self.program.trees

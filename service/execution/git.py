@@ -72,17 +72,6 @@ def _header(url: str, login: str) -> dict[str, str]:
     }
 
 
-def _plain(said: str) -> str:
-    """Return git's message, which may quote the code host, as one line that is safe to show and to log."""
-    return printable("; ".join(filter(None, (part.strip() for part in said.splitlines()))))
-
-
-def _cure(said: str) -> str:
-    if re.search(r"returned error: 30[1-8]\b", said):
-        return "; the repository has moved, and redirects are not followed: configure its new address"
-    return ""
-
-
 def _split_logins(arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
     """Return the arguments without the logins in their addresses, and variables with which git still logs in.
 
@@ -125,37 +114,40 @@ class GitRunner:
         options = [f"--git-dir={git_dir}"] if git_dir else []
         options += [f"--work-tree={work_tree}"] if work_tree else []
         clean_arguments, variables = _split_logins(arguments)
-        done = self._run(["git", *_HARDENING, *options, *clean_arguments], text, work_tree or git_dir, variables)
-        if done.returncode:
-            said = _plain((done.stderr or done.stdout).decode("utf-8", "replace")[-_SHOWN_OUTPUT:])
-            raise GitCommandError(f"git {arguments[0]} failed ({done.returncode}): {said}{_cure(said)}")
-        return done.stdout.decode("utf-8", "surrogateescape")
-
-    def _run(
-        self, argv: Sequence[str], text: str | None, folder: Path | None, variables: Mapping[str, str]
-    ) -> subprocess.CompletedProcess[bytes]:
-        given = None if text is None else text.encode("utf-8", "surrogateescape")
         try:
-            with subprocess.Popen(
-                argv,
-                stdin=subprocess.DEVNULL if given is None else subprocess.PIPE,
+            process = subprocess.Popen(
+                ["git", *_HARDENING, *options, *clean_arguments],
+                stdin=subprocess.DEVNULL if text is None else subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                cwd=folder,
+                cwd=work_tree or git_dir,
                 env={**self._environment, **variables},
                 # A terminal's Ctrl-C must reach only the service, which then ends git in order.
                 start_new_session=True,
-            ) as process:
-                return self._finished(process, given)
+            )
         except OSError as error:
             raise GitCommandError(f"git cannot be started ({error}); install git on this machine") from error
+        with process:
+            try:
+                given = None if text is None else text.encode("utf-8", "surrogateescape")
+                out, err = process.communicate(given, self.timeout_s)
+            except subprocess.TimeoutExpired as error:
+                # git waits in a helper of its own (git-remote-https, ssh), which would outlive it.
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                text = f"git took longer than {self.timeout_s:g} s; is the code host reachable?"
+                raise GitCommandError(text) from error
+        if process.returncode:
+            lines = (err or out).decode("utf-8", "replace")[-_SHOWN_OUTPUT:].splitlines()
+            # git may quote the code host: the message becomes one line that is safe to show and to log.
+            said = printable("; ".join(filter(None, map(str.strip, lines))))
+            if re.search(r"returned error: 30[1-8]\b", said):
+                said += "; the repository has moved, and redirects are not followed: configure its new address"
+            raise GitCommandError(f"git {arguments[0]} failed ({process.returncode}): {said}")
+        return out.decode("utf-8", "surrogateescape")
 
-    def _finished(self, process: subprocess.Popen[bytes], given: bytes | None) -> subprocess.CompletedProcess[bytes]:
-        try:
-            out, err = process.communicate(given, self.timeout_s)
-        except subprocess.TimeoutExpired as error:
-            # git waits in a helper of its own (git-remote-https, ssh), which would outlive it.
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            raise GitCommandError(f"git took longer than {self.timeout_s:g} s; is the code host reachable?") from error
-        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+def identity_of(name: str, email: str) -> dict[str, str]:
+    """Return the variables with the author and committer of commits."""
+    who = {"NAME": name, "EMAIL": email}
+    return {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in who.items()}

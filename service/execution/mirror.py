@@ -1,10 +1,7 @@
 """Mirrors: one bare copy of each repository, from which every turn's checkout borrows its objects."""
 
 import fcntl
-import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -55,20 +52,20 @@ class RepositoryMirror:
             GitCommandError: The repository cannot be read, or the head has changed.
         """
         head = None if run is None else run.head_ref
-        with self._locked():
-            snapshot = self._fetch_or_retry(branch, head or f"refs/heads/{branch}")
+        wanted = head or f"refs/heads/{branch}"
+        # A file lock holds between threads (each opens its own) and between processes.
+        with self._lock_file.open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            try:
+                snapshot = self._fetch(branch, wanted)
+            except GitCommandError as error:
+                # A branch may have gone between the listing and the fetch.
+                if not self._break_stale_locks() and _GONE not in str(error):
+                    raise
+                snapshot = self._fetch(branch, wanted)
         if run is not None and head is not None and snapshot.branches.get(branch) != run.head_sha:
             raise GitCommandError(f"{head} is no longer at {run.head_sha}, which the run was started for")
         return snapshot
-
-    def _fetch_or_retry(self, branch: str, wanted: str) -> RepositorySnapshot:
-        try:
-            return self._fetch(branch, wanted)
-        except GitCommandError as error:
-            # A branch may have gone between the listing and the fetch.
-            if not self._break_stale_locks() and _GONE not in str(error):
-                raise
-            return self._fetch(branch, wanted)
 
     def _fetch(self, branch: str, wanted: str) -> RepositorySnapshot:
         # Repeated for an existing mirror: that repairs one whose first initialization was cut off.
@@ -81,7 +78,6 @@ class RepositoryMirror:
         kept = dict.fromkeys(sources, _BRANCH)
         if default is not None:
             kept[default], sources[default] = _DEFAULT, f"refs/heads/{default}"
-        self._drop_others()
         if kept:
             fetch = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance")
             refs = [f"+{sources[name]}:{ref}" for name, ref in kept.items()]
@@ -90,13 +86,6 @@ class RepositoryMirror:
         commits = self._git("rev-parse", *kept.values(), git_dir=self.git_dir).splitlines() if kept else ()
         return RepositorySnapshot(self.git_dir, default, dict(zip(kept, commits, strict=True)))
 
-    def _drop_others(self) -> None:
-        """Remove the refs of all other branches, since every fetch reads each of them. Their objects stay."""
-        folder = self.git_dir / _KEPT
-        for name in os.listdir(folder) if folder.exists() else ():  # noqa: PTH208 — cheaper, for each turn
-            if f"{_KEPT}{name.removesuffix('.lock')}" not in {_BRANCH, _DEFAULT}:
-                (folder / name).unlink(missing_ok=True)
-
     def _break_stale_locks(self) -> bool:
         """Remove lock files that a power cut left: they are older than any git command may run."""
         oldest = time.time() - self._git.timeout_s
@@ -104,13 +93,6 @@ class RepositoryMirror:
         for file in stale:
             file.unlink()
         return bool(stale)
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        # A file lock holds between threads (each opens its own) and between processes.
-        with self._lock_file.open("a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
 
 
 def default_of(listed: str) -> str | None:

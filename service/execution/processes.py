@@ -4,7 +4,6 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -34,7 +33,8 @@ def kill_marked(marker: str) -> int:
     deadline = time.monotonic() + _PATIENCE_S
     while (alive := _marked(marker.encode())) and time.monotonic() < deadline:
         for pid in alive:
-            _kill(pid)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         killed |= alive
         time.sleep(_PAUSE_S)
     return len(killed)
@@ -42,17 +42,8 @@ def kill_marked(marker: str) -> int:
 
 def kill_group(pid: int) -> None:
     """Kill a process and its group."""
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
-
-
-def _kill(pid: int) -> None:
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
 
 
 def _marked(marker: bytes) -> set[int]:
@@ -162,38 +153,28 @@ def free_bytes(folder: Path) -> int:
 
 def folder_bytes(folder: Path) -> int:
     """Return the bytes that a folder takes on the disk."""
-    return sum(_sizes(folder))
-
-
-def _sizes(folder: Path) -> Iterator[int]:
+    size = 0
     # The agent changes folders while they are read; the disk reserve catches what this misses.
     with contextlib.suppress(OSError):
         for _, entries in trees.walk(folder):
             for entry in entries:
                 with contextlib.suppress(OSError):
-                    yield entry.stat(follow_symlinks=False).st_blocks * _BLOCK_BYTES
+                    size += entry.stat(follow_symlinks=False).st_blocks * _BLOCK_BYTES
+    return size
 
 
 def _deleted_bytes(tree: list[int]) -> int:
     """Return the size of deleted files that processes still hold open, memory files included."""
     found: dict[tuple[int, int], int] = {}
     for pid in tree:
-        for number in _open_files(pid):
-            try:
-                file = os.stat(f"/proc/{pid}/fd/{number}")
-            except OSError:
-                continue
-            if file.st_nlink == 0:
-                found[file.st_dev, file.st_ino] = file.st_blocks * _BLOCK_BYTES
+        # A process may have ended, and the service may not look into it.
+        with contextlib.suppress(OSError):
+            for number in os.listdir(f"/proc/{pid}/fd"):
+                with contextlib.suppress(OSError):
+                    file = os.stat(f"/proc/{pid}/fd/{number}")
+                    if file.st_nlink == 0:
+                        found[file.st_dev, file.st_ino] = file.st_blocks * _BLOCK_BYTES
     return sum(found.values())
-
-
-def _open_files(pid: int) -> list[str]:
-    try:
-        return os.listdir(f"/proc/{pid}/fd")
-    except OSError:
-        # The process has ended, or the service may not look into it.
-        return []
 
 
 def _hides(pid: int) -> bool:
@@ -201,26 +182,24 @@ def _hides(pid: int) -> bool:
     try:
         os.scandir(f"/proc/{pid}/fd").close()
     except PermissionError:
-        return not _ended(pid)
+        fields = _stat(pid)
+        return bool(fields) and fields[0] not in {"Z", "X"}
     except OSError:
         pass
     return False
 
 
-def _ended(pid: int) -> bool:
+def _stat(pid: int) -> list[str]:
+    """Return what the kernel says of a process, from its state on; empty: it has ended."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0] in "ZX"
+        return Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
     except OSError:
-        return True
+        return []
 
 
 def _cpu_s(pid: int) -> float:
     """Return the CPU time of a process and of its children that ended."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
-    except OSError:
-        return 0.0
-    return sum(map(int, fields[11:15])) / _TICKS_PER_S
+    return sum(map(int, _stat(pid)[11:15])) / _TICKS_PER_S
 
 
 def _memory_bytes(pid: int) -> int:

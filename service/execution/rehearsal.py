@@ -9,7 +9,7 @@ from service.egress.budget import MemoryMeter
 from service.egress.usage import Usage
 from service.execution import agent as agent_process
 from service.execution.command import AgentCommand, AgentFailedError, cache_of, session_of
-from service.execution.git import GitRunner
+from service.execution.git import GitRunner, identity_of
 from service.execution.mirror import RepositoryMirror
 from service.execution.sandbox import NoSandboxError, Sandbox
 from service.execution.secrets import Secrets, of_environment
@@ -37,7 +37,7 @@ class RehearsalResult:
 
 def scratch_repository(folder: Path, settings: ExecutionSettings) -> str:
     """Make a bare repository with one file, and return its address."""
-    git = GitRunner(folder.parent, settings.git_timeout_s, _identity(settings))
+    git = GitRunner(folder.parent, settings.git_timeout_s, identity_of(settings.author_name, settings.author_email))
     git("init", "--quiet", "--bare", "--initial-branch=main", "--", str(folder))
     blob = git.feed("# A scratch repository\n", "hash-object", "-w", "--stdin", git_dir=folder).strip()
     tree = git.feed(f"100644 blob {blob}\tREADME.md\n", "mktree", git_dir=folder).strip()
@@ -52,12 +52,13 @@ class Rehearsal:
         self._folder = folder
         self._settings = settings
         self._sandbox = sandbox
+        self._identity = identity_of(settings.author_name, settings.author_email)
         self._url = url
 
     def turn(self, agent: Agent, instructions: str, run_id: str = "run_rehearsal", number: int = 1) -> RehearsalResult:
         """Let an agent do one turn; a later turn of the same run continues the session of the first."""
         workspace = Workspace(self._folder.work / f"rehearsal.{run_id}-{number}-1")
-        git = GitRunner(workspace.git_home, self._settings.git_timeout_s, _identity(self._settings))
+        git = GitRunner(workspace.git_home, self._settings.git_timeout_s, self._identity)
         log, secrets = io.BytesIO(), Secrets(of_environment(agent.secret_names))
         failure, reason, meter = None, None, MemoryMeter()
         diff, result = "", Result()
@@ -81,8 +82,3 @@ class Rehearsal:
         finally:
             workspace.remove()
         return RehearsalResult(log.getvalue().decode("utf-8", "replace"), failure, result, diff, reason, meter.used)
-
-
-def _identity(settings: ExecutionSettings) -> dict[str, str]:
-    author = {"NAME": settings.author_name, "EMAIL": settings.author_email}
-    return {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in author.items()}

@@ -1,11 +1,12 @@
-"""Retention: removes old logs, diffs, queue entries and branches, but nothing that the API shows or a run needs."""
+"""Retention and deletion: what is old or was deleted goes, but nothing else that the API shows or a run needs."""
 
+import fcntl
 import logging
-import os
 import tempfile
 import threading
+import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -13,10 +14,10 @@ from typing import Final
 from service import ids
 from service.clock import DAY_MICROS, SECOND_MICROS, Clock
 from service.execution import trees
-from service.execution.deletion import Deletion
 from service.execution.git import GitCommandError, GitRunner, login
 from service.execution.mirror import RepositoryMirror
 from service.execution.queue import QueueHistory
+from service.execution.workspace import attempts_at_work
 from service.hosts.http import token_for
 from service.reference import MADE_BRANCHES, without_login
 from service.settings import DataFolder, Settings
@@ -24,6 +25,7 @@ from service.store import audit, deletions, deliveries, organizations, repositor
 from service.store.database import Database
 from service.store.runs import Run
 
+_DELETION_PAUSE_S: Final = 0.3
 _BATCH: Final = 500
 """Rows removed in one transaction, so that other writers do not wait long."""
 _PAUSE_S: Final = 3600.0
@@ -34,6 +36,74 @@ _HELD_PAUSE_S: Final = 5.0
 _AGAIN_MICROS: Final = DAY_MICROS
 """How far back branches are checked again, as a repository may have been unreachable."""
 _logger = logging.getLogger(__name__)
+
+
+class Deletion:
+    """Completes the deletions noted in a database, as far as the queue and one data folder go."""
+
+    def __init__(self, database: Database, folder: DataFolder, clock: Clock) -> None:
+        self._database = database
+        self._folder = folder
+        self._clock = clock
+
+    def complete(self, wait_s: float = 0.0) -> int:
+        """Complete every deletion, waiting up to `wait_s` for agents; return how many still work on deleted runs."""
+        until = time.monotonic() + wait_s
+        self.delete_rows()
+        while (held := self.clear_folder()) and time.monotonic() < until:
+            time.sleep(_DELETION_PAUSE_S)
+        return held
+
+    def delete_rows(self) -> None:
+        """Delete the rows of organizations, in batches, so that other writers do not wait long, and queue entries."""
+        with self._database.read() as connection:
+            pending = deletions.pending_organizations(connection)
+        for one in pending:
+            is_deleted = False
+            while not is_deleted:
+                with self._database.write() as connection:
+                    if not deletions.delete_runs_of(connection, one, self._clock()):
+                        is_deleted = deletions.delete_organization(connection, one)
+        with self._database.read() as connection:
+            turns = deletions.noted(connection, "turn")
+        for start in range(0, len(turns), deletions.BATCH):
+            batch = turns[start : start + deletions.BATCH]
+            QueueHistory(self._database).remove(batch)
+            with self._database.write() as connection:
+                deletions.forget_turns(connection, batch)
+
+    def clear_folder(self) -> int:
+        """Remove this folder's files of what was deleted; return how many deletions cannot be finished yet."""
+        with self._database.read() as connection:
+            runs = set(deletions.noted(connection, "run"))
+            owners = deletions.noted(connection, "organization")
+            pending = deletions.pending_organizations(connection)
+        held = {run_id for run_id in attempts_at_work(self._folder) if run_id in runs}
+        folders = (self._folder.runs, self._folder.sessions, self._folder.work)
+        for path in [path for folder in folders for path in folder.glob("*")]:
+            # The name of a workspace is `executor.run-turn-attempt`.
+            run_id = path.name.rpartition(".")[2].partition("-")[0]
+            if run_id in runs - held:
+                _remove(str(path))
+        if not held:
+            # Mirrors of repositories that no organization has configured or worked on.
+            for git_dir in self._folder.mirrors.glob("*.git"):
+                # The lock file stays, empty and named by a hash: another process may wait for it.
+                with git_dir.with_suffix(".lock").open("a") as lock, self._database.read() as connection:
+                    fcntl.flock(lock, fcntl.LOCK_EX)
+                    if git_dir.stem not in {ids.address_key(url) for url in deletions.addresses(connection)}:
+                        _remove(str(git_dir))
+            for one in owners:
+                for mail in self._folder.outbox.glob(f"{one}.*"):
+                    mail.unlink(missing_ok=True)
+                _remove(str(self._folder.caches / one))
+        return len(held) + len(pending)
+
+
+def _remove(path: str) -> None:
+    # Tried twice, as another process may be removing the same files.
+    if not trees.remove(path) and not trees.remove(path):
+        raise OSError(f"{path} cannot be removed; remove it by hand, and what is left follows at the next start")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +148,19 @@ class Pruner:
         number = size = 0
         with self._database.read() as connection:
             open_runs = turns.open_runs(connection)
-        for file in _old_files(self._folder.runs, before, open_runs):
-            number += 1
-            size += file.stat().st_size
-            if not self._dry_run:
-                file.unlink()
+        # Ids begin with their time: a turn accepted later cannot have ended earlier.
+        end = f"run_{ids.ulid(max(0, before), lambda _: 0)}"
+        for folder in list(self._folder.runs.iterdir()):
+            if folder.name >= end or folder.name in open_runs:
+                continue
+            for file in list(folder.iterdir()):
+                if file.stat().st_mtime * SECOND_MICROS < before:
+                    number += 1
+                    size += file.stat().st_size
+                    if not self._dry_run:
+                        file.unlink()
+            if not any(folder.iterdir()):
+                folder.rmdir()
         return number, size
 
     def sessions(self, before: int) -> None:
@@ -92,20 +170,6 @@ class Pruner:
         for session in self._folder.sessions.glob("*"):
             if session.name not in open_runs and session.stat().st_mtime * SECOND_MICROS < before:
                 trees.remove(session)
-
-
-def _old_files(runs: Path, before: int, spared: frozenset[str]) -> Iterator[Path]:
-    """Yield the files of runs last written before an instant, and remove each folder that the caller empties."""
-    # Ids begin with their time: a turn accepted later cannot have ended earlier.
-    end = f"run_{ids.ulid(max(0, before), lambda _: 0)}"
-    with os.scandir(runs) as found:
-        old = [entry.name for entry in found if entry.name < end and entry.name not in spared]
-    for name in old:
-        with os.scandir(runs / name) as entries:
-            files = [Path(entry) for entry in entries if entry.stat().st_mtime * SECOND_MICROS < before]
-        yield from files
-        if not any((runs / name).iterdir()):
-            (runs / name).rmdir()
 
 
 class StaleBranches:
@@ -183,8 +247,20 @@ class Retention:
 
     def start(self, ask_for_database: Callable[[], None]) -> None:
         """Prune now and every hour; `ask_for_database` has one worker call `prune_database`."""
+
+        def run() -> None:
+            held = 0
+            while True:
+                try:
+                    ask_for_database()
+                    held = self.prune_folder()
+                except Exception:  # The boundary: a database that is away must not end pruning for good.
+                    _logger.exception("pruning failed; the next try is in an hour")
+                if self._stopping.wait(_HELD_PAUSE_S if held else _PAUSE_S):
+                    return
+
         # A daemon: pruning can be cut off anywhere and continues at the next start.
-        threading.Thread(target=self._run, args=(ask_for_database,), name="retention", daemon=True).start()
+        threading.Thread(target=run, name="retention", daemon=True).start()
 
     def close(self) -> None:
         """Prune no more."""
@@ -214,14 +290,3 @@ class Retention:
 
     def _before(self, days: float) -> int:
         return self._clock() - int(days * DAY_MICROS)
-
-    def _run(self, ask_for_database: Callable[[], None]) -> None:
-        held = 0
-        while True:
-            try:
-                ask_for_database()
-                held = self.prune_folder()
-            except Exception:  # The boundary: a database that is away must not end pruning for good.
-                _logger.exception("pruning failed; the next try is in an hour")
-            if self._stopping.wait(_HELD_PAUSE_S if held else _PAUSE_S):
-                return

@@ -32,7 +32,22 @@ class Secrets:
 
     def mask(self, text: str) -> str:
         """Return the text without the values."""
-        return self._masked(text.encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
+        return self.masked(text.encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
+
+    def masked(self, data: bytes) -> bytes:
+        """Return the bytes without the values."""
+        return self._pattern.sub(MASK.encode(), data)
+
+    def settled(self, data: bytes) -> int:
+        """Return the position up to which further data cannot change the masking."""
+        certain = len(data) - self._longest
+        ends = 0
+        for found in self._pattern.finditer(data):
+            if found.start() > certain:
+                # It may be the beginning of a longer value.
+                return found.start()
+            ends = found.end()
+        return max(ends, len(data) - len(self._tail(data)))
 
     def named_in(self, pieces: Iterable[bytes]) -> str | None:
         """Return the name of the first value found in a stream of bytes, or None."""
@@ -45,24 +60,6 @@ class Secrets:
             held = self._tail(held)
         return None
 
-    def masked_stream(self, write: Callable[[bytes], None]) -> "MaskedStream":
-        """Return a stream that masks what is written to it and passes it on to `write`."""
-        return MaskedStream(self._masked, self._settled, write)
-
-    def _masked(self, data: bytes) -> bytes:
-        return self._pattern.sub(MASK.encode(), data)
-
-    def _settled(self, data: bytes) -> int:
-        """Return the position up to which further data cannot change the masking."""
-        certain = len(data) - self._longest
-        ends = 0
-        for found in self._pattern.finditer(data):
-            if found.start() > certain:
-                # It may be the beginning of a longer value.
-                return found.start()
-            ends = found.end()
-        return max(ends, len(data) - len(self._tail(data)))
-
     def _tail(self, data: bytes) -> bytes:
         """Return the end of the data that may be the beginning of a value; empty when no end may be."""
         longest = data[max(0, len(data) - self._longest + 1) :] if self._longest else b""
@@ -71,28 +68,24 @@ class Secrets:
 
 
 class MaskedStream:
-    """Masks a stream of bytes; an end that may be the beginning of a value is held back until more is written."""
+    """Masks bytes and passes them on to `send`; an end that may be the beginning of a value is held back."""
 
-    def __init__(
-        self, mask: Callable[[bytes], bytes], settled: Callable[[bytes], int], write: Callable[[bytes], None]
-    ) -> None:
-        self._mask = mask
-        self._settled = settled
-        self._write = write
+    def __init__(self, secrets: Secrets, send: Callable[[bytes], None]) -> None:
+        self._secrets = secrets
+        self._send = send
         self._held = b""
 
     def write(self, piece: bytes) -> None:
         """Add a piece, and pass on what further pieces cannot change."""
         self._held += piece
-        at = self._settled(self._held)
-        if at:
-            self._write(self._mask(self._held[:at]))
+        if at := self._secrets.settled(self._held):
+            self._send(self._secrets.masked(self._held[:at]))
             self._held = self._held[at:]
 
     def end(self) -> None:
         """Pass on the rest."""
         if self._held:
-            self._write(self._mask(self._held))
+            self._send(self._secrets.masked(self._held))
 
 
 def _forms(value: str) -> set[bytes]:

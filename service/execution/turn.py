@@ -1,22 +1,22 @@
 """One attempt at a turn: fetch, check out, run the agent, commit and push, at most once."""
 
 import logging
+import re
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import IO, Any, Final, TypeVar
 
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from service.clock import Clock
+from service.clock import Clock, rfc3339
 from service.errors import ServiceError
 from service.execution import agent as agent_process
-from service.execution.attempt import Attempt, TurnAtWork, commit_message, completed, masked, own_commit, task_of
-from service.execution.change import Patches, oversize, refusal
+from service.execution.change import Patches, TurnChange, oversize, refusal
 from service.execution.command import AgentCommand, AgentFailedError, cache_of, session_of
-from service.execution.git import GitCommandError, GitRunner, login
+from service.execution.git import GitCommandError, GitRunner, identity_of, login
 from service.execution.mirror import RepositoryMirror, RepositorySnapshot
 from service.execution.sandbox import Sandbox
 from service.execution.secrets import Secrets, of_environment, of_url
@@ -28,10 +28,18 @@ from service.observability.traces import Tracer
 from service.reference import without_login
 from service.settings import DataFolder, ExecutionSettings
 from service.store import agents, hosts, postings, repositories, runs, turn_files, turns
+from service.store.agents import Agent
 from service.store.database import Database
-from service.store.turns import TurnOutcome
+from service.store.runs import Run
+from service.store.turn_files import Key
+from service.store.turns import Turn, TurnOutcome
 from service.store.usage import TurnMeter
 
+TRAILER: Final = "Runwarden-Run"
+# git allows blanks around a key, and looks for no trailer below a scissors line.
+_FORGED: Final = re.compile(rf"\s*{TRAILER}\s*:|.*-{{24}} >8 -{{24}}", re.IGNORECASE)
+_SEARCHED_COMMITS: Final = 500
+_SUBJECT_LENGTH: Final = 60
 DIFFS: Final = ("diff", "run.diff")
 """The names of the stored patches of a turn and of the whole run."""
 T = TypeVar("T")
@@ -39,6 +47,135 @@ _DATABASE_PAUSE_S: Final = 2.0
 _MOST_ATTEMPTS: Final = 20
 OWN_FAULT: Final = "the service itself failed; its log says why. Continue the run to try again"
 _logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A claimed turn with the data of its steps."""
+
+    run: Run
+    turn: Turn
+    agent: Agent
+    conversation: list[Turn]
+    workspace: Workspace
+    git: GitRunner
+    log: IO[bytes]
+    secrets: Secrets
+    """The values that are masked in everything stored about the attempt."""
+
+    @property
+    def trailer(self) -> str:
+        """The line that marks this turn's commit, so that a second attempt recognizes it."""
+        return f"{self.run.id} turn {self.turn.number}"
+
+    @property
+    def fields(self) -> dict[str, str | int]:
+        """The attributes of its trace span."""
+        run = self.run
+        named = {"agent": run.agent, "organization_id": run.organization_id, "repository": f"{run.platform}:{run.path}"}
+        return {"run_id": run.id, "turn": self.turn.number, "attempt": self.turn.attempt, **named}
+
+    def completed(self, commit: str | None, summary: str | None, change: TurnChange | None = None) -> TurnOutcome:
+        """Return the outcome of an attempt that came to its end."""
+        changed: dict[str, Any] = {} if change is None else asdict(change)
+        return TurnOutcome("completed", commit_sha=commit, summary=summary, attempt=self.turn.attempt, **changed)
+
+    def say(self, text: str, clock: Clock) -> None:
+        """Write a line into the turn's log."""
+        self.log.write(f"{rfc3339(clock())} {self.secrets.mask(text)}\n".encode("utf-8", "replace"))
+        self.log.flush()
+
+
+@dataclass(slots=True)
+class TurnAtWork:
+    """A turn that this process works on."""
+
+    key: Key
+    attempt: int
+    log_file: Path
+    ended: threading.Event = field(default_factory=threading.Event)
+    """Set once a caller or an operator has ended the turn."""
+    _shared: int = field(init=False)
+    """The offset up to which the log is shared; an earlier attempt's part comes before it."""
+    _sharing: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        """Start sharing at the present end of the file."""
+        self._shared = self.log_file.stat().st_size if self.log_file.exists() else 0
+
+    def share(self, database: Database) -> None:
+        """Store what was added to the log since the last call; SQLite needs none of this, having one machine."""
+        if database.is_sqlite:
+            return
+        with self._sharing:
+            with self.log_file.open("rb") as file:
+                file.seek(self._shared)
+                added = file.read(turn_files.LARGEST_FILE)
+            if added:
+                with database.write() as connection:
+                    turn_files.append_log(connection, self.key, self.attempt, added)
+                self._shared += len(added)
+
+    def share_all(self, database: Database, diffs: dict[str, Path]) -> None:
+        """Store the rest of the log, and the patches."""
+        if database.is_sqlite:
+            return
+        self.share(database)
+        kept = {kind: file.read_bytes() for kind, file in diffs.items() if file.exists()}
+        with database.write() as connection:
+            turn_files.pack_log(connection, self.key)
+            for kind, content in kept.items():
+                turn_files.put(connection, self.key, self.attempt, kind, content)
+
+
+def task_of(attempt: Attempt, snapshot: RepositorySnapshot) -> dict[str, object]:
+    """Return the document for the agent's standard input, as docs/service.md describes it."""
+    return {
+        "run_id": attempt.run.id,
+        "turn": attempt.turn.number,
+        "agent": attempt.run.agent,
+        "repository": attempt.run.reference.body,
+        "branch": attempt.run.branch,
+        "default_branch": snapshot.default_branch,
+        "instructions": attempt.turn.instructions,
+        "inputs": attempt.turn.inputs,
+        "conversation": [
+            {
+                "turn": past.number,
+                "instructions": past.instructions,
+                "status": past.status,
+                "commit": past.commit_sha,
+                "summary": past.summary,
+                "finished_at": None if past.finished_at is None else rfc3339(past.finished_at),
+            }
+            for past in attempt.conversation
+        ],
+    }
+
+
+def own_commit(attempt: Attempt, snapshot: RepositorySnapshot) -> tuple[str, str] | None:
+    """Return the commit and subject that an earlier attempt at this turn pushed before it could report it."""
+    head = snapshot.branches.get(attempt.run.branch)
+    if head is None:
+        return None
+    form = f"--format=%H%x09%s%x09%(trailers:key={TRAILER},valueonly,separator=%x2C)"
+    listed = attempt.git("log", f"--max-count={_SEARCHED_COMMITS}", form, head, "--", git_dir=snapshot.git_dir)
+    for line in listed.splitlines():
+        commit, _, rest = line.partition("\t")
+        subject, _, marks = rest.rpartition("\t")
+        if attempt.trailer in marks.split(","):
+            # Others can push a commit with this trailer, and its message need not be valid text.
+            return commit, subject.encode("utf-8", "replace").decode()
+    return None
+
+
+def commit_message(attempt: Attempt, given: str | None) -> str:
+    """Return the commit's message, the agent's own if it gave one, with the service's trailer."""
+    first_line = " ".join(attempt.turn.instructions.split())[:_SUBJECT_LENGTH]
+    lines = (given or f"{attempt.run.agent}: {first_line}".rstrip(": ")).splitlines()
+    # Only the service may write the trailer: with one, an agent could make a later turn look done.
+    text = "\n".join(line for line in lines if not _FORGED.match(line)).strip()
+    return f"{text or attempt.run.agent}\n\n{TRAILER}: {attempt.trailer}\n"
 
 
 class InterruptedTurnError(Exception):
@@ -121,8 +258,7 @@ class TurnExecution:
         with log_file.open("ab") as log:
             names = [*self._secret_names, *agent.secret_names, *(host.token_env for host in connected)]
             secrets = Secrets(of_environment(names) | of_url(run.url))
-            author = {"NAME": self._settings.author_name, "EMAIL": self._settings.author_email}
-            identity = {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in author.items()}
+            identity = identity_of(self._settings.author_name, self._settings.author_email)
             git = GitRunner(workspace.git_home, self._settings.git_timeout_s, identity | login(run.url, token))
             attempt = Attempt(run, turn, agent, conversation, workspace, git, log, secrets)
             at_work = self._at_work[run_id, number] = TurnAtWork((run_id, number), turn.attempt, log_file)
@@ -187,7 +323,11 @@ class TurnExecution:
             _logger.exception("%s failed in the service itself", attempt.trailer)
             outcome = TurnOutcome("failed", failure=OWN_FAULT, attempt=attempt.turn.attempt)
         self._tracer.ended(outcome.status)
-        outcome = replace(outcome, failure=masked(attempt, outcome.failure), summary=masked(attempt, outcome.summary))
+
+        def mask(text: str | None) -> str | None:
+            return None if text is None else attempt.secrets.mask(text)
+
+        outcome = replace(outcome, failure=mask(outcome.failure), summary=mask(outcome.summary))
         attempt.say(f"{outcome.status}{f': {outcome.failure}' if outcome.failure else ''}", self._clock)
         return outcome
 
@@ -199,7 +339,7 @@ class TurnExecution:
             attempt.say(f"an earlier attempt has already pushed {done[0]}", self._clock)
             patches = Patches(attempt.git, attempt.secrets.mask, snapshot.default)
             change = patches.keep_pushed(snapshot.git_dir, done[0], *self._diffs(attempt))
-            return completed(attempt, done[0], done[1], change)
+            return attempt.completed(done[0], done[1], change)
         task = task_of(attempt, snapshot)
         attempt.workspace.create(task)
         with self._tracer.step("check out"):
@@ -220,8 +360,17 @@ class TurnExecution:
             cache_of(self._folder, attempt.run.organization_id, attempt.agent),
             TurnMeter(self._database, attempt.turn, attempt.agent, self._clock),
         )
+        at_work = self._at_work[attempt.run.id, attempt.turn.number]
+
+        def check() -> None:
+            if self.stopping.is_set():
+                raise InterruptedTurnError
+            if at_work.ended.is_set():
+                attempt.say("interrupted: the turn was ended", self._clock)
+                raise SupersededError(f"{attempt.trailer} was ended while it was at work")
+
         with self._tracer.step("agent"):
-            agent_process.run(command, attempt.log, self._settings.agent, attempt.secrets, lambda: self._check(attempt))
+            agent_process.run(command, attempt.log, self._settings.agent, attempt.secrets, check)
         return self._publish(attempt, snapshot, base)
 
     def _fetch(self, attempt: Attempt) -> RepositorySnapshot:
@@ -247,13 +396,6 @@ class TurnExecution:
                 f"the branch {run.branch} is protected; start a run on another branch, or without one"
             )
 
-    def _check(self, attempt: Attempt) -> None:
-        if self.stopping.is_set():
-            raise InterruptedTurnError
-        if self._at_work[attempt.run.id, attempt.turn.number].ended.is_set():
-            attempt.say("interrupted: the turn was ended", self._clock)
-            raise SupersededError(f"{attempt.trailer} was ended while it was at work")
-
     def _publish(self, attempt: Attempt, snapshot: RepositorySnapshot, base: str | None) -> TurnOutcome:
         result = attempt.workspace.result()
         found = collect(attempt.workspace.tree, self.sandbox.tree_of(attempt.workspace), attempt.secrets.mask)
@@ -272,9 +414,9 @@ class TurnExecution:
             commit = attempt.workspace.commit(attempt.git, snapshot, base, message)
         if commit is None:
             attempt.say(f"{turns.NOTHING_CHANGED}: no commit", self._clock)
-            return completed(attempt, None, result.summary)
+            return attempt.completed(None, result.summary)
         if attempt.run.head_ref is not None:
-            return replace(completed(attempt, None, result.summary), failure=turns.NOT_PUSHED)
+            return replace(attempt.completed(None, result.summary), failure=turns.NOT_PUSHED)
         if name := attempt.secrets.named_in(attempt.workspace.contents(commit.files.names)):
             raise AgentFailedError(f"the change holds the value of {name}, and was not pushed; keep the agent from it")
         patches = Patches(attempt.git, attempt.secrets.mask, snapshot.default)
@@ -283,17 +425,18 @@ class TurnExecution:
         change = patches.keep(attempt.workspace.ours, base, commit.sha, *self._diffs(attempt))
         if why := refusal(attempt.agent.options.change, commit.files.names, self._diffs(attempt)[0].stat().st_size):
             raise AgentFailedError(why.replace("RUN_ID", attempt.run.id))
-        if not self._patiently(lambda: self._may_push(attempt, commit.sha)):
+
+        def may_push() -> bool:
+            with self._database.write() as connection:
+                return turns.begin_push(connection, attempt.turn, commit.sha)
+
+        if not self._patiently(may_push):
             raise SupersededError(f"{attempt.trailer}: another attempt has it, or it was ended")
         pushed = self._push(attempt, snapshot, commit.sha)
         if pushed != commit.sha:
             change = patches.keep_pushed(snapshot.git_dir, pushed, *self._diffs(attempt))
         attempt.say(f"pushed {pushed} to {attempt.run.branch}", self._clock)
-        return completed(attempt, pushed, result.summary or message.partition("\n")[0], change)
-
-    def _may_push(self, attempt: Attempt, commit: str) -> bool:
-        with self._database.write() as connection:
-            return turns.begin_push(connection, attempt.turn, commit)
+        return attempt.completed(pushed, result.summary or message.partition("\n")[0], change)
 
     def _push(self, attempt: Attempt, snapshot: RepositorySnapshot, commit: str) -> str:
         """Push, and return this turn's commit on its branch."""

@@ -39,7 +39,7 @@ def test_a_branch_answers_for_what_it_brought(branch: Any) -> None:
     assert "`B006` line 7" in done.section("Findings")
     assert "from before the branch: 1, not listed" in done.section("What was not checked")
     assert "- `src/run.py` +6 \u22120\n- `README.md` +0 \u22121" in done.section("What changed")
-    summary = "Changes needed: 1 major in 1 file."
+    summary = "Changes needed: 1 major in 2 files."
     message = f"Review, turn 1: 1 major\n\n{summary}\nThe review is reviews/run_01TEST.md.\n"
     assert done.result == {"summary": summary, "commit_message": message}
     assert ("Wrote reviews/run_01TEST.md." in done.log, done.errors) == (True, "")

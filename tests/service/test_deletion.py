@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from service.cli import main
 from service.clock import now_micros
-from service.execution.deletion import Deletion
+from service.execution.retention import Deletion
 from service.execution.workspace import Workspaces
 from service.settings import DataFolder
 from service.store import audit, deletions, invitations, organizations, repositories, runs, tokens, turns

@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from service.agents.placeholders import PlaceholderError
+from service.agents.invocation import PlaceholderError
 from service.clock import now_micros
-from service.execution.attempt import commit_message, own_commit
 from service.execution.git import GitRunner
 from service.execution.sandbox import Sandbox
-from service.execution.turn import OWN_FAULT, SupersededError, TurnExecution
+from service.execution.turn import OWN_FAULT, SupersededError, TurnExecution, commit_message, own_commit
 from service.execution.workspace import Workspaces
 from service.settings import DataFolder, ExecutionSettings
 from service.setup import AgentEntry, put_agent

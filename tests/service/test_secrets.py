@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.api.app import Readiness
-from service.execution.secrets import MASK, Secrets
+from service.execution.secrets import MASK, MaskedStream, Secrets
 from tests.service.conftest import Api
 from tests.service.deployment import deployment
 from tests.service.git_hosts import GitHttpHost
@@ -104,7 +104,7 @@ def test_a_stream_is_masked_wherever_it_is_cut(pieces: list[bytes], at: int) -> 
     pieces.insert(min(at, len(pieces)), b"secret-va")
     pieces.insert(min(at + 1, len(pieces)), b"lue and secret")
     out: list[bytes] = []
-    stream = secrets.masked_stream(out.append)
+    stream = MaskedStream(secrets, out.append)
     for piece in pieces:
         stream.write(piece)
     stream.end()

@@ -138,9 +138,7 @@ def test_no_patch_is_made_of_files_that_do_not_fit_into_memory(tmp_path: Path) -
     git("init", "--quiet", "--bare", str(git_dir))
 
     def commit(**files: str) -> str:
-        blobs = [
-            (name, git.feed(text, "hash-object", "-w", "--stdin", git_dir=git_dir)) for name, text in files.items()
-        ]
+        blobs = {key: git.feed(text, "hash-object", "-w", "--stdin", git_dir=git_dir) for key, text in files.items()}
         entries = [f"100644 blob {blob.strip()}\t{name}\n" for name, blob in blobs.items()]
         entries.append(f"160000 commit {'a' * 40}\tsub{len(files)}\n")
         tree = git.feed("".join(entries), "mktree", "--missing", git_dir=git_dir).strip()
