@@ -22,21 +22,17 @@ def contradictions(
     except PlaceholderError as error:
         yield str(error)
     if options.preset is not None:
-        yield from _of_preset(options, environment)
+        preset = PRESETS[options.preset]
+        if options.model is not None and options.model.provider not in preset.models:
+            yield f"preset {options.preset} speaks with the provider {' or '.join(preset.models)} only"
+        if options.model is None and not {*preset.keys} & {*environment}:
+            first = next(iter(preset.models))
+            yield (
+                f'it needs a key: model = {{ provider = "{first}", key_env = "{preset.keys[0]}" }}, or, if it may '
+                f'hold the key itself, environment = ["{preset.keys[0]}"] and its hosts in egress'
+            )
     if network and (options.egress is not None or options.model is not None):
         yield "network = true lets it reach everything: remove it, or remove egress and model"
-
-
-def _of_preset(options: AgentOptions, environment: tuple[str, ...]) -> Iterator[str]:
-    preset = PRESETS[options.preset or ""]
-    if options.model is not None and options.model.provider not in preset.models:
-        yield f"preset {options.preset} speaks with the provider {' or '.join(preset.models)} only"
-    if options.model is None and not {*preset.keys} & {*environment}:
-        first = next(iter(preset.models))
-        yield (
-            f'it needs a key: model = {{ provider = "{first}", key_env = "{preset.keys[0]}" }}, or, if it may hold the '
-            f'key itself, environment = ["{preset.keys[0]}"] and its hosts in egress'
-        )
 
 
 def missing(argv: tuple[str, ...], options: AgentOptions, environment: tuple[str, ...], data: Path) -> Iterator[str]:

@@ -51,20 +51,18 @@ def fill(argv: Sequence[str], values: Mapping[str, str]) -> list[str]:
     Raises:
         PlaceholderError: A value is too long for an argument.
     """
-    return [_filled(word, values) for word in argv]
-
-
-def _filled(word: str, values: Mapping[str, str]) -> str:
-    found = _SAFE.fullmatch(word)
-    if found is None:
-        return word
-    value = values[found[2]].replace("\0", "")
-    if len(value.encode("utf-8", "surrogateescape")) > _LONGEST_BYTES:
-        raise PlaceholderError(f"the {found[2]} are too long for an argument; use {{{found[2]}_file}} in its argv")
-    if found[1]:
-        return f"{found[1]}{value}"
-    # A program would read a leading dash as an option; a leading space prevents that and does not change the meaning.
-    return f" {value}" if value.startswith("-") else value
+    words = []
+    for word in argv:
+        if (found := _SAFE.fullmatch(word)) is None:
+            words.append(word)
+            continue
+        value = values[found[2]].replace("\0", "")
+        if len(value.encode("utf-8", "surrogateescape")) > _LONGEST_BYTES:
+            text = f"the {found[2]} are too long for an argument; use {{{found[2]}_file}} in its argv"
+            raise PlaceholderError(text)
+        # A program would read a leading dash as an option; a leading space prevents that, with the same meaning.
+        words.append(f"{found[1]}{value}" if found[1] else f" {value}" if value.startswith("-") else value)
+    return words
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,10 +53,19 @@ def find(name: str) -> Program:
 def _trees(path: Path, search: list[Path], depth: int = 0) -> Iterator[Path]:
     real = path.resolve()
     # A virtual environment's interpreter is a link: the link's own folder shows which environment it belongs to.
-    environment = next((one for one in (path.parent.parent, real.parent.parent) if _is_venv(one)), None)
+    environment = next(
+        (one for one in (path.parent.parent, real.parent.parent) if (one / "pyvenv.cfg").is_file()), None
+    )
     if environment is not None:
         yield environment.resolve()
-        yield from _base_python(environment)
+        # And the installation that the environment was made from.
+        for line in (environment / "pyvenv.cfg").read_text("utf-8", "replace").splitlines():
+            key, _, value = line.partition("=")
+            if key.strip() == "home":
+                folder = Path(value.strip())
+                yield folder.parent
+                # Its python may be a link into the installation proper, as uv and pyenv make them.
+                yield (folder / "python3").resolve().parent.parent
     elif _NODE_MODULES in real.parts:
         # Packages are hoisted beside the one that needs them: the outermost folder holds all of them.
         yield Path(*real.parts[: real.parts.index(_NODE_MODULES) + 1])
@@ -66,21 +75,6 @@ def _trees(path: Path, search: list[Path], depth: int = 0) -> Iterator[Path]:
     interpreter = _interpreter(real, search)
     if interpreter is not None and depth < _DEEPEST:
         yield from _trees(interpreter, search, depth + 1)
-
-
-def _is_venv(folder: Path) -> bool:
-    return (folder / "pyvenv.cfg").is_file()
-
-
-def _base_python(environment: Path) -> Iterator[Path]:
-    """Yield the installation that a virtual environment was made from."""
-    for line in (environment / "pyvenv.cfg").read_text("utf-8", "replace").splitlines():
-        key, _, value = line.partition("=")
-        if key.strip() == "home":
-            folder = Path(value.strip())
-            yield folder.parent
-            # Its python may be a link into the installation proper, as uv and pyenv make them.
-            yield (folder / "python3").resolve().parent.parent
 
 
 def _interpreter(script: Path, search: list[Path]) -> Path | None:

@@ -93,10 +93,14 @@ class SpendingWatch:
         """
         expected = Usage() if is_free else Usage(input=body_bytes // BYTES_PER_TOKEN, output=_ANSWER_TOKENS)
         with self._settled:
-            if is_free:
-                self._check(_NOTHING, has_price=True)
-            else:
-                self._wait_for_room(has_price=price is not None)
+            while True:
+                self._check(_NOTHING, has_price=is_free or price is not None)
+                try:
+                    if not is_free:
+                        self._check(self._under_way, has_price=price is not None)
+                    break
+                except BudgetSpentError:
+                    self._settled.wait()
             self._move(expected, price, 1)
         try:
             yield
@@ -110,14 +114,6 @@ class SpendingWatch:
         with self._settled:
             self._meter.add(model, usage, usage.micro_usd(price))
 
-    def _wait_for_room(self, *, has_price: bool) -> None:
-        while True:
-            self._check(_NOTHING, has_price=has_price)
-            try:
-                return self._check(self._under_way, has_price=has_price)
-            except BudgetSpentError:
-                self._settled.wait()
-
     def _move(self, expected: Usage, price: Price | None, sign: int) -> None:
         cost = sign * expected.micro_usd(price)
         held = self._under_way
@@ -127,26 +123,25 @@ class SpendingWatch:
 
     def _check(self, held: Spending, *, has_price: bool) -> None:
         spent, budget = self._meter.spent(), self._budget
-        run, day = spent.run_micro_usd + held.run_micro_usd, spent.day_micro_usd + held.day_micro_usd
-        if budget.run_usd is not None and run >= budget.run_usd * _MICROS:
-            raise BudgetSpentError(f"the run's budget of {budget.run_usd:g} USD is spent (budget.run_usd)")
-        if budget.day_usd is not None and day >= budget.day_usd * _MICROS:
-            raise BudgetSpentError(f"the agent's budget of {budget.day_usd:g} USD a day is spent (budget.day_usd)")
-        tokens = spent.run_tokens + held.run_tokens
-        if budget.run_tokens is not None and tokens >= budget.run_tokens:
-            raise BudgetSpentError(f"the run's budget of {budget.run_tokens} tokens is spent (budget.run_tokens)")
-        _check_day(spent.organization, held, has_price=has_price)
-
-
-def _check_day(day: OrganizationDay, held: Spending, *, has_price: bool) -> None:
-    """Apply the organization's daily limits; requests of other turns count once they are answered."""
-    if day.most_usd is not None:
-        if not has_price:
+        # Requests of other turns count for the organization's day once they are answered.
+        day = spent.organization
+        if day.most_usd is not None and not has_price:
             raise BudgetSpentError(
                 f"the organization has a budget of {day.most_usd:g} USD a day, and the model has no price: "
                 "add it to prices of the agent"
             )
-        if day.micro_usd + held.run_micro_usd >= day.most_usd * _MICROS:
-            raise BudgetSpentError(f"the organization's budget of {day.most_usd:g} USD a day is spent (day_usd)")
-    if day.most_tokens is not None and day.tokens + held.run_tokens >= day.most_tokens:
-        raise BudgetSpentError(f"the organization's budget of {day.most_tokens} tokens a day is spent (day_tokens)")
+        dollars = (
+            ("run's", "", "budget.run_usd", budget.run_usd, spent.run_micro_usd + held.run_micro_usd),
+            ("agent's", " a day", "budget.day_usd", budget.day_usd, spent.day_micro_usd + held.day_micro_usd),
+            ("organization's", " a day", "day_usd", day.most_usd, day.micro_usd + held.run_micro_usd),
+        )
+        tokens = (
+            ("run's", "", "budget.run_tokens", budget.run_tokens, spent.run_tokens + held.run_tokens),
+            ("organization's", " a day", "day_tokens", day.most_tokens, day.tokens + held.run_tokens),
+        )
+        for whose, when, key, usd, micro_usd in dollars:
+            if usd is not None and micro_usd >= usd * _MICROS:
+                raise BudgetSpentError(f"the {whose} budget of {usd:g} USD{when} is spent ({key})")
+        for whose, when, key, most, used in tokens:
+            if most is not None and used >= most:
+                raise BudgetSpentError(f"the {whose} budget of {most} tokens{when} is spent ({key})")

@@ -6,7 +6,7 @@ import re
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -72,26 +72,23 @@ class Visit(BaseHTTPRequestHandler):
             BlockedRequestError: It is too long.
         """
         if "chunked" in (self.headers.get("transfer-encoding") or "").lower():
-            return b"".join(self._chunks())
-        given = self.headers.get("content-length") or "0"
-        length = int(given) if given.isascii() and given.isdigit() else _LONGEST_REQUEST + 1
+            whole = bytearray()
+            while True:
+                given = self.rfile.readline(64).partition(b";")[0].strip()
+                if not _HEXADECIMAL.fullmatch(given) or len(whole) + int(given, 16) > _LONGEST_REQUEST:
+                    self.close_connection = True
+                    raise BlockedRequestError("its body is too long, or cannot be read")
+                piece = self.rfile.read(int(given, 16))
+                self.rfile.readline(8)
+                if not piece:
+                    return bytes(whole)
+                whole += piece
+        stated = self.headers.get("content-length") or "0"
+        length = int(stated) if stated.isascii() and stated.isdigit() else _LONGEST_REQUEST + 1
         if length > _LONGEST_REQUEST:
             self.close_connection = True
             raise BlockedRequestError("its body is too long")
         return self.rfile.read(length)
-
-    def _chunks(self) -> Iterator[bytes]:
-        left = _LONGEST_REQUEST
-        while True:
-            given = self.rfile.readline(64).partition(b";")[0].strip()
-            if not _HEXADECIMAL.fullmatch(given) or (left := left - int(given, 16)) < 0:
-                self.close_connection = True
-                raise BlockedRequestError("its body is too long, or cannot be read")
-            piece = self.rfile.read(int(given, 16))
-            self.rfile.readline(8)
-            if not piece:
-                return
-            yield piece
 
     def refuse(self, status: int, reason: str) -> None:
         """Answer with an error in a shape that every provider's clients can read."""
@@ -125,21 +122,6 @@ class Visit(BaseHTTPRequestHandler):
         """End the answer."""
         if not self._is_away:
             self.wfile.write(b"0\r\n\r\n")
-
-
-def document_of(body: bytes) -> dict[str, object]:
-    """Return a body's JSON object.
-
-    Raises:
-        BlockedRequestError: It is not a JSON object.
-    """
-    try:
-        document = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise BlockedRequestError("its body is not JSON") from error
-    if not isinstance(document, dict):
-        raise BlockedRequestError("its body is not an object")
-    return document
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +210,10 @@ class ModelProxy:
         """Pass one request on, and its answer back."""
         try:
             request = self._checked(visit)
-            price = self._price(request)
+            price, budget = price_of(request.model, self._access.prices), self._access.budget
+            if request.model and price is None and (budget.run_usd or budget.day_usd):
+                text = f"there is no price for the model {request.model!r}: add it to prices of the agent"
+                raise BlockedRequestError(text)  # noqa: TRY301 — refused as any other
             with self._budget.request(len(request.body), price, is_free=not request.model):
                 self._forward(visit, request, price)
         except BudgetSpentError as error:
@@ -256,7 +241,12 @@ class ModelProxy:
             raise ClosedPathError(f"{visit.command} {path[:200]} is not open to agents")
         body, model = visit.body(), ""
         if billed is not None:
-            document = document_of(body)
+            try:
+                document = json.loads(body)
+            except (ValueError, RecursionError) as error:
+                raise BlockedRequestError("its body is not JSON") from error
+            if not isinstance(document, dict):
+                raise BlockedRequestError("its body is not an object")
             model = billed.groupdict().get("model") or str(document.get("model") or "unknown")[:200]
             if path.endswith("completions") and document.get("stream"):
                 # Without this option, a stream does not report its usage.
@@ -272,17 +262,13 @@ class ModelProxy:
         target = f"{self._base.path}{suffix}{f'?{query}' if query else ''}"
         return _Request(visit.command, target, body, headers, model)
 
-    def _price(self, request: _Request) -> Price | None:
-        price = price_of(request.model, self._access.prices)
-        budget = self._access.budget
-        if request.model and price is None and (budget.run_usd or budget.day_usd):
-            raise BlockedRequestError(
-                f"there is no price for the model {request.model!r}: add it to prices of the agent"
-            )
-        return price
-
     def _forward(self, visit: Visit, request: _Request, price: Price | None) -> None:
-        outside, link = self._connection(), None
+        host, port, link = self._base.hostname or "", self._base.port, None
+        if self._base.scheme == "http":
+            outside = http.client.HTTPConnection(host, port, timeout=_CONNECT_S)
+        else:
+            context = ssl.create_default_context()
+            outside = http.client.HTTPSConnection(host, port, timeout=_CONNECT_S, context=context)
         try:
             try:
                 outside.connect()
@@ -300,13 +286,6 @@ class ModelProxy:
             outside.close()
             if link is not None:
                 self.door.release(link)
-
-    def _connection(self) -> http.client.HTTPConnection:
-        host = self._base.hostname or ""
-        if self._base.scheme == "http":
-            return http.client.HTTPConnection(host, self._base.port, timeout=_CONNECT_S)
-        context = ssl.create_default_context()
-        return http.client.HTTPSConnection(host, self._base.port, timeout=_CONNECT_S, context=context)
 
     def _pass_back(
         self, visit: Visit, request: _Request, price: Price | None, answer: http.client.HTTPResponse

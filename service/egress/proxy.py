@@ -1,5 +1,6 @@
 """The egress proxy: connects a sandbox with the hosts on its list, over TLS and at public addresses only."""
 
+import contextlib
 import ipaddress
 import socket
 from collections.abc import Callable, Iterator, Sequence
@@ -53,10 +54,6 @@ def is_public(address: str) -> bool:
     return ip.is_global and not ip.is_multicast
 
 
-class _BlockedConnectionError(ServiceError):
-    """A connection is not made; the text says why."""
-
-
 class NotTlsError(ServiceError):
     """The bytes are not TLS, or hide the server's name."""
 
@@ -96,19 +93,38 @@ class EgressProxy:
 
     def _serve(self, inside: socket.socket) -> None:
         inside.settimeout(_PATIENCE_S)
-        host, port = _target(_head(inside))
-        try:
-            addresses = self._permitted(host, port)
-            inside.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
-        except _BlockedConnectionError as reason:
-            self._tell(host, str(reason))
-            text = f"{reason}\n".encode()
+        head = b""
+        while b"\r\n\r\n" not in head:
+            piece = inside.recv(1)
+            if not piece or len(head) > _LONGEST_HEAD:
+                raise ConnectionError("ended early")
+            head += piece
+        host, port = _target(head)
+        addresses: list[Address] = []
+        entry = host if port == _TLS_PORT else f"{host}:{port}"
+        refusal = None
+        if port is None:
+            refusal = f"{host} was refused: only TLS (https) leaves the sandbox"
+        elif not self.allows(host, port):
+            refusal = f'{entry} was refused; to allow it, add it to the agent: egress = ["{entry}"]'
+        else:
+            try:
+                addresses = self._resolve(host, port)
+                refusal = None if addresses else f"{host} was refused: it has no public address"
+            except OSError as error:
+                refusal = f"{host} was refused: it has no address ({error})"
+        if refusal is not None:
+            self._tell(host, f"egress: {refusal}")
+            text = f"egress: {refusal}\n".encode()
             inside.sendall(
                 b"HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(text) + text
             )
             return
+        inside.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
         try:
-            hello = _hello_for(host, inside)
+            hello, name = read_hello(inside)
+            if name != host:
+                raise NotTlsError(f"it asks for {name}")  # noqa: TRY301 — as if there were none
         except NotTlsError as reason:
             self._tell(f"{host} ({reason})", f"egress: a connection to {host} was refused: {reason}")
             return
@@ -122,36 +138,10 @@ class EgressProxy:
         finally:
             self.door.release(outside)
 
-    def _permitted(self, host: str, port: int | None) -> list[Address]:
-        if port is None:
-            raise _BlockedConnectionError(f"egress: {host} was refused: only TLS (https) leaves the sandbox")
-        if not self.allows(host, port):
-            entry = host if port == _TLS_PORT else f"{host}:{port}"
-            raise _BlockedConnectionError(
-                f'egress: {entry} was refused; to allow it, add it to the agent: egress = ["{entry}"]'
-            )
-        try:
-            addresses = self._resolve(host, port)
-        except OSError as error:
-            raise _BlockedConnectionError(f"egress: {host} was refused: it has no address ({error})") from error
-        if not addresses:
-            raise _BlockedConnectionError(f"egress: {host} was refused: it has no public address")
-        return addresses
-
     def _tell(self, key: str, text: str) -> None:
         if key not in self._told and len(self._told) < _TOLD:
             self._told.add(key)
             self._say(printable(text))
-
-
-def _head(inside: socket.socket) -> bytes:
-    read = b""
-    while b"\r\n\r\n" not in read:
-        piece = inside.recv(1)
-        if not piece or len(read) > _LONGEST_HEAD:
-            raise ConnectionError("ended early")
-        read += piece
-    return read
 
 
 def _target(head: bytes) -> tuple[str, int | None]:
@@ -164,20 +154,11 @@ def _target(head: bytes) -> tuple[str, int | None]:
     return host.strip("[]").rstrip(".").lower()[:253], int(port) if port.isascii() and port.isdigit() else None
 
 
-def _hello_for(host: str, inside: socket.socket) -> bytes:
-    hello, name = read_hello(inside)
-    if name != host:
-        raise NotTlsError(f"it asks for {name}")
-    return hello
-
-
 def _dial(addresses: Sequence[Address]) -> socket.socket:
     """Connect to the first address that answers; the name is not resolved again, as its address could change."""
     for address in addresses[:-1]:
-        try:
+        with contextlib.suppress(OSError):
             return socket.create_connection(address, _PATIENCE_S)
-        except OSError:
-            continue
     return socket.create_connection(addresses[-1], _PATIENCE_S)
 
 

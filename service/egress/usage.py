@@ -94,31 +94,24 @@ class Meter:
 
 def _usage_in(document: dict[str, object]) -> Usage:
     for holder in (document, document.get("message"), document.get("response")):
-        if isinstance(holder, dict):
-            for key, read in (("usage", _of_anthropic_or_openai), ("usageMetadata", _of_gemini)):
-                if isinstance(found := holder.get(key), dict):
-                    return read(found)
+        if not isinstance(holder, dict):
+            continue
+        if isinstance(found := holder.get("usage"), dict):
+            cached = _number(found.get("input_tokens_details") or found.get("prompt_tokens_details"), "cached_tokens")
+            # OpenAI's input includes cached tokens, Anthropic's does not.
+            whole = _number(found, "input_tokens") or _number(found, "prompt_tokens")
+            return Usage(
+                max(0, whole - cached),
+                cached + _number(found, "cache_read_input_tokens"),
+                _number(found, "cache_creation_input_tokens"),
+                _number(found, "output_tokens") or _number(found, "completion_tokens"),
+            )
+        if isinstance(found := holder.get("usageMetadata"), dict):
+            cached = _number(found, "cachedContentTokenCount")
+            whole = _number(found, "promptTokenCount") + _number(found, "toolUsePromptTokenCount")
+            output = _number(found, "candidatesTokenCount") + _number(found, "thoughtsTokenCount")
+            return Usage(max(0, whole - cached), cached, 0, output)
     return Usage()
-
-
-def _of_anthropic_or_openai(found: dict[str, object]) -> Usage:
-    details = found.get("input_tokens_details") or found.get("prompt_tokens_details")
-    cached = _number(details, "cached_tokens")
-    # OpenAI's input includes cached tokens, Anthropic's does not.
-    whole = _number(found, "input_tokens") or _number(found, "prompt_tokens")
-    return Usage(
-        max(0, whole - cached),
-        cached + _number(found, "cache_read_input_tokens"),
-        _number(found, "cache_creation_input_tokens"),
-        _number(found, "output_tokens") or _number(found, "completion_tokens"),
-    )
-
-
-def _of_gemini(found: dict[str, object]) -> Usage:
-    cached = _number(found, "cachedContentTokenCount")
-    whole = _number(found, "promptTokenCount") + _number(found, "toolUsePromptTokenCount")
-    output = _number(found, "candidatesTokenCount") + _number(found, "thoughtsTokenCount")
-    return Usage(max(0, whole - cached), cached, 0, output)
 
 
 def _number(found: object, key: str) -> int:

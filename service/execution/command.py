@@ -3,7 +3,7 @@
 import contextlib
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -110,8 +110,14 @@ class AgentCommand:
         if self.invocation.settings is not None:
             self.workspace.settings_file.write_text(self.invocation.settings, "utf-8")
         self.workspace.left_behind = self.invocation.left_behind
-        if invocation.preset_of(self.agent) is not None and self._is_fresh and self.task.get("conversation"):
-            self.workspace.instructions_file.write_text(_with_conversation(self.task), "utf-8")
+        is_fresh = self._session_file is None or not self._session_file.exists()
+        if invocation.preset_of(self.agent) is not None and is_fresh and self.task.get("conversation"):
+            # For a program that does not remember earlier turns.
+            lines = ["Earlier turns of this task; what they changed is in the checkout:", ""]
+            for past in self.task["conversation"]:
+                lines += [f"- {past['instructions']}", f"  ({past['status']}: {past['summary'] or 'no summary'})"]
+            text = "\n".join([*lines, "", "Now:", "", str(self.task["instructions"]), ""])
+            self.workspace.instructions_file.write_text(text, "utf-8")
 
     def argv(self) -> list[str]:
         """Return the command of a prepared agent, inside its sandbox.
@@ -135,16 +141,16 @@ class AgentCommand:
         if self.invocation.program == PYTHON:
             # Safe path: the checkout is the working folder, and its modules must never be imported for ours.
             given |= {"PYTHONPATH": str(PACKAGE_ROOT), "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-        return (
-            given
-            | self._folder_variables()
-            | _QUIET
-            | dict(self.invocation.environment)
-            | {
-                # The path outside the sandbox: the processes of a dead worker are found by it.
-                "RUNWARDEN_RESULT": str(self.workspace.result_file),
-            }
-        )
+        boxed, workspace = self._is_boxed, self.workspace
+        if self.cache is not None:
+            given["XDG_CACHE_HOME"] = INSIDE.cache if boxed else str(self.cache)
+        # Left out for presets: their programs find `.git` themselves, and must be able to use other repositories.
+        if not self.agent.options.preset:
+            given["GIT_DIR"] = str(workspace.history)
+            given["GIT_WORK_TREE"] = INSIDE.tree if boxed else str(workspace.tree)
+        given |= {"HOME": self._home_inside, "TMPDIR": INSIDE.temporary if boxed else str(workspace.temporary)}
+        # The path of the result outside the sandbox: the processes of a dead worker are found by it.
+        return given | _QUIET | dict(self.invocation.environment) | {"RUNWARDEN_RESULT": str(workspace.result_file)}
 
     def note(self, heard: AgentReport) -> None:
         """Store the state of a successful turn: its session's name, and its last words if it reported nothing."""
@@ -160,10 +166,6 @@ class AgentCommand:
         return self.sandbox.program is not None
 
     @property
-    def _is_fresh(self) -> bool:
-        return self._session_file is None or not self._session_file.exists()
-
-    @property
     def _session_file(self) -> Path | None:
         # Beside the home: the agent cannot write it.
         return None if self.session is None else self.session.parent / "name"
@@ -171,18 +173,6 @@ class AgentCommand:
     @property
     def _home_inside(self) -> str:
         return INSIDE.home if self._is_boxed else str(self.home)
-
-    def _folder_variables(self) -> dict[str, str]:
-        boxed = self._is_boxed
-        cache = {} if self.cache is None else {"XDG_CACHE_HOME": INSIDE.cache if boxed else str(self.cache)}
-        # Left out for presets: their programs find `.git` themselves, and must be able to use other repositories.
-        history = {
-            "GIT_DIR": str(self.workspace.history),
-            "GIT_WORK_TREE": INSIDE.tree if boxed else str(self.workspace.tree),
-        }
-        temporary = INSIDE.temporary if boxed else str(self.workspace.temporary)
-        folders = {} if self.agent.options.preset else history
-        return cache | folders | {"HOME": self._home_inside, "TMPDIR": temporary}
 
     def _bare(self) -> list[str]:
         values = {
@@ -200,7 +190,16 @@ class AgentCommand:
         trees = () if self.program is None else self.program.trees
         readable = (*trees, *map(Path, self.agent.options.readable))
         ports = {} if self.doors is None else doors_of(self.agent.options)
-        hidden = tuple(self._hidden())
+        hidden: tuple[str, ...] = ()
+        # The repository's configuration that must not be obeyed; what is behind a link cannot be covered.
+        for name in self.invocation.hidden:
+            if _leads_away(self.workspace.tree, name):
+                raise AgentFailedError(
+                    f"the repository's {name} is a link, and the agent would execute what it says: make it a file, "
+                    "or set trust_repository = true for this agent"
+                )
+            if (self.workspace.tree / name).exists():
+                hidden += (name,)
         if hidden and not self._is_boxed:
             raise NoSandboxError(
                 f"the repository holds {hidden[0]}, which the agent would execute: install bubblewrap, or set "
@@ -209,30 +208,6 @@ class AgentCommand:
         # An earlier turn may have put a link into the home, and bubblewrap would make the folder at its target.
         sealed = tuple(name for name in self.invocation.sealed if not _leads_away(self.home, name))
         return SandboxView(self.home, self.cache, readable, self.agent.network, self.doors, ports, hidden, sealed)
-
-    def _hidden(self) -> Iterator[str]:
-        """Yield the repository's existing configuration that must not be obeyed.
-
-        Raises:
-            AgentFailedError: It is behind a link, which cannot be covered.
-        """
-        for name in self.invocation.hidden:
-            path = self.workspace.tree / name
-            if _leads_away(self.workspace.tree, name):
-                raise AgentFailedError(
-                    f"the repository's {name} is a link, and the agent would execute what it says: make it a file, "
-                    "or set trust_repository = true for this agent"
-                )
-            if path.exists():
-                yield name
-
-
-def _with_conversation(task: Mapping[str, Any]) -> str:
-    """Return the instructions after a summary of earlier turns, for a program that does not remember those."""
-    lines = ["Earlier turns of this task; what they changed is in the checkout:", ""]
-    for past in task["conversation"]:
-        lines += [f"- {past['instructions']}", f"  ({past['status']}: {past['summary'] or 'no summary'})"]
-    return "\n".join([*lines, "", "Now:", "", str(task["instructions"]), ""])
 
 
 def session_of(folder: DataFolder, run_id: str, agent: Agent) -> Path | None:

@@ -90,17 +90,17 @@ class DurableEngine:
 
     def put_turn(self, turn: WaitingTurn) -> None:
         """Queue a turn; the same turn again changes nothing."""
-        from dbos import SetWorkflowID
+        from dbos import DBOS, SetWorkflowID
 
         with SetWorkflowID(f"{turn.run_id}:{turn.number}"):
-            self._put(_TURNS, turn.run_id, turn.number)
+            DBOS.enqueue_workflow(_TURNS, self._workflows[_TURNS], turn.run_id, turn.number)
 
     def put_errand(self, errand: str, key: str) -> None:
         """Queue an errand, unless the same one waits or is at work."""
-        from dbos import SetEnqueueOptions
+        from dbos import DBOS, SetEnqueueOptions
 
         with SetEnqueueOptions(deduplication_id=f"{errand}:{key}", duplication_policy="return-existing"):
-            self._put(_ERRANDS, errand, key)
+            DBOS.enqueue_workflow(_ERRANDS, self._workflows[_ERRANDS], errand, key)
 
     def recover(self, executor: str) -> None:
         """Put the turns of a dead worker back into the queue, and drop its errands; one worker at a time may do so.
@@ -114,11 +114,6 @@ class DurableEngine:
             DBOS.resume_workflows(turns, queue_name=_TURNS)
         if errands := [one.workflow_id for one in found if one.queue_name == _ERRANDS]:
             DBOS.cancel_workflows(errands)
-
-    def _put(self, queue: str, *arguments: str | int) -> None:
-        from dbos import DBOS
-
-        DBOS.enqueue_workflow(queue, self._workflows[queue], *arguments)
 
 
 def migrate_queue(database: Database) -> None:
@@ -141,14 +136,13 @@ def _mend_sqlite(database: Database) -> None:
 
 
 def _add_unixepoch(connection: Any, _record: object) -> None:
+    def unixepoch(modifier: str) -> float:
+        if modifier != "subsec":
+            raise ValueError(modifier)
+        return round(time.time(), 3)
+
     if hasattr(connection, "create_function"):
-        connection.create_function("unixepoch", 1, _unixepoch)
-
-
-def _unixepoch(modifier: str) -> float:
-    if modifier != "subsec":
-        raise ValueError(modifier)
-    return round(time.time(), 3)
+        connection.create_function("unixepoch", 1, unixepoch)
 
 
 @contextmanager
@@ -184,11 +178,16 @@ class QueueHistory:
         if not self._exists:
             return 0
         number = 0
-        with _client(self._database) as client:
-            while found := self._ended(client, before, number if dry_run else 0):
-                number += len(found)
-                if not dry_run:
-                    client.delete_workflows(found)
+        page: dict[str, Any] = {"completed_before": rfc3339(before), "limit": _BATCH}
+        page |= {"load_input": False, "load_output": False}
+        try:
+            with _client(self._database) as client:
+                while found := client.list_workflows(offset=number if dry_run else 0, **page):
+                    number += len(found)
+                    if not dry_run:
+                        client.delete_workflows([one.workflow_id for one in found])
+        except (sa.exc.OperationalError, sa.exc.ProgrammingError) as error:
+            raise DatabaseError(f"the queue cannot be read: {error.orig}; run: runwarden service migrate") from error
         return number
 
     def remove(self, turns: Sequence[str]) -> None:
@@ -201,13 +200,3 @@ class QueueHistory:
     def _exists(self) -> bool:
         schema = None if self._database.is_sqlite else "dbos"
         return sa.inspect(self._database.engine).has_table("workflow_status", schema=schema)
-
-    def _ended(self, client: "DBOSClient", before: int, skip: int) -> list[str]:
-        until = rfc3339(before)
-        try:
-            found = client.list_workflows(
-                completed_before=until, offset=skip, limit=_BATCH, load_input=False, load_output=False
-            )
-        except (sa.exc.OperationalError, sa.exc.ProgrammingError) as error:
-            raise DatabaseError(f"the queue cannot be read: {error.orig}; run: runwarden service migrate") from error
-        return [one.workflow_id for one in found]

@@ -6,7 +6,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -143,7 +143,11 @@ class Sandbox:
         if view.network and self.network_fault is not None:
             raise NoSandboxError(self.network_fault)
         own = self.slirp if view.network else None
-        mounts = _system_mounts(_resolver(workspace, own) if view.network else None)
+        resolver = _RESOLVER if view.network else None
+        if own is not None:
+            resolver = workspace.resolver_file
+            resolver.write_text(uplink.RESOLVER, "ascii")
+        mounts = _system_mounts(resolver)
         # These come first, because later mounts may lie inside them.
         mounts += ["--bind", str(workspace.temporary), INSIDE.temporary, "--bind", str(workspace.shared), "/dev/shm"]  # noqa: S108 — its own
         relay = [] if view.doors is None else [Path(sys.base_prefix), Path(relay_script.__file__)]
@@ -169,9 +173,17 @@ class Sandbox:
         # bubblewrap's own root and /dev would otherwise be writable memory without a limit.
         mounts += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", INSIDE.tree]
         starter = _STARTER if own is None else ("/bin/sh", "-c", uplink.STARTER)
-        argv = _relayed(view, argv)
+        if view.doors is not None:
+            ports = [f"{port}={_DOORS}/{name}" for port, name in view.ports.items()]
+            argv = [str(Path(sys.executable).resolve()), "-I", "-S", relay_script.__file__, *ports, "--", *argv]
         isolation = _isolation(share_network=view.network and own is None)
-        return _connected(own, _filtered(self.program, workspace, [*isolation, *mounts, "--", *starter, *argv]))
+        command = [*isolation, *mounts, "--", *starter, *argv]
+        if (content := filter_program()) is None:
+            return _connected(own, [self.program, *command])
+        # A shell opens the descriptor of the filter.
+        workspace.filter_file.write_bytes(content)
+        opening = ["/bin/sh", "-c", 'exec 9<"$0" && exec "$@"', str(workspace.filter_file)]
+        return _connected(own, [*opening, self.program, "--seccomp", "9", *command])
 
 
 def _connected(slirp: str | None, command: list[str]) -> list[str]:
@@ -179,68 +191,33 @@ def _connected(slirp: str | None, command: list[str]) -> list[str]:
     return command if slirp is None else [sys.executable, "-I", "-S", uplink.__file__, slirp, *command]
 
 
-def _relayed(view: SandboxView, argv: list[str]) -> list[str]:
-    """Return a command behind the relay, if the agent may reach anything outside."""
-    if view.doors is None:
-        return argv
-    ports = [f"{port}={_DOORS}/{name}" for port, name in view.ports.items()]
-    return [str(Path(sys.executable).resolve()), "-I", "-S", relay_script.__file__, *ports, "--", *argv]
-
-
-def _resolver(workspace: Workspace, slirp: str | None) -> Path:
-    if slirp is None:
-        return _RESOLVER
-    workspace.resolver_file.write_text(uplink.RESOLVER, "ascii")
-    return workspace.resolver_file
-
-
-def _filtered(program: str, workspace: Workspace, arguments: list[str]) -> list[str]:
-    """Return bubblewrap's command, with the filter on a descriptor that a shell opens for it."""
-    content = filter_program()
-    if content is None:
-        return [program, *arguments]
-    workspace.filter_file.write_bytes(content)
-    opening = 'exec 9<"$0" && exec "$@"'
-    return ["/bin/sh", "-c", opening, str(workspace.filter_file), program, "--seccomp", "9", *arguments]
-
-
 def find(settings: ExecutionSettings) -> Sandbox:
-    """Probe this machine, and return the sandbox for its agents.
+    """Probe this machine, and return the sandbox for its agents, with the network that it has for them.
 
     Raises:
         NoSandboxError: One is required and there is none.
     """
-    return replace(_found(settings), groups=cgroup.find())
-
-
-def _found(settings: ExecutionSettings) -> Sandbox:
-    wanted = settings.sandbox
-    if wanted == "none":
-        return Sandbox(None, 'switched off by sandbox = "none"')
+    groups = cgroup.find()
+    if settings.sandbox == "none":
+        return Sandbox(None, 'switched off by sandbox = "none"', groups=groups)
     program = shutil.which("bwrap")
     fault = "bubblewrap is not installed" if program is None else _fault("bubblewrap", _probe(program, _STARTER))
-    if program is not None and fault is None:
-        return _with_network(program, settings)
-    if wanted == "require":
-        raise NoSandboxError(f'sandbox = "require", but {fault}; install bubblewrap 0.8 or allow user namespaces')
-    return Sandbox(None, f"{fault}; agents run with all the rights of the service")
-
-
-def _with_network(program: str, settings: ExecutionSettings) -> Sandbox:
-    """Find out which network is available for agents that are configured to have one."""
+    if program is None or fault is not None:
+        if settings.sandbox == "require":
+            raise NoSandboxError(f'sandbox = "require", but {fault}; install bubblewrap 0.8 or allow user namespaces')
+        return Sandbox(None, f"{fault}; agents run with all the rights of the service", groups=groups)
     if settings.agent_network == "host":
-        return Sandbox(program, 'works here; agent_network = "host"')
+        return Sandbox(program, 'works here; agent_network = "host"', groups=groups)
     slirp = shutil.which("slirp4netns")
     command = [] if slirp is None else _connected(slirp, _probe(program, ("/bin/sh", "-c", uplink.STARTER)))
     fault = "slirp4netns is not installed" if slirp is None else _fault("slirp4netns", command)
     if fault is None:
-        return Sandbox(program, "works here", slirp)
+        return Sandbox(program, "works here", slirp, groups=groups)
     if settings.sandbox == "require":
-        cure = (
-            'install slirp4netns, or set execution.agent_network = "host" and open this machine\'s loopback to agents'
-        )
-        return Sandbox(program, f"works here; no network for agents: {fault}", None, f"{fault}; {cure}")
-    return Sandbox(program, f"works here; a network reaches this machine's loopback, too: {fault}")
+        cure = 'set execution.agent_network = "host" and open this machine\'s loopback to agents'
+        refusal = f"{fault}; install slirp4netns, or {cure}"
+        return Sandbox(program, f"works here; no network for agents: {fault}", None, refusal, groups)
+    return Sandbox(program, f"works here; a network reaches this machine's loopback, too: {fault}", groups=groups)
 
 
 def _probe(program: str, starter: tuple[str, ...]) -> list[str]:

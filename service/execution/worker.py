@@ -1,5 +1,6 @@
 """The worker: gives accepted turns and due errands to the engine, executes them, and recovers those of dead workers."""
 
+import contextlib
 import logging
 import os
 import secrets
@@ -7,11 +8,9 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from functools import partial
 from typing import Final
 
-import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
 from service.clock import SECOND_MICROS, Clock
@@ -59,13 +58,12 @@ class TurnWorker:
         self._settings = settings
         self._execution = execution
         self._retention = retention
-        self._errands = {**errands, "prune": lambda _: retention.prune_database()}
+        self._errands: dict[str, Callable[[str], object]] = {**errands, "prune": lambda _: retention.prune_database()}
         self._clock = clock
         executor = secrets.token_hex(12)
         sandbox = str(execution.sandbox)
         self.me: Final = Worker(executor, socket.gethostname(), sandbox, os.getpid(), concurrency, clock(), clock())
         """This worker as other processes see it."""
-        self._workspaces: Workspaces | None = None
         self._engine = DurableEngine(database, executor, concurrency)
         self._beat_at = float("-inf")
         self._beating_since = float("-inf")
@@ -95,7 +93,7 @@ class TurnWorker:
         """Connect to the queue and begin to execute; takes about a second, most of it imports."""
         self._workspaces = Workspaces(self._folder, self.me.executor)
         self._beat()
-        self._engine.open(self._execute, {name: partial(_guarded, name, act) for name, act in self._errands.items()})
+        self._engine.open(self._execute, {name: partial(self._run_errand, name) for name in self._errands})
         for thread in self._threads:
             thread.start()
         self._retention.start(lambda: self._engine.put_errand("prune", ""))
@@ -122,7 +120,7 @@ class TurnWorker:
             _logger.warning(
                 "the database is unavailable; the other workers notice after worker_ttl_s that this one is gone"
             )
-        if idle and self._workspaces is not None:
+        if idle:
             self._workspaces.close()
         return idle
 
@@ -131,8 +129,12 @@ class TurnWorker:
         with self._counting:
             self._active += 1
         try:
-            with self._bound(run_id, number):
-                self._execution.execute(run_id, number, self._own_workspaces())
+            owner = None
+            with contextlib.suppress(SQLAlchemyError), self._database.read() as connection:
+                owner = organizations.of_run(connection, run_id)
+            # Every line of the log names the run, the turn and the organization.
+            with bound(run_id=run_id, turn=number, organization=None if owner is None else owner.slug):
+                self._execution.execute(run_id, number, self._workspaces)
         except InterruptedTurnError:
             _logger.info("%s turn %d was interrupted; the next worker starts it again", run_id, number)
             with self._counting:
@@ -148,20 +150,6 @@ class TurnWorker:
         # The turn has freed its place for another.
         self.wake()
 
-    def _bound(self, run_id: str, number: int) -> AbstractContextManager[None]:
-        """Add the run, the turn and the organization to every line of the log."""
-        try:
-            with self._database.read() as connection:
-                owner = organizations.of_run(connection, run_id)
-        except SQLAlchemyError:
-            owner = None
-        return bound(run_id=run_id, turn=number, organization=None if owner is None else owner.slug)
-
-    def _own_workspaces(self) -> Workspaces:
-        if self._workspaces is None:
-            raise RuntimeError("the worker is not started")
-        return self._workspaces
-
     def _repeat(self, act: Callable[[], None], woken: threading.Event) -> None:
         while not self._gone.is_set():
             try:
@@ -170,6 +158,12 @@ class TurnWorker:
                 _logger.exception("the worker's round failed; the next one follows")
             woken.wait(_ROUND_S)
             woken.clear()
+
+    def _run_errand(self, name: str, key: str) -> None:
+        try:
+            self._errands[name](key)
+        except Exception:  # The boundary of an errand: it stays due, and the next round queues it again.
+            _logger.exception("the errand %s %s failed", name, key)
 
     def _attend(self) -> None:
         """Beat, and interrupt what was cancelled; also while draining, and while the engine waits for the database."""
@@ -191,20 +185,26 @@ class TurnWorker:
             return
         is_due = time.monotonic() >= self._look_due
         if is_due:
-            self._own_workspaces().end_the_dead()
+            self._workspaces.end_the_dead()
         with self._database.sole(_DISPATCH) as mine:
             if mine:
                 self._fill_queues()
             if mine and is_due:
                 self._recover_dead_workers()
         if is_due:
-            self._own_workspaces().clear_the_dead()
+            self._workspaces.clear_the_dead()
             self._look_due = time.monotonic() + _LOOK_S
 
     def _fill_queues(self) -> None:
         """Queue the turns that get a place now, and the errands that are due."""
         with self._database.read() as connection:
-            found = dispatch.next_turns(connection, self._slots(connection), self._settings.organization_places)
+            # SQLite has one worker at a time; otherwise all workers together have so many places.
+            places = self.me.concurrency
+            if not self._database.is_sqlite:
+                ttl_micros = int(self._settings.worker_ttl_s * SECOND_MICROS)
+                heard = workers.heard_within(connection, ttl_micros, self._clock)
+                places = sum(worker.concurrency for worker in heard)
+            found = dispatch.next_turns(connection, places, self._settings.organization_places)
             mails = invitations.due_mails(connection, self._clock())
             runs_to_post = postings.due_runs(connection, self._clock(), _RUNS_TO_POST)
         for turn in found:
@@ -217,13 +217,6 @@ class TurnWorker:
             self._engine.put_errand("mail", invitation_id)
         for run_id in runs_to_post:
             self._engine.put_errand("post", run_id)
-
-    def _slots(self, connection: sa.Connection) -> int:
-        """Return how many turns all workers together execute at the same time."""
-        if self._database.is_sqlite:
-            return self.me.concurrency
-        ttl_micros = int(self._settings.worker_ttl_s * SECOND_MICROS)
-        return sum(worker.concurrency for worker in workers.heard_within(connection, ttl_micros, self._clock))
 
     def _recover_dead_workers(self) -> None:
         """Put the turns of dead workers back into the queue."""
@@ -247,10 +240,3 @@ class TurnWorker:
             with self._database.write() as connection:
                 workers.forget(connection, worker.executor)
         self._recovered = True
-
-
-def _guarded(name: str, act: Callable[[str], object], key: str) -> None:
-    try:
-        act(key)
-    except Exception:  # The boundary of an errand: it stays due, and the next round queues it again.
-        _logger.exception("the errand %s %s failed", name, key)

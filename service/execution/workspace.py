@@ -116,7 +116,11 @@ class Workspace:
         """Commit what changed in the checkout, on top of its base; None when nothing did."""
         self._borrow(git, self.ours, snapshot)
         (self.ours / "info" / "exclude").write_text("".join(f"{one}\n" for one in self.left_behind), "utf-8")
-        _remove_nested_repositories(self.tree)
+        # git would enter a repository that the agent made, and obey the configuration it finds there.
+        for folder, entries in trees.walk(self.tree):
+            for entry in entries:
+                if entry.name.lower() == ".git" and not trees.remove(entry.name, within=folder):
+                    raise OSError(f"a {entry.name} that the agent left in the checkout cannot be removed")
         git("read-tree", base or "--empty", git_dir=self.ours, work_tree=self.tree)
         without = (f":(top,exclude){path}" for path in collect.FILES)
         git("add", "--all", "--", ":/", *without, git_dir=self.ours, work_tree=self.tree)
@@ -196,14 +200,6 @@ def _clean(value: object, length: int) -> str | None:
     return text[:length] or None
 
 
-def _remove_nested_repositories(tree: Path) -> None:
-    # git would enter a repository that the agent made, and obey the configuration it finds there.
-    for folder, entries in trees.walk(tree):
-        for entry in entries:
-            if entry.name.lower() == ".git" and not trees.remove(entry.name, within=folder):
-                raise OSError(f"a {entry.name} that the agent left in the checkout cannot be removed")
-
-
 def _remove(path: Path) -> None:
     if not trees.remove(path):
         _logger.warning("%s cannot be removed; remove it by hand", path)
@@ -217,7 +213,15 @@ class Workspaces:
         self._locks = folder.workers
         self.executor = executor
         """The id of the worker."""
-        self._lock = _hold(self._locks / executor)
+        lock_file = self._locks / executor
+        while True:
+            self._lock: IO[Any] = lock_file.open("a")
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            with contextlib.suppress(FileNotFoundError):
+                if lock_file.stat().st_ino == os.fstat(self._lock.fileno()).st_ino:
+                    break
+            # Another worker removed the new lock file, taking it for a dead worker's.
+            self._lock.close()
 
     def path_of(self, turn: str) -> Path:
         """Return where the workspace of an attempt goes; it does not exist yet."""
@@ -266,30 +270,13 @@ class Workspaces:
 
 def attempts_at_work(folder: DataFolder) -> list[str]:
     """Return the run of each attempt that a living worker on this data folder has a workspace for."""
+    living = set()
+    for lock_file in folder.workers.iterdir():
+        with contextlib.suppress(FileNotFoundError), lock_file.open("r") as lock:
+            if not _try_lock(lock):
+                living.add(lock_file.name)
     names = [path.name.partition(".") for path in folder.work.glob("*")]
-    living = {executor for executor in {name[0] for name in names} if _is_held(folder.workers / executor)}
     return [rest.partition("-")[0] for executor, _, rest in names if executor in living]
-
-
-def _is_held(lock_file: Path) -> bool:
-    try:
-        with lock_file.open("r") as lock:
-            return not _try_lock(lock)
-    except FileNotFoundError:
-        return False
-
-
-def _hold(path: Path) -> IO[Any]:
-    while True:
-        lock = path.open("a")
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        try:
-            if path.stat().st_ino == os.fstat(lock.fileno()).st_ino:
-                return lock
-        except FileNotFoundError:
-            pass
-        # Another worker removed the new lock file, taking it for a dead worker's.
-        lock.close()
 
 
 def _try_lock(lock: IO[Any]) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from service.forge.client import CommitStatus, Forge, ForgeError, NewPullRequest, PullRequest, cut, harmless
+from service.forge.client import CommitStatus, Forge, ForgeError, NewPullRequest, cut, harmless
 from service.forge.review_text import inert
 from service.store.postings import Posted, Posting
 from service.store.runs import Run
@@ -80,7 +80,10 @@ def post_pull_request(forge: Forge, subject: Subject) -> Posted:
     found = forge.pull_requests(subject.run.branch)
     current = next((one for one in found if one.state == "open"), None)
     if current is None:
-        current = next((one for one in found if _is_settled(one, subject)), None)
+        # The run's own pull request, if a person closed it, or it was merged at the run's commit.
+        ours = [one for one in found if subject.mark in one.body]
+        commit = subject.posting.wanted["commit"]
+        current = next((one for one in ours if one.state == "closed" or one.head == commit), None)
         if current is not None:
             return Posted(current.url, f"pull request {current.number} is {current.state}, and was not opened again")
         current = forge.open(_proposal(subject))
@@ -88,12 +91,6 @@ def post_pull_request(forge: Forge, subject: Subject) -> Posted:
     if body != current.body:
         forge.update(current.number, body)
     return Posted(current.url)
-
-
-def _is_settled(found: PullRequest, subject: Subject) -> bool:
-    """Whether this is the run's pull request, and a person closed it or it was merged at the run's commit."""
-    ours = subject.mark in found.body
-    return ours and (found.state == "closed" or found.head == subject.posting.wanted["commit"])
 
 
 def _proposal(subject: Subject) -> NewPullRequest:
@@ -121,7 +118,12 @@ def _part(subject: Subject) -> str:
     run = subject.run
     named = f"[{run.id}]({subject.run_url})" if subject.run_url else f"`{run.id}`"
     latest = subject.turns[-_MOST_TURNS:]
-    asked = [_item(f"{one.number}. ", subject.say(one.instructions, _LONGEST_INSTRUCTIONS)) for one in latest]
+    asked = []
+    for one in latest:
+        # Indented by the number's width: otherwise the item would end, and with it a block that keeps text inert.
+        number = f"{one.number}. "
+        text = subject.say(one.instructions, _LONGEST_INSTRUCTIONS).strip()
+        asked.append(f"{number}{text}".replace("\n", "\n" + " " * len(number)))
     while sum(map(len, asked)) > _LONGEST_LIST:
         del asked[0]
     parts = [
@@ -133,9 +135,3 @@ def _part(subject: Subject) -> str:
         _END,
     ]
     return "\n\n".join(filter(None, parts))
-
-
-def _item(number: str, text: str) -> str:
-    # Indented by the number's width: otherwise the item would end, and with it a block of code that keeps text inert.
-    indent = " " * len(number)
-    return f"{number}{text.strip()}".replace("\n", f"\n{indent}")

@@ -44,11 +44,23 @@ class Poster:
 
     def post(self, run_id: str) -> None:
         """Post what is due of a run."""
-        with self._database.read() as connection:
-            run = runs.by_id(connection, run_id)
-        while run is not None and (posting := self._first_due(run_id)):
+        while True:
+            with self._database.read() as connection:
+                run = runs.by_id(connection, run_id)
+                posting = postings.first_due(connection, run_id, self._clock())
+                if run is None or posting is None:
+                    return
+                connected = hosts.of(connection, run.organization_id)
+                agent = agents.by_name(connection, run.organization_id, run.agent)
+                of_run = turns.of(connection, run.id)
+                default = repositories.default_branch(connection, run.url)
+            names = [*self._secret_names, *(one.token_env for one in connected)]
+            names += () if agent is None else agent.secret_names
+            url = self._settings.run_url
+            shown = None if url is None else url.replace("{run_id}", run.id)
+            subject = Subject(posting, run, of_run, default, shown, Secrets(of_environment(names)).mask)
             try:
-                posted = _HANDLERS[posting.kind](*self._prepared(posting, run))
+                posted = _HANDLERS[posting.kind](forge_of(connected, run, self._settings.timeout_s), subject)
             except ForgeError as error:
                 self._fail(posting, run, error)
             except Exception:  # The boundary: one posting's fault must not keep the others back.
@@ -58,26 +70,6 @@ class Poster:
                 with self._database.write() as connection:
                     postings.mark_posted(connection, posting, posted, self._clock())
                 _logger.info("%s: posted the %s%s", run.id, posting.kind, f": {posted.url}" if posted.url else "")
-
-    def _first_due(self, run_id: str) -> Posting | None:
-        with self._database.read() as connection:
-            return postings.first_due(connection, run_id, self._clock())
-
-    def _prepared(self, posting: Posting, run: Run) -> tuple[Forge, Subject]:
-        with self._database.read() as connection:
-            connected = hosts.of(connection, run.organization_id)
-            agent = agents.by_name(connection, run.organization_id, run.agent)
-            of_run = turns.of(connection, run.id)
-            default = repositories.default_branch(connection, run.url)
-        names = [
-            *self._secret_names,
-            *(() if agent is None else agent.secret_names),
-            *(one.token_env for one in connected),
-        ]
-        url = self._settings.run_url
-        shown = None if url is None else url.replace("{run_id}", run.id)
-        subject = Subject(posting, run, of_run, default, shown, Secrets(of_environment(names)).mask)
-        return forge_of(connected, run, self._settings.timeout_s), subject
 
     def _fail(self, posting: Posting, run: Run, error: ForgeError) -> None:
         now = self._clock()

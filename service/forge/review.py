@@ -11,7 +11,7 @@ from typing import Final
 
 from service.findings.document import IdentifiedFinding
 from service.forge import review_text
-from service.forge.client import Forge, ForgeError, PostedReview, PullRequest, ReviewComment, Thread
+from service.forge.client import Forge, ForgeError, PostedReview, PullRequest, ReviewComment
 from service.forge.handlers import Subject
 from service.forge.review_text import Marks
 from service.store.postings import Posted
@@ -92,11 +92,32 @@ class _Update:
         self._number = number
         self._report = report
         self._marks = Marks(report.agent)
-        self._account = _account(forge)
-        self._threads = self._own_threads()
-        self._review, self._memory = self._own_review()
+        self._account: str | None = None
+        try:
+            self._account = forge.account().lower()
+        except ForgeError as error:
+            # A token that may not ask for its account: only marks identify the service's comments.
+            if error.status not in _FORBIDDEN:
+                raise
+        found = ((self._marks.id_of(thread.body), thread) for thread in forge.threads(number))
+        # A crash of the forge may have doubled a thread; the first one counts.
+        self._threads = {key: one for key, one in reversed([*found]) if key is not None and self._is_ours(one.author)}
+        self._review: PostedReview | None = None
+        self._memory = dict[str, set[str]]()
+        for review in forge.reviews(number):
+            memory = self._marks.memory_of(review.body)
+            if memory is not None and self._is_ours(review.author):
+                self._review, self._memory = review, memory
+                break
         there = {one.id for one in report.found}
-        self._dismissed = self._dismissals()
+        # What a person resolved, deleted or ticked, now or earlier.
+        resolved = {key for key, thread in self._threads.items() if thread.is_resolved}
+        if self._account is None:
+            resolved -= self._memory.get("closed", set())
+        else:
+            resolved -= {key for key in resolved if (self._threads[key].resolved_by or "").lower() == self._account}
+        deleted = self._memory.get("posted", set()) - self._threads.keys()
+        self._dismissed = self._memory.get("dismissed", set()) | resolved | deleted
         new = [one for one in report.found if one.id not in self._threads.keys() | self._dismissed]
         comments = [(one, made) for one in new if (made := self._comment(one, lines))][:_MOST_COMMENTS]
         self._comments = [made for _, made in comments]
@@ -127,34 +148,7 @@ class _Update:
             self._forge.update_review(self._number, self._review, text)
 
     def _is_ours(self, author: str) -> bool:
-        return self._account is None or author.lower() == self._account.lower()
-
-    def _own_threads(self) -> dict[str, Thread]:
-        found = ((self._marks.id_of(thread.body), thread) for thread in self._forge.threads(self._number))
-        # A crash of the forge may have doubled a thread; the first one counts.
-        return {key: thread for key, thread in reversed([*found]) if key is not None and self._is_ours(thread.author)}
-
-    def _own_review(self) -> tuple[PostedReview | None, dict[str, set[str]]]:
-        for review in self._forge.reviews(self._number):
-            memory = self._marks.memory_of(review.body)
-            if memory is not None and self._is_ours(review.author):
-                return review, memory
-        return None, {}
-
-    def _dismissals(self) -> set[str]:
-        """Return the findings that a person resolved, deleted or ticked, now or earlier."""
-        resolved = {
-            key for key, thread in self._threads.items() if thread.is_resolved and not self._is_closed_by_service(key)
-        }
-        deleted = self._memory.get("posted", set()) - self._threads.keys()
-        return self._memory.get("dismissed", set()) | resolved | deleted
-
-    def _is_closed_by_service(self, key: str) -> bool:
-        """Whether the service resolved a thread."""
-        by = self._threads[key].resolved_by
-        if self._account is None:
-            return key in self._memory.get("closed", set())
-        return by is not None and by.lower() == self._account.lower()
+        return self._account is None or author.lower() == self._account
 
     def _comment(self, finding: IdentifiedFinding, lines: Lines) -> ReviewComment | None:
         if finding.line is None:
@@ -176,13 +170,3 @@ class _Update:
         open_ones = [one for one in self._report.found if one.id not in self._dismissed]
         known = {key: sorted(ids) for key, ids in memory.items()}
         return review_text.body(self._report.agent, open_ones, self._listed, self._marks, known, self._report.origin)
-
-
-def _account(forge: Forge) -> str | None:
-    """Return the name of the token's account; None: it may not ask, and only marks identify the service's comments."""
-    try:
-        return forge.account()
-    except ForgeError as error:
-        if error.status in _FORBIDDEN:
-            return None
-        raise
