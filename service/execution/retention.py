@@ -201,7 +201,8 @@ class StaleBranches:
         return removed
 
     def _of_repository(self, group: list[Run]) -> int:
-        one = group[0]
+        """Remove branches unless they are protected or hold commits of others that the default branch lacks."""
+        one, removed = group[0], 0
         with self._database.read() as connection:
             token = token_for(connection, one.organization_id, one.platform, one.url)
             configured = repositories.by_path(connection, one.organization_id, one.platform, one.path)
@@ -210,27 +211,25 @@ class StaleBranches:
             git = GitRunner(Path(home), self._git_timeout_s, login(one.url, token))
             listed = git("ls-remote", "--", one.url, f"refs/heads/{MADE_BRANCHES}*")
             there = {line.partition("\trefs/heads/")[2] for line in listed.splitlines()}
-            return sum(self._remove_one(git, run, patterns) for run in group if run.branch in there)
-
-    def _remove_one(self, git: GitRunner, run: Run, patterns: tuple[str, ...] | None) -> bool:
-        """Remove a branch unless it is protected or holds commits of others that the default branch lacks."""
-        snapshot = RepositoryMirror(self._folder.mirrors, run.url, git).fetch(run.branch)
-        head, default = snapshot.branches.get(run.branch), snapshot.default_branch
-        if head is None or default is None or repositories.is_protected(run.branch, default, patterns):
-            return False
-        with self._database.read() as connection:
-            ours = runs.commits_on(connection, run)
-            in_use = runs.is_worked_on(connection, run.url, run.branch)
-        most = f"--max-count={len(ours) + 1}"
-        ahead = git("rev-list", most, head, f"^{snapshot.branches[default]}", "--", git_dir=snapshot.git_dir).split()
-        if in_use or not ours.issuperset(ahead):
-            return False
-        ref = f"refs/heads/{run.branch}"
-        # The lease keeps the branch if a commit was pushed to it just now.
-        lease = f"--force-with-lease={ref}:{head}"
-        git("push", "--quiet", "--no-verify", lease, "--", run.url, f":{ref}", git_dir=snapshot.git_dir)
-        _logger.info("removed the branch %s of %s from %s", run.branch, run.id, without_login(run.url))
-        return True
+            for run in (run for run in group if run.branch in there):
+                snapshot = RepositoryMirror(self._folder.mirrors, run.url, git).fetch(run.branch)
+                head, default = snapshot.branches.get(run.branch), snapshot.default_branch
+                if head is None or default is None or repositories.is_protected(run.branch, default, patterns):
+                    continue
+                with self._database.read() as connection:
+                    ours = runs.commits_on(connection, run)
+                    in_use = runs.is_worked_on(connection, run.url, run.branch)
+                range_ = (f"--max-count={len(ours) + 1}", head, f"^{snapshot.branches[default]}", "--")
+                ahead = git("rev-list", *range_, git_dir=snapshot.git_dir).split()
+                if in_use or not ours.issuperset(ahead):
+                    continue
+                ref = f"refs/heads/{run.branch}"
+                # The lease keeps the branch if a commit was pushed to it just now.
+                lease = f"--force-with-lease={ref}:{head}"
+                git("push", "--quiet", "--no-verify", lease, "--", run.url, f":{ref}", git_dir=snapshot.git_dir)
+                _logger.info("removed the branch %s of %s from %s", run.branch, run.id, without_login(run.url))
+                removed += 1
+        return removed
 
 
 class Retention:

@@ -5,13 +5,15 @@ subreaper it inherits whatever the agent's processes orphan, in whatever session
 SIGKILL, its end of the control socket closes, and the supervisor ends everything.
 """
 
+import contextlib
+import ctypes
 import os
 import resource
 import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NoReturn
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -22,32 +24,16 @@ _NICENESS = 5
 
 def descendants(pid: int) -> Iterator[int]:
     """Yield the living processes below one, parents before their children."""
-    waiting = _children(pid)
+    waiting = [pid]
     while waiting:
-        child = waiting.pop()
-        yield child
-        waiting += _children(child)
-
-
-def _children(pid: int) -> list[int]:
-    found: list[int] = []
-    try:
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as file:
-                found += map(int, file.read().split())
-    except OSError:
-        # It has ended; its children have moved up to the supervisor.
-        pass
-    return found
-
-
-def _become_subreaper() -> None:
-    import ctypes
-
-    prctl: Callable[..., int] | None = getattr(ctypes.CDLL(None, use_errno=True), "prctl", None)
-    # Outside Linux an orphan leaves the tree; the worker then finds it by its environment.
-    if prctl is not None:
-        prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        parent = waiting.pop()
+        if parent != pid:
+            yield parent
+        # One that has ended has no children: they have moved up to the supervisor.
+        with contextlib.suppress(OSError):
+            for thread in os.listdir(f"/proc/{parent}/task"):
+                with open(f"/proc/{parent}/task/{thread}/children", encoding="ascii") as file:
+                    waiting += map(int, file.read().split())
 
 
 def _become_agent(argv: list[str], file_bytes: int, group: str, fault: int) -> NoReturn:
@@ -62,31 +48,12 @@ def _become_agent(argv: list[str], file_bytes: int, group: str, fault: int) -> N
                 file.write("0")
         resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        _prefer_for_oom_kill()
+        with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+            file.write("1000")
         os.execvp(argv[0], argv)
     except OSError as error:
         os.write(fault, str(error).encode("utf-8", "replace"))
     os._exit(127)
-
-
-def _prefer_for_oom_kill() -> None:
-    try:
-        with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
-            file.write("1000")
-    except OSError:
-        return
-
-
-def _start(argv: list[str], file_bytes: int, group: str) -> tuple[int, str]:
-    """Fork the agent; return its pid and why it could not start, empty when it did."""
-    reading, writing = os.pipe()
-    agent = os.fork()
-    if agent == 0:
-        os.close(reading)
-        _become_agent(argv, file_bytes, group, writing)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as fault:
-        return agent, fault.read().decode("utf-8", "replace")
 
 
 def _reap(agent: int) -> tuple[int | None, bool]:
@@ -121,10 +88,8 @@ def _end_all(agent: int) -> bool:
     deadline = time.monotonic() + _PATIENCE_S
     while time.monotonic() < deadline:
         for pid in list(descendants(os.getpid())):
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
         # Orphans become a subreaper's children: without a child, no process is left.
         if not _reap(agent)[1]:
             return True
@@ -139,12 +104,22 @@ def main() -> None:
     """
     control, file_bytes, group, argv = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4:]
     os.set_inheritable(control, False)
-    _become_subreaper()
+    prctl = getattr(ctypes.CDLL(None, use_errno=True), "prctl", None)
+    # Outside Linux an orphan leaves the tree; the worker then finds it by its environment.
+    if prctl is not None:
+        prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     wakeup, waking = os.pipe()
     os.set_blocking(waking, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(waking, warn_on_full_buffer=False)
-    agent, fault = _start(argv, file_bytes, group)
+    reading, writing = os.pipe()
+    agent = os.fork()
+    if agent == 0:
+        os.close(reading)
+        _become_agent(argv, file_bytes, group, writing)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as told:
+        fault = told.read().decode("utf-8", "replace")
     # Only the agent keeps its output open.
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in range(3):
@@ -152,11 +127,9 @@ def main() -> None:
     status = _wait_for_end(agent, control, wakeup)
     clean = _end_all(agent)
     report = f"fault {fault}" if fault else "ended" if status is None else f"exit {status}"
-    try:
+    # The worker may be gone: then the report has no reader.
+    with contextlib.suppress(OSError):
         os.write(control, (report if clean else f"left {report}").encode())
-    except OSError:
-        # The worker is gone; the report has no reader.
-        return
 
 
 if __name__ == "__main__":

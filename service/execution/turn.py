@@ -333,7 +333,16 @@ class TurnExecution:
 
     def _work(self, attempt: Attempt) -> TurnOutcome:
         snapshot = self._fetch(attempt)
-        self._check_branch(attempt, snapshot)
+        run = attempt.run
+        # Only the fetch has shown which branch is the default one.
+        with self._database.write() as connection:
+            if snapshot.default_branch is not None:
+                repositories.note_default_branch(connection, run.url, snapshot.default_branch)
+            configured = repositories.by_path(connection, run.organization_id, run.platform, run.path)
+        patterns = None if configured is None else configured.protected
+        if not run.head_ref and repositories.is_protected(run.branch, snapshot.default_branch, patterns):
+            text = f"the branch {run.branch} is protected; start a run on another branch, or without one"
+            raise GitCommandError(text)
         done = own_commit(attempt, snapshot) if not attempt.run.head_ref else None
         if done is not None:
             attempt.say(f"an earlier attempt has already pushed {done[0]}", self._clock)
@@ -377,23 +386,6 @@ class TurnExecution:
         with self._tracer.step("fetch"):
             return RepositoryMirror(self._folder.mirrors, attempt.run.url, attempt.git).fetch(
                 attempt.run.branch, attempt.run
-            )
-
-    def _check_branch(self, attempt: Attempt, snapshot: RepositorySnapshot) -> None:
-        """Refuse a protected branch, now that the fetch has shown which branch is the default one.
-
-        Raises:
-            GitCommandError: It is protected.
-        """
-        run = attempt.run
-        with self._database.write() as connection:
-            if snapshot.default_branch is not None:
-                repositories.note_default_branch(connection, run.url, snapshot.default_branch)
-            configured = repositories.by_path(connection, run.organization_id, run.platform, run.path)
-        patterns = None if configured is None else configured.protected
-        if not run.head_ref and repositories.is_protected(run.branch, snapshot.default_branch, patterns):
-            raise GitCommandError(
-                f"the branch {run.branch} is protected; start a run on another branch, or without one"
             )
 
     def _publish(self, attempt: Attempt, snapshot: RepositorySnapshot, base: str | None) -> TurnOutcome:

@@ -29,16 +29,6 @@ def _pipe() -> tuple[int, int]:
     return moved[0], moved[1]
 
 
-def _innermost(pid: int) -> int:
-    """Return the last of a chain of processes: bubblewrap, its first process, the shell in the sandbox."""
-    while True:
-        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
-            children = file.read().split()
-        if not children:
-            return pid
-        pid = int(children[-1])
-
-
 def _connect(program: str, pid: int) -> "subprocess.Popen[bytes] | None":
     """Start slirp4netns on the network of a process; None: it failed, and its message is on standard error."""
     network = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
@@ -73,7 +63,15 @@ def main() -> int:
     sandbox = os.posix_spawnp(argv[0], argv, os.environ, file_actions=handed)
     os.close(to_say)
     os.close(to_hear)
-    slirp = _connect(program, _innermost(sandbox)) if os.read(ready, 1) else None
+    slirp = None
+    if os.read(ready, 1):
+        # The last of a chain of processes: bubblewrap, its first process, the shell in the sandbox.
+        innermost, children = sandbox, [str(sandbox)]
+        while children:
+            innermost = int(children[-1])
+            with open(f"/proc/{innermost}/task/{innermost}/children", encoding="ascii") as file:
+                children = file.read().split()
+        slirp = _connect(program, innermost)
     if slirp is not None:
         os.write(go, b"\n")
     os.close(go)
