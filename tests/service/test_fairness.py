@@ -1,6 +1,6 @@
 """Places: organizations take turns at them, and what is cancelled gives its place back."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from service.store.database import Database
 from service.store.dispatch import next_turns
 from service.store.runs import TurnRequest
 from service.store.turns import TurnOutcome
-from tests.service.conftest import Api
+from tests.service.conftest import BOTH, Api
 from tests.service_process import demo_setup, git
 from tests.waiting import eventually
 
@@ -23,19 +23,6 @@ gate = pathlib.Path(task["inputs"]["gate"])
 while not gate.exists(): time.sleep(0.05)
 pathlib.Path("done").write_text("x")
 """
-
-
-BOTH = pytest.mark.parametrize("database", ["sqlite", "postgresql"], indirect=True)
-
-
-@pytest.fixture
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
-    """A database with its tables: SQLite, unless a test asks for PostgreSQL."""
-    is_postgresql = getattr(request, "param", "sqlite") == "postgresql"
-    made = Database(request.getfixturevalue("postgres_url") if is_postgresql else f"sqlite:///{tmp_path / 'd.sqlite'}")
-    made.migrate()
-    yield made
-    made.close()
 
 
 class Queue:

@@ -2,9 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -23,20 +22,9 @@ from service.triggers.events import PayloadError, PullRequestEvent, authentic, d
 from service.triggers.receiver import Receiver, UnknownRepositoryError, WebhookDelivery
 from service.triggers.rules import TriggerRule
 from tests.lab import Respond, Server
+from tests.service.conftest import BOTH
 from tests.service.payloads import SECRET, github, gitlab, signed, with_token
 from tests.service.test_triggers import rule
-
-BOTH = pytest.mark.parametrize("database", ["sqlite", "postgresql"], indirect=True)
-
-
-@pytest.fixture
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
-    """A database with its tables: SQLite, unless a test asks for PostgreSQL."""
-    is_postgresql = getattr(request, "param", "sqlite") == "postgresql"
-    made = Database(request.getfixturevalue("postgres_url") if is_postgresql else f"sqlite:///{tmp_path / 'd.sqlite'}")
-    made.migrate()
-    yield made
-    made.close()
 
 
 def tenants(
