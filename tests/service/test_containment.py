@@ -95,9 +95,6 @@ def burrow(levels):
     for _ in range(levels):
         os.mkdir("a-folder-with-a-long-name"); os.chdir("a-folder-with-a-long-name")
 
-def burrowing():
-    burrow(1100)
-
 def burying():
     burrow(300); filling()
 
@@ -129,14 +126,6 @@ def painting():
 
 def flooding():
     while True: os.write(1, b"x" * 65536)
-
-def unlinking():
-    # The folder itself goes while it is measured.
-    for number in range(400):
-        folder = pathlib.Path(f"deep{number}"); folder.mkdir(); (folder / "in").write_text("x")
-        (folder / "in").unlink(); folder.rmdir()
-    os.mkfifo("pipe"); sock = socket.socket(socket.AF_UNIX); sock.bind("sock")
-    pathlib.Path("done").write_text("x")
 
 def parricidal():
     os.kill(os.getppid(), signal.SIGKILL); forever()
@@ -241,18 +230,6 @@ def test_what_no_limit_would_count_is_refused_in_the_sandbox(rogue: Rogue, deed:
 
     assert turn["status"] == "failed"
     assert words in log, log
-
-
-def test_a_deep_checkout_neither_stops_the_turn_nor_the_worker(rogue: Rogue) -> None:
-    """Deeper than Python's stack and longer than a path may be: it is removed, and the next turn runs.
-
-    A pipe and a socket in the next one's block nothing and are not committed; folders may vanish under the watch.
-    """
-    deep, _ = rogue("burrowing")
-    turn, log = rogue("unlinking")
-
-    assert deep["status"] in {"completed", "failed"}
-    assert turn["status"] == "completed", log
 
 
 def test_an_agent_that_kills_its_supervisor_fails_and_leaves_nothing(rogue: Rogue, unruly: Any) -> None:

@@ -229,19 +229,3 @@ def test_neither_token_nor_push_follows_a_redirect(tenant: Callable[..., Any], t
         assert "the repository has moved" in failure
         assert there.requests
         assert elsewhere.requests == []
-
-
-def test_a_continued_run_works_at_the_repository_s_present_address(tenant: Callable[..., Any], tmp_path: Path) -> None:
-    """An operator who moves a repository moves its runs, too."""
-    old, new = (make_repository(tmp_path / name, {"README.md": "# api\n"}) for name in ("old", "new"))
-    entry = {"name": "api", "platform": "github", "path": "acme/api"}
-    api = tenant(repositories=[entry | {"url": str(old)}])
-    run_id = api.start("first")
-    branch = api.ended(run_id)["branch_name"]
-    organization = api.service.admin("org", "list")["organizations"][-1]["slug"]
-    arguments = ("--org", organization, "--platform", "github", "--path", "acme/api", "--url", str(new))
-    api.service.admin("repository", "add", "api", *arguments)
-    api.follow(run_id, "second")
-
-    assert api.ended(run_id)["status"] == "completed"
-    assert "second" in git("log", "--format=%s", branch, cwd=new)

@@ -14,8 +14,7 @@ from service.store.database import Database
 from service.store.postings import Posting
 from service.store.runs import TurnRequest
 from service.store.turns import TurnOutcome
-from tests.service.forge.github import GitHubServer
-from tests.service.forge.gitlab import GitLabForge
+from tests.service.forge.forges import Forge, GitHubServer, GitLabForge
 
 START = 1_700_000_000_000_000
 EVERYTHING = {"pull_request": "draft", "status": True, "review": True}
@@ -38,7 +37,7 @@ def post_in_a_process(url: str, now: int) -> None:
 class Desk:
     """The service's side; its clock stands still unless it is moved."""
 
-    def __init__(self, server: GitHubServer | GitLabForge, place: Path) -> None:
+    def __init__(self, server: Forge, place: Path) -> None:
         os.environ["FORGE_TOKEN_HERE"] = "bot-token"
         self.now = START
         self.server = server

@@ -1,6 +1,5 @@
 """Pull requests, statuses and reviews through the clients, on servers that refuse what the real ones refuse."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,17 +9,14 @@ from service.execution.change import Patches, changed_between, oversize, refusal
 from service.execution.git import GitRunner
 from service.forge.client import CommitStatus, ForgeError, NewPullRequest, ReviewComment
 from tests.lab import Respond
-from tests.service.forge.conftest import client_of
-from tests.service.forge.github import GitHubServer
-from tests.service.forge.gitlab import GitLabForge
+from tests.service.forge.forges import Forge, GitHubServer, client_of
 
-Server = GitHubServer | GitLabForge
 PROPOSAL = NewPullRequest("agent/fix-1", "main", "Fix the login", "Because.", is_draft=True)
 IDENTITY = {f"GIT_{role}_{key}": "a@b" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
 STATUS = CommitStatus("runwarden/claude", "pending", "working " * 100, "https://runs.example/run_1")
 
 
-def test_a_pull_request_is_found_by_its_head_and_opened_once(forge: Server) -> None:
+def test_a_pull_request_is_found_by_its_head_and_opened_once(forge: Forge) -> None:
     """A second opening returns the first; a fork's branch of the same name is another's."""
     client = client_of(forge)
     if isinstance(forge, GitHubServer):
@@ -42,17 +38,7 @@ def test_a_pull_request_is_found_by_its_head_and_opened_once(forge: Server) -> N
     ]
 
 
-def test_a_status_is_set_once_for_each_context(forge: Server) -> None:
-    """Repeating it changes nothing; a description of any length fits."""
-    client = client_of(forge)
-    for state in ("pending", "success", "failure", "error"):
-        for _ in range(2):
-            client.set_status("b" * 40, "agent/fix-1", replace(STATUS, state=state))  # type: ignore[arg-type]  # a literal
-
-    assert len(forge.shown("b" * 40)) == 1
-
-
-def test_a_review_is_posted_read_edited_and_resolved(forge: Server) -> None:
+def test_a_review_is_posted_read_edited_and_resolved(forge: Forge) -> None:
     """Comments become threads at their lines, more than a page of them; our account is told from others."""
     client = client_of(forge)
     number = client.open(PROPOSAL).number
@@ -73,7 +59,7 @@ def test_a_review_is_posted_read_edited_and_resolved(forge: Server) -> None:
     assert (now[4].path, now[4].line) == ("src/app.py", 2)
 
 
-def test_what_the_forge_refuses_says_why_and_whether_it_is_worth_another_try(forge: Server) -> None:
+def test_what_the_forge_refuses_says_why_and_whether_it_is_worth_another_try(forge: Forge) -> None:
     """A line outside the diff is final; a wrong token may be put right."""
     client = client_of(forge)
     number = client.open(PROPOSAL).number

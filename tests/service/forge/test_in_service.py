@@ -10,7 +10,7 @@ import pytest
 
 from tests.lab import Drop, Received, Respond
 from tests.service.conftest import NEEDS_SANDBOX, Api
-from tests.service.forge.github import GitHubServer
+from tests.service.forge.forges import GitHubServer
 from tests.service.git_hosts import GitHttpHost
 from tests.service_process import git, make_repository
 from tests.waiting import eventually

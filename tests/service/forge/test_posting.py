@@ -16,27 +16,24 @@ from service.store import runs, turns
 from service.store.postings import Posting
 from service.store.runs import Run
 from tests.lab import Drop, Received, Respond, Step
-from tests.service.forge.conftest import client_of
 from tests.service.forge.desk import Desk, post_in_a_process
-from tests.service.forge.github import GitHubServer
-from tests.service.forge.gitlab import GitLabForge
+from tests.service.forge.forges import Forge, GitHubServer, client_of
 from tests.service.forge.test_review import PROPOSAL, Pull, finding, is_write
 from tests.service_process import FORKS
 
-Server = GitHubServer | GitLabForge
 FOUND = finding("a", 1)
 OLD, NEW = "a" * 40, "b" * 40
 
 
 @pytest.fixture
-def desk(forge: Server, tmp_path: Path) -> Iterator[Desk]:
+def desk(forge: Forge, tmp_path: Path) -> Iterator[Desk]:
     """A desk on each forge in turn."""
     made = Desk(forge, tmp_path)
     with contextlib.closing(made.database):
         yield made
 
 
-def requests(server: Server) -> list[dict[str, Any]]:
+def requests(server: Forge) -> list[dict[str, Any]]:
     return server.pulls if isinstance(server, GitHubServer) else server.merge_requests
 
 
@@ -44,7 +41,7 @@ def body(request: dict[str, Any]) -> str:
     return str(request["body"] if "body" in request else request["description"])
 
 
-def states(server: Server) -> list[str]:
+def states(server: Forge) -> list[str]:
     """What is shown beside the old and the new commit, in GitHub's words."""
     words = {"running": "pending", "failed": "failure", "canceled": "error"}
     return [words.get(one, one) for commit in (OLD, NEW) for one in server.shown(commit).values()]
@@ -304,7 +301,7 @@ def subject(commit: str, attempts: int = 1, **run: Any) -> Subject:
     return Subject(posting, made, [], "main", None, lambda text: text)
 
 
-def test_a_review_waits_for_its_pull_request_and_gives_way_to_a_newer_head(forge: Server) -> None:
+def test_a_review_waits_for_its_pull_request_and_gives_way_to_a_newer_head(forge: Forge) -> None:
     """None yet, and a push not heard of: again soon. Moved on, or closed: said, and left alone."""
     client = client_of(forge)
     with pytest.raises(ForgeError, match="has no pull request yet") as waiting:

@@ -14,11 +14,8 @@ from service.forge.client import ForgeError, NewPullRequest
 from service.forge.review import Report, bring_up_to_date
 from service.forge.review_text import Marks, comment, inert
 from tests.lab import Received, Respond
-from tests.service.forge.conftest import client_of
-from tests.service.forge.github import GitHubServer
-from tests.service.forge.gitlab import GitLabForge
+from tests.service.forge.forges import Forge, GitHubServer, client_of
 
-Server = GitHubServer | GitLabForge
 PROPOSAL = NewPullRequest("agent/fix-1", "main", "Fix the login", "Because.", is_draft=True)
 HEADS = ("b" * 40, "c" * 40, "d" * 40)
 
@@ -35,7 +32,7 @@ D = finding("d", 7, "other.py")
 class Pull:
     """A pull request with an agent that reviews it."""
 
-    def __init__(self, server: Server, agent: str = "claude", token: str = "bot-token") -> None:
+    def __init__(self, server: Forge, agent: str = "claude", token: str = "bot-token") -> None:
         self.server, self.agent = server, agent
         self.client = client_of(server, token)
         self.person = client_of(server, "person-token")
@@ -76,7 +73,7 @@ def is_write(received: Received) -> bool:
 
 
 @pytest.mark.parametrize("answers", ["come", "are lost"])
-def test_over_three_pushes_a_review_is_updated_not_repeated(forge: Server, answers: str) -> None:
+def test_over_three_pushes_a_review_is_updated_not_repeated(forge: Forge, answers: str) -> None:
     """Also where the answer to everything that is written gets lost, and all of it is tried again.
 
     Nothing is posted without a finding, nor written again where nothing has changed.
@@ -105,7 +102,7 @@ def test_over_three_pushes_a_review_is_updated_not_repeated(forge: Server, answe
     assert len(pull.client.threads(pull.number)) == 4
 
 
-def test_what_a_person_deleted_or_ticked_is_not_posted_again(forge: Server) -> None:
+def test_what_a_person_deleted_or_ticked_is_not_posted_again(forge: Forge) -> None:
     """Also by a later run, whose service knows nothing of the earlier one."""
     pull = Pull(forge)
     pull.push(0, A, B, D)
@@ -125,7 +122,7 @@ def test_what_a_person_deleted_or_ticked_is_not_posted_again(forge: Server) -> N
     assert "other.py" not in pull.bodies[0]
 
 
-def test_a_line_that_the_forge_refuses_goes_into_the_text(forge: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_that_the_forge_refuses_goes_into_the_text(forge: Forge, monkeypatch: pytest.MonkeyPatch) -> None:
     """The diff that it shows may be another than the one that it checks."""
     pull = Pull(forge)
     monkeypatch.setattr(forge, "patch_of", lambda _: "@@ -1,0 +1,9 @@\n" + "+x\n" * 9)
@@ -135,7 +132,7 @@ def test_a_line_that_the_forge_refuses_goes_into_the_text(forge: Server, monkeyp
     assert len(pull.threads) + pull.bodies[0].count("- [ ]") == 2
 
 
-def test_two_agents_and_forgers_leave_each_other_alone(forge: Server) -> None:
+def test_two_agents_and_forgers_leave_each_other_alone(forge: Forge) -> None:
     """A mark counts in comments of our own account, and for its own agent."""
     pull, other = Pull(forge), Pull(forge, "cl-aude")
     pull.push(0, A)
@@ -153,7 +150,7 @@ def test_two_agents_and_forgers_leave_each_other_alone(forge: Server) -> None:
     }
 
 
-def test_a_token_that_may_not_ask_who_it_is_goes_by_the_marks(forge: Server) -> None:
+def test_a_token_that_may_not_ask_who_it_is_goes_by_the_marks(forge: Forge) -> None:
     """As the token of a GitHub App's installation."""
     pull = Pull(forge)
     forge.before = lambda received: Respond(403, {}) if received.target.endswith("/user") else None
@@ -165,7 +162,7 @@ def test_a_token_that_may_not_ask_who_it_is_goes_by_the_marks(forge: Server) -> 
     assert pull.states == "ABc"
 
 
-def test_a_comment_offers_what_can_be_put_in_place_of_its_line(forge: Server) -> None:
+def test_a_comment_offers_what_can_be_put_in_place_of_its_line(forge: Forge) -> None:
     """Several lines are marked where the diff shows all of them; a suggestion cannot end its own block."""
     marks = Marks("x")
     single = comment(finding("a", 1, suggestion="```\n@all", message="Why"), marks, may_replace=True)
