@@ -146,13 +146,14 @@ def prune(admin: AdminContext, age: str, *, dry_run: bool) -> None:
     except ValueError as error:
         raise SetupError(f"--older-than: {error}") from error
     with admin.database() as database:
+        from service.execution.queue import forget_ended
         from service.execution.retention import Pruner
 
         pruner = Pruner(database, admin.folder, dry_run=dry_run)
         # The database first, so that interrupting the slow part loses nothing.
         stored = pruner.stored_files(before)
         files, size = pruner.files(before)
-        entries = pruner.queue(before)
+        entries = forget_ended(database, before, dry_run=dry_run)
     if not dry_run:
         with admin.change("prune") as change:
             change.detail = f"what ended before {rfc3339(before)}"

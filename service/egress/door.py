@@ -4,18 +4,22 @@ import contextlib
 import os
 import socket
 import threading
-from collections.abc import Callable
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Final, Self
 
 _AT_ONCE: Final = 64
 
 
-class Door:
+class Door(ABC):
     """A listening socket; closing it ends every connection through it."""
 
-    def __init__(self, path: Path, serve: Callable[[socket.socket], None]) -> None:
-        self._serve = serve
+    @abstractmethod
+    def serve(self, inside: socket.socket) -> None:
+        """Serve one connection of the agent."""
+
+    def __init__(self, path: Path) -> None:
+        """Listen; connections may come at once."""
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
         self._free = threading.BoundedSemaphore(_AT_ONCE)
@@ -34,8 +38,13 @@ class Door:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close it."""
-        self.close()
+        """Take no more connections, and end those that are open."""
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        with self._lock:
+            for connection in self._open:
+                with contextlib.suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
 
     def keep(self, connection: socket.socket) -> None:
         """End this connection to the outside as well when the door is closed."""
@@ -47,15 +56,6 @@ class Door:
         with self._lock:
             self._open.discard(connection)
         connection.close()
-
-    def close(self) -> None:
-        """Take no more connections, and end those that are open."""
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        with self._lock:
-            for connection in self._open:
-                with contextlib.suppress(OSError):
-                    connection.shutdown(socket.SHUT_RDWR)
 
     def _accept(self) -> None:
         # This thread closes the listener: if another did, accept() could go on with a new socket of the same number.
@@ -71,7 +71,7 @@ class Door:
     def _one(self, connection: socket.socket) -> None:
         self.keep(connection)
         try:
-            self._serve(connection)
+            self.serve(connection)
         except OSError:
             # Either side closed its connection, so there is nothing to answer.
             pass

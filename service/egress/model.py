@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from service.agents.options import ModelAccess, Price
@@ -175,7 +175,7 @@ class _Request:
     """Empty: the request costs nothing."""
 
 
-class ModelProxy:
+class ModelProxy(Door):
     """An agent's access to its model for one turn; this process sends `key` only to the provider."""
 
     def __init__(self, path: Path, access: ModelAccess, key: str, ledger: UsageMeter) -> None:
@@ -191,18 +191,11 @@ class ModelProxy:
         """Why the agent has to be ended."""
         self.answers = 0
         """How many pieces of answers have passed; it grows while the model answers."""
-        self._lock = threading.Lock()
-        self.door = Door(path, self._serve)
+        self._counting = threading.Lock()
+        super().__init__(path)
 
-    def __enter__(self) -> Self:
-        """Return the proxy."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """End every connection."""
-        self.door.close()
-
-    def _serve(self, inside: socket.socket) -> None:
+    def serve(self, inside: socket.socket) -> None:
+        """Answer the requests of one connection."""
         inside.settimeout(_ANSWER_S)
         Visit(inside, self.answer)
 
@@ -273,7 +266,7 @@ class ModelProxy:
             try:
                 outside.connect()
                 link = outside.sock
-                self.door.keep(link)
+                self.keep(link)
                 link.settimeout(_ANSWER_S)
                 outside.request(request.method, request.path, request.body or None, request.headers)
                 answer = outside.getresponse()
@@ -285,7 +278,7 @@ class ModelProxy:
         finally:
             outside.close()
             if link is not None:
-                self.door.release(link)
+                self.release(link)
 
     def _pass_back(
         self, visit: Visit, request: _Request, price: Price | None, answer: http.client.HTTPResponse
@@ -312,7 +305,7 @@ class ModelProxy:
         if not is_good:
             self._refused(answer.status, start)
         elif is_complete:
-            with self._lock:
+            with self._counting:
                 self._failures, self.trouble = 0, None
 
     def _refused(self, status: int, start: bytes) -> None:
@@ -329,12 +322,12 @@ class ModelProxy:
 
     def _unreachable(self, error: Exception) -> None:
         text = f"the model at {self._base.hostname} cannot be reached: {error}"
-        with self._lock:
+        with self._counting:
             self._failures += 1
             is_final = self._failures >= _TRIES
         self._fail(TurnFailure("model_unreachable", text), is_final=is_final)
 
     def _fail(self, failure: TurnFailure, *, is_final: bool = False) -> None:
-        with self._lock:
+        with self._counting:
             self.trouble = failure
             self.end = self.end or (failure if is_final else None)

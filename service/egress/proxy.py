@@ -5,7 +5,7 @@ import ipaddress
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 from service.egress.door import Door
 from service.egress.relay import join
@@ -58,7 +58,7 @@ class NotTlsError(ServiceError):
     """The bytes are not TLS, or hide the server's name."""
 
 
-class EgressProxy:
+class EgressProxy(Door):
     """Connects one agent with the hosts on its list, for one turn."""
 
     def __init__(
@@ -72,15 +72,7 @@ class EgressProxy:
         self._say = say
         self._resolve = resolve
         self._told: set[str] = set()
-        self.door = Door(path, self._serve)
-
-    def __enter__(self) -> Self:
-        """Return the proxy."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """End every connection."""
-        self.door.close()
+        super().__init__(path)
 
     def allows(self, host: str, port: int) -> bool:
         """Whether an entry of the list matches the host, by name or `*.` pattern, and the port (443 if it has none)."""
@@ -91,7 +83,8 @@ class EgressProxy:
                 return True
         return False
 
-    def _serve(self, inside: socket.socket) -> None:
+    def serve(self, inside: socket.socket) -> None:
+        """Connect the agent with the host that it asks for, if it may be reached."""
         inside.settimeout(_PATIENCE_S)
         head = b""
         while b"\r\n\r\n" not in head:
@@ -129,14 +122,14 @@ class EgressProxy:
             self._tell(f"{host} ({reason})", f"egress: a connection to {host} was refused: {reason}")
             return
         outside = _dial(addresses)
-        self.door.keep(outside)
+        self.keep(outside)
         try:
             outside.sendall(hello)
             inside.settimeout(None)
             outside.settimeout(None)
             join(inside, outside)
         finally:
-            self.door.release(outside)
+            self.release(outside)
 
     def _tell(self, key: str, text: str) -> None:
         if key not in self._told and len(self._told) < _TOLD:

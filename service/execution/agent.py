@@ -99,8 +99,7 @@ class _SupervisedAgent:
         write: Callable[[bytes], None],
         group: Path | str,
     ) -> None:
-        self._agent = command.agent
-        self._workspace = command.workspace
+        self._command = command
         self._outside = outside
         self._reader = reader
         self._write = write
@@ -136,9 +135,10 @@ class _SupervisedAgent:
 
     def watch(self, check: Callable[[], None]) -> str:
         """Wait for the end and return the supervisor's report, empty when the supervisor was killed."""
-        deadline = time.monotonic() + self._agent.timeout_s
+        deadline = time.monotonic() + self._command.agent.timeout_s
         measure_due = 0.0
-        idle = IdleWatch(self._agent.options.idle_s)
+        options = self._command.agent.options
+        idle = IdleWatch(options.idle_s)
         with selectors.DefaultSelector() as selector:
             selector.register(self._control, selectors.EVENT_READ)
             selector.register(self._stdout, selectors.EVENT_READ)
@@ -148,7 +148,7 @@ class _SupervisedAgent:
                 if (end := self._outside.end) is not None:
                     raise AgentFailedError(end.text, end.reason)
                 if now > deadline:
-                    text = f"the agent passed its time limit of {self._agent.timeout_s:g} s and was ended"
+                    text = f"the agent passed its time limit of {self._command.agent.timeout_s:g} s and was ended"
                     raise AgentFailedError(text, "timed_out")
                 if now >= measure_due:
                     measure_due = now + _POLL_S
@@ -158,11 +158,11 @@ class _SupervisedAgent:
                     was_active = self._printed or self._outside.answers != self._answers
                     self._printed, self._answers = False, self._outside.answers
                     if idle.passed(self._usage.cpu_s, is_active=was_active):
-                        raise AgentFailedError(
-                            f"the agent neither printed nor computed for {self._agent.options.idle_s:g} s and was "
-                            "ended (idle_timeout_s): does it wait for a host that it cannot reach, or for an answer?",
-                            "idle",
+                        text = (
+                            f"the agent neither printed nor computed for {options.idle_s:g} s and was ended "
+                            "(idle_timeout_s): does it wait for a host that it cannot reach, or for an answer?"
                         )
+                        raise AgentFailedError(text, "idle")
                 ready = {key.fileobj for key, _ in selector.select(min(_POLL_S, max(0.0, deadline - now)))}
                 if self._control in ready:
                     self._report = self._read_report()
@@ -179,7 +179,7 @@ class _SupervisedAgent:
                 self._report = self._read_report()
             if not self._report or self._report.startswith("left "):
                 processes.kill_group(self._process.pid)
-                processes.kill_marked(f"RUNWARDEN_RESULT={self._workspace.result_file}")
+                processes.kill_marked(f"RUNWARDEN_RESULT={self._command.workspace.result_file}")
             self._process.wait()
 
     def _forward(self, chunk: bytes | None) -> bool:
@@ -219,14 +219,12 @@ class _CappedLog:
 
     def __init__(self, log: IO[bytes], limit: int) -> None:
         self._log = log
-        self._limit = limit
-        self._left = limit
+        self._limit = self._left = limit
 
     def write(self, chunk: bytes) -> None:
-        if self._left <= 0:
-            return
-        self._log.write(chunk[: self._left])
-        self._left -= len(chunk)
-        if self._left <= 0:
-            self._log.write(f"\n[output beyond {self._limit} bytes was dropped]\n".encode())
-        self._log.flush()
+        if self._left > 0:
+            self._log.write(chunk[: self._left])
+            self._left -= len(chunk)
+            if self._left <= 0:
+                self._log.write(f"\n[output beyond {self._limit} bytes was dropped]\n".encode())
+            self._log.flush()

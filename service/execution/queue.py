@@ -163,40 +163,35 @@ def _client(database: Database) -> Iterator["DBOSClient"]:
         client.destroy()
 
 
-class QueueHistory:
-    """The engine's record of what it executed; empty if no worker has ever run."""
+def forget_ended(database: Database, before: int, *, dry_run: bool = False) -> int:
+    """Forget, or only count, what ended before an instant (microseconds); return how many entries.
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    Raises:
+        DatabaseError: The tables are not those of this release.
+    """
+    if not _has_run(database):
+        return 0
+    number = 0
+    page: dict[str, Any] = {"completed_before": rfc3339(before), "limit": _BATCH}
+    page |= {"load_input": False, "load_output": False}
+    try:
+        with _client(database) as client:
+            while found := client.list_workflows(offset=number if dry_run else 0, **page):
+                number += len(found)
+                if not dry_run:
+                    client.delete_workflows([one.workflow_id for one in found])
+    except (sa.exc.OperationalError, sa.exc.ProgrammingError) as error:
+        raise DatabaseError(f"the queue cannot be read: {error.orig}; run: runwarden service migrate") from error
+    return number
 
-    def remove_ended(self, before: int, *, dry_run: bool = False) -> int:
-        """Remove, or only count, what ended before an instant (microseconds); return how many entries.
 
-        Raises:
-            DatabaseError: The tables are not those of this release.
-        """
-        if not self._exists:
-            return 0
-        number = 0
-        page: dict[str, Any] = {"completed_before": rfc3339(before), "limit": _BATCH}
-        page |= {"load_input": False, "load_output": False}
-        try:
-            with _client(self._database) as client:
-                while found := client.list_workflows(offset=number if dry_run else 0, **page):
-                    number += len(found)
-                    if not dry_run:
-                        client.delete_workflows([one.workflow_id for one in found])
-        except (sa.exc.OperationalError, sa.exc.ProgrammingError) as error:
-            raise DatabaseError(f"the queue cannot be read: {error.orig}; run: runwarden service migrate") from error
-        return number
+def forget_turns(database: Database, turns: Sequence[str]) -> None:
+    """Forget turns, each named by its run's id, a colon and its number."""
+    if turns and _has_run(database):
+        with _client(database) as client:
+            client.delete_workflows([*turns])
 
-    def remove(self, turns: Sequence[str]) -> None:
-        """Remove turns, each named by its run's id, a colon and its number."""
-        if turns and self._exists:
-            with _client(self._database) as client:
-                client.delete_workflows([*turns])
 
-    @property
-    def _exists(self) -> bool:
-        schema = None if self._database.is_sqlite else "dbos"
-        return sa.inspect(self._database.engine).has_table("workflow_status", schema=schema)
+def _has_run(database: Database) -> bool:
+    """Whether any worker has ever run: only then the engine has tables."""
+    return sa.inspect(database.engine).has_table("workflow_status", schema=None if database.is_sqlite else "dbos")

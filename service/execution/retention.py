@@ -7,7 +7,6 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +15,7 @@ from service.clock import DAY_MICROS, SECOND_MICROS, Clock
 from service.execution import trees
 from service.execution.git import GitCommandError, GitRunner, login
 from service.execution.mirror import RepositoryMirror
-from service.execution.queue import QueueHistory
+from service.execution.queue import forget_ended, forget_turns
 from service.execution.workspace import attempts_at_work
 from service.hosts.http import token_for
 from service.reference import MADE_BRANCHES, without_login
@@ -68,7 +67,7 @@ class Deletion:
             turns = deletions.noted(connection, "turn")
         for start in range(0, len(turns), deletions.BATCH):
             batch = turns[start : start + deletions.BATCH]
-            QueueHistory(self._database).remove(batch)
+            forget_turns(self._database, batch)
             with self._database.write() as connection:
                 deletions.forget_turns(connection, batch)
 
@@ -106,19 +105,6 @@ def _remove(path: str) -> None:
         raise OSError(f"{path} cannot be removed; remove it by hand, and what is left follows at the next start")
 
 
-@dataclass(frozen=True, slots=True)
-class PruneSummary:
-    """What was removed, or, in a dry run, what would be."""
-
-    queue_entries: int = 0
-    stored_files: int = 0
-    """Logs and diffs in the database (PostgreSQL)."""
-    files: int = 0
-    """Logs and diffs in the data folder."""
-    bytes: int = 0
-    """The size of these files."""
-
-
 class Pruner:
     """Removes data older than an instant (microseconds) from one database and one data folder."""
 
@@ -126,10 +112,6 @@ class Pruner:
         self._database = database
         self._folder = folder
         self._dry_run = dry_run
-
-    def queue(self, before: int) -> int:
-        """Forget the queue's entries of what ended before; return how many."""
-        return QueueHistory(self._database).remove_ended(before, dry_run=self._dry_run)
 
     def stored_files(self, before: int) -> int:
         """Remove from the database the logs and diffs of turns that ended before; return how many."""
@@ -265,11 +247,14 @@ class Retention:
         """Prune no more."""
         self._stopping.set()
 
-    def prune_database(self) -> PruneSummary:
-        """Prune the database and the repositories, and finish deletions of organizations; return what was removed."""
+    def prune_database(self) -> tuple[int, int]:
+        """Prune the database and the repositories, and finish deletions of organizations.
+
+        Returns the numbers of queue entries and of stored files (PostgreSQL) that were removed.
+        """
         self._deletion.delete_rows()
         settings = self._settings
-        queue = self._pruner.queue(self._before(settings.queue_days))
+        queue = forget_ended(self._database, self._before(settings.queue_days))
         stored = 0 if settings.logs_days is None else self._pruner.stored_files(self._before(settings.logs_days))
         with self._database.write() as connection:
             deliveries.remove(connection, self._before(settings.deliveries_days))
@@ -278,7 +263,7 @@ class Retention:
                 audit.remove(connection, self._before(settings.audit_days))
         if settings.branches_days is not None:
             self._branches.remove(self._before(settings.branches_days))
-        return PruneSummary(queue, stored)
+        return queue, stored
 
     def prune_folder(self) -> int:
         """Prune the data folder; return how many deletions could not be finished yet."""

@@ -196,7 +196,8 @@ class ForgeHttp:
             if not isinstance(answer.body, list):
                 raise ForgeError(f"{self._name} answered something else than a list; check the host's API address")
             yield from (one for one in answer.body if isinstance(one, dict))
-            if not _has_next(answer):
+            links, following = answer.headers.get("link", ""), answer.headers.get("x-next-page", "")
+            if 'rel="next"' not in links and not following.isdecimal():
                 return
         raise ForgeError(f"{self._name} has more than {_MOST_PAGES * _PAGE} entries under {path}", is_final=True)
 
@@ -293,8 +294,3 @@ def cut(text: str, limit: int) -> str:
 
 def _until(instant_s: float) -> float:
     return max(1.0, min(instant_s - time.time(), _LONGEST_WAIT_S))
-
-
-def _has_next(answer: HostResponse) -> bool:
-    links = answer.headers.get("link", "")
-    return 'rel="next"' in links or answer.headers.get("x-next-page", "").isdecimal()

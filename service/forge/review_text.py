@@ -129,17 +129,17 @@ def body(
     summary = ", ".join(f"{number} {severity}" for number, severity in counts if number) or "nothing"
     lines = [f"{in_code(agent)} found {summary}."]
     if listed:
-        items = [f"- [ ] {in_code(_location(one))} {_head(one)} {marks.finding(one.id)}" for one in listed]
+        places = [one.path if one.line is None else f"{one.path}:{one.line}" for one in listed]
+        items = [
+            f"- [ ] {in_code(where)} {_head(one)} {marks.finding(one.id)}"
+            for where, one in zip(places, listed, strict=True)
+        ]
         shown = [item for item, size in zip(items, accumulate(map(len, items)), strict=True) if size <= _LONGEST_LIST]
         lines += ["", "Not at a line of this diff:", "", *shown]
         if len(shown) < len(items):
             lines.append(f"- and {len(items) - len(shown)} more")
     cure = "Resolve a thread, or tick a box, and its finding is not posted again."
     return "\n".join([*lines, "", f"{origin} {cure}" if found else origin, "", marks.review(memory)])
-
-
-def _location(finding: IdentifiedFinding) -> str:
-    return finding.path if finding.line is None else f"{finding.path}:{finding.line}"
 
 
 def _head(finding: IdentifiedFinding) -> str:

@@ -10,8 +10,8 @@ from click.testing import CliRunner
 
 from service.cli import main
 from service.clock import DAY_MICROS, SECOND_MICROS, now_micros
-from service.execution.queue import QueueHistory
-from service.execution.retention import Pruner, PruneSummary, Retention
+from service.execution.queue import forget_ended
+from service.execution.retention import Pruner, Retention
 from service.settings import DataFolder, Settings
 from service.store.database import Database
 from service.store.schema import log_pieces
@@ -57,12 +57,13 @@ class House:
     @property
     def entries(self) -> int:
         """How many ended turns and errands the queue remembers; pruning at a start is one."""
-        return QueueHistory(self.database).remove_ended(now_micros() + DAY_MICROS, dry_run=True)
+        return forget_ended(self.database, now_micros() + DAY_MICROS, dry_run=True)
 
     def prune(self, before: int, *, dry_run: bool = False) -> tuple[int, int, int]:
         """Prune what ended before; return the numbers of queue entries, of files in the database, and of files here."""
         pruner = Pruner(self.database, self.folder, dry_run=dry_run)
-        return pruner.queue(before), pruner.stored_files(before), pruner.files(before)[0]
+        queued = forget_ended(self.database, before, dry_run=dry_run)
+        return queued, pruner.stored_files(before), pruner.files(before)[0]
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -111,7 +112,7 @@ def test_the_worker_prunes_as_the_settings_say(house: House) -> None:
     eventually(lambda: house.entries == 2, "the database was pruned at the start")
     node.stop()
 
-    def after(days: int) -> PruneSummary:
+    def after(days: int) -> tuple[int, int]:
         clock = lambda: now_micros() + days * DAY_MICROS  # noqa: E731
         return Retention(house.database, house.folder, Settings(), clock).prune_database()
 
@@ -121,7 +122,7 @@ def test_the_worker_prunes_as_the_settings_say(house: House) -> None:
     eventually(lambda: house.kept(run_id) == [], "log and diff go")
     eventually(lambda: house.stored() == set(), "so do those in the database")
 
-    assert by_default == (PruneSummary(), PruneSummary(queue_entries=2), PruneSummary())
+    assert by_default == ((0, 0), (2, 0), (0, 0))
     assert house.deployment.admin("run", run_id)["status"] == "completed"
 
 
