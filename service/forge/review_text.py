@@ -129,11 +129,10 @@ def body(
     summary = ", ".join(f"{number} {severity}" for number, severity in counts if number) or "nothing"
     lines = [f"{in_code(agent)} found {summary}."]
     if listed:
-        places = [one.path if one.line is None else f"{one.path}:{one.line}" for one in listed]
-        items = [
-            f"- [ ] {in_code(where)} {_head(one)} {marks.finding(one.id)}"
-            for where, one in zip(places, listed, strict=True)
-        ]
+        items = []
+        for one in listed:
+            place = one.path if one.line is None else f"{one.path}:{one.line}"
+            items.append(f"- [ ] {in_code(place)} {_head(one)} {marks.finding(one.id)}")
         shown = [item for item, size in zip(items, accumulate(map(len, items)), strict=True) if size <= _LONGEST_LIST]
         lines += ["", "Not at a line of this diff:", "", *shown]
         if len(shown) < len(items):
