@@ -2,14 +2,17 @@
 
 import contextlib
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from service.api.app import Readiness
 from service.execution.secrets import MASK, MaskedStream, Secrets
 from tests.service.conftest import Api
 from tests.service.deployment import deployment
@@ -174,3 +177,28 @@ def test_no_text_in_a_path_or_query_is_a_fault_of_the_service(tmp_path: Path, po
             answers += [http.get(f"/external/runs?{name}={text}") for name in ("status", "repository")]
 
             assert [one.text for one in answers if one.status_code >= 500] == [], text
+
+
+async def test_a_database_that_never_answers_is_told_in_time() -> None:
+    """By the deadline, however often it is asked, with a few threads; and it is well again once it answers."""
+    over = threading.Event()
+
+    class Stuck:
+        @contextlib.contextmanager
+        def read(self) -> Iterator[Any]:
+            over.wait()
+            yield SimpleNamespace(execute=lambda _: None)
+
+    readiness = Readiness(Stuck(), deadline_s=0.02)  # type: ignore[arg-type]  # it is asked for nothing else
+    before = threading.active_count()
+    try:
+        answers = [await readiness.ask() for _ in range(20)]
+        taken = threading.active_count() - before
+    finally:
+        over.set()
+
+    assert answers == [False] * 20
+    assert taken < 12
+    # Those that waited end one by one.
+    while not await readiness.ask():
+        pass
