@@ -9,7 +9,8 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 from service.clock import now_micros
@@ -133,7 +134,7 @@ def build_worker(
     retention = Retention(database, folder, settings, now_micros)
     mail = MailSender(database, mailer_of(folder, settings.mail, os.environ), settings.mail, now_micros)
     poster = Poster(database, settings.forge, now_micros, settings.secret_names)
-    errands = {"mail": mail.deliver_due, "post": poster.post}
+    errands: dict[str, Callable[[str], object]] = {"mail": partial(mail.deliver, only_due=True), "post": poster.post}
     slots = concurrency or settings.execution.concurrency
     return TurnWorker(
         database, folder, settings.execution, execution, retention, errands, now_micros, concurrency=slots

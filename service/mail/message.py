@@ -9,7 +9,8 @@ from typing import Protocol
 
 from service.clock import EPOCH
 from service.errors import ServiceError
-from service.store.invitations import PendingMail
+from service.store.invitations import Invitation
+from service.store.organizations import Organization
 
 _TEXT = """\
 Hello,
@@ -69,16 +70,18 @@ class Mailer(Protocol):
         ...
 
 
-def invitation_message(sender: str, pending: PendingMail) -> MailMessage:
+def invitation_message(
+    sender: str, invitation: Invitation, code: str, organization: Organization, parent: Organization | None
+) -> MailMessage:
     """Compose the mail that invites an administrator; `sender` is an address, with or without a name."""
-    expires = EPOCH + timedelta(microseconds=pending.expires_at)
+    expires = EPOCH + timedelta(microseconds=invitation.expires_at)
     try:
         # A domain in another script has an ASCII form.
-        recipient = checked_address(pending.email)[1]
+        recipient = checked_address(invitation.email)[1]
     except ValueError:
-        recipient = pending.email
+        recipient = invitation.email
     address = parseaddr(sender)[1]
-    name = one_line(pending.organization_name)
+    name = one_line(organization.name)
     # Seven bits, because not every server on the way accepts eight.
     message = EmailMessage(policy=(SMTP if recipient.isascii() else SMTPUTF8).clone(cte_type="7bit"))
     message["From"] = sender
@@ -86,20 +89,20 @@ def invitation_message(sender: str, pending: PendingMail) -> MailMessage:
     message["Subject"] = f"You are invited to administer {name}"
     message["Date"] = formatdate(usegmt=True)
     # The id is the same for each attempt, so that a duplicate is recognized.
-    message["Message-ID"] = f"<{pending.invitation_id}@{address.rpartition('@')[2]}>"
+    message["Message-ID"] = f"<{invitation.id}@{address.rpartition('@')[2]}>"
     message["Expires"] = format_datetime(expires, usegmt=True)
-    message["X-Runwarden-Organization"] = pending.organization_id
+    message["X-Runwarden-Organization"] = organization.id
     message.set_content(
         _TEXT.format(
-            parent=one_line(pending.parent_name or _OPERATOR),
+            parent=one_line(parent.name if parent else _OPERATOR),
             name=name,
-            slug=pending.organization_slug,
-            id=pending.organization_id,
+            slug=organization.slug,
+            id=organization.id,
             expires=f"{expires:%d %B %Y, %H:%M} UTC",
-            code=pending.code,
+            code=code,
         )
     )
-    return MailMessage(pending.organization_id, pending.invitation_id, address, recipient, message.as_bytes())
+    return MailMessage(organization.id, invitation.id, address, recipient, message.as_bytes())
 
 
 def one_line(text: str) -> str:

@@ -16,9 +16,9 @@ from service.clock import SECOND_MICROS, Clock
 from service.deadline import cut_off
 from service.mail.message import Mailer, MailError, MailMessage, invitation_message, one_line
 from service.settings import DataFolder, MailSettings, SettingsError, SmtpSettings
-from service.store import invitations
+from service.store import invitations, organizations
 from service.store.database import Database
-from service.store.invitations import Invitation, PendingMail
+from service.store.invitations import Invitation
 
 _logger = logging.getLogger(__name__)
 _LONGEST_WAIT_S: Final = 3600
@@ -174,43 +174,39 @@ class MailSender:
         self._settings = settings
         self._clock = clock
 
-    def deliver(self, invitation_id: str) -> Invitation | None:
+    def deliver(self, invitation_id: str, *, only_due: bool = False) -> Invitation | None:
         """Send the mail of an invitation, due or not; return the invitation, None if it is gone."""
         with self._database.read() as connection:
-            pending = invitations.pending_mail(connection, invitation_id)
-        if pending is not None:
-            self._try(pending)
+            invitation = invitations.by_id(connection, invitation_id)
+            code = invitations.waiting_code(connection, invitation_id)
+            owner = None if invitation is None else organizations.by_id(connection, invitation.organization_id)
+            parent = None if owner is None else organizations.by_id(connection, owner.parent_id or "")
+        now = self._clock()
+        if invitation is None or code is None or owner is None or (only_due and invitation.due_at > now):
+            return invitation
+        failure: MailError | None = None
+        if invitation.expires_at <= now:
+            failure = MailError("the invitation expired before its mail was sent", refused=True)
+        else:
+            try:
+                self._mailer.send(invitation_message(self._settings.sender, invitation, code, owner, parent))
+            except MailError as error:
+                failure = error
+        with self._database.write() as connection:
+            if failure is None:
+                invitations.mark_sent(connection, invitation_id, self._clock())
+            else:
+                doubled = self._settings.retry_s * 2 ** min(invitation.attempts, 12)
+                wait_s = max(self._settings.retry_s, min(doubled, _LONGEST_WAIT_S))
+                due_at = None if failure.refused else now + int(wait_s * SECOND_MICROS)
+                invitations.mark_failed(connection, invitation_id, str(failure), due_at=due_at)
+        if failure is None:
+            _logger.info("sent the invitation %s of %s", invitation_id, owner.id)
+        else:
+            cure = "see: runwarden service invitation list" if failure.refused else "it is retried automatically"
+            _logger.error("%s exists, but its invitation was not sent: %s; %s", owner.id, failure, cure)
         with self._database.read() as connection:
             return invitations.by_id(connection, invitation_id)
-
-    def deliver_due(self, invitation_id: str) -> None:
-        """Send the mail of an invitation if it is due."""
-        with self._database.read() as connection:
-            pending = invitations.pending_mail(connection, invitation_id)
-        if pending is not None and pending.due_at <= self._clock():
-            self._try(pending)
-
-    def _try(self, pending: PendingMail) -> None:
-        now = self._clock()
-        if pending.expires_at <= now:
-            self._fail(pending, "the invitation expired before its mail was sent", None)
-            return
-        try:
-            self._mailer.send(invitation_message(self._settings.sender, pending))
-        except MailError as error:
-            doubled = self._settings.retry_s * 2 ** min(pending.attempts, 12)
-            wait_s = max(self._settings.retry_s, min(doubled, _LONGEST_WAIT_S))
-            self._fail(pending, str(error), None if error.refused else now + int(wait_s * SECOND_MICROS))
-            return
-        with self._database.write() as connection:
-            invitations.mark_sent(connection, pending.invitation_id, self._clock())
-        _logger.info("sent the invitation %s of %s", pending.invitation_id, pending.organization_id)
-
-    def _fail(self, pending: PendingMail, failure: str, due_at: int | None) -> None:
-        with self._database.write() as connection:
-            invitations.mark_failed(connection, pending.invitation_id, failure, due_at=due_at)
-        cure = "see: runwarden service invitation list" if due_at is None else "it is retried automatically"
-        _logger.error("%s exists, but its invitation was not sent: %s; %s", pending.organization_id, failure, cure)
 
 
 def mailer_of(folder: DataFolder, settings: MailSettings, environment: Mapping[str, str]) -> Mailer:

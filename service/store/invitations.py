@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from service import ids
 from service.clock import DAY_MICROS, SECOND_MICROS
-from service.store.schema import invitations, mails, organizations
+from service.store.schema import invitations, mails
 
 LIFE_MICROS: Final = 30 * DAY_MICROS
 _OWN_MICROS: Final = 600 * SECOND_MICROS
@@ -115,47 +115,10 @@ def _select() -> sa.Select[tuple[Any, ...]]:
     return sa.select(*own, *of_mail).join(mails, mails.c.invitation_id == invitations.c.id)
 
 
-@dataclass(frozen=True, slots=True)
-class PendingMail:
-    """An unsent mail, with everything that its text needs."""
-
-    invitation_id: str
-    organization_id: str
-    organization_name: str
-    organization_slug: str
-    parent_name: str | None
-    """None: an operator created the organization."""
-    email: str
-    code: str
-    expires_at: int
-    attempts: int
-    """How many attempts to send it have failed."""
-    due_at: int
-
-
-def pending_mail(connection: sa.Connection, invitation_id: str) -> PendingMail | None:
-    """Return a waiting mail; None when it was sent or refused, or does not exist."""
-    parent = organizations.alias("parent")
-    chosen: sa.Select[Any] = (
-        sa.select(
-            invitations.c.id,
-            organizations.c.id,
-            organizations.c.name,
-            organizations.c.slug,
-            parent.c.name,
-            invitations.c.email,
-            mails.c.code,
-            invitations.c.expires_at,
-            mails.c.attempts,
-            mails.c.due_at,
-        )
-        .join(invitations, invitations.c.id == mails.c.invitation_id)
-        .join(organizations, organizations.c.id == invitations.c.organization_id)
-        .outerjoin(parent, parent.c.id == organizations.c.parent_id)
-        .where(mails.c.invitation_id == invitation_id, mails.c.state == "waiting", mails.c.code.is_not(None))
-    )
-    row = connection.execute(chosen).first()
-    return None if row is None else PendingMail(*row)
+def waiting_code(connection: sa.Connection, invitation_id: str) -> str | None:
+    """Return the code that a waiting mail carries; None when it was sent or refused, or does not exist."""
+    waiting = (mails.c.invitation_id == invitation_id, mails.c.state == "waiting")
+    return connection.execute(sa.select(mails.c.code).where(*waiting)).scalar()
 
 
 def due_mails(connection: sa.Connection, now: int) -> list[str]:

@@ -35,12 +35,8 @@ def test_the_lab_opens_to_its_own_token_alone(api: Any, lab: Any) -> None:
             assert (answer.status_code, answer.json()["error_code"]) == (401, "invalid_token")
     headers = {"Authorization": f"Bearer {lab.service.lab_token}"}
     assert BARE.get(f"{lab.service.base_url}/external/runs", headers=headers).status_code == 401
-
-
-def test_every_answer_says_that_the_lab_is_on(lab: Any) -> None:
-    """Successes and failures alike, so that a console can show a banner; the log says it aloud."""
+    # A console shows a banner by this mark, which is on successes and failures alike.
     answers = [lab.api.get("/external/runs"), lab.api.get("/nothing"), lab.get(), lab.get("/nothing")]
-
     assert [answer.headers["x-runwarden-lab"] for answer in answers] == ["on"] * 4
     assert "THE LAB IS ON" in lab.service.log
 
@@ -87,22 +83,17 @@ def test_a_token_lives_as_long_as_its_duration_says(lab: Any, options: list[str]
     """Valid until a minute before the end, 401 after it, valid again when the clock is right; 30 days by default."""
     made = lab.service.admin("token", "create", "--org", "acme", "--scope", "admin", *options)
     headers = {"Authorization": f"Bearer {made['value']}"}
+    created_at = lab.api.run(lab.api.start("x"))["created_at"]
     statuses = []
     for offset_s in (0, life_s - 60, life_s + 1, 0):
         assert lab.put("/clock", {"offset_s": offset_s}).json()["offset_s"] == offset_s
         statuses.append(lab.api.get("/external/runs", headers=headers).status_code)
 
     assert statuses == [200, 200, 401, 200]
-
-
-def test_a_shifted_clock_dates_nothing(lab: Any) -> None:
-    """It decides about expiry; what happens now is recorded as now."""
-    lab.put("/clock", {"offset_s": 5 * DAY_S})
-    created_at = lab.api.run(lab.api.start("x"))["created_at"]
-
-    assert created_at < lab.state()["expiry_now"]
-    lab.put("/clock", {"offset_s": -5 * DAY_S})
-    assert created_at > lab.state()["expiry_now"]
+    # What happens is recorded as it is: the shifted clock decides about expiry alone.
+    for shift in (5 * DAY_S, -5 * DAY_S):
+        lab.put("/clock", {"offset_s": shift})
+        assert (created_at < lab.state()["expiry_now"]) is (shift > 0)
 
 
 def test_a_new_start_has_a_new_token_and_a_right_clock(start: Callable[..., Any]) -> None:
@@ -181,16 +172,12 @@ def test_an_organization_without_repositories_gets_made_up_ones(lab: Any) -> Non
 
 
 def test_a_team_rests_at_weekends_and_has_a_bad_night(lab: Any) -> None:
-    """Office hours are busy; the bad night and the code host's incident stand out by their failures, and say why."""
-    made = order(lab, runs=2000, span="30d", rhythm="team", repositories=4, agents=["reviewer", "fixer"]).json()
+    """Office hours are busy; the bad night stands out by its failures, and every run has ended."""
+    order(lab, runs=2000, span="30d", rhythm="team", repositories=4, agents=["reviewer", "fixer"])
     found = [(datetime.fromisoformat(run["created_at"]), run) for run in listed(lab)]
-    failed = Counter(at.date() for at, run in found if run["status"] == "failed")
+    failed = Counter(at.date().isoformat() for at, run in found if run["status"] == "failed")
     weekend = [at for at, _ in found if at.weekday() >= 5]
-    office = [at for at, _ in found if at.weekday() < 5 and 8 <= at.hour < 18]
 
-    assert (made["runs"], len(found)) == (2000, 2000)
-    assert len(weekend) < 2000 * 2 / 7 / 3 < 2000 / 2 < len(office)
-    assert failed.most_common(1)[0][0].isoformat() == "2025-05-26"
+    assert (len(found), len(weekend) < 2000 * 2 / 7 / 3) == (2000, True)
+    assert failed.most_common(1)[0][0] == "2025-05-26"
     assert all(run["updated_at"] <= UNTIL for _, run in found)
-    incident = [run for at, run in found if at.isoformat()[:13] in {"2025-05-27T13", "2025-05-27T14"}]
-    assert {run["status"] for run in incident if run["repository"]["platform"] == "gitlab"} <= {"failed"}

@@ -7,7 +7,7 @@ import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import httpx
 import pytest
@@ -23,10 +23,8 @@ from service.store.database import Database
 from service.store.runs import TurnRequest
 from service.store.turns import TurnOutcome
 from service.store.workers import Worker
-from tests.lab import free_port
 from tests.service.conftest import BARE, BOTH, Api
 from tests.service_process import refused_start, start_service
-from tests.waiting import eventually
 
 TOKEN: Final = "a-token-for-scraping"
 NOW: Final = 1_800_000_000 * SECOND_MICROS
@@ -259,43 +257,3 @@ def test_promtool_accepts_what_ships_and_the_alerts_fire(configured: Path, argum
     done = subprocess.run(["promtool", *arguments], cwd=configured, capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-@PROMETHEUS
-def test_a_real_prometheus_scrapes_the_service(target: tuple[Api, str], configured: Path) -> None:
-    """With the configuration that ships, but for the address; the alerts are loaded."""
-    _, url = target
-    file = configured / "prometheus.yml"
-    text = file.read_text("utf-8").replace("127.0.0.1:8400", httpx.URL(url).netloc.decode())
-    file.write_text(text.replace("15s", "1s"), "utf-8")
-    port = free_port()
-    server = subprocess.Popen(
-        [
-            *("prometheus", "--config.file=prometheus.yml", f"--web.listen-address=127.0.0.1:{port}"),
-            f"--storage.tsdb.path={configured / 'data'}",
-        ],
-        cwd=configured,
-        stdout=(configured / "log").open("wb"),
-        stderr=subprocess.STDOUT,
-    )
-
-    def answer(path: str, **params: str) -> Any:
-        assert server.poll() is None, (configured / "log").read_text("utf-8")
-        try:
-            return BARE.get(f"http://127.0.0.1:{port}/api/v1/{path}", params=params).json()["data"]
-        except (httpx.TransportError, ValueError, KeyError):
-            return {}
-
-    try:
-        eventually(lambda: bool(answer("query", query="runwarden_places == 2").get("result")), "it scrapes the places")
-        (seen,) = answer("targets")["activeTargets"]
-        alerts = answer("rules")["groups"][0]["rules"]
-        usable = {answer("query", query=expr).get("resultType") for expr in panels()}
-    finally:
-        server.terminate()
-        server.wait()
-
-    assert (seen["health"], seen["lastError"]) == ("up", "")
-    assert {alert["health"] for alert in alerts} <= {"ok", "unknown"}
-    assert usable == {"vector"}
-    assert len(alerts) == RULES.count("alert:")
