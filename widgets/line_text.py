@@ -57,7 +57,11 @@ class LinePane(VerticalScroll, can_focus=True):
     """Scrolling lines that are made for the pane's width."""
 
     DEFAULT_CSS = """
-    LinePane { scrollbar-size-vertical: 1; scrollbar-background: $background; scrollbar-color: $panel; }
+    LinePane {
+        /* A bar that comes and goes must not change the width that the lines are made for. */
+        scrollbar-gutter: stable; scrollbar-size-vertical: 1;
+        scrollbar-background: $background; scrollbar-color: $panel;
+    }
     LinePane > LineText { height: auto; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -1,9 +1,15 @@
 """Gaps between the runs: a line in their place, which fetches them."""
 
+from datetime import UTC, datetime, timedelta
+
+from storage.records import CoverageGap, RunFilter, RunRow, RunSort, RunWindow
 from tests.console.conftest import SMALL, WIDE, Scene, Staged
 from tests.console.runs.conftest import HELD, cursor_line
 from tests.run_board import Board
+from tests.widgets.stage import staged
 from widgets.runs.table import RunTable
+
+NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 
 
 async def with_a_gap(scene: Scene, board: Board, new: int = 50) -> None:
@@ -67,3 +73,30 @@ async def test_other_orders_have_no_gap(begun: Staged, board: Board) -> None:
             found.append((len(scene.table.gaps), bool(gap_lines(scene))))
 
         assert found == [(0, False), (1, True), (1, True)]
+
+
+def row(number: int) -> RunRow:
+    at = NOON - timedelta(minutes=number)
+    return RunRow(f"run_{number}", "completed", "main", "acme/api", at, at, at, "current", is_final=True)
+
+
+async def test_rows_keep_their_place_while_others_are_on_their_way() -> None:
+    """The cursor stays below its neighbour while a gap is being filled; a sought run is sought until its rows come."""
+    table, gap = RunTable(lambda: NOON), CoverageGap(NOON - timedelta(hours=2), NOON)
+    async with staged(table):
+
+        def show(numbers: list[int], gap_at: int) -> None:
+            request = table.request(RunFilter(), RunSort())
+            table.show(RunWindow(len(numbers) + 1, 0, tuple(map(row, numbers)), gaps=((gap_at, gap),)), request)
+
+        rest = [0, 1, *range(100, 103)]
+        show(rest, 2)
+        table.put_cursor(2)
+        assert table.is_at_gap
+        show([0, 1, 2, 3, *rest[2:]], 4)  # Stored, but not yet counted as complete.
+        assert table.row == row(2)
+
+        before = table.request(RunFilter(), RunSort())
+        table.seek("run_500")
+        table.show(RunWindow(1, 0, (row(0),)), before)
+        assert table.request(RunFilter(), RunSort()).cursor_id == "run_500"
