@@ -464,7 +464,7 @@ class RunsScreen(RunActions):
 
     def _focus_rows(self) -> None:
         self._goes_to_rows = False
-        self.table.focus()
+        self.set_focus(self.table)  # At once: `focus()` does so later, and the next enter would still be the line's.
 
     # The sheets
 
