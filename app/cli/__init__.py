@@ -18,7 +18,7 @@ COMMANDS: Final = {
         "app.cli.runs:runs",
         "List, show, start, continue, retry, wait for and export runs, and take over what they did.",
     ),
-    "agents": ("app.cli.agents:agents", "Start named agents."),
+    "agents": ("app.cli.runs.start:agents", "Start named agents."),
     "health": ("app.cli.health:health", "Ask how the code hosts are, as a monitoring plugin."),
     "orgs": ("app.cli.orgs:orgs", "Create, import and list partner organizations."),
     "gitlab": ("app.cli.orgs:gitlab", "Onboard GitLab projects."),
@@ -29,12 +29,12 @@ COMMANDS: Final = {
         "List, check, pause and approve what `runwarden watch` carries out.",
     ),
     "inbox": ("app.cli.inbox:inbox", "List what happened and is not dealt with, and say that it is."),
-    "notify": ("app.cli.notify:notify", "Try the routes of notifications, list what they told, and acknowledge it."),
-    "backup": ("app.cli.backup:backup", "Copy the ledgers and the automations' state."),
+    "notify": ("app.cli.inbox:notify", "Try the routes of notifications, list what they told, and acknowledge it."),
+    "backup": ("app.cli.config:backup", "Copy the ledgers and the automations' state."),
     "config": ("app.cli.config:config", "Show, check, create, edit or change the configuration file."),
     "completion": ("app.cli.completion:completion", "Complete commands, options and runs in your shell."),
-    "profiles": ("app.cli.profiles:profiles", "List the configured services."),
-    "token": ("app.cli.profiles:token", "Check the API token."),
+    "profiles": ("app.cli.config:profiles", "List the configured services."),
+    "token": ("app.cli.config:token", "Check the API token."),
 }
 """The module of each command, and its line in the help; only the called one is imported."""
 

@@ -2,37 +2,39 @@
 
 import json
 import sys
-from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
-from urllib.parse import unquote
+from typing import Any, Final, get_args
 
 import click
 
+from app.api.requests import request_of
 from app.cli.context import Invocation
-from app.cli.documents import action_document, state_text, write_document
+from app.cli.documents import action_document, state_text, subject, write_document
 from app.cli.exits import Exit, failed
-from app.cli.options import COUNT, OUT_OPTION, CommandGroup, FactCommand, as_last_moment, as_moment, async_command
-from app.cli.output import Column, Format
-from app.cli.writes import DRY_RUN_OPTION, advice, resend, tell, tell_request
+from app.cli.options import (
+    COUNT,
+    OUT_OPTION,
+    CommandGroup,
+    FactCommand,
+    as_last_moment,
+    as_moment,
+    async_command,
+    options_of,
+)
+from app.cli.output import Column, Format, facts
+from app.cli.writes import DRY_RUN_OPTION, advice, settled, tell, tell_request
+from app.reconcile.candidates import FINDABLE
 from app.run_document import as_received
 from app.text import safe_block, safe_text
 from app.times import exact_ago, rfc3339
+from storage.ledger import Ledger
 from storage.records import Action, ActionFilter, ActionKind, ActionState, Surface
 from storage.values import utc_now
-
-if TYPE_CHECKING:
-    from app.engine import Engine
-    from app.reconcile.candidates import Proposal
-    from storage.ledger import Ledger
 
 CHUNK: Final = 500
 """Actions per query of an export."""
 TONES: Final = {"confirmed": "good", "rejected": "bad", "unknown": "warn", "sending": "busy", "not_sent": "dim"}
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-_OPTIONS: Final = (
+FILTERS: Final = options_of(
     click.option("--state", "states", multiple=True, type=click.Choice(get_args(ActionState)), help="Repeatable."),
     click.option("--kind", "kinds", multiple=True, type=click.Choice(get_args(ActionKind)), help="Repeatable."),
     click.option("--surface", "surfaces", multiple=True, type=click.Choice(get_args(Surface)), help="Repeatable."),
@@ -42,17 +44,21 @@ _OPTIONS: Final = (
     ),
     click.option("--to", "until", callback=as_last_moment, metavar="TIME", help="Asked for then or earlier."),
 )
+EXPORTED: Final = (
+    *("created_at", "user", "host", "surface", "actor", "kind", "subject", "base_url", "path", "body", "state"),
+    *("resolution", "result_id", "error", "http_status", "message", "sending_at", "settled_at", "key"),
+    *("superseded_by", "action_id"),
+)
+"""The columns of an export as CSV or a table."""
 
 
-def filter_options(function: F) -> F:
-    """Add the options that `list` and `export` share."""
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
+@click.group(cls=CommandGroup)
+def actions() -> None:
+    """List, export, show and resolve the writes sent from here."""
 
 
-@click.command("list", cls=FactCommand, short_help="List writes, newest first.")
-@filter_options
+@actions.command("list", cls=FactCommand, short_help="List writes, newest first.")
+@FILTERS
 @click.option("--limit", type=COUNT, default=50, show_default=True, help="Maximum number of actions.")
 @async_command
 async def list_actions(invocation: Invocation, /, *, limit: int, **filters: Any) -> int:
@@ -69,12 +75,12 @@ async def list_actions(invocation: Invocation, /, *, limit: int, **filters: Any)
         Column("action", lambda a: a.action_id, "action_id"),
     )
     entries = [action_document(action) for action in found]
-    invocation.output.listing("actions", entries, found, columns, empty="No write matches.")
+    invocation.output.listing("actions", entries, columns, found, empty="No write matches.")
     return Exit.DONE
 
 
-@click.command("export", cls=FactCommand, short_help="Export the writes that match, as an audit.")
-@filter_options
+@actions.command("export", cls=FactCommand, short_help="Export the writes that match, as an audit.")
+@FILTERS
 @OUT_OPTION
 @async_command
 async def export(invocation: Invocation, /, *, out: Path | None, **filters: Any) -> int:
@@ -84,86 +90,27 @@ async def export(invocation: Invocation, /, *, out: Path | None, **filters: Any)
     and what became of it. Does not contact the service.
     """
     invocation.asked_format = invocation.asked_format or Format.NDJSON
+    columns: tuple[Column[dict[str, object]], ...] = tuple(Column(name, name=name) for name in EXPORTED)
     async with invocation.ledger() as ledger:
-        with invocation.exporting(out, "actions", COLUMNS) as rows:
-            async for found in _pages(ledger, ActionFilter(**filters)):
-                steps = [await _steps(ledger, action) for action in found]
-                entries = [{**action_document(action), "steps": its} for action, its in zip(found, steps, strict=True)]
-                rows.add(entries, found)
-                rows.flush()
+        with invocation.exporting(out, "actions", columns) as rows:
+            last: str | None = None
+            while found := await ledger.actions(ActionFilter(**filters), CHUNK, last):
+                entries, flat = [], []
+                for action in found:
+                    document, error = action_document(action), action.error
+                    steps = [
+                        facts(step, "at detail") | {"step": step.transition} | facts(step.author, "user host surface")
+                        for step in await ledger.audit(action.action_id)
+                    ]
+                    entries.append({**document, "steps": steps})
+                    more = {"subject": subject(action), "body": action.body_json, "error": error and error.kind}
+                    said = {"http_status": error and error.http_status, "message": error and error.message}
+                    flat.append({**document, **more, **said})
+                rows.add(entries, flat)
+                rows.output.flush()
+                last = found[-1].action_id
             rows.end()
     return Exit.DONE
-
-
-async def _pages(ledger: "Ledger", wanted: ActionFilter) -> AsyncIterator[tuple[Action, ...]]:
-    last: str | None = None
-    while found := await ledger.actions(wanted, CHUNK, last):
-        yield found
-        last = found[-1].action_id
-
-
-async def _steps(ledger: "Ledger", action: Action) -> list[dict[str, object]]:
-    """The steps of the action, with their authors, oldest first."""
-    return [
-        {
-            "at": rfc3339(step.at),
-            "step": step.transition,
-            "detail": step.detail,
-            "user": step.author.user,
-            "host": step.author.host,
-            "surface": step.author.surface,
-        }
-        for step in await ledger.audit(action.action_id)
-    ]
-
-
-def subject(action: Action) -> str:
-    """The subject of the write, in a few words."""
-    if action.subject:
-        return action.subject
-    if action.kind == "agent.start":
-        return unquote(action.path.split("/")[-2])
-    body = as_received(action.body_json)
-    return str(body.get("project_path") or body.get("project_id") or body.get("instructions") or action.path)
-
-
-def _of(read: Callable[[Action], object]) -> Callable[[Action], str]:
-    return lambda action: str(read(action) or "")
-
-
-_FACTS: Final[tuple[tuple[str, Callable[[Action], object]], ...]] = (
-    ("created_at", lambda a: rfc3339(a.created_at)),
-    ("user", lambda a: a.author.user),
-    ("host", lambda a: a.author.host),
-    ("surface", lambda a: a.author.surface),
-    ("actor", lambda a: a.actor),
-    ("kind", lambda a: a.kind),
-    ("subject", subject),
-    ("base_url", lambda a: a.base_url),
-    ("path", lambda a: a.path),
-    ("body", lambda a: a.body_json),
-    ("state", lambda a: a.state),
-    ("resolution", lambda a: a.resolution),
-    ("result_id", lambda a: a.result_id),
-    ("error", lambda a: a.error and a.error.kind),
-    ("http_status", lambda a: a.error and a.error.http_status),
-    ("message", lambda a: a.error and a.error.message),
-    ("sending_at", lambda a: rfc3339(a.sending_at)),
-    ("settled_at", lambda a: rfc3339(a.settled_at)),
-    ("key", lambda a: a.key),
-    ("superseded_by", lambda a: a.superseded_by),
-    ("action_id", lambda a: a.action_id),
-)
-COLUMNS: Final = tuple(Column(name, _of(read), name) for name, read in _FACTS)
-
-
-@click.group(cls=CommandGroup)
-def actions() -> None:
-    """List, export, show and resolve the writes sent from here."""
-
-
-actions.add_command(list_actions)
-actions.add_command(export)
 
 
 @actions.command("show", cls=FactCommand)
@@ -172,46 +119,21 @@ actions.add_command(export)
 @async_command
 async def show(invocation: Invocation, /, *, action_id: str, candidates: bool) -> int:
     """Show one write: what was sent, when, and its outcome. ACTION_ID may be abbreviated."""
+    proposal = None
     async with invocation.engine(needs_token=candidates) as engine:
         action = await _named(engine.ledger, action_id)
-        found = await _proposal(engine, action, asks=candidates)
-    proposed = () if found is None else found.candidates
+        is_listed = action.kind in FINDABLE and action.sending_at is not None
+        if candidates and not is_listed:
+            said = "Only runs are listed by the service: nothing else can be looked up."
+            raise failed("usage", said, action_id=action.action_id)
+        if candidates:
+            proposal = await engine.reconciliation.ask(action)
+        elif is_listed and action.state == "unknown":
+            proposal = await engine.reconciliation.cached(action)
     document: dict[str, object] = {"action": action_document(action)}
-    if found is not None:
-        runs = [as_received(candidate.run.raw_json) for candidate in proposed]
-        document |= {"candidates": runs, "certain": found.is_certain}
-    output = invocation.output
-    output.record(document, _pairs(action))
-    if output.format is Format.TABLE:
-        output.text("")
-        output.text(f"POST {action.path}")
-        for line in safe_block(json.dumps(json.loads(action.body_json), indent=2, ensure_ascii=False)):
-            output.text(line)
-        if action.is_open:
-            output.note(advice(action, invocation.command_line))
-        for each in proposed:
-            output.text(safe_text(f"candidate  {each.line}", limit=300))
-    return Exit.DONE
-
-
-async def _proposal(engine: "Engine", action: Action, *, asks: bool) -> "Proposal | None":
-    """The runs that an action of unknown outcome may have made, from the cache or the service; None: not searched."""
-    from app.reconcile.candidates import FINDABLE
-
-    is_listed = action.kind in FINDABLE and action.sending_at is not None
-    if asks:
-        if not is_listed:
-            raise failed(
-                "usage",
-                "Only runs are listed by the service: nothing else can be looked up.",
-                action_id=action.action_id,
-            )
-        return await engine.reconciliation.ask(action)
-    return await engine.reconciliation.cached(action) if is_listed and action.state == "unknown" else None
-
-
-def _pairs(action: Action) -> list[tuple[str, str]]:
-    error = action.error
+    if proposal is not None:
+        runs = [as_received(candidate.run.raw_json) for candidate in proposal.candidates]
+        document |= {"candidates": runs, "certain": proposal.is_certain}
     pairs = [
         ("action_id", action.action_id),
         ("kind", action.kind),
@@ -222,10 +144,21 @@ def _pairs(action: Action) -> list[tuple[str, str]]:
         ("sent", rfc3339(action.sending_at)),
         ("settled", rfc3339(action.settled_at)),
         ("made", action.result_id),
-        ("error", f"{error.kind}: {error.message}" if error else None),
+        ("error", f"{action.error.kind}: {action.error.message}" if action.error else None),
         ("sent again as", action.superseded_by),
     ]
-    return [(label, value) for label, value in pairs if value]
+    output = invocation.output
+    output.record(document, [(label, value) for label, value in pairs if value])
+    if output.format is Format.TABLE:
+        output.text("")
+        output.text(f"POST {action.path}")
+        for line in safe_block(json.dumps(json.loads(action.body_json), indent=2, ensure_ascii=False)):
+            output.text(line)
+        if action.is_open:
+            output.note(advice(action, invocation.command_line))
+        for each in proposal.candidates if proposal else ():
+            output.text(safe_text(f"candidate  {each.line}", limit=300))
+    return Exit.DONE
 
 
 @actions.command("resolve", cls=FactCommand)
@@ -237,8 +170,8 @@ def _pairs(action: Action) -> list[tuple[str, str]]:
 @click.option("--force", is_flag=True, help="With --created: record an id that does not look right.")
 @click.option("--confirm", metavar="TEXT", help="With --send-again, without a terminal: the text to confirm with.")
 @DRY_RUN_OPTION
-@click.pass_obj
-def resolve(
+@async_command
+async def resolve(
     invocation: Invocation, /, *, action_id: str, force: bool, confirm: str | None, dry_run: bool, **decision: Any
 ) -> int:
     """Record the outcome of a write whose outcome is unknown."""
@@ -246,84 +179,55 @@ def resolve(
         raise click.UsageError("Give one of --created ID, --not-created, --send-again or --undo")
     if dry_run and not decision["send_again"]:
         raise click.UsageError("--dry-run is for --send-again: nothing else is sent")
-    if dry_run:
-        return invocation.run(lambda: _rehearse(invocation, action_id))
-    if decision["send_again"]:
-        # Prompt outside the event loop, where Ctrl-C still ends it.
-        action = invocation.run(lambda: _unresolved(invocation, action_id))
-        _confirm(action, confirm)
-        return invocation.run(lambda: _send_again(invocation, action.action_id))
-    if decision["undo"]:
-        return invocation.run(lambda: _undo(invocation, action_id))
-    return invocation.run(lambda: _settle(invocation, action_id, decision["created"], forced=force))
-
-
-async def _settle(invocation: Invocation, action_id: str, created: str | None, *, forced: bool) -> int:
-    from app.reconcile.result_ids import check_result_id
-
+    created = decision["created"]
     if created is not None and not created.strip():
         raise failed("usage", "--created needs the id of what was created.")
+    if decision["send_again"]:
+        return await _send_again(invocation, action_id, confirm, dry_run=dry_run)
     async with invocation.engine(needs_token=False) as engine:
         action = await _named(engine.ledger, action_id)
-        if created is None:
+        if decision["undo"]:
+            action = await engine.actions.undo_resolution(action.action_id)
+        elif created is None:
             action = await engine.actions.resolve_not_created(action.action_id)
         else:
-            if action.state == "unknown" and not forced:
+            from app.reconcile.result_ids import check_result_id  # httpx: the list needs none
+
+            if action.state == "unknown" and not force:
                 await check_result_id(action, created.strip(), engine.reconciliation)
             action = await engine.actions.resolve_created(action.action_id, created.strip())
-    # The outcome is now known, so the error that hid it no longer matters.
-    document = {name: value for name, value in write_document(action).items() if name != "error"}
+    document = write_document(action)
+    if not decision["undo"]:
+        # The outcome is now known, so the error that hid it no longer matters.
+        document.pop("error", None)
     return tell(invocation, action, document, code=Exit.DONE)
 
 
-async def _undo(invocation: Invocation, action_id: str) -> int:
-    async with invocation.engine(needs_token=False) as engine:
-        action = await engine.actions.undo_resolution((await _named(engine.ledger, action_id)).action_id)
-    return tell(invocation, action, code=Exit.DONE)
-
-
-async def _rehearse(invocation: Invocation, action_id: str) -> int:
-    from app.api.requests import request_of
-
-    async with invocation.writer(dry_run=True) as engine:
-        action = _refuse_resolved(await _named(engine.ledger, action_id))
-        engine.actions.check(request_of(action))
-    return tell_request(invocation.output, engine.client.base_url, request_of(action))
-
-
-async def _unresolved(invocation: Invocation, action_id: str) -> Action:
+async def _send_again(invocation: Invocation, action_id: str, confirm: str | None, *, dry_run: bool) -> int:
+    """Send an unknown action again once a person has confirmed that, or show the request that this would send."""
     async with invocation.ledger() as ledger:
-        return _refuse_resolved(await _named(ledger, action_id))
-
-
-def _refuse_resolved(action: Action) -> Action:
+        action = await _named(ledger, action_id)
     if action.state != "unknown" or action.resolution is not None:
-        raise failed(
-            "wrong_state",
-            f"{action.action_id} is {state_text(action)}: only an unknown, unresolved action can be sent again.",
-        )
-    return action
-
-
-async def _send_again(invocation: Invocation, action_id: str) -> int:
+        said = f"{action.action_id} is {state_text(action)}: only an unknown, unresolved action can be sent again."
+        raise failed("wrong_state", said)
+    if dry_run:
+        async with invocation.writer(dry_run=True) as engine:
+            engine.actions.check(request_of(action))
+        return tell_request(invocation.output, engine.client.base_url, request_of(action))
+    text = safe_text(action.subject or action.action_id)
+    if confirm is None:
+        with invocation.asking():
+            asked = f"It may then be done twice. Type {text} to send it again"
+            confirm = click.prompt(asked, err=True) if sys.stdin.isatty() else sys.stdin.readline()
+    if confirm.strip() != text:
+        said = f"Not confirmed, nothing was sent: give --confirm {text} with --send-again."
+        raise failed("not_confirmed", said, expected=text)
     async with invocation.writer() as engine:
-        successor = await resend(engine, action_id)
+        successor = await settled(engine.actions.send_again(action.action_id))
     return tell(invocation, successor)
 
 
-def _confirm(action: Action, confirm: str | None) -> None:
-    text = safe_text(action.subject or action.action_id)
-    if confirm is None and sys.stdin.isatty():
-        confirm = click.prompt(f"It may then be done twice. Type {text} to send it again", err=True)
-    elif confirm is None:
-        confirm = sys.stdin.readline()
-    if confirm.strip() != text:
-        raise failed(
-            "not_confirmed", f"Not confirmed, nothing was sent: give --confirm {text} with --send-again.", expected=text
-        )
-
-
-async def _named(ledger: "Ledger", action_id: str) -> Action:
+async def _named(ledger: Ledger, action_id: str) -> Action:
     """The action that a person names by its id, or the beginning of it.
 
     Raises:

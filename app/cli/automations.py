@@ -2,22 +2,26 @@
 
 import getpass
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import islice
-from typing import TYPE_CHECKING, Final, get_args
+from typing import Any, Final, get_args
 
 import click
 
+from app.automations.acting import CannotActError
+from app.automations.assembly import rules_of
+from app.automations.bot import Bot, document
+from app.automations.occurrences import upcoming
+from app.automations.replay import WORDS, replay
 from app.cli.context import Invocation
 from app.cli.exits import Exit, failed
-from app.cli.options import COUNT, CommandGroup, FactCommand, async_command
-from app.cli.output import Column, Format
+from app.cli.options import COUNT, CommandGroup, FactCommand, async_command, completed, reading
+from app.cli.output import Column, Format, Output
+from app.rules.rule import Rule, fingerprint
+from app.rules.sentence import limits, sentence, warnings
 from app.times import exact_ago, parse_duration, rfc3339, stamp
 from storage.records.decision import BY_HAND, Decision, Outcome, RuleState
-
-if TYPE_CHECKING:
-    from app.rules.rule import Rule
-    from storage.state import State
 
 EXITS: Final = {
     "failed": Exit.FAILED,
@@ -32,6 +36,9 @@ NEXT: Final = 5
 TONES: Final = {"done": "good", "failed": "bad", "unknown": "warn", "interrupted": "warn", "waiting": "warn"}
 
 
+NAME: Final = click.argument("name", shell_complete=completed("automations"))
+
+
 @click.group(cls=CommandGroup)
 def automations() -> None:
     """List, check, pause and approve what `runwarden watch` carries out."""
@@ -42,39 +49,54 @@ def automations() -> None:
 async def list_rules(invocation: Invocation, /) -> int:
     """List the automations with their state and next time."""
     now = datetime.now(UTC)
-    rules = _rules(invocation)
+    rules, entries = _rules(invocation), []
     async with invocation.state() as state:
         states = await state.rule_states()
-        last = {rule.name: next(iter(await state.journal(rule.name, limit=1)), None) for rule in rules}
-    entries = [_document(rule, states.get(rule.name), last[rule.name], now) for rule in rules]
+        for rule in rules:
+            last = next(iter(await state.journal(rule.name, limit=1)), None)
+            entries.append(_document(rule, states.get(rule.name), last, now))
     columns: tuple[Column[dict[str, object]], ...] = (
-        Column("state", lambda e: str(e["state"]), "state"),
-        Column("automation", lambda e: str(e["name"]), "name"),
-        Column("does", lambda e: str(e["sentence"]), "sentence", flexible=True),
-        Column("next", lambda e: str(e["next"] or ""), "next"),
-        Column("last", lambda e: str(e["last"] or ""), "last"),
+        Column("state", name="state"),
+        Column("automation", name="name"),
+        Column("does", name="sentence", flexible=True),
+        Column("next", name="next"),
+        Column("last", name="last"),
     )
-    invocation.output.listing("automations", entries, entries, columns, empty=NO_RULES)
+    invocation.output.listing("automations", entries, columns, empty=NO_RULES)
     return Exit.DONE
 
 
-@automations.command("check", cls=FactCommand)
-@click.argument("names", nargs=-1, metavar="[NAME...]")
-@click.option("--replay", metavar="TIME", help="Say what they would have done over the cached history, as in 30d.")
-@async_command
-async def check(invocation: Invocation, /, *, names: tuple[str, ...], replay: str | None) -> int:
-    """Say in plain sentences what automations do, when next, and what is odd about them."""
-    from app.automations.occurrences import upcoming
-    from app.rules.sentence import limits, sentence, warnings
+def _document(rule: Rule, state: RuleState | None, last: Decision | None, now: datetime) -> dict[str, object]:
+    word = "off" if not rule.is_on else "paused" if state is not None and state.paused else "on"
+    coming = next(upcoming(rule, state.since if state else now, now), None) if word == "on" else None
+    return {
+        "name": rule.name,
+        "state": word,
+        "paused": state.paused if state else None,
+        "sentence": sentence(rule, now),
+        "next": rfc3339(coming),
+        "last": last.outcome if last else None,
+    }
 
+
+@automations.command("check", cls=FactCommand)
+@click.argument("names", nargs=-1, metavar="[NAME...]", shell_complete=completed("automations"))
+@click.option(
+    "--replay",
+    "period",
+    callback=reading(parse_duration),
+    metavar="TIME",
+    help="Say what they would have done over the cached history, as in 30d.",
+)
+@async_command
+async def check(invocation: Invocation, /, *, names: tuple[str, ...], period: timedelta | None) -> int:
+    """Say in plain sentences what automations do, when next, and what is odd about them."""
     now, every, silent = datetime.now(UTC), _rules(invocation), invocation.settings().notify.silent
     chosen = [rule for rule in every if not names or rule.name in names]
     if unknown := set(names) - {rule.name for rule in every}:
         raise _no_rule(min(unknown), every)
-    replayed = await _replayed(invocation, chosen, _span(replay), now) if replay else {}
-    entries = []
-    for rule in chosen:
-        entry: dict[str, object] = {
+    entries: list[dict[str, Any]] = [
+        {
             "name": rule.name,
             "enabled": rule.is_on,
             "sentence": sentence(rule, now),
@@ -82,26 +104,53 @@ async def check(invocation: Invocation, /, *, names: tuple[str, ...], replay: st
             "next": [rfc3339(at) for at in islice(upcoming(rule, now, now), NEXT)],
             "warnings": list(warnings(rule, every, now, silent)),
         }
-        entries.append(entry | ({"replay": replayed[rule.name]} if replay else {}))
-    if invocation.output.format.is_json:
-        invocation.output.listing("automations", entries, entries, (), empty="")
-    elif not entries:
-        invocation.output.note(NO_RULES)
-    else:
+        for rule in chosen
+    ]
+    if period is not None:
+        async with invocation.engine(needs_token=False) as engine:
+            replayed = await replay(engine, chosen, now - period, now)
         for entry in entries:
-            _print_check(invocation, entry)
+            found = replayed[entry["name"]]
+            newest = [document(one) for one in found.newest]
+            held_since = rfc3339(found.held_since)
+            entry["replay"] = {"counts": found.counts, "held_since": held_since, "newest": newest}
+    output = invocation.output
+    if output.format.is_json:
+        output.listing("automations", entries, ())
+    elif not entries:
+        output.note(NO_RULES)
+    for entry in [] if output.format.is_json else entries:
+        _print_check(output, entry)
     return Exit.DONE
 
 
+def _print_check(output: Output, entry: Mapping[str, Any]) -> None:
+    lines = [
+        f"{entry['name']}{'' if entry['enabled'] else ' (off)'}",
+        f"  {entry['sentence']}",
+        f"  {entry['limits']}",
+        *(f"  next     {stamp(datetime.fromisoformat(at))}" for at in entry["next"]),
+        *(f"  warning  {line}" for line in entry["warnings"]),
+    ]
+    if replayed := entry.get("replay"):
+        counts = ", ".join(f"{count} {WORDS.get(outcome, outcome)}" for outcome, count in replayed["counts"].items())
+        held = "nothing of that time is known to be held completely"
+        if since := replayed["held_since"]:
+            held = f"what could have set it off is held since {stamp(datetime.fromisoformat(since))}"
+        lines += [f"  replay   {counts or 'nothing would have set it off'}", f"           {held}"]
+        for one in replayed["newest"]:
+            lines.append(f"           {one['at']} {one['outcome']}: {one['set_off_by']} {one['reason'] or ''}")
+    for line in (*lines, ""):
+        output.text(line)
+
+
 @automations.command("log", cls=FactCommand)
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=completed("automations"))
 @click.option("--limit", type=COUNT, default=50, show_default=True, help="Maximum number of lines.")
 @click.option("--outcome", "outcomes", multiple=True, type=click.Choice(get_args(Outcome)), help="Repeatable.")
 @async_command
 async def log(invocation: Invocation, /, *, name: str | None, limit: int, outcomes: tuple[Outcome, ...]) -> int:
     """List what was decided and why, newest first."""
-    from app.automations.bot import document
-
     async with invocation.state() as state:
         found = await state.journal(name, limit=limit, outcomes=outcomes)
     now = datetime.now(UTC)
@@ -115,31 +164,33 @@ async def log(invocation: Invocation, /, *, name: str | None, limit: int, outcom
         Column("made", lambda d: d.result_id or "", "result_id"),
     )
     entries = [document(decision) for decision in found]
-    invocation.output.listing("decisions", entries, found, columns, empty="Nothing has set off an automation yet.")
+    invocation.output.listing("decisions", entries, columns, found, empty="Nothing has set off an automation yet.")
     return Exit.DONE
 
 
 @automations.command("pause", cls=FactCommand)
-@click.argument("name")
+@NAME
 @async_command
 async def pause(invocation: Invocation, /, *, name: str) -> int:
     """Pause an automation; what would set it off is entered as skipped."""
     rule = _rule(invocation, name)
     async with invocation.state() as state:
-        await _begin(state, rule)
+        await state.begin_rule(rule.name, fingerprint(rule), datetime.now(UTC))
         done = await state.pause(rule.name, f"{BY_HAND}{getpass.getuser()}")
-    return _print_change(invocation, rule, "paused", changed=done)
+    invocation.output.record({"name": rule.name, "changed": done}, [("paused" if done else "unchanged", rule.name)])
+    return Exit.DONE
 
 
 @automations.command("resume", cls=FactCommand)
-@click.argument("name")
+@NAME
 @async_command
 async def resume(invocation: Invocation, /, *, name: str) -> int:
     """Let a paused automation act again; what came in between stays undone."""
     rule = _rule(invocation, name)
     async with invocation.state() as state:
         done = await state.resume(rule.name)
-    return _print_change(invocation, rule, "resumed", changed=done)
+    invocation.output.record({"name": rule.name, "changed": done}, [("resumed" if done else "unchanged", rule.name)])
+    return Exit.DONE
 
 
 @automations.command("approve", cls=FactCommand)
@@ -157,30 +208,25 @@ async def approve(invocation: Invocation, /, *, decision: int) -> int:
                 "not_found", f"Decision {decision} no longer waits. See: runwarden automations log {held.rule!r}"
             )
     output = invocation.output
-    document: dict[str, object] = {"decision": decision, "rule": held.rule, "outcome": "approved", "request": None}
-    pairs, body = [("approved", f"{decision}"), ("automation", held.rule)], ""
+    pairs, request, body = [("approved", f"{decision}"), ("automation", held.rule)], None, ""
     if held.request_json is not None:
-        request = json.loads(held.request_json)
-        document["request"], body = {"method": "POST", **request}, output.json(request["body"])
+        request = {"method": "POST", **json.loads(held.request_json)}
+        body = output.json(request["body"])
         pairs.append(("request", f"POST {request['path']}"))
-    if output.format is Format.TABLE:  # A field would be cut off.
-        output.record(document, pairs)
-        if body:
-            output.print(body)
-    else:
-        output.record(document, [*pairs, ("body", body)])
+    facts = {"decision": decision, "rule": held.rule, "outcome": "approved", "request": request}
+    is_table = output.format is Format.TABLE
+    output.record(facts, pairs if is_table else [*pairs, ("body", body)])
+    if is_table and body:  # A field would be cut off.
+        output.print(body)
     return Exit.DONE
 
 
 @automations.command("run", cls=FactCommand)
-@click.argument("name")
+@NAME
 @click.option("--run", "run_id", metavar="RUN_ID", help="The run that it is about, where the automation needs one.")
 @async_command
 async def run(invocation: Invocation, /, *, name: str, run_id: str | None) -> int:
     """Set an automation off now, within its limits; what became of it is its last line in the log."""
-    from app.automations.acting import CannotActError
-    from app.automations.bot import Bot, document
-
     rule, settings, seen = _rule(invocation, name), invocation.settings(), list[Decision]()
     bot = Bot(settings, invocation.profile(settings), lambda *_, **__: None, seen.append)
     try:
@@ -198,14 +244,12 @@ async def run(invocation: Invocation, /, *, name: str, run_id: str | None) -> in
     return EXITS.get(last.outcome, Exit.DONE)
 
 
-def _rules(invocation: Invocation) -> tuple["Rule", ...]:
-    from app.automations.assembly import rules_of
-
+def _rules(invocation: Invocation) -> tuple[Rule, ...]:
     settings = invocation.settings()
     return rules_of(settings.automations, invocation.profile(settings).name)
 
 
-def _rule(invocation: Invocation, name: str) -> "Rule":
+def _rule(invocation: Invocation, name: str) -> Rule:
     rules = _rules(invocation)
     found = next((rule for rule in rules if rule.name.casefold() == name.casefold()), None)
     if found is None:
@@ -213,83 +257,6 @@ def _rule(invocation: Invocation, name: str) -> "Rule":
     return found
 
 
-def _no_rule(name: str, rules: tuple["Rule", ...]) -> Exception:
+def _no_rule(name: str, rules: tuple[Rule, ...]) -> Exception:
     there_are = ", ".join(rule.name for rule in rules) or "none"
     return failed("not_found", f"There is no automation {name!r}. There are: {there_are}.")
-
-
-async def _begin(state: "State", rule: "Rule") -> None:
-    from app.rules.rule import fingerprint
-
-    await state.begin_rule(rule.name, fingerprint(rule), datetime.now(UTC))
-
-
-def _print_change(invocation: Invocation, rule: "Rule", word: str, *, changed: bool) -> int:
-    invocation.output.record({"name": rule.name, "changed": changed}, [(word if changed else "unchanged", rule.name)])
-    return Exit.DONE
-
-
-def _document(rule: "Rule", state: RuleState | None, last: Decision | None, now: datetime) -> dict[str, object]:
-    from app.automations.occurrences import upcoming
-    from app.rules.sentence import sentence
-
-    word = "off" if not rule.is_on else "paused" if state is not None and state.paused else "on"
-    coming = next(upcoming(rule, state.since if state else now, now), None) if word == "on" else None
-    return {
-        "name": rule.name,
-        "state": word,
-        "paused": state.paused if state else None,
-        "sentence": sentence(rule, now),
-        "next": rfc3339(coming),
-        "last": last.outcome if last else None,
-    }
-
-
-def _span(text: str) -> timedelta:
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise failed("usage", str(error), field="replay") from error
-
-
-async def _replayed(invocation: Invocation, rules: list["Rule"], span: timedelta, now: datetime) -> dict[str, object]:
-    from app.automations.bot import document
-    from app.automations.replay import replay
-
-    async with invocation.engine(needs_token=False) as engine:
-        found = await replay(engine, rules, now - span, now)
-    return {
-        name: {
-            "counts": each.counts,
-            "held_since": rfc3339(each.held_since),
-            "newest": [document(one) for one in each.newest],
-        }
-        for name, each in found.items()
-    }
-
-
-def _print_check(invocation: Invocation, entry: dict[str, object]) -> None:
-    output = invocation.output
-    output.text(f"{entry['name']}{'' if entry['enabled'] else ' (off)'}")
-    output.text(f"  {entry['sentence']}")
-    output.text(f"  {entry['limits']}")
-    for at in entry["next"] if isinstance(entry["next"], list) else ():
-        output.text(f"  next     {stamp(datetime.fromisoformat(str(at)))}")
-    for line in entry["warnings"] if isinstance(entry["warnings"], list) else ():
-        output.text(f"  warning  {line}")
-    replayed = entry.get("replay")
-    if isinstance(replayed, dict):
-        from app.automations.replay import WORDS
-
-        counts = ", ".join(f"{count} {WORDS.get(outcome, outcome)}" for outcome, count in replayed["counts"].items())
-        output.text(f"  replay   {counts or 'nothing would have set it off'}")
-        output.text(f"           {_held(replayed['held_since'])}")
-        for one in replayed["newest"]:
-            output.text(f"           {one['at']} {one['outcome']}: {one['set_off_by']} {one['reason'] or ''}")
-    output.text("")
-
-
-def _held(since: str | None) -> str:
-    if since is None:
-        return "nothing of that time is known to be held completely"
-    return f"what could have set it off is held since {stamp(datetime.fromisoformat(since))}"

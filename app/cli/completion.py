@@ -4,22 +4,22 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final
 
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
+from app.atomic_file import replacing
 from app.cli.context import Invocation
 from app.cli.exits import Exit, failed
 from app.cli.options import ScreenCommand
+from app.config import CACHE_FILE, ConfigError, data_folder
+from storage.errors import StorageError
+from storage.records import STATUS_ORDER, RunFilter
 
-if TYPE_CHECKING:
-    from app.config import Settings
-    from storage.cache import Cache
-
-T = TypeVar("T")
 VARIABLE: Final = "_RUNWARDEN_COMPLETE"
 """Set by the shells' scripts; click answers it."""
 NEWEST: Final = 200
@@ -52,8 +52,7 @@ def completion(invocation: Invocation, /, *, shell: str | None, install: bool) -
 
 
 def _install(shell: str, script: str) -> Iterable[str]:
-    from app.atomic_file import replacing
-
+    """Write the script, and print where; zsh also gets a line in `.zshrc`: it searches no folder of the user."""
     data = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share")
     config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
     path = {
@@ -67,101 +66,53 @@ def _install(shell: str, script: str) -> Iterable[str]:
     yield f"Written to {path}. It works in the next shell that you open."
     if shell == "bash":
         yield f"It needs the package bash-completion; without it, add to ~/.bashrc: source {shlex.quote(str(path))}"
-    if shell == "zsh":
-        yield from _extend_zshrc(path.parent)
-
-
-def _extend_zshrc(folder: Path) -> Iterable[str]:
-    """Add the folder to the user's `.zshrc`, unless it is there; zsh searches no folder of the user by default."""
-    rc = Path(os.environ.get("ZDOTDIR") or Path.home()) / ".zshrc"
-    line = f"fpath=({shlex.quote(str(folder))} $fpath); autoload -Uz compinit && compinit  # runwarden completion"
-    if rc.exists() and line in rc.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
+    if shell != "zsh":
         return
-    with rc.open("a", encoding="utf-8") as file:
-        file.write(f"\n{line}\n")
-    yield f"Added one line to {rc}: {line}"
+    rc = Path(os.environ.get("ZDOTDIR") or Path.home()) / ".zshrc"
+    folder = shlex.quote(str(path.parent))
+    line = f"fpath=({folder} $fpath); autoload -Uz compinit && compinit  # runwarden completion"
+    if not rc.exists() or line not in rc.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
+        with rc.open("a", encoding="utf-8") as out:
+            out.write(f"\n{line}\n")
+        yield f"Added one line to {rc}: {line}"
 
 
-class LocalCompletion(click.types.StringParamType):
-    """Text that is completed from local data, without a request."""
-
-    def __init__(self, find: Callable[["Settings", "Cache | None"], Awaitable[Iterable[tuple[str, str]]]]) -> None:
-        self._find = find
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
-        """The values that begin with `incomplete`; none if the files cannot be read."""
-        from app.config import ConfigError
-        from storage.errors import StorageError
-
-        try:
-            found = ctx.ensure_object(Invocation).run(lambda: self._held(ctx.ensure_object(Invocation)))
-        except (ConfigError, StorageError, OSError):
-            return []
-        taken = ctx.params.get(param.name or "") or ()
-        return [
-            CompletionItem(value, help=help_text)
-            for value, help_text in found
-            if value.startswith(incomplete) and value not in taken
-        ]
-
-    async def _held(self, invocation: Invocation) -> list[tuple[str, str]]:
-        from app.config import CACHE_FILE, ConfigError, data_folder
-        from storage.cache import Cache
-
-        settings = invocation.settings(quietly=True)
-        try:
-            path = data_folder(settings, invocation.profile(settings)) / CACHE_FILE
-        except ConfigError:
-            return list(await self._find(settings, None))  # No profile is named, or an unknown one.
-        if not path.exists():
-            return list(await self._find(settings, None))
-        async with await Cache.open(path) as cache:
-            return list(await self._find(settings, cache))
+def suggestions(kind: str, ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
+    """The values of a kind that begin with `incomplete`, without a request; none if the files cannot be read."""
+    invocation = ctx.ensure_object(Invocation)
+    try:
+        found = invocation.run(lambda: _found(kind, invocation))
+    except (ConfigError, StorageError, OSError):
+        return []
+    given = ctx.params.get(param.name or "") or ()
+    return [
+        CompletionItem(value, help=said) for value, said in found if value.startswith(incomplete) and value not in given
+    ]
 
 
-async def _runs(_: "Settings", cache: "Cache | None") -> Iterable[tuple[str, str]]:
-    from storage.records import RunFilter
+async def _found(kind: str, invocation: Invocation) -> list[tuple[str, str]]:
+    """The values of a kind, each with a remark."""
+    settings = invocation.settings(quietly=True)
+    if kind == "profiles":
+        return [(profile.name, profile.base_url) for profile in settings.profiles]
+    if kind == "automations":
+        return [(rule.name, "") for rule in settings.automations]
+    path = None
+    with suppress(ConfigError):  # No profile is named, or an unknown one.
+        path = data_folder(settings, invocation.profile(settings)) / CACHE_FILE
+    if path is None or not path.exists():
+        return [(status, "") for status in STATUS_ORDER] if kind == "statuses" else []
+    from storage.cache import Cache  # sqlite3
 
-    runs = await cache.runs(RunFilter(), NEWEST) if cache else ()
-    return [(run.run_id, f"{run.status} {run.repository.label} {run.branch_name}") for run in runs]
-
-
-async def _statuses(_: "Settings", cache: "Cache | None") -> Iterable[tuple[str, str]]:
-    from storage.records import STATUS_ORDER
-
-    known = await cache.known_statuses() if cache else STATUS_ORDER
-    return [(status, "") for status in known]
-
-
-async def _repositories(_: "Settings", cache: "Cache | None") -> Iterable[tuple[str, str]]:
-    return [(label, "") for label in (await cache.repositories() if cache else ())]
-
-
-async def _profiles(settings: "Settings", _: "Cache | None") -> Iterable[tuple[str, str]]:
-    return [(profile.name, profile.base_url) for profile in settings.profiles]
-
-
-async def _automations(settings: "Settings", _: "Cache | None") -> Iterable[tuple[str, str]]:
-    return [(rule.name, "") for rule in settings.automations]
-
-
-PROFILE: Final = LocalCompletion(_profiles)
-COMPLETED: Final = {
-    "run_id": LocalCompletion(_runs),
-    "run_ids": LocalCompletion(_runs),
-    "statuses": LocalCompletion(_statuses),
-    "repository": LocalCompletion(_repositories),
-    "repositories": LocalCompletion(_repositories),
-    "automations.name": LocalCompletion(_automations),
-    "automations.names": LocalCompletion(_automations),
-}
-"""The values to suggest, by a parameter's name or by `group.parameter`."""
-
-
-def suggest(group: str, command: click.Command) -> None:
-    """Let a command of a group complete local data."""
-    for param in command.params:
-        param.type = COMPLETED.get(f"{group}.{param.name}") or COMPLETED.get(param.name or "") or param.type
+    async with await Cache.open(path) as cache:
+        match kind:
+            case "statuses":
+                return [(status, "") for status in await cache.known_statuses()]
+            case "repositories":
+                return [(label, "") for label in await cache.repositories()]
+            case _:
+                runs = await cache.runs(RunFilter(), NEWEST)
+                return [(run.run_id, f"{run.status} {run.repository.label} {run.branch_name}") for run in runs]
 
 
 def completed_by_service(arguments: Iterable[str], incomplete: str) -> Items:
@@ -172,14 +123,17 @@ def completed_by_service(arguments: Iterable[str], incomplete: str) -> Items:
         "COMP_WORDS": shlex.join(words),
         "COMP_CWORD": str(len(words) - 1),
     }
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "service"],
-        env={**os.environ, **asked},
-        capture_output=True,
-        text=True,
-        timeout=10,
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "service"],
+            env={**os.environ, **asked},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return []
     lines = done.stdout.splitlines()
     return [
         CompletionItem(value, type=kind, help=None if said == "_" else said)

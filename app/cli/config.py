@@ -1,25 +1,25 @@
-"""`runwarden config`: the configuration file; every change of it is checked before it is kept."""
+"""`runwarden config`, `profiles`, `token` and `backup`: the configuration, and the files on this machine."""
 
 import os
 import sys
+from collections.abc import Awaitable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+from tomlkit import dumps, parse, string, table
+from tomlkit import value as toml_value
+from tomlkit.exceptions import TOMLKitError
 
+from app.api.errors import ForbiddenError, NotAuthorizedError
 from app.atomic_file import replacing
 from app.cli.context import Invocation
 from app.cli.exits import CommandFailedError, Exit, failed
-from app.cli.options import CommandGroup, FactCommand, ScreenCommand
-from app.cli.output import Column, Format
-from app.config import ConfigError, config_path, data_folder, example_text
+from app.cli.options import CommandGroup, FactCommand, ScreenCommand, async_command
+from app.cli.output import Column, Document, Format, facts
+from app.config import LEDGER_FILE, STATE_FILE, ConfigError, config_path, data_folder, example_text
+from app.config.token import CommandToken, EnvToken, FileToken, KeyringToken, StreamToken, TokenSource
 from app.config.write import ChangedError, read_text, save
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, MutableMapping
-
-    from app.config import Settings
-    from app.console.keys.keymap import KeyFact
 
 
 @click.group(cls=CommandGroup)
@@ -46,36 +46,31 @@ def check(invocation: Invocation) -> int:
     """Check the configuration and show the settings in effect; nothing is sent."""
     settings = invocation.settings()
     profile = invocation.profile(settings)
-    _refuse_bad_keys(settings)
-    folder = data_folder(settings, profile)
-    document = {
+    if settings.keys or any(command.key for command in settings.commands):
+        from app.console.keys.keymap import problems
+
+        if found := problems(settings.keys, settings.commands):
+            said = " ".join((f"{settings.file}:", *found))
+            raise failed("config", said, file=str(settings.file), problems=list(found))
+    names, folder = [each.name for each in settings.profiles], str(data_folder(settings, profile))
+    document: dict[str, object] = {
         "ok": True,
         "file": None if settings.file is None else str(settings.file),
-        "profiles": [each.name for each in settings.profiles],
+        "profiles": names,
         "profile": profile.name,
         "base_url": profile.base_url,
         "read_only": profile.read_only,
-        "data_folder": str(folder),
+        "data_folder": folder,
     }
-    pairs = [
-        ("file", document["file"] or "none: the environment alone"),
-        ("profiles", ", ".join(each.name for each in settings.profiles)),
-        ("profile", profile.name),
-        ("base_url", profile.base_url),
-        ("read_only", "yes" if profile.read_only else "no"),
-        ("data_folder", str(folder)),
-    ]
-    invocation.output.record(document, [(label, str(value)) for label, value in pairs])
+    read_only = "yes" if profile.read_only else "no"
+    shown = {
+        "file": settings.file or "none: the environment alone",
+        "profiles": ", ".join(names),
+        "read_only": read_only,
+    }
+    pairs = [(name, str(shown.get(name, value))) for name, value in document.items() if name != "ok"]
+    invocation.output.record(document, pairs)
     return Exit.DONE
-
-
-def _refuse_bad_keys(settings: "Settings") -> None:
-    if not settings.keys and not any(command.key for command in settings.commands):
-        return
-    from app.console.keys.keymap import problems
-
-    if found := problems(settings.keys, settings.commands):
-        raise failed("config", " ".join((f"{settings.file}:", *found)), file=str(settings.file), problems=list(found))
 
 
 @config.command("keys", cls=FactCommand)
@@ -85,23 +80,17 @@ def keys(invocation: Invocation) -> int:
     from app.console.keys.keymap import catalog
 
     own = invocation.settings().keys
-    facts = catalog()
-    entries = [{"id": fact.id, "keys": _keys_of(fact, own), "does": fact.does} for fact in facts]
-    invocation.output.listing(
-        "keys",
-        entries,
-        facts,
-        (
-            Column("id", lambda fact: fact.id, "id"),
-            Column("keys", lambda fact: " ".join(_keys_of(fact, own)), "keys"),
-            Column("does", lambda fact: fact.does, "does", flexible=True),
-        ),
+    entries: list[Document] = [
+        {"id": fact.id, "keys": own[fact.id].split(",") if fact.id in own else [*fact.keys], "does": fact.does}
+        for fact in catalog()
+    ]
+    columns: tuple[Column[Any], ...] = (
+        Column("id", name="id"),
+        Column("keys", lambda entry: " ".join(entry["keys"]), "keys", lambda entry: " ".join(entry["keys"])),
+        Column("does", name="does", flexible=True),
     )
+    invocation.output.listing("keys", entries, columns)
     return Exit.DONE
-
-
-def _keys_of(fact: "KeyFact", own: "Mapping[str, str]") -> list[str]:
-    return own[fact.id].split(",") if fact.id in own else list(fact.keys)
 
 
 @config.command("init", cls=FactCommand)
@@ -164,15 +153,21 @@ def set_value(invocation: Invocation, /, *, key: str, value: str | None, unset: 
     """
     if (value is None) != unset:
         raise failed("usage", "Give a VALUE, or --unset to remove the key.")
-    from tomlkit import dumps, parse
-    from tomlkit.exceptions import TOMLKitError
-
     file = config_path(invocation.config_file, os.environ)
     before = read_text(file)
-    names = key.split(".")
+    *names, last = key.split(".")
     try:
-        document = parse(before or example_text())
-        _change(document, names, None if value is None else _toml(value))
+        document = parent = parse(before or example_text())
+        for name in names:
+            if name not in parent and value is not None:
+                parent[name] = table()
+            parent = parent.get(name, {})
+            if not hasattr(parent, "keys"):
+                raise failed("usage", f"{name} in {key} is not a table: only keys of tables can be set.")
+        if value is None:
+            parent.pop(last, None)
+        else:
+            parent[last] = _toml(value)
         save(file, before, dumps(document))
     except TOMLKitError as error:
         raise failed("config", f"{file}: this is not TOML: {error}", file=str(file)) from error
@@ -181,31 +176,9 @@ def set_value(invocation: Invocation, /, *, key: str, value: str | None, unset: 
     return Exit.DONE
 
 
-def _change(document: "MutableMapping[str, Any]", names: list[str], value: object) -> None:
-    """Set a key of a document, or remove it where the value is None."""
-    from tomlkit import table
-
-    parent: Any = document
-    for name in names[:-1]:
-        if name not in parent:
-            if value is None:
-                return
-            parent[name] = table()
-        parent = parent[name]
-        if not hasattr(parent, "keys"):
-            raise failed("usage", f"{name} in {'.'.join(names)} is not a table: only keys of tables can be set.")
-    if value is None:
-        parent.pop(names[-1], None)
-    else:
-        parent[names[-1]] = value
-
-
 def _toml(text: str) -> object:
-    from tomlkit import string, value
-    from tomlkit.exceptions import TOMLKitError
-
     try:
-        return value(text)
+        return toml_value(text)
     except (TOMLKitError, ValueError):
         return string(text)
 
@@ -217,3 +190,124 @@ def _rejected(file: Path, text: str, why: str = "It is not valid.") -> CommandFa
     with replacing(beside) as written:
         written.write(text)
     return failed("config", f"{file} was not changed. {why} Your text is in {beside}.", file=str(file))
+
+
+@click.group(cls=CommandGroup)
+def profiles() -> None:
+    """List the configured services."""
+
+
+@profiles.command("list", cls=FactCommand)
+@click.pass_obj
+def list_profiles(invocation: Invocation) -> int:
+    """List every profile with its address and the source of its token."""
+    settings = invocation.settings()
+    try:
+        chosen = invocation.profile(settings).name
+    except ConfigError:
+        chosen = ""
+    entries: list[Document] = [
+        facts(profile, "name base_url read_only")
+        | {"default": profile.name == chosen, "token_from": token_origin(profile.token)}
+        for profile in settings.profiles
+    ]
+    columns: tuple[Column[Any], ...] = (
+        Column("profile", lambda each: each["name"], "profile"),
+        Column("default", lambda each: "yes" if each["default"] else "", "default", lambda each: each["default"]),
+        Column("base_url", name="base_url", flexible=True),
+        Column("token from", name="token_from", flexible=True),
+        Column("read_only", lambda each: "yes" if each["read_only"] else "no", "read_only"),
+    )
+    empty = "No profile is configured. Create a file with: runwarden config init"
+    invocation.output.listing("profiles", entries, columns, empty=empty)
+    return Exit.DONE
+
+
+def token_origin(source: TokenSource) -> str:
+    """The source of a token, in words; never the token."""
+    match source:
+        case EnvToken():
+            return f"environment variable {source.variable}"
+        case FileToken():
+            return f"file {source.path}"
+        case CommandToken():
+            return f"command {source.argv[0]}"
+        case KeyringToken():
+            return f"keyring entry {source.name}"
+        case StreamToken():
+            return "stdin"
+
+
+@click.group(cls=CommandGroup)
+def token() -> None:
+    """Check the API token."""
+
+
+@token.command("check", cls=FactCommand)
+@async_command
+async def check_token(invocation: Invocation, /) -> int:
+    """Ask the service whether it accepts the token: exit code 0 if runs may be read, 4 if not.
+
+    The API does not report when a token expires, or whether it may create organizations.
+    """
+    async with invocation.engine(needs_token=True) as engine:
+        origin = token_origin(engine.profile.token)
+        asked = {"base_url": engine.profile.base_url, "token_from": origin}
+        try:
+            health = await _is_allowed(engine.client.health())
+            runs = await _is_allowed(engine.client.list_runs(page_size=1))
+        except NotAuthorizedError:
+            invocation.beside_error = {"valid": False, **asked, "runs": False, "health": False}
+            raise
+    document = {"valid": True, **asked, "runs": runs, "health": health}
+    pairs = [
+        ("token", "accepted"),
+        ("service", engine.profile.base_url),
+        ("token from", origin),
+        ("runs", "allowed" if runs else "not allowed: it needs scope admin"),
+        ("health", "allowed" if health else "not allowed"),
+    ]
+    invocation.output.record(document, pairs)
+    return Exit.DONE if runs else Exit.NOT_AUTHORIZED
+
+
+async def _is_allowed(request: Awaitable[object]) -> bool:
+    try:
+        await request
+    except ForbiddenError:
+        return False
+    return True
+
+
+@click.command("backup", cls=FactCommand)
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--all-profiles", is_flag=True, help="Of every configured service.")
+@click.pass_obj
+def backup(invocation: Invocation, /, *, folder: Path, all_profiles: bool) -> int:
+    """Copy the ledger and the automations' state into FOLDER, which must be new or empty.
+
+    Consoles and bots may go on working: each copy is complete and of one moment. To restore, end them all and put the
+    files back where they were.
+    """
+    from storage.copying import copy_database  # sqlite3
+
+    settings = invocation.settings()
+    copied: list[str] = []
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise failed("usage", f"{folder} is not empty. Name a new folder for each backup.")
+        for profile in settings.profiles if all_profiles else (invocation.profile(settings),):
+            source = data_folder(settings, profile)
+            for file in (LEDGER_FILE, STATE_FILE):
+                if (source / file).exists():
+                    target = folder / source.name / file
+                    target.parent.mkdir(mode=0o700, exist_ok=True)
+                    copy_database(source / file, target)
+                    copied.append(str(target))
+    except OSError as error:
+        raise failed("usage", f"{folder} cannot be written: {error.strerror or error}.") from error
+    if not copied:
+        raise failed("not_found", "There is nothing to copy yet: no ledger and no state.")
+    invocation.output.record({"folder": str(folder), "files": copied}, [("copied", each) for each in copied])
+    return Exit.DONE

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from app.cli.exits import Exit
     from app.config import Choice, Profile, Settings
     from app.engine import Engine
-    from app.events import Event
     from app.files import ProfileFiles
     from storage.ledger import Ledger
     from storage.state import State
@@ -77,11 +76,6 @@ class Invocation:
             self.warnings.append(message)
             self.output.note(f"runwarden: warning: {message}")
 
-    def begin_rows(self, key: str, columns: Sequence[Column[T]]) -> Rows[T]:
-        """Print many items of one kind on stdout, as they come."""
-        self.rows = rows = self.output.rows(key, columns)
-        return rows
-
     @contextmanager
     def exporting(self, out: Path | None, key: str, columns: Sequence[Column[T]]) -> Iterator[Rows[T]]:
         """Print many items into a file, whole or not at all, or as they come on stdout (None, or `-`).
@@ -90,10 +84,11 @@ class Invocation:
             CommandFailedError: The file cannot be written.
         """
         if out is None or str(out) == "-":
-            yield self.begin_rows(key, columns)
+            self.rows = rows = Rows(self.output, key, columns)
+            yield rows
             return
         with into_file(out, self.output) as output:
-            rows = output.rows(key, columns)
+            rows = Rows(output, key, columns)
             yield rows
         self.output.note(f"{rows.count} {key} written to {out}")
 
@@ -137,7 +132,7 @@ class Invocation:
 
     @asynccontextmanager
     async def state(self) -> "AsyncIterator[State]":
-        """The automations' state, open for as long as the block lasts.
+        """The automations' state, open for the block.
 
         Raises:
             ConfigError: The configuration cannot be used.
@@ -152,7 +147,7 @@ class Invocation:
 
     @asynccontextmanager
     async def engine(self, *, needs_token: bool) -> "AsyncIterator[Engine]":
-        """Open the engine for the block; cached data is read without a token.
+        """The engine, open for the block; cached data is read without a token.
 
         Raises:
             ConfigError: The configuration cannot be used.
@@ -160,16 +155,18 @@ class Invocation:
             StorageError: A file of the data folder cannot be used.
         """
         from app.engine import Engine
+        from app.events import Event, StorageFailed
+
+        def announce(event: Event) -> None:
+            if isinstance(event, StorageFailed):
+                self.warn(event.message)
 
         settings = self.settings()
-        engine = await Engine.open(settings, self.profile(settings), actor="cli", announce=self._warn_of_storage)
-        try:
-            self._note_problems(engine)
+        engine = await Engine.open(settings, self.profile(settings), actor="cli", announce=announce)
+        async with self._closing(engine):
             if needs_token and engine.token_problem is not None:
                 raise engine.token_problem
             yield engine
-        finally:
-            await self._close(engine)
 
     @asynccontextmanager
     async def files(self) -> "AsyncIterator[ProfileFiles]":
@@ -178,28 +175,21 @@ class Invocation:
 
         settings = self.settings()
         files = await ProfileFiles.open(settings, self.profile(settings), actor="cli")
-        try:
-            self._note_problems(files)
+        async with self._closing(files):
             yield files
-        finally:
-            await self._close(files)
 
-    def _note_problems(self, opened: "Engine | ProfileFiles") -> None:
-        if opened.cache.set_aside is not None:
-            self.output.note(str(opened.cache.set_aside))
-        self._warn_of(opened.ledger)
-
-    def _warn_of_storage(self, event: "Event") -> None:
-        from app.events import StorageFailed
-
-        if isinstance(event, StorageFailed):
-            self.warn(event.message)
-
-    async def _close(self, opened: "Engine | ProfileFiles") -> None:
+    @asynccontextmanager
+    async def _closing(self, opened: "Engine | ProfileFiles") -> AsyncIterator[None]:
         try:
-            await opened.close()
-        except Exception as error:  # noqa: BLE001 — the command's work is done: its result must not be lost with this
-            self.warn(f"Closing failed: {error!r}")
+            if opened.cache.set_aside is not None:
+                self.output.note(str(opened.cache.set_aside))
+            self._warn_of(opened.ledger)
+            yield
+        finally:
+            try:
+                await opened.close()
+            except Exception as error:  # noqa: BLE001 — the command's work is done: its result must not be lost with this
+                self.warn(f"Closing failed: {error!r}")
 
     @asynccontextmanager
     async def writer(self, *, dry_run: bool = False) -> "AsyncIterator[Engine]":

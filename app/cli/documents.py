@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
 
 from app.cli.exits import ErrorDetail
-from app.cli.output import Column
+from app.cli.output import Column, facts
 from app.run_document import as_received, run_document
 from app.times import exact_ago, rfc3339, span
 from storage.records import INVITATION_LIFETIME, STATUS_BY_NAME, Action, ActionFilter, ActionKind, Run, RunDetail
@@ -50,7 +51,9 @@ def unsent_document(kind: ActionKind) -> dict[str, object]:
 
 def write_document(action: Action) -> dict[str, object]:
     """The document of a write: its action and its result (null until known)."""
-    made = as_received(action.response_json) or _linked(action)
+    made = as_received(action.response_json) or None
+    if made is None and action.resolution == "created" and action.result_id is not None:
+        made = {ID_KEYS[action.kind]: action.result_id}  # A person named it: only its id is known.
     document: dict[str, object] = {
         "action_id": action.action_id,
         "kind": action.kind,
@@ -58,23 +61,14 @@ def write_document(action: Action) -> dict[str, object]:
         "base_url": action.base_url,
         RESULT_KEYS[action.kind]: made,
     }
-    if action.error is not None:
-        document["error"] = error_document(action)
-    return document
-
-
-def _linked(action: Action) -> dict[str, object] | None:
-    """The result that a person named when they resolved the action: only its id is known."""
-    if action.resolution != "created" or action.result_id is None:
-        return None
-    return {ID_KEYS[action.kind]: action.result_id}
+    return document if action.error is None else document | {"error": error_document(action)}
 
 
 def error_document(action: Action) -> dict[str, ErrorDetail] | None:
     """The action's error as JSON; None: it is confirmed, or still open."""
-    if action.error is None:
-        return None
     error = action.error
+    if error is None:
+        return None
     return {
         "kind": error.kind,
         "message": error.message,
@@ -85,28 +79,25 @@ def error_document(action: Action) -> dict[str, ErrorDetail] | None:
 
 def action_document(action: Action) -> dict[str, object]:
     """A whole entry of the ledger."""
+    names = "action_id kind state key actor base_url path created_at sending_at settled_at result_id resolution"
     return {
-        "action_id": action.action_id,
-        "kind": action.kind,
-        "state": action.state,
+        **facts(action, f"{names} superseded_by"),
+        **facts(action.author, "user host surface"),
         "subject": action.subject or None,
-        "key": action.key,
-        "actor": action.actor,
-        "user": action.author.user,
-        "host": action.author.host,
-        "surface": action.author.surface,
-        "base_url": action.base_url,
-        "path": action.path,
         "body": json.loads(action.body_json),
-        "created_at": rfc3339(action.created_at),
-        "sending_at": rfc3339(action.sending_at),
-        "settled_at": rfc3339(action.settled_at),
-        "result_id": action.result_id,
         "response": as_received(action.response_json) or None,
         "error": error_document(action),
-        "resolution": action.resolution,
-        "superseded_by": action.superseded_by,
     }
+
+
+def subject(action: Action) -> str:
+    """The subject of the write, in a few words."""
+    if action.subject:
+        return action.subject
+    if action.kind == "agent.start":
+        return unquote(action.path.split("/")[-2])
+    body = as_received(action.body_json)
+    return str(body.get("project_path") or body.get("project_id") or body.get("instructions") or action.path)
 
 
 def state_text(action: Action) -> str:
@@ -118,28 +109,24 @@ def invitation_ends_at(action: Action) -> datetime | None:
     """When the administrator's invitation expires (spec 3); None if no organization was created."""
     if action.kind != "organization.create" or action.state != "confirmed":
         return None
-    sent_at = action.sending_at or action.created_at
-    return sent_at + INVITATION_LIFETIME
+    return (action.sending_at or action.created_at) + INVITATION_LIFETIME
 
 
 def organization_document(action: Action) -> dict[str, object]:
     """An attempt to create an organization."""
     body = json.loads(action.body_json)
     return {
-        "action_id": action.action_id,
+        **facts(action, "action_id state created_at settled_at resolution"),
         "email": body.get("email"),
         "offer_code": body.get("offer_code"),
-        "state": action.state,
         "organization": as_received(action.response_json) or None,
         "organization_id": action.result_id,
-        "created_at": rfc3339(action.created_at),
-        "settled_at": rfc3339(action.settled_at),
         "invitation_expires_at": rfc3339(invitation_ends_at(action)),
         "error": error_document(action),
-        "resolution": action.resolution,
     }
 
 
+CACHED_HINT: Final = "Show earlier results with --cached."
 CHUNK: Final = 500
 """Runs per cache query."""
 
@@ -213,9 +200,7 @@ def status_tone(status: str) -> str:
 
 
 def _status(view: RunDocument) -> str:
-    marks = ["stuck"] if view.is_stuck else []
-    if view.presence != "current":
-        marks.append(view.presence)
+    marks = ["stuck"] * view.is_stuck + [view.presence] * (view.presence != "current")
     return badge(view.run.status) + (f" ({', '.join(marks)})" if marks else "")
 
 

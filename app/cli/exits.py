@@ -33,40 +33,23 @@ class Exit(IntEnum):
     INTERRUPTED = 130
 
 
-EXIT_BY_KIND: Final[Mapping[str, Exit]] = {
-    "unreachable": Exit.UNREACHABLE,
-    "timed_out": Exit.UNREACHABLE,
-    "unusable_answer": Exit.UNREACHABLE,
-    "server_failed": Exit.UNREACHABLE,
-    "api_error": Exit.UNREACHABLE,
-    "refused": Exit.UNREACHABLE,
-    "not_sendable": Exit.USAGE,
-    "no_token": Exit.USAGE,
-    "not_authorized": Exit.NOT_AUTHORIZED,
-    "forbidden": Exit.NOT_AUTHORIZED,
-    "not_found": Exit.NOT_FOUND,
-    "rejected": Exit.USAGE,
-    "not_offered": Exit.NOT_FOUND,
-    "uncertain": Exit.UNREACHABLE,
-    "rate_limited": Exit.RATE_LIMITED,
-    "waited_too_long": Exit.TIMED_OUT,
-    "blocked": Exit.UNKNOWN_OUTCOME,
-    "duplicate": Exit.USAGE,
-    "interrupted": Exit.INTERRUPTED,
-    "usage": Exit.USAGE,
-    "config": Exit.USAGE,
-    "token": Exit.USAGE,
-    "read_only": Exit.USAGE,
-    "invalid": Exit.USAGE,
-    "already_asked": Exit.USAGE,
-    "doubtful_id": Exit.USAGE,
-    "ambiguous": Exit.USAGE,
-    "not_confirmed": Exit.USAGE,
-    "wrong_state": Exit.USAGE,
-    "missing_extra": Exit.USAGE,
-    "not_delivered": Exit.FAILED,
-    "demo": Exit.USAGE,
+_KINDS: Final[Mapping[Exit, Sequence[str]]] = {
+    Exit.FAILED: ("not_delivered",),
+    Exit.USAGE: (
+        *("usage", "config", "token", "no_token", "read_only", "missing_extra", "demo", "invalid", "not_sendable"),
+        *("rejected", "duplicate", "already_asked", "doubtful_id", "ambiguous", "not_confirmed", "wrong_state"),
+    ),
+    Exit.TIMED_OUT: ("waited_too_long",),
+    Exit.NOT_AUTHORIZED: ("not_authorized", "forbidden"),
+    Exit.RATE_LIMITED: ("rate_limited",),
+    Exit.UNKNOWN_OUTCOME: ("blocked",),
+    Exit.NOT_FOUND: ("not_found", "not_offered"),
+    Exit.UNREACHABLE: (
+        *("unreachable", "timed_out", "unusable_answer", "server_failed", "api_error", "refused", "uncertain"),
+    ),
+    Exit.INTERRUPTED: ("interrupted",),
 }
+EXIT_BY_KIND: Final[Mapping[str, Exit]] = {kind: code for code, kinds in _KINDS.items() for kind in kinds}
 """The exit code of each kind of error, of the API, the ledger and the command line."""
 
 
@@ -134,10 +117,7 @@ def of_api_error(error: ApiError, *, hint: str = "") -> Failure:
         detail |= {"http_status": error.status, "error_code": error.error_code}
     if isinstance(error, RateLimitedError):
         detail["retry_after_s"] = error.retry_after_s
-    message = f"{_sentence(error.message)} {hint}" if hint else error.message
+    message = error.message
+    if hint:
+        message = f"{message}{'' if message.endswith(('.', '!', '?', '…')) else '.'} {hint}"
     return Failure(error.kind, message, EXIT_BY_KIND.get(error.kind, Exit.UNREACHABLE), detail)
-
-
-def _sentence(text: str) -> str:
-    """The service's message with a full stop, because another sentence follows it."""
-    return text if text.endswith((".", "!", "?", "…")) else f"{text}."

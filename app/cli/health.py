@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import IntEnum
 from typing import Final
 
@@ -15,7 +15,7 @@ from app.cli.options import FactCommand, async_command
 from app.cli.output import Column, Format, Output
 from app.run_document import as_received
 from app.times import clocks_apart, exact_ago, rfc3339
-from storage.records import LinkState, PlatformHealth
+from storage.records import PlatformHealth
 
 WARNING_WORDS: Final = frozenset({"degraded", "warning", "warn", "partial", "slow", "maintenance", "pending"})
 """Statuses that mean impaired (the spec names none). Every other unhealthy status is critical."""
@@ -45,12 +45,29 @@ async def health(invocation: Invocation, /, *, cached: bool) -> int:
                 await engine.health.refresh()
             except ApiError as error:
                 raise CommandFailedError(of_api_error(error, hint="Show earlier results with --cached.")) from error
-        platforms = await engine.cache.health()
         links = await engine.cache.links()
         now, ahead = engine.clock(), engine.client.budget.clock_ahead
         ok_words = engine.settings.console.health_ok
-    hosts = [HostView(each, level_of(each.status, ok_words), now) for each in platforms if each.connected]
-    return tell(invocation.output, hosts, _checked_at(links), "cache" if cached else "live", ahead)
+        platforms = [each for each in await engine.cache.health() if each.connected]
+    hosts = [HostView(each, level_of(each.status, ok_words), now) for each in platforms]
+    level = max((host.level for host in hosts), default=ExitLevel.UNKNOWN)
+    output, facts = invocation.output, {host.platform.platform: host.facts() for host in hosts}
+    match output.format:
+        case Format.JSON:
+            checked_at = next((link.last_ok_at for link in links if link.subject == "health"), None)
+            document = {"status": level.name.lower(), "code_hosting": facts, "clock_ahead_s": ahead.total_seconds()}
+            output.record(document | {"as_of": rfc3339(checked_at), "source": "cache" if cached else "live"}, ())
+        case Format.TABLE:
+            said = ", ".join(f"{host.platform.platform} {host.platform.status}" for host in hosts)
+            output.text(f"RUNWARDEN {level.name} - {said or 'no code host is connected'}")
+            for host in hosts:
+                output.text(detail(host))
+            if ahead:
+                output.text(clocks_apart(ahead))
+        case Format.NDJSON | Format.CSV:
+            entries = [{"platform": name, **each} for name, each in facts.items()]
+            output.listing("code_hosting", entries, COLUMNS, hosts)
+    return level
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,32 +101,6 @@ def level_of(status: str, ok_words: Sequence[str]) -> ExitLevel:
     return ExitLevel.WARNING if word in WARNING_WORDS else ExitLevel.CRITICAL
 
 
-def tell(output: Output, hosts: Sequence[HostView], checked_at: datetime | None, source: str, ahead: timedelta) -> int:
-    """Print the plugin's line, the hosts and a disagreement of the clocks; return the exit code."""
-    level = max((host.level for host in hosts), default=ExitLevel.UNKNOWN)
-    document = {
-        "status": level.name.lower(),
-        "code_hosting": {host.platform.platform: host.facts() for host in hosts},
-        "clock_ahead_s": ahead.total_seconds(),
-        "as_of": rfc3339(checked_at),
-        "source": source,
-    }
-    match output.format:
-        case Format.JSON:
-            output.record(document, ())
-        case Format.TABLE:
-            output.text(_line(level, hosts))
-            for host in hosts:
-                output.text(detail(host))
-            if ahead:
-                output.text(clocks_apart(ahead))
-        case Format.NDJSON | Format.CSV:
-            output.listing(
-                "code_hosting", [{"platform": host.platform.platform, **host.facts()} for host in hosts], hosts, COLUMNS
-            )
-    return level
-
-
 def tell_unknown(output: Output, failure: Failure) -> int:
     """Print why nothing is known, as a plugin does: on stdout, with exit code 3."""
     if output.format.is_json:
@@ -120,28 +111,17 @@ def tell_unknown(output: Output, failure: Failure) -> int:
     return ExitLevel.UNKNOWN
 
 
-def _line(level: ExitLevel, hosts: Sequence[HostView]) -> str:
-    said = ", ".join(f"{host.platform.platform} {host.platform.status}" for host in hosts)
-    return f"RUNWARDEN {level.name} - {said or 'no code host is connected'}"
-
-
 def detail(host: HostView) -> str:
     """A host's line: its status, since when, and its address."""
-    label = " ".join(part for part in (host.platform.host, host.platform.group) if part)
-    return f"{host.platform.platform}: {host.platform.status}{_since(host)}{f', {label}' if label else ''}"
-
-
-def _since(host: HostView) -> str:
     platform = host.platform
+    label = "".join(f" {part}" for part in (platform.host, platform.group) if part)
+    since = ", since when is not known yet"
     if platform.since < platform.checked_at:
-        return f" since {exact_ago(platform.since, host.now)}"
-    # The status was only seen once, so when it began is not known.
-    before = platform.history[0].old if platform.history else None
-    return f", {before} when last asked" if before else ", since when is not known yet"
-
-
-def _checked_at(links: Sequence[LinkState]) -> datetime | None:
-    return next((link.last_ok_at for link in links if link.subject == "health"), None)
+        since = f" since {exact_ago(platform.since, host.now)}"
+    elif platform.history and platform.history[0].old:
+        # The status was only seen once, so when it began is not known.
+        since = f", {platform.history[0].old} when last asked"
+    return f"{platform.platform}: {platform.status}{since}{label and ','}{label}"
 
 
 COLUMNS: Final[tuple[Column[HostView], ...]] = (

@@ -1,27 +1,29 @@
-"""`runwarden inbox`: what happened and is not dealt with yet."""
+"""`runwarden inbox` and `runwarden notify`: what happened and is not dealt with yet, and what was told about it."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from datetime import UTC, datetime, timedelta
+from typing import Final
 
 import click
 
+from app.automations.inbox import Inbox
 from app.cli.context import Invocation
 from app.cli.exits import Exit, failed
-from app.cli.options import CommandGroup, FactCommand, async_command
-from app.cli.output import Column
+from app.cli.options import COUNT, CommandGroup, FactCommand, async_command, reading
+from app.cli.output import Column, facts
+from app.config.settings import DEFAULT_ROUTE
+from app.notify.delivery import send
+from app.text import plural
 from app.times import exact_ago, parse_duration, rfc3339
-from storage.records.inbox import NO_TIME, InboxItem
+from storage.records.alert import Delivery, Message
+from storage.records.inbox import NO_TIME, InboxItem, Mark
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-
-    from app.automations.inbox import Inbox
-
-    Marking = Callable[[Inbox, list[InboxItem]], Awaitable[None]]
-
-TONES: Final = {"critical": "bad", "decide": "warn", "look": ""}
+TONES: Final = {"critical": "bad", "decide": "warn", "delivered": "good", "failed": "bad", "expired": "bad"}
+"""By an item's severity, and by a message's outcome."""
 ALL: Final = "all"
+KEYS: Final = click.argument("keys", nargs=-1, required=True, metavar="KEY...")
 
 
 class _ListingGroup(CommandGroup):
@@ -46,21 +48,26 @@ async def list_items(invocation: Invocation, /, *, with_done: bool) -> int:
     async with _opened(invocation) as box:
         items = await box.items(with_done=with_done)
         now = box.engine.clock()
+    entries = [
+        facts(item, "key kind title severity count")
+        | {"at": None if item.at == NO_TIME else rfc3339(item.at), "back": item.back or None, "cure": item.cure or None}
+        | {"runs": [entry.run_id for entry in item.entries if entry.run_id]}
+        for item in items
+    ]
     columns: tuple[Column[InboxItem], ...] = (
-        Column("severity", lambda item: item.severity, "severity", tone=lambda item: TONES[item.severity]),
-        Column("kind", lambda item: item.kind, "kind", tone=lambda item: TONES[item.severity]),
+        Column("severity", lambda item: item.severity, "severity", tone=lambda item: TONES.get(item.severity, "")),
+        Column("kind", lambda item: item.kind, "kind", tone=lambda item: TONES.get(item.severity, "")),
         Column("what", lambda item: item.title, "title", flexible=True),
         Column("when", lambda item: "" if item.at == NO_TIME else exact_ago(item.at, now), "at"),
         Column("to do", lambda item: item.cure, "cure", flexible=True),
         Column("key", lambda item: item.key, "key"),
     )
-    entries = [_document(item) for item in items]
-    invocation.output.listing("items", entries, items, columns, empty="Nothing waits for you.")
+    invocation.output.listing("items", entries, columns, items, empty="Nothing waits for you.")
     return Exit.DONE
 
 
 @inbox.command("done", cls=FactCommand)
-@click.argument("keys", nargs=-1, required=True, metavar="KEY...")
+@KEYS
 @async_command
 async def done(invocation: Invocation, /, *, keys: tuple[str, ...]) -> int:
     """Say that items are dealt with (`all`: those listed now); what happens later brings them back."""
@@ -68,20 +75,24 @@ async def done(invocation: Invocation, /, *, keys: tuple[str, ...]) -> int:
 
 
 @inbox.command("snooze", cls=FactCommand)
-@click.argument("keys", nargs=-1, required=True, metavar="KEY...")
-@click.option("--for", "length", default="1h", show_default=True, metavar="TIME", help="For how long, as in 2h or 1d.")
+@KEYS
+@click.option(
+    "--for",
+    "length",
+    callback=reading(parse_duration),
+    default="1h",
+    show_default=True,
+    metavar="TIME",
+    help="For how long, as in 2h or 1d.",
+)
 @async_command
-async def snooze(invocation: Invocation, /, *, keys: tuple[str, ...], length: str) -> int:
+async def snooze(invocation: Invocation, /, *, keys: tuple[str, ...], length: timedelta) -> int:
     """Put items off for a while; what happens sooner brings them back."""
-    try:
-        snoozed_for = parse_duration(length)
-    except ValueError as error:
-        raise failed("usage", str(error), field="for") from error
-    return await _mark(invocation, keys, lambda box, items: box.snooze(items, box.engine.clock() + snoozed_for))
+    return await _mark(invocation, keys, lambda box, items: box.snooze(items, box.engine.clock() + length))
 
 
 @inbox.command("mute", cls=FactCommand)
-@click.argument("keys", nargs=-1, required=True, metavar="KEY...")
+@KEYS
 @async_command
 async def mute(invocation: Invocation, /, *, keys: tuple[str, ...]) -> int:
     """Take items out for good, whatever happens later."""
@@ -99,33 +110,88 @@ async def undo(invocation: Invocation, /) -> int:
 
 
 @asynccontextmanager
-async def _opened(invocation: Invocation) -> "AsyncIterator[Inbox]":
-    from app.automations.inbox import Inbox
-
+async def _opened(invocation: Invocation) -> AsyncIterator[Inbox]:
     async with invocation.engine(needs_token=False) as engine:
         yield Inbox.of(engine)
 
 
-async def _mark(invocation: Invocation, keys: Sequence[str], marking: "Marking") -> int:
+async def _mark(
+    invocation: Invocation, keys: Sequence[str], mark: Callable[[Inbox, list[InboxItem]], Awaitable[None]]
+) -> int:
     async with _opened(invocation) as box:
         items = {item.key: item for item in await box.items()}
         chosen = list(items) if list(keys) == [ALL] else list(dict.fromkeys(keys))
         if missing := [key for key in chosen if key not in items]:
             raise failed("not_found", f"There is no item {missing[0]!r}. See: runwarden inbox list")
-        await marking(box, [items[key] for key in chosen])
+        await mark(box, [items[key] for key in chosen])
     invocation.output.record({"keys": chosen}, [("marked", key) for key in chosen] or [("unchanged", "nothing")])
     return Exit.DONE
 
 
-def _document(item: InboxItem) -> dict[str, object]:
-    return {
-        "key": item.key,
-        "kind": item.kind,
-        "title": item.title,
-        "severity": item.severity,
-        "at": None if item.at == NO_TIME else rfc3339(item.at),
-        "count": item.count,
-        "runs": [entry.run_id for entry in item.entries if entry.run_id],
-        "back": item.back or None,
-        "cure": item.cure or None,
-    }
+@click.group(cls=CommandGroup)
+def notify() -> None:
+    """Try the routes of notifications, list what they told, and acknowledge it."""
+
+
+@notify.command("test", cls=FactCommand)
+@click.argument("route", default="default")
+@async_command
+async def test(invocation: Invocation, /, *, route: str) -> int:
+    """Send a test notification over ROUTE, one of [notify.routes], or over the channels of [notify] itself."""
+    settings = invocation.settings()
+    names = [DEFAULT_ROUTE, *(each.name for each in settings.notify.routes)]
+    if route not in names:
+        raise failed("not_found", f"There is no route {route!r}. There are: {', '.join(names)}.")
+    now, text = datetime.now(UTC), "Sent by `runwarden notify test`"
+    message = Message(route, "test:rule", "new", "warning", "Runwarden: this is a test", text, ())
+    profile = invocation.profile(settings).name
+    trouble = await send(settings.notify, Delivery(0, message, now, now), profile, os.environ)
+    if trouble is not None:
+        raise failed("not_delivered", trouble, route=route)
+    invocation.output.record({"route": route, "delivered": True}, [("delivered", route)])
+    return Exit.DONE
+
+
+@notify.command("log", cls=FactCommand)
+@click.option("--limit", type=COUNT, default=50, show_default=True, help="How many, the newest.")
+@async_command
+async def log(invocation: Invocation, /, *, limit: int) -> int:
+    """List the messages that were made, newest first, and what became of each."""
+    async with invocation.state() as state:
+        found = await state.recent_deliveries(limit)
+        now = state.clock()
+    entries = [
+        facts(each, "number made_at attempts outcome")
+        | facts(each.message, "route phase level title count groups")
+        | {"text": each.message.body, "error": each.error or None}
+        for each in found
+    ]
+
+    def outcome(each: Delivery) -> str:
+        return each.outcome or (f"again after {plural(each.attempts, 'attempt')}" if each.attempts else "waiting")
+
+    columns: tuple[Column[Delivery], ...] = (
+        Column("number", lambda each: str(each.number), "number"),
+        Column("when", lambda each: exact_ago(each.made_at, now), "made_at", lambda each: rfc3339(each.made_at)),
+        Column("route", lambda each: each.message.route, "route"),
+        Column("outcome", outcome, "outcome", tone=lambda each: TONES.get(each.outcome or "", "")),
+        Column("title", lambda each: each.message.title, "title", flexible=True),
+    )
+    invocation.output.listing("deliveries", entries, columns, found, empty="Nothing yet.")
+    return Exit.DONE
+
+
+@notify.command("ack", cls=FactCommand)
+@click.argument("numbers", nargs=-1, required=True, type=COUNT, metavar="NUMBER...")
+@async_command
+async def ack(invocation: Invocation, /, *, numbers: tuple[int, ...]) -> int:
+    """Acknowledge messages by the number in their text: they are not repeated."""
+    async with invocation.state() as state:
+        found = {number: await state.delivery(number) for number in numbers}
+        if missing := [number for number, each in found.items() if each is None]:
+            raise failed("not_found", f"There is no message {missing[0]}. See: runwarden notify log")
+        groups = [group for each in found.values() if each is not None for group in each.message.groups]
+        now = state.clock()
+        await state.mark(dict.fromkeys(groups, Mark(done_until=now)), now)
+    invocation.output.record({"groups": groups}, [("acknowledged", group) for group in groups])
+    return Exit.DONE

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 import click
@@ -87,7 +88,13 @@ def run_command_line(argv: Sequence[str]) -> int:
         if reconfigure is not None:
             reconfigure(errors="backslashreplace")
     try:
-        code = _run(list(argv), invocation)
+        try:
+            result = root.main([*argv], prog_name="runwarden", standalone_mode=False, obj=invocation)
+            code = int(result) if isinstance(result, int) else Exit.DONE
+        except (ReaderGoneError, NotPrintedError):
+            raise
+        except BaseException as error:  # noqa: BLE001 — the process's boundary: whatever it is, it has one form
+            code = _report(error, invocation, argv)
         with printing():
             sys.stdout.flush()
     except ReaderGoneError:
@@ -102,16 +109,6 @@ def run_command_line(argv: Sequence[str]) -> int:
         )
         return invocation.outcome or NOT_PRINTED
     return 128 + invocation.stopped_by if invocation.stopped_by else code
-
-
-def _run(argv: list[str], invocation: Invocation) -> int:
-    try:
-        result = root.main(argv, prog_name="runwarden", standalone_mode=False, obj=invocation)
-    except (ReaderGoneError, NotPrintedError):
-        raise
-    except BaseException as error:  # noqa: BLE001 — the process's boundary: whatever it is, it is reported in one form
-        return _report(error, invocation, argv)
-    return int(result) if isinstance(result, int) else Exit.DONE
 
 
 def _report(error: BaseException, invocation: Invocation, argv: Sequence[str]) -> int:
@@ -145,14 +142,9 @@ def _report(error: BaseException, invocation: Invocation, argv: Sequence[str]) -
 
 
 def _format_asked_for(argv: Sequence[str]) -> Format | None:
-    formats = {form.value: form for form in Format}
-    for i, word in enumerate(argv):
-        if word == "--":
-            return None
-        if word == "--json":
-            return Format.JSON
-        if word in {"-o", "--output"} and i + 1 < len(argv):
-            return formats.get(argv[i + 1])
-        if word.startswith(("--output=", "-o")):
-            return formats.get(word.removeprefix("--output=").removeprefix("-o"))
-    return None
+    words = list(argv[: argv.index("--")] if "--" in argv else argv)
+    for form in Format:
+        pairs = set(pairwise(words))
+        if {f"--output={form}", f"-o{form}"} & set(words) or {("-o", form), ("--output", form)} & pairs:
+            return form
+    return Format.JSON if "--json" in words else None

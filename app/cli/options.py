@@ -4,12 +4,12 @@ import json
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from functools import partial, wraps
+from functools import partial, reduce, wraps
 from importlib import import_module
 from io import StringIO
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -23,42 +23,44 @@ if TYPE_CHECKING:
 
     from app.api.requests import Json
 
-
-def as_key(_: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """Callback for an idempotency key; an empty one is refused, because it would not prevent a second sending."""
-    if value is not None and not value.strip():
-        raise click.BadParameter("the key is empty. Is the variable that holds it set?", param=param)
-    return value
+F = TypeVar("F", bound=Callable[..., Any])
 
 
-def as_duration(_: click.Context, param: click.Parameter, value: str | None) -> timedelta | None:
-    """Callback for an option that is a duration; a bare number means seconds, as usual on a command line."""
-    if value is None:
-        return None
-    is_bare = value.strip().replace(".", "", 1).isdecimal()
-    try:
-        return parse_duration(f"{value.strip()}s" if is_bare else value)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param=param) from error
+def reading(parse: Callable[[str], object]) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """The callback of an option whose text, or each of whose texts, a function reads; its ValueError refuses them."""
+
+    def callback(_: click.Context, param: click.Parameter, value: str | tuple[str, ...] | None) -> object:
+        try:
+            if isinstance(value, tuple):
+                return tuple(parse(each) for each in value)
+            return None if value is None else parse(value)
+        except ValueError as error:
+            raise click.BadParameter(str(error), param=param) from error
+
+    return callback
 
 
-def as_moment(_: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
-    """Callback for an option that is a point in time."""
-    period = _period(param, value)
-    return None if period is None else period[0]
+def _key(text: str) -> str:
+    if not text.strip():  # It would not prevent a second sending.
+        raise ValueError("the key is empty. Is the variable that holds it set?")
+    return text
 
 
-def as_last_moment(_: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
-    """Callback for an option that is the end of a period: a date includes its day."""
-    period = _period(param, value)
-    return None if period is None else period[1]
+def _duration(text: str) -> timedelta:
+    # A bare number means seconds, as usual on a command line.
+    return parse_duration(f"{text.strip()}s" if text.strip().replace(".", "", 1).isdecimal() else text)
 
 
-def _period(param: click.Parameter, value: str | None) -> tuple[datetime, datetime] | None:
-    try:
-        return None if value is None else parse_period(value, datetime.now(UTC))
-    except ValueError as error:
-        raise click.BadParameter(str(error), param=param) from error
+as_key: Final = reading(_key)
+as_duration: Final = reading(_duration)
+as_moment: Final = reading(lambda text: parse_period(text, datetime.now(UTC))[0])
+as_last_moment: Final = reading(lambda text: parse_period(text, datetime.now(UTC))[1])
+"""The end of a period: a date includes its day."""
+
+
+def options_of(*options: Callable[[F], F]) -> Callable[[F], F]:
+    """Several options as one decorator, in this order."""
+    return lambda function: reduce(lambda inner, option: option(inner), reversed(options), function)
 
 
 def mapping(pairs: tuple[str, ...]) -> "dict[str, Json]":
@@ -80,15 +82,15 @@ def mapping(pairs: tuple[str, ...]) -> "dict[str, Json]":
 
 def json_or_text(text: str) -> "Json":
     """A value parsed as JSON, or the text itself if it is not JSON."""
+
+    def refuse(name: str) -> None:
+        raise ValueError(f"{name} is not JSON.")
+
     try:
-        value: Json = json.loads(text, parse_constant=_refuse_constant)
+        value: Json = json.loads(text, parse_constant=refuse)
     except (ValueError, RecursionError):
         return text
     return value
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON.")
 
 
 COUNT: Final = click.IntRange(1, 1_000_000_000)
@@ -126,65 +128,55 @@ def _token_line(_: object) -> StringIO:
     return StringIO(sys.stdin.buffer.readline().decode("ascii", errors="replace"))
 
 
-class _ProfileName(click.types.StringParamType):
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> "list[CompletionItem[str]]":
-        from app.cli.completion import PROFILE
+def completed(kind: str) -> Callable[[click.Context, click.Parameter, str], "list[CompletionItem[str]]"]:
+    """The completion of a value from local data: of runs, statuses, repositories, profiles or automations."""
 
-        return PROFILE.shell_complete(ctx, param, incomplete)
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem[str]]":
+        from app.cli.completion import suggestions  # for completion only
+
+        return suggestions(kind, ctx, param, incomplete)
+
+    return complete
+
+
+RUN_ID: Final = click.argument("run_id", shell_complete=completed("runs"))
+RUN_IDS: Final = click.argument(
+    "run_ids", nargs=-1, required=True, metavar="RUN_ID...", shell_complete=completed("runs")
+)
 
 
 def global_options(*, hidden: bool) -> list[click.Option]:
     """Options that every command takes, before or after its name."""
-    path = click.Path(path_type=Path)
 
-    def named(
-        name: str, attribute: str, metavar: str, help_text: str, kind: "click.ParamType[Any]" = path
+    def option(
+        names: list[str], attribute: str, metavar: str, text: str, read: Callable[[Any], Any] | None = None, **more: Any
     ) -> click.Option:
+        path = {"multiple": True, "type": click.Path(path_type=Path), "metavar": metavar}
+        more = (path if metavar else {"is_flag": True}) | more
         return click.Option(
-            [name],
-            multiple=True,
-            type=kind,
-            metavar=metavar,
-            callback=_keep(attribute),
-            help=help_text,
-            expose_value=False,
-            hidden=hidden,
+            names, callback=_keep(attribute, read), help=text, expose_value=False, hidden=hidden, **more
         )
-
-    def flag(names: list[str], callback: Callable[..., None], help_text: str) -> click.Option:
-        return click.Option(names, is_flag=True, callback=callback, help=help_text, expose_value=False, hidden=hidden)
 
     service = "Which of the configured services; beats the environment [RUNWARDEN_PROFILE]."
     return [
-        named("--config", "config_file", "FILE", "Configuration file; beats the environment [RUNWARDEN_CONFIG]."),
-        named("--profile", "profile_name", "NAME", service, _ProfileName()),
-        named("--data-dir", "data_dir", "DIR", "Folder of caches and ledgers [RUNWARDEN_DATA_DIR]."),
-        flag(["--read-only"], _keep("read_only"), "Refuse every write."),
-        flag(["--token-stdin"], _keep("token_stream", _token_line), "Read the API token from the first line of stdin."),
-        flag(["-v", "--verbose"], _keep("verbose"), "Log each request and what else is done, on stderr."),
-        named("--log-file", "log_file", "FILE", "Append the log to this file instead."),
+        option(["--config"], "config_file", "FILE", "Configuration file; beats the environment [RUNWARDEN_CONFIG]."),
+        option(["--profile"], "profile_name", "NAME", service, type=str, shell_complete=completed("profiles")),
+        option(["--data-dir"], "data_dir", "DIR", "Folder of caches and ledgers [RUNWARDEN_DATA_DIR]."),
+        option(["--read-only"], "read_only", "", "Refuse every write."),
+        option(["--token-stdin"], "token_stream", "", "Read the API token from the first line of stdin.", _token_line),
+        option(["-v", "--verbose"], "verbose", "", "Log each request and what else is done, on stderr."),
+        option(["--log-file"], "log_file", "FILE", "Append the log to this file instead."),
     ]
 
 
 def output_options(*, hidden: bool = False) -> list[click.Option]:
     """`--json` and `--output`."""
     option = partial(click.Option, expose_value=False, hidden=hidden)
+    form, read = click.Choice([form.value for form in Format]), _keep("asked_format", lambda _: Format.JSON)
+    keep, text = _keep("asked_format", Format), "Output format on stdout."
     return [
-        option(
-            ["--json"],
-            is_flag=True,
-            callback=_keep("asked_format", lambda _: Format.JSON),
-            help="One JSON document, errors included.",
-        ),
-        option(
-            ["-o", "--output"],
-            multiple=True,
-            type=click.Choice([form.value for form in Format]),
-            callback=_keep("asked_format", Format),
-            help="Output format on stdout.",
-        ),
+        option(["--json"], is_flag=True, callback=read, help="One JSON document, errors included."),
+        option(["-o", "--output"], multiple=True, type=form, callback=keep, help=text),
     ]
 
 
@@ -199,16 +191,21 @@ def async_command(function: Callable[..., Coroutine[None, None, int]]) -> Callab
     return command
 
 
-def write_examples(ctx: click.Context, formatter: click.HelpFormatter) -> None:
-    """End a command's help with its examples, as they are typed."""
-    from app.cli.examples import examples  # for help only
+class HelpfulCommand(click.Command):
+    """A command whose help ends with examples, as they are typed."""
 
-    if shown := examples(ctx.command_path):
-        with formatter.section("Examples"):
-            formatter.write("".join(f"{'':{formatter.current_indent}}{line}\n" for line in shown))
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples, one a line."""
+        from app.cli.examples import EXAMPLES  # for help only
+
+        if shown := EXAMPLES.get(ctx.command_path.partition(" ")[2]):
+            with formatter.section("Examples"):
+                formatter.write(
+                    "".join(f"{'':{formatter.current_indent}}runwarden {line}".rstrip() + "\n" for line in shown)
+                )
 
 
-class CommandGroup(click.Group):
+class CommandGroup(HelpfulCommand, click.Group):
     """A group of commands, with the global options; `--json` and `--output` may stand before a command's name."""
 
     def __init__(
@@ -228,12 +225,7 @@ class CommandGroup(click.Group):
         if cmd_name in self._elsewhere and cmd_name not in self.commands:
             module, _, attribute = self._elsewhere[cmd_name][0].partition(":")
             self.add_command(getattr(import_module(module), attribute), cmd_name)
-        command = super().get_command(ctx, cmd_name)
-        if command is not None and ctx.resilient_parsing:
-            from app.cli.completion import suggest
-
-            suggest(self.name or "", command)
-        return command
+        return super().get_command(ctx, cmd_name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -256,10 +248,6 @@ class CommandGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(self._summaries())
 
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """End with the examples."""
-        write_examples(ctx, formatter)
-
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem[str]]":
         """Complete the commands' names without importing the commands."""
         if incomplete.startswith("-"):
@@ -269,28 +257,20 @@ class CommandGroup(click.Group):
         return [CompletionItem(name, help=said) for name, said in self._summaries() if name.startswith(incomplete)]
 
 
-class FactCommand(click.Command):
+class FactCommand(HelpfulCommand):
     """A command that prints facts, with the global options, `--json` and `--output`."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.params += [*output_options(), *global_options(hidden=True)]
 
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """End with the examples."""
-        write_examples(ctx, formatter)
 
-
-class ScreenCommand(click.Command):
+class ScreenCommand(HelpfulCommand):
     """A command that opens a screen or another program, with the global options."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.params += global_options(hidden=True)
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """End with the examples."""
-        write_examples(ctx, formatter)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command, unless a format was asked for: it prints no facts."""

@@ -1,34 +1,29 @@
 """`runwarden orgs` and `runwarden gitlab`: organizations and projects, onboarded once each (spec 4.1, 4.6)."""
 
-import asyncio
-import json
 import sys
-from contextlib import closing
 from dataclasses import replace
-from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from app.api.requests import CreateOrganization, OnboardProject
 from app.cli.context import Invocation
 from app.cli.documents import invitation_ends_at, organization_document, state_text
 from app.cli.exits import ErrorDetail, Exit, failed
 from app.cli.options import CommandGroup, FactCommand, async_command
-from app.cli.output import Column, Output
-from app.cli.progress import RowProgress
+from app.cli.output import Column
 from app.cli.writes import (
     DRY_RUN_OPTION,
+    BatchRow,
     WriteCommand,
     WriteOptions,
-    advice,
     carry_out,
+    each_in_turn,
     exit_of,
     request_document,
-    submit,
+    send,
     tell_batch,
-    worst,
     write_options,
 )
 from app.run_document import as_received
@@ -39,8 +34,7 @@ from storage.values import utc_now
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from app.actions.imports import Import, Imported, ImportRow
-    from app.engine import Engine
+    from app.actions.imports import Imported, ImportRow
 
 MOST_PROBLEMS: Final = 20
 """Problems of a file that one message lists."""
@@ -48,7 +42,25 @@ NOTHING_SENT: Final = frozenset({"already_created", "to_create", "not_tried"})
 """Outcomes of a row for which nothing was sent."""
 
 
-@click.command("import", cls=FactCommand)
+LONGEST_ID: Final = 100
+"""Digits; Python refuses to read very long numbers."""
+COLUMNS: "Final[tuple[Column[Imported], ...]]" = (
+    Column("line", lambda r: str(r.row.line), "line"),
+    Column("outcome", lambda r: r.outcome, "outcome"),
+    Column("email", lambda r: r.row.email, "email", flexible=True),
+    Column("offer code", lambda r: r.row.offer_code or "", "offer_code", flexible=True),
+    Column("organization", lambda r: (r.action.result_id if r.action else None) or "", "organization_id"),
+    Column("error", lambda r: r.action.error.message if r.action and r.action.error else "", "error", flexible=True),
+    Column("action", lambda r: r.action.action_id if r.action else "", "action_id"),
+)
+
+
+@click.group(cls=CommandGroup)
+def orgs() -> None:
+    """Create, import and list partner organizations."""
+
+
+@orgs.command("import", cls=FactCommand)
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True))
 @DRY_RUN_OPTION
 @click.pass_obj
@@ -63,31 +75,6 @@ def import_organizations(invocation: Invocation, /, *, file: Path, dry_run: bool
     return invocation.run(lambda: _import(invocation, rows, dry_run=dry_run))
 
 
-async def _import(invocation: Invocation, rows: "Sequence[ImportRow]", *, dry_run: bool) -> int:
-    from app.actions.imports import Imported
-    from storage.errors import StorageError
-
-    results: list[Imported] = []
-    async with invocation.writer(dry_run=dry_run) as engine:
-        work, base_url = _work(engine, dry_run=dry_run), engine.client.base_url
-        try:
-            with closing(RowProgress(invocation.output, len(rows), usual="created")) as progress:
-                for row in rows:
-                    invocation.go_on()
-                    results.append(await _take(work, row, dry_run=dry_run))
-                    progress.done(results[-1].outcome, row.email)
-        except StorageError:
-            invocation.beside_error = {"rows": [_row_document(result) for result in results], "base_url": base_url}
-            raise
-        except asyncio.CancelledError:
-            # Reported below: the ledger has the done part, and the rest can be resumed.
-            results += [Imported(row, "not_tried") for row in rows[len(results) :]]
-    code = worst(_exit(result) for result in results)
-    invocation.outcome = None if dry_run else code
-    _print_import(invocation, results, base_url, dry_run=dry_run)
-    return code
-
-
 def _rows(path: Path) -> "tuple[ImportRow, ...]":
     """The rows of a CSV file with a header that has `email` and, optionally, `offer_code`.
 
@@ -96,35 +83,63 @@ def _rows(path: Path) -> "tuple[ImportRow, ...]":
     """
     from app.actions.imports import LARGEST, ImportFileError, parse_rows, read_rows
 
-    is_stdin, origin = str(path) == "-", "stdin" if str(path) == "-" else str(path)
+    is_stdin = str(path) == "-"
+    origin = "stdin" if is_stdin else str(path)
     try:
         rows = parse_rows(sys.stdin.buffer.read(LARGEST + 1), origin) if is_stdin else read_rows(path)
     except ImportFileError as error:
         raise failed("usage", str(error)) from error
-    found: list[dict[str, ErrorDetail]] = [
+    found: list[ErrorDetail] = [
         {"line": row.line, "field": problem.field, "message": problem.message}
         for row in rows
         for problem in row.problems
     ]
     if found:
-        listed = " ".join(f"Line {each['line']}: {each['message']}" for each in found[:MOST_PROBLEMS])
-        raise failed("invalid", f"{origin}: nothing was sent. {listed}", problems=list(found))
+        lines = [f"Line {row.line}: {problem.message}" for row in rows for problem in row.problems]
+        raise failed("invalid", f"{origin}: nothing was sent. {' '.join(lines[:MOST_PROBLEMS])}", problems=found)
     return rows
 
 
-def _work(engine: "Engine", *, dry_run: bool) -> "Import":
-    from app.actions.imports import Import
+async def _import(invocation: Invocation, rows: "Sequence[ImportRow]", *, dry_run: bool) -> int:
+    from app.actions.imports import Import, Imported
 
-    return Import(engine.ledger, lambda request, key: carry_out(engine, request, key=key), most=0 if dry_run else None)
+    async with invocation.writer(dry_run=dry_run) as engine:
+        base_url, most = engine.client.base_url, 0 if dry_run else None
+        work = Import(engine.ledger, lambda request, key: carry_out(engine, request, key=key), most)
 
+        async def create(row: "ImportRow") -> tuple[Imported, str, str]:
+            result = await work.take(row)
+            if dry_run and result.outcome == "not_tried":
+                result = replace(result, outcome="to_create")
+            return result, result.outcome, row.email
 
-async def _take(work: "Import", row: "ImportRow", *, dry_run: bool) -> "Imported":
-    result = await work.take(row)
-    return replace(result, outcome="to_create") if dry_run and result.outcome == "not_tried" else result
+        def done(results: "Sequence[Imported]") -> dict[str, object]:
+            return {"rows": [_row_document(result) for result in results], "base_url": base_url}
+
+        results = await each_in_turn(invocation, rows, create, done, "created")
+    results += [Imported(row, "not_tried") for row in rows[len(results) :]]
+    documents, columns = [_row_document(result) for result in results], COLUMNS
+    if dry_run:
+        for document, result in zip(documents, results, strict=True):
+            is_sent = result.outcome == "to_create"
+            document["request"] = request_document(base_url, result.row.request) if is_sent else None
+
+        def request(result: Imported) -> str:
+            if result.outcome != "to_create":
+                return ""
+            sent = request_document(base_url, result.row.request)
+            return f"{sent['method']} {sent['url']} {invocation.output.json(sent['body'])}"
+
+        columns = (*COLUMNS, Column("request", request, "request", flexible=True))
+    told = [
+        BatchRow(result.row.email, result.action, document, _exit(result))
+        for result, document in zip(results, documents, strict=True)
+    ]
+    return tell_batch(invocation, told, columns, results, base_url, dry_run=dry_run)
 
 
 def _exit(result: "Imported") -> Exit:
-    """Return the exit code that this row would have without the others."""
+    """The exit code that this row would have without the others."""
     if result.outcome == "blocked":
         return Exit.UNKNOWN_OUTCOME
     if result.outcome in NOTHING_SENT or result.action is None:
@@ -133,64 +148,14 @@ def _exit(result: "Imported") -> Exit:
 
 
 def _row_document(result: "Imported") -> dict[str, object]:
-    attempt = organization_document(result.action) if result.action else None
+    attempt = organization_document(result.action) if result.action else {}
     return {
         "line": result.row.line,
         "email": result.row.email,
         "offer_code": result.row.offer_code,
         "outcome": result.outcome,
-        "action_id": result.action.action_id if result.action else None,
-        "organization": attempt["organization"] if attempt else None,
-        "error": attempt["error"] if attempt else None,
+        **{name: attempt.get(name) for name in ("action_id", "organization", "error")},
     }
-
-
-def _print_import(invocation: Invocation, results: "Sequence[Imported]", base_url: str, *, dry_run: bool) -> None:
-    entries, columns = [_row_document(result) for result in results], COLUMNS
-    if dry_run:
-        sent = [
-            request_document(base_url, result.row.request) if result.outcome == "to_create" else None
-            for result in results
-        ]
-        entries = [{**entry, "request": request} for entry, request in zip(entries, sent, strict=True)]
-        columns = (
-            *COLUMNS,
-            Column("request", partial(_request, invocation.output, base_url), "request", flexible=True),
-        )
-    tell_batch(invocation, entries, results, columns, base_url)
-    for result in results:
-        if result.outcome in {"blocked", "unknown"} and result.action is not None and not invocation.format.is_json:
-            invocation.output.note(f"{result.row.email}: {advice(result.action, invocation.command_line)}")
-
-
-def _request(output: Output, base_url: str, result: "Imported") -> str:
-    if result.outcome != "to_create":
-        return ""
-    request = request_document(base_url, result.row.request)
-    return f"{request['method']} {request['url']} {output.json(request['body'])}"
-
-
-COLUMNS: "Final[tuple[Column[Imported], ...]]" = (
-    Column("line", lambda r: str(r.row.line), "line"),
-    Column("outcome", lambda r: r.outcome, "outcome"),
-    Column("email", lambda r: r.row.email, "email", flexible=True),
-    Column("offer code", lambda r: r.row.offer_code or "", "offer_code", flexible=True),
-    Column("organization", lambda r: (r.action.result_id if r.action else None) or "", "organization_id"),
-    Column("error", lambda r: r.action.error.message if r.action and r.action.error else "", "error", flexible=True),
-    Column("action", lambda r: r.action.action_id if r.action else "", "action_id"),
-)
-
-
-LONGEST_ID: Final = 100
-"""Digits; Python refuses to read very long numbers."""
-
-
-@click.group(cls=CommandGroup)
-def orgs() -> None:
-    """Create, import and list partner organizations."""
-
-
-orgs.add_command(import_organizations)
 
 
 @orgs.command("create", cls=WriteCommand, kind="organization.create")
@@ -198,12 +163,10 @@ orgs.add_command(import_organizations)
 @click.option("--offer-code", metavar="CODE", help="A partner offer code. Default: the standard trial.")
 @write_options
 @click.option("--again", is_flag=True, help="Create another one, although one was created for EMAIL before.")
-@click.pass_obj
-def create(invocation: Invocation, /, *, email: str, offer_code: str | None, **options: Any) -> int:
+@async_command
+async def create(invocation: Invocation, /, *, email: str, offer_code: str | None, **options: Any) -> int:
     """Create an organization and invite EMAIL as its administrator."""
-    from app.api.requests import CreateOrganization
-
-    return submit(invocation, CreateOrganization(email.strip(), offer_code), WriteOptions.of(**options))
+    return await send(invocation, CreateOrganization(email.strip(), offer_code), WriteOptions.of(**options))
 
 
 @orgs.command("list", cls=FactCommand)
@@ -214,37 +177,28 @@ async def list_organizations(invocation: Invocation, /) -> int:
         found = await ledger.organizations()
     now = utc_now()
     entries = [organization_document(action) for action in found]
+
+    def name(action: Action) -> str:
+        return str(as_received(action.response_json).get("organization_name") or "")
+
+    def invitation(action: Action) -> str:
+        ends_at = invitation_ends_at(action)
+        return f"{'expires' if ends_at > now else 'expired'} {exact_ago(ends_at, now)}" if ends_at else ""
+
+    def ends(action: Action) -> object:
+        return rfc3339(invitation_ends_at(action))
+
     columns: tuple[Column[Action], ...] = (
         Column("state", state_text, "state", lambda a: a.state),
-        Column("email", _email, "email", flexible=True),
-        Column("organization", _name, "organization", flexible=True),
+        Column("email", lambda a: str(as_received(a.body_json).get("email", "")), "email", flexible=True),
+        Column("organization", name, "organization", flexible=True),
         Column("id", lambda a: a.result_id or "", "organization_id"),
         Column("asked", lambda a: exact_ago(a.created_at, now), "created_at", lambda a: rfc3339(a.created_at)),
-        Column(
-            "invitation",
-            lambda a: _invitation(a, now),
-            "invitation_expires_at",
-            lambda a: rfc3339(invitation_ends_at(a)),
-        ),
+        Column("invitation", invitation, "invitation_expires_at", ends),
         Column("action", lambda a: a.action_id, "action_id"),
     )
-    invocation.output.listing("organizations", entries, found, columns, empty="No organization was requested yet.")
+    invocation.output.listing("organizations", entries, columns, found, empty="No organization was requested yet.")
     return Exit.DONE
-
-
-def _email(action: Action) -> str:
-    return str(json.loads(action.body_json).get("email", ""))
-
-
-def _name(action: Action) -> str:
-    return str(as_received(action.response_json).get("organization_name") or "")
-
-
-def _invitation(action: Action, now: datetime) -> str:
-    ends_at = invitation_ends_at(action)
-    if ends_at is None:
-        return ""
-    return f"expires {exact_ago(ends_at, now)}" if ends_at > now else f"expired {exact_ago(ends_at, now)}"
 
 
 @click.group(cls=CommandGroup)
@@ -255,12 +209,10 @@ def gitlab() -> None:
 @gitlab.command("onboard", cls=WriteCommand, kind="gitlab.onboard")
 @click.argument("project")
 @write_options
-@click.pass_obj
-def onboard(invocation: Invocation, /, *, project: str, **options: Any) -> int:
+@async_command
+async def onboard(invocation: Invocation, /, *, project: str, **options: Any) -> int:
     """Onboard PROJECT: group/project, or its numeric id. Exit code 1 if GitLab refuses it."""
-    from app.api.requests import OnboardProject
-
     name = project.removeprefix("gitlab:")
     is_id = name.isascii() and name.isdecimal() and len(name) <= LONGEST_ID
     request = OnboardProject(project_id=int(name)) if is_id else OnboardProject(project_path=name)
-    return submit(invocation, request, WriteOptions.of(**options))
+    return await send(invocation, request, WriteOptions.of(**options))

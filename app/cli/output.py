@@ -8,15 +8,18 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from enum import StrEnum
 from io import StringIO
 from pathlib import Path
 from typing import Final, Generic, TextIO, TypeVar
 from unicodedata import combining, east_asian_width
 
+from app.atomic_file import replacing
 from app.cli.exits import Failure, failed
 from app.start.streams import NotPrintedError, printing, remarking
 from app.text import csv_cell, json_escaped, safe_text
+from app.times import rfc3339
 
 T = TypeVar("T")
 
@@ -25,8 +28,12 @@ MIN_FLEXIBLE: Final = 8
 """Minimum width of a flexible column, in cells."""
 CELL_LIMIT: Final = 200
 """Characters of one cell; the rest is cut."""
+TABLE_ROWS: Final = 1_000
+"""Rows that are held before a table begins, so that its columns fit their widest cell."""
 TONES: Final = {"good": "32", "bad": "31", "busy": "36", "wait": "33", "warn": "33", "dim": "2"}
 """SGR codes; colour is never the only sign."""
+Document = Mapping[str, object]
+"""One JSON object: what `--json` prints."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +41,29 @@ class Column(Generic[T]):
     """One column, for people and for CSV."""
 
     title: str
-    text: Callable[[T], str]
-    """The cell as people read it."""
+    text: Callable[[T], str] | None = None
+    """The cell as people read it. None: the item is a document, and this is its field `name`."""
     name: str = ""
     """The column's name in CSV; empty: not in CSV."""
     value: Callable[[T], object] | None = None
-    """The cell in CSV, None being empty. None: the same as `text`."""
+    """The cell in CSV, None being empty. None: the document's field or the text, whichever there is."""
     flexible: bool = False
     """Whether the column may be shortened to fit."""
     tone: Callable[[T], str] | None = None
     """A key of `TONES`, or an empty string."""
+
+    def cell(self, item: T) -> str:
+        """The cell as people read it."""
+        if self.text is not None:
+            return self.text(item)
+        value = item[self.name] if isinstance(item, Mapping) else None
+        return "" if value is None else str(value)
+
+    def csv(self, item: T) -> object:
+        """The cell in CSV."""
+        if self.value is not None:
+            return csv_cell(self.value(item))
+        return csv_cell(item[self.name] if isinstance(item, Mapping) and self.name in item else self.cell(item))
 
 
 @dataclass(slots=True)
@@ -60,15 +80,20 @@ class Table(Generic[T]):
     def lines(self, items: Sequence[T]) -> Iterator[str]:
         """The lines of the next items; the title comes before the first items of all."""
         titles = [column.title for column in self.columns]
-        needed = self._needed or [cell_width(title) for title in titles]
-        is_first = not self._needed
-        cells = [[str(safe_text(column.text(item), limit=CELL_LIMIT)) for column in self.columns] for item in items]
+        is_first, needed = not self._needed, self._needed or [cell_width(title) for title in titles]
+        cells = [[str(safe_text(column.cell(item), limit=CELL_LIMIT)) for column in self.columns] for item in items]
         for row in cells:
             needed = [max(width, cell_width(text)) for width, text in zip(needed, row, strict=True)]
-        self._needed = needed
-        widths = _fitted(self.columns, needed, self.width)
+        self._needed, widths = needed, list(needed)
+        least = [max(MIN_FLEXIBLE, cell_width(title)) for title in titles]
+        while self.width is not None and sum(widths) + len(GAP) * (len(widths) - 1) > self.width:
+            candidates = [i for i, column in enumerate(self.columns) if column.flexible and widths[i] > least[i]]
+            if not candidates:
+                break
+            # Shrink the widest first, so that no column is crushed while another has room.
+            widths[max(candidates, key=widths.__getitem__)] -= 1
         if is_first:
-            yield _line(titles, widths)
+            yield _line(titles, widths, [""] * len(widths))
         for item, row in zip(items, cells, strict=True):
             tones = [column.tone(item) if column.tone and self.colour else "" for column in self.columns]
             yield _line(row, widths, tones)
@@ -76,22 +101,20 @@ class Table(Generic[T]):
 
 def cell_width(text: str) -> int:
     """Width of the text in terminal cells."""
-    if text.isascii():
-        return len(text)
-    return sum(_char_width(c) for c in text)
+    return len(text) if text.isascii() else sum(_char_width(c) for c in text)
 
 
 def shorten(text: str, width: int) -> str:
     """The text in at most `width` cells, cut with an ellipsis."""
     if cell_width(text) <= width:
         return text
-    kept, used = [], 0
+    kept, used = "", 0
     for c in text:
         used += _char_width(c)
         if used > width - 1:
             break
-        kept.append(c)
-    return "".join(kept) + "…"
+        kept += c
+    return f"{kept}…"
 
 
 def _char_width(c: str) -> int:
@@ -100,37 +123,22 @@ def _char_width(c: str) -> int:
     return 2 if east_asian_width(c) in "WF" else 1
 
 
-def _fitted(columns: Sequence[Column[T]], needed: Sequence[int], available: int | None) -> list[int]:
-    widths = list(needed)
-    if available is None:
-        return widths
-    least = [max(MIN_FLEXIBLE, cell_width(column.title)) for column in columns]
-    excess = sum(widths) + len(GAP) * (len(columns) - 1) - available
-    while excess > 0:
-        candidates = [i for i, column in enumerate(columns) if column.flexible and widths[i] > least[i]]
-        if not candidates:
-            break
-        # Shrink the widest first, so that no column is crushed while another has room.
-        widths[max(candidates, key=widths.__getitem__)] -= 1
-        excess -= 1
-    return widths
-
-
-def _line(row: Sequence[str], widths: Sequence[int], tones: Sequence[str] | None = None) -> str:
+def _line(row: Sequence[str], widths: Sequence[int], tones: Sequence[str]) -> str:
     parts = []
     for i, (text, width) in enumerate(zip(row, widths, strict=True)):
         short = shorten(text, width)
-        padding = "" if i == len(widths) - 1 else " " * (width - cell_width(short))
-        code = TONES.get(tones[i]) if tones else None
-        parts.append((f"\x1b[{code}m{short}\x1b[0m" if code else short) + padding)
+        code = TONES.get(tones[i])
+        parts.append((f"\x1b[{code}m{short}\x1b[0m" if code else short) + " " * (width - cell_width(short)))
     return GAP.join(parts).rstrip()
 
 
-Document = Mapping[str, object]
-"""One JSON object: what `--json` prints."""
-
-TABLE_ROWS: Final = 1_000
-"""Rows that are held before a table begins, so that its columns fit their widest cell."""
+def facts(one: object, names: str) -> dict[str, object]:
+    """The named attributes of an object as JSON: times in RFC 3339, tuples as lists."""
+    values = {name: getattr(one, name) for name in names.split()}
+    return {
+        name: rfc3339(value) if isinstance(value, datetime) else [*value] if isinstance(value, tuple) else value
+        for name, value in values.items()
+    }
 
 
 def fields(pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
@@ -173,35 +181,28 @@ class Output:
         width = shutil.get_terminal_size().columns if is_terminal else None
         return cls(format, sys.stdout, sys.stderr, width, colour)
 
-    def rows(self, key: str, columns: Sequence[Column[T]]) -> "Rows[T]":
-        """Print many items of one kind as they come."""
-        return Rows(self, key, columns)
-
     def listing(
         self,
         key: str,
         entries: Sequence[Document],
-        items: Sequence[T],
         columns: Sequence[Column[T]],
+        items: Sequence[T] | None = None,
         *,
         more: Document | None = None,
         empty: str = "",
     ) -> None:
         """Print many items of one kind at once, see `Rows`."""
-        rows = self.rows(key, columns)
+        rows = Rows(self, key, columns)
         rows.add(entries, items)
         rows.end(more, empty=empty)
 
     def record(self, document: Document, pairs: Sequence[tuple[str, str]]) -> None:
         """Print one record; in CSV one row under the fields' labels."""
         match self.format:
-            case Format.JSON:
-                self.print(self.json(document, indent=2))
-            case Format.NDJSON:
+            case Format.JSON | Format.NDJSON:
                 self.print(self.json(document))
             case Format.CSV:
-                columns = [_constant(label, value) for label, value in pairs]
-                self.csv([_csv_titles(columns), _csv_row(columns, None)])
+                self.csv([[label for label, _ in pairs], [csv_cell(value) for _, value in pairs]])
             case Format.TABLE:
                 for line in fields(pairs):
                     self.print(line)
@@ -220,8 +221,7 @@ class Output:
     def failure(self, failure: Failure, beside: Document | None = None) -> None:
         """Print an error: a JSON format prints it on stdout, with further fields; the others a sentence on stderr."""
         if self.format.is_json:
-            indent = 2 if self.format is Format.JSON else None
-            self.print(self.json({**(beside or {}), "error": failure.as_json()}, indent=indent))
+            self.print(self.json({**(beside or {}), "error": failure.as_json()}))
         else:
             self.note(f"runwarden: {failure.message}")
 
@@ -236,31 +236,32 @@ class Output:
         csv.writer(buffer, lineterminator="\n").writerows(rows)
         self.write(buffer.getvalue())
 
-    def json(self, value: object, *, indent: int | None = None) -> str:
-        """A value as JSON, with escapes for what stdout cannot encode and for a terminal's control characters."""
+    def json(self, value: object) -> str:
+        """A value as JSON, with escapes for what stdout cannot encode and for a terminal's control characters.
+
+        It is on one line, unless one JSON document is asked for.
+        """
         ascii_only = (self.stdout.encoding or "").lower().replace("-", "") != "utf8"
+        indent = 2 if self.format is Format.JSON else None
         return json_escaped(json.dumps(value, ensure_ascii=ascii_only, allow_nan=False, indent=indent))
 
     def print(self, line: str) -> None:
         """Print a line unchanged."""
         self.write(f"{line}\n")
 
-    def write(self, text: str) -> None:
-        """Write text unchanged.
+    def write(self, text: str | bytes) -> None:
+        """Write text or bytes unchanged.
 
         Raises:
             ReaderGoneError, NotPrintedError: See `printing`.
         """
         with printing():
-            self.stdout.write(text)
-
-
-def _csv_titles(columns: Sequence[Column[T]]) -> list[str]:
-    return [column.name for column in columns if column.name]
-
-
-def _csv_row(columns: Sequence[Column[T]], item: T) -> list[object]:
-    return [csv_cell((column.value or column.text)(item)) for column in columns if column.name]
+            if isinstance(text, str):
+                self.stdout.write(text)
+            else:
+                self.stdout.flush()
+                self.stdout.buffer.write(text)
+                self.stdout.buffer.flush()
 
 
 @dataclass(slots=True)
@@ -281,43 +282,38 @@ class Rows(Generic[T]):
     def __post_init__(self) -> None:
         self._table = Table(self.columns, self.output.width, self.output.colour)
 
-    def add(self, entries: Iterable[Document], items: Sequence[T]) -> None:
+    def add(self, entries: Iterable[Document], items: Sequence[T] | None = None) -> None:
         """Print further items: each entry is a JSON object, and one line of NDJSON.
 
-        The items are the same, in the same order, for the columns of the table and of CSV.
+        The columns read `items`, the same things in the same order; by default the entries themselves.
         """
-        match self.output.format:
-            case Format.JSON:
-                for entry in entries:
-                    # Only the indentation has line breaks: those within strings are escaped.
-                    text = self.output.json(entry, indent=2).replace("\n", "\n    ")
-                    self.output.write((",\n    " if self.count else f'{{\n  "{self.key}": [\n    ') + text)
-                    self.count += 1
-                return
-            case Format.NDJSON:
-                for entry in entries:
-                    self.output.print(self.output.json(entry))
-            case Format.CSV:
-                titles = [] if self.count or not items else [_csv_titles(self.columns)]
-                self.output.csv([*titles, *(_csv_row(self.columns, item) for item in items)])
-            case Format.TABLE:
-                self._held += items
-                if len(self._held) >= TABLE_ROWS:
-                    self._print_held()
-        self.count += len(items)
-
-    def flush(self) -> None:
-        """Flush the printed rows, before a wait for further ones."""
-        self.output.flush()
+        if self.output.format.is_json:
+            for entry in entries:
+                # Only the indentation has line breaks: those within strings are escaped.
+                text = self.output.json(entry).replace("\n", "\n    ")
+                before = (",\n    " if self.count else f'{{\n  "{self.key}": [\n    ') + text
+                self.output.write(before if self.output.format is Format.JSON else f"{text}\n")
+                self.count += 1
+            return
+        shown: Sequence[T] = items if items is not None else [*entries]  # type: ignore[list-item]  # documents, then
+        if self.output.format is Format.CSV:
+            columns = [column for column in self.columns if column.name]
+            titles = [] if self.count or not shown else [[column.name for column in columns]]
+            self.output.csv([*titles, *([column.csv(item) for column in columns] for item in shown)])
+        else:
+            self._held += shown
+            if len(self._held) >= TABLE_ROWS:
+                self._print_held()
+        self.count += len(shown)
 
     def end(self, more: Document | None = None, *, empty: str = "") -> None:
         """Print what follows the last item; `empty` is the note of a table without any."""
         match self.output.format:
             case Format.JSON:
-                rest = self.output.json({"count": self.count, **(more or {})}, indent=2).removeprefix("{")
+                rest = self.output.json({"count": self.count, **(more or {})}).removeprefix("{")
                 self.output.print(("\n  ]," if self.count else f'{{\n  "{self.key}": [],') + rest)
             case Format.CSV if not self.count:
-                self.output.csv([_csv_titles(self.columns)])
+                self.output.csv([[column.name for column in self.columns if column.name]])
             case Format.TABLE if self.count:
                 self._print_held()
             case Format.TABLE:
@@ -338,10 +334,6 @@ class Rows(Generic[T]):
         self._held.clear()
 
 
-def _constant(label: str, value: str) -> Column[None]:
-    return Column(label, lambda _: value, name=label)
-
-
 @contextmanager
 def into_file(path: Path, like: Output) -> Iterator[Output]:
     """Print into a file (0600) that appears whole or not at all, in the format of another output.
@@ -349,8 +341,6 @@ def into_file(path: Path, like: Output) -> Iterator[Output]:
     Raises:
         CommandFailedError: It cannot be written.
     """
-    from app.atomic_file import replacing
-
     try:
         with replacing(path) as file:
             yield replace(like, stdout=file, width=None, colour=False)

@@ -1,7 +1,9 @@
 """A write as a command: its options, its dry run, and how it is sent once and reported with its outcome."""
 
+from asyncio import CancelledError
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -9,17 +11,20 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from app.api.requests import as_json
 from app.cli.context import Invocation
 from app.cli.documents import RESULT_KEYS, unsent_document, write_document
 from app.cli.exits import EXIT_BY_KIND, Exit, Failure, failed
-from app.cli.options import FactCommand, as_key
+from app.cli.options import FactCommand, as_key, options_of
 from app.cli.output import Column, Document, Format, Output
+from app.cli.progress import RowProgress
 from app.cli.runs.wait import RunWaiter, wait_failure
 from app.run_document import as_received
+from storage.errors import StorageError
 from storage.records import Action, ActionKind
 
 if TYPE_CHECKING:
-    from app.actions import Actions, AlreadyAskedError
+    from app.actions import Actions
     from app.api.requests import WriteRequest
     from app.engine import Engine
 
@@ -49,24 +54,9 @@ async def carry_out(
     from app.actions import AlreadyAskedError
 
     try:
-        return await _settled(engine.actions.submit(request, key=key, again=again))
+        return await settled(engine.actions.submit(request, key=key, again=again))
     except AlreadyAskedError as asked:
-        return _same(asked, request, key)
-
-
-def _same(asked: "AlreadyAskedError", request: "WriteRequest", key: str | None) -> Action:
-    """The earlier action of this key, if it has the same request."""
-    from app.api.requests import as_json
-
-    existing = asked.existing
-    if (existing.path, existing.body_json) != (request.path, as_json(request, existing.action_id)):
-        raise failed(
-            "already_asked",
-            f"The key {key!r} was used for another request ({existing.action_id}). Nothing was sent; "
-            "choose another key.",
-            action_id=existing.action_id,
-        ) from asked
-    return existing
+        return _same(asked.existing, request, key)
 
 
 async def rehearse(engine: "Engine", request: "WriteRequest", *, key: str | None, again: bool) -> Action | None:
@@ -80,27 +70,25 @@ async def rehearse(engine: "Engine", request: "WriteRequest", *, key: str | None
     try:
         await engine.actions.rehearse(request, key=key, again=again)
     except AlreadyAskedError as asked:
-        return _same(asked, request, key)
+        return _same(asked.existing, request, key)
     return None
 
 
-async def resend(engine: "Engine", action_id: str) -> Action:
-    """Send an action of unknown outcome again and return its successor.
-
-    Raises:
-        ActionRefusedError: Nothing was sent.
-        WrongStateError: The action's outcome is not unknown.
-    """
-    return await _settled(engine.actions.send_again(action_id))
+def _same(existing: Action, request: "WriteRequest", key: str | None) -> Action:
+    """The earlier action of this key, if it has the same request."""
+    if (existing.path, existing.body_json) != (request.path, as_json(request, existing.action_id)):
+        said = f"The key {key!r} was used for another request ({existing.action_id}). Nothing was sent; "
+        raise failed("already_asked", f"{said}choose another key.", action_id=existing.action_id)
+    return existing
 
 
-async def _settled(sending: Awaitable[Action]) -> Action:
+async def settled(sending: Awaitable[Action]) -> Action:
+    """The action after it was sent; an interrupted command reports it as far as it is settled."""
     from app.actions import SendCancelledError
 
     try:
         return await sending
     except SendCancelledError as cancelled:
-        # The interrupted command reports the action as far as it is settled.
         return cancelled.action
 
 
@@ -144,8 +132,12 @@ def advice(action: Action, command_line: str) -> str:
     """Advice on the next step; empty: there is none."""
     reason = action.error.message if action.error else ""
     match action.state:
+        case "unknown" if action.error is not None and action.error.kind == NOT_RECORDED:
+            return reason
         case "unknown":
-            return _way_out(action, reason, command_line)
+            resolve = f"{command_line} actions resolve {action.action_id} --created ID | --not-created | --send-again"
+            said = "It may have taken effect; it is not sent again automatically."
+            return f"The outcome is unknown: {reason} {said} Find out, then: {resolve}"
         case "prepared" | "sending":
             return f"Another process is sending it: {command_line} actions show {action.action_id}"
         case "not_sent":
@@ -158,20 +150,11 @@ def advice(action: Action, command_line: str) -> str:
             return ""
 
 
-def _way_out(action: Action, reason: str, command_line: str) -> str:
-    if action.error is not None and action.error.kind == NOT_RECORDED:
-        return reason
-    return (
-        f"The outcome is unknown: {reason} It may have taken effect; it is not sent again automatically. "
-        f"Find out, then: {command_line} actions resolve {action.action_id} --created ID | --not-created | --send-again"
-    )
-
-
 HEADERS: Final[Mapping[str, str]] = {"Authorization": "Bearer ***", "Content-Type": "application/json"}
 """The headers that a dry run shows, with the token masked."""
 
 T = TypeVar("T")
-F = TypeVar("F", bound=Callable[..., Any])
+S = TypeVar("S")
 DRY_RUN_OPTION: Final = click.option(
     "--dry-run", is_flag=True, help="Print the request that would be sent, and send nothing."
 )
@@ -201,17 +184,16 @@ class WriteCommand(FactCommand):
         return super().parse_args(ctx, args)
 
 
-def write_options(function: F) -> F:
-    """Add the options that every write has."""
-    key = click.option(
-        "--key",
-        "--idempotency-key",
-        "key",
-        callback=as_key,
-        metavar="KEY",
-        help="Send the same request under the same KEY only once, however often it is asked for.",
-    )
-    return key(DRY_RUN_OPTION(function))
+KEY_OPTION: Final = click.option(
+    "--key",
+    "--idempotency-key",
+    "key",
+    callback=as_key,
+    metavar="KEY",
+    help="Send the same request under the same KEY only once, however often it is asked for.",
+)
+write_options: Final = options_of(KEY_OPTION, DRY_RUN_OPTION)
+"""The options that every write has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,15 +222,11 @@ class WriteOptions:
         return cls(key, dry_run, again, timeout if waits else None)
 
 
-def submit(invocation: Invocation, request: "WriteRequest", options: WriteOptions) -> int:
+async def send(invocation: Invocation, request: "WriteRequest", options: WriteOptions) -> int:
     """Send the request through the ledger, or rehearse that; print the outcome and return the exit code."""
-
-    async def work() -> int:
-        async with invocation.writer(dry_run=options.dry_run) as engine:
-            report = await perform(invocation, engine, request, options)
-        return report()
-
-    return invocation.run(work)
+    async with invocation.writer(dry_run=options.dry_run) as engine:
+        report = await perform(invocation, engine, request, options)
+    return report()
 
 
 async def perform(
@@ -256,12 +234,12 @@ async def perform(
     engine: "Engine",
     request: "WriteRequest",
     options: WriteOptions,
-    look: "Callable[[Actions, Action], Awaitable[Action]] | None" = None,
+    find_out: "Callable[[Actions, Action], Awaitable[Action]] | None" = None,
 ) -> Callable[[], int]:
-    """Send as `submit`, with an engine from `Invocation.writer`; the result prints the outcome.
+    """Send with an engine from `Invocation.writer`, and wait for the run's end if asked to; the result prints that.
 
-    `look` finds out the outcome of an unknown action.
-    The result is called once the engine is closed: closing may add a warning.
+    `find_out` resolves an action of unknown outcome. The result is called once the engine is closed: closing may add
+    a warning.
     """
     if options.dry_run:
         existing = await rehearse(engine, request, key=options.key, again=options.again)
@@ -269,30 +247,20 @@ async def perform(
             return partial(tell, invocation, existing)
         return partial(tell_request, invocation.output, engine.client.base_url, request)
     action = await carry_out(engine, request, key=options.key, again=options.again)
-    if look is not None and action.state == "unknown":
-        action = await look(engine.actions, action)
-    # From here on all failures are reported beside the write's outcome.
-    invocation.beside_error = write_document(action)
-    return await finish(invocation, engine, action, options.patience)
-
-
-async def finish(
-    invocation: Invocation, engine: "Engine", action: Action, patience: timedelta | None
-) -> Callable[[], Exit]:
-    """Wait for the end of the run that a write started, if asked to; the result prints the outcome."""
-    if patience is None or action.state != "confirmed" or action.result_id is None or invocation.stopped_by:
+    if find_out is not None and action.state == "unknown":
+        action = await find_out(engine.actions, action)
+    # From here on all failures are reported beside the write's outcome: the id of a started run is kept.
+    document = invocation.beside_error = write_document(action)
+    if options.patience is None or action.state != "confirmed" or action.result_id is None or invocation.stopped_by:
         return partial(tell, invocation, action)
     output = invocation.output
     begun = "continued" if action.kind == "run.continue" else "started"
     output.note(f"{action.result_id} was {begun}; waiting for its end.")
-    # The run was started: keep its id, even if waiting ends early.
-    document = write_document(action)
-    invocation.beside_error = document
     # An execution shows as a run of the same id, or not at all (spec 4.4).
     # A run that the cache could not store is not lost: it may still appear.
     may_appear = action.kind == "agent.start" or await engine.cache.detail(action.result_id) is None
     waiter = RunWaiter(engine, output.note, may_appear=may_appear, is_stale=bool(invocation.warnings))
-    results = await waiter.until_final([action.result_id], patience)
+    results = await waiter.until_final([action.result_id], options.patience)
     result = results[action.result_id]
     if result.run is not None:
         document["run"] = as_received(result.run.raw_json)
@@ -301,14 +269,14 @@ async def finish(
         return partial(tell, invocation, action, document, code=Exit.DONE)
     if failure.exit is not Exit.FAILED:
         document["error"] = failure.as_json()
-    return partial(_tell_failure, invocation, action, document, failure)
 
+    def report() -> int:
+        code = tell(invocation, action, document, code=failure.exit)
+        if not output.format.is_json:
+            output.note(failure.message)
+        return code
 
-def _tell_failure(invocation: Invocation, action: Action, document: dict[str, object], failure: Failure) -> Exit:
-    code = tell(invocation, action, document, code=failure.exit)
-    if not invocation.output.format.is_json:
-        invocation.output.note(failure.message)
-    return code
+    return report
 
 
 def request_document(base_url: str, request: "WriteRequest") -> dict[str, object]:
@@ -331,24 +299,71 @@ def tell_request(output: Output, base_url: str, request: "WriteRequest") -> Exit
     return Exit.DONE
 
 
-def worst(codes: Iterable[Exit]) -> Exit:
-    """The exit code of a batch: that of the row to look at first."""
-    return max(codes, key=SEVERITY.index, default=Exit.DONE)
+@dataclass(frozen=True, slots=True)
+class BatchRow:
+    """The outcome of one write of a batch."""
+
+    name: str
+    action: Action | None
+    document: Document
+    """As JSON, with its `outcome`."""
+    exit: Exit
+    """The exit code that it would have alone."""
 
 
 def tell_batch(
     invocation: Invocation,
-    entries: Sequence[Document],
-    items: Sequence[T],
+    rows: Sequence[BatchRow],
     columns: Sequence[Column[T]],
+    items: Sequence[T],
     base_url: str,
+    *,
     failure: Failure | None = None,
-) -> None:
-    """Print the outcomes of a batch's rows, and of waiting for them; each entry has its `outcome`."""
-    counts = Counter(entry["outcome"] for entry in entries)
+    dry_run: bool = False,
+) -> Exit:
+    """Print the outcomes of a batch, and of waiting for it; return the exit code: that of the row to look at first."""
+    code = max((row.exit for row in rows), key=SEVERITY.index, default=Exit.DONE) or (
+        failure.exit if failure else Exit.DONE
+    )
+    invocation.outcome = None if dry_run else code
+    counts = Counter(row.document["outcome"] for row in rows)
     more = {"outcomes": dict(counts), "base_url": base_url, "warnings": list(invocation.warnings)}
     if failure is not None:
         more["error"] = failure.as_json()
-    invocation.output.listing("rows", entries, items, columns, more=more)
-    if failure is not None and not invocation.format.is_json:
-        invocation.output.note(f"runwarden: {failure.message}")
+    output = invocation.output
+    output.listing("rows", [row.document for row in rows], columns, items, more=more)
+    if output.format.is_json:
+        return code
+    if failure is not None:
+        output.note(f"runwarden: {failure.message}")
+    for row in rows:
+        if row.document["outcome"] in {"blocked", "unknown"} and row.action is not None:
+            output.note(f"{row.name}: {advice(row.action, invocation.command_line)}")
+    return code
+
+
+async def each_in_turn(
+    invocation: Invocation,
+    planned: Sequence[S],
+    work: Callable[[S], Awaitable[tuple[T, str, str]]],
+    rows_of: Callable[[Sequence[T]], Document],
+    usual: str,
+) -> list[T]:
+    """Carry out a batch until a signal ends it, showing each outcome and name; a failing ledger reports what is done.
+
+    `usual` is the outcome that needs no mention.
+    """
+    results: list[T] = []
+    try:
+        with closing(RowProgress(invocation.output, len(planned), usual=usual)) as progress:
+            for each in planned:
+                invocation.go_on()
+                result, outcome, name = await work(each)
+                results.append(result)
+                progress.done(outcome, name)
+    except StorageError:
+        invocation.beside_error = rows_of(results)
+        raise
+    except CancelledError:
+        pass  # The ledger has the done part, and the rest can be resumed.
+    return results

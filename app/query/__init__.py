@@ -3,8 +3,7 @@
 Pure: no I/O, no clock of its own, nothing but the standard library and the records. See docs/query.md.
 """
 
-from app.query.parse import parse, read_order
-from app.query.result import Query, QueryProblem, SpanKind, TextSpan, both
+from app.query.parse import Query, QueryProblem, SpanKind, TextSpan, both, parse, read_order
 from app.query.suggest import Suggestion, Vocabulary, suggestions
 from app.query.terms import unknown_status
 from app.query.write import written, written_order

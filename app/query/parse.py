@@ -1,17 +1,56 @@
 """Parses a line into a filter: valid parts count, mistakes are reported with their place and a cure."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Final
+from typing import Final, Literal, NamedTuple
 
-from app.query.result import Query, QueryProblem, SpanKind, TextSpan
 from app.query.terms import STATES, KeyName, QueryToken, Term, closest_name, key_name, key_of, terms
 from app.times import INSTANT, parse_period
 from storage.records import ACTIVE_STATUSES, KNOWN_STATUSES, SORTABLE, RunFilter, RunSort
 
 LONGEST: Final = 4_000
 """Characters of a line."""
+SpanKind = Literal["sign", "key", "value", "word", "problem"]
+
+
+class TextSpan(NamedTuple):
+    """A part of the line and its kind, for highlighting; blanks and commas have none."""
+
+    start: int
+    """Index of its first character, from 0."""
+    end: int
+    """Index behind its last character."""
+    kind: SpanKind
+
+
+@dataclass(frozen=True, slots=True)
+class QueryProblem:
+    """A part of the line that is not valid; the rest still counts."""
+
+    start: int
+    """Index of its first character, from 0."""
+    end: int
+    """Index behind its last character; equal to `start` where something is missing."""
+    message: str
+    """The mistake. It may quote the line: foreign text, not yet safe to print."""
+    cure: str
+    """The correction."""
+
+    def __str__(self) -> str:
+        return f"at character {self.start + 1}: {self.message} {self.cure}"
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A parsed line."""
+
+    filter: RunFilter
+    """The filter of the valid parts; times in it are relative to the given `now`."""
+    problems: tuple[QueryProblem, ...]
+    """In the order of the line; empty if the whole line is valid."""
+    spans: tuple[TextSpan, ...]
+    """In the order of the line, not overlapping."""
 
 
 def read_value(token: QueryToken, wanted: KeyName) -> str:
@@ -76,7 +115,7 @@ def parse(text: str, now: datetime) -> Query:
     """The filter of the line's valid parts, and a problem for each mistake; durations count back from `now`."""
     parser = _Parser(now)
     for term in terms(text[:LONGEST]):
-        parser.take(term)
+        parser.add(term)
     if len(text) > LONGEST:
         parser.blame(LONGEST, len(text), f"The line is longer than {LONGEST:,} characters.", "Shorten it.")
     wanted = parser.finish()
@@ -102,11 +141,13 @@ class _Parser:
     bound: Term | None = None
     """The last term that set a time limit."""
 
-    def take(self, term: Term) -> None:
+    def add(self, term: Term) -> None:
         """Add one term to the filter."""
         wanted = key_name(term.key) if term.key is not None else None
         if term.key is not None and wanted is None:
-            self._unknown_key(term, term.key)
+            meant, at = closest_name(term.key), term.key_end - len(term.key) - 1
+            cure = f'Did you mean {meant}:? To search for it as it is, put it in quotes: "{term.key}:…".'
+            self._refuse(term, QueryProblem(at, term.key_end, f"There is no {term.key}:.", cure))
         elif wanted is None:
             self._word(term)
         elif problem := broken(term, wanted) or self._condition(term, wanted):
@@ -120,12 +161,18 @@ class _Parser:
 
     def finish(self) -> RunFilter:
         """The filter."""
-        active, ended = self._states()
         since, until = self.since, self.until
+        statuses, active, ended = self._list("status", negated=False), "active" in self.states, self.states.get("ended")
+        if ended is not None and active:
+            self.blame(ended.start, ended.end, "No run is both active and ended.", "Keep one of the two.")
+            ended = None
+        elif ended is not None and statuses and set(statuses) <= set(ACTIVE_STATUSES):
+            self.blame(ended.start, ended.end, "No status asked for is an end.", "Take this away, or the status.")
+            ended = None
         if since is not None and until is not None and since > until and self.bound is not None:
             self.blame(self.bound.start, self.bound.end, "This is before the earliest time asked for.", "Widen one.")
         return RunFilter(
-            statuses=self._list("status", negated=False),
+            statuses=statuses,
             not_statuses=self._list("status", negated=True),
             repositories=self._list("repo", negated=False),
             not_repositories=self._list("repo", negated=True),
@@ -135,23 +182,12 @@ class _Parser:
             until=until,
             search=" ".join(self.words),
             active=active,
-            ended=ended,
+            ended=ended is not None,
             stuck=self.stuck,
         )
 
     def _list(self, wanted: KeyName, *, negated: bool) -> tuple[str, ...]:
         return tuple(self.lists.get((wanted, negated), ()))
-
-    def _states(self) -> tuple[bool, bool]:
-        """Whether to show active runs only, and whether only those that have ended."""
-        statuses, ended = self._list("status", negated=False), self.states.get("ended")
-        if ended is not None and "active" in self.states:
-            self.blame(ended.start, ended.end, "No run is both active and ended.", "Keep one of the two.")
-            return True, False
-        if ended is not None and statuses and set(statuses) <= set(ACTIVE_STATUSES):
-            self.blame(ended.start, ended.end, "No status asked for is an end.", "Take this away, or the status.")
-            return False, False
-        return "active" in self.states, ended is not None
 
     def _word(self, term: Term) -> None:
         (token,) = term.tokens
@@ -164,12 +200,6 @@ class _Parser:
             return
         self.words += token.text.split()
         self.spans += spans(term)
-
-    def _unknown_key(self, term: Term, written: str) -> None:
-        meant = closest_name(written)
-        cure = f'Did you mean {meant}:? To search for it as it is, put it in quotes: "{written}:…".'
-        at = term.key_end - len(written) - 1
-        self._refuse(term, QueryProblem(at, term.key_end, f"There is no {written}:.", cure))
 
     def _condition(self, term: Term, wanted: KeyName) -> QueryProblem | None:
         match wanted:
@@ -187,7 +217,9 @@ class _Parser:
         try:
             limit = _edge(token, self.now, wanted, negated=term.is_negated)
         except ValueError as error:
-            return QueryProblem(token.start, token.end, *_told(str(error)))
+            what, colon, cure = str(error).rpartition(": ")
+            cure = cure[:1].upper() + cure[1:] if colon else "Write 2h, 7d or 2026-05-01."
+            return QueryProblem(token.start, token.end, f"{what}." if colon else str(error), cure)
         if (wanted == "since") != term.is_negated:
             self.since = limit if self.since is None else max(self.since, limit)
         else:
@@ -228,14 +260,6 @@ def _edge(token: QueryToken, now: datetime, wanted: KeyName, *, negated: bool) -
         raise ValueError(f"{token.text!r} is outside the calendar.") from error
 
 
-def _told(error: str) -> tuple[str, str]:
-    """Split a sentence into the mistake and its cure."""
-    what, colon, cure = error.rpartition(": ")
-    if not colon:
-        return error, "Write 2h, 7d or 2026-05-01."
-    return f"{what}.", cure[:1].upper() + cure[1:]
-
-
 def read_order(text: str) -> RunSort:
     """An order of runs: `started` is oldest first, `-started` newest first.
 
@@ -247,3 +271,26 @@ def read_order(text: str) -> RunSort:
     if name not in columns:
         raise ValueError(f"there is no column {name!r} to sort by: {', '.join(columns)}; -started is newest first")
     return RunSort(name, descending=text.strip().startswith("-"))
+
+
+def both(one: RunFilter, other: RunFilter) -> RunFilter:
+    """Combine two filters as if they stood in one line: lists join, limits tighten, words add up."""
+
+    def joined(name: str) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((*getattr(one, name), *getattr(other, name))))
+
+    return replace(
+        one,
+        statuses=joined("statuses"),
+        not_statuses=joined("not_statuses"),
+        repositories=joined("repositories"),
+        not_repositories=joined("not_repositories"),
+        branches=joined("branches"),
+        not_branches=joined("not_branches"),
+        since=max((limit for limit in (one.since, other.since) if limit), default=None),
+        until=min((limit for limit in (one.until, other.until) if limit), default=None),
+        search=" ".join(part for part in (one.search, other.search) if part),
+        active=one.active or other.active,
+        ended=one.ended or other.ended,
+        stuck=one.stuck or other.stuck,
+    )

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from app.query.terms import KEYS, STATES, KeyName, QueryToken, Term, key_name, terms
+from app.query.terms import KEYS, STATES, KeyName, Term, key_name, terms
 from app.query.write import value_text
 from storage.records import KNOWN_STATUSES
 
@@ -79,7 +79,7 @@ def _values(term: Term, cursor: int, known: Vocabulary) -> Iterator[Suggestion]:
         return
     token = next(token for token in term.tokens if cursor <= token.end)
     others = {each.text for each in term.tokens if each is not token}
-    typed = _typed(token, cursor)
+    typed = token.text[: max(0, cursor - token.start - int(token.is_quoted))]
     for value in _matching(typed, _known(wanted, known)):
         if value not in others:
             text = value if wanted in {"since", "until", "is"} else value_text(value, wanted)
@@ -91,7 +91,8 @@ def _known(wanted: KeyName, known: Vocabulary) -> Iterable[str]:
         case "status":
             return dict.fromkeys((*sorted(KNOWN_STATUSES), *known.statuses))
         case "repo":
-            return dict.fromkeys((*known.repositories, *_owners(known.repositories)))
+            owners = [f"{label.rpartition('/')[0]}/*" for label in known.repositories if "/" in label]
+            return dict.fromkeys((*known.repositories, *owners))
         case "branch":
             return known.branches
         case "is":
@@ -100,19 +101,8 @@ def _known(wanted: KeyName, known: Vocabulary) -> Iterable[str]:
             return _TIMES
 
 
-def _owners(labels: Iterable[str]) -> Iterator[str]:
-    for label in labels:
-        owner, slash, _ = label.rpartition("/")
-        if slash:
-            yield f"{owner}/*"
-
-
 def _matching(typed: str, values: Iterable[str]) -> Iterator[str]:
     """The values that contain the typed text, those that begin with it first."""
     stem = typed.casefold()
     inside = [value for value in values if stem in value.casefold()]
     yield from sorted(inside, key=lambda value: not value.casefold().startswith(stem))
-
-
-def _typed(token: QueryToken, cursor: int) -> str:
-    return token.text[: max(0, cursor - token.start - int(token.is_quoted))]

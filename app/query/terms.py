@@ -8,7 +8,13 @@ from typing import Final, Literal
 KeyName = Literal["status", "repo", "branch", "since", "until", "is"]
 QUOTE: Final = '"'
 ESCAPE: Final = "\\"
+_START: Final = re.compile(r"(?:-(?=\S))?(?=\S)")
+"""Where a term begins, and its minus."""
 _NAME: Final = re.compile(r"([A-Za-z_]+):")
+_WORD: Final = re.compile(r"\S*")
+_VALUE: Final = re.compile(r"[^\s,]*")
+_QUOTED: Final = re.compile(r'"((?:\\["\\]|[^"])*)("?)')
+_ESCAPED: Final = re.compile(r'\\(["\\])')
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,24 +95,18 @@ class Term:
 
 def terms(line: str) -> Iterator[Term]:
     """The terms of a line, from left to right; together they cover everything except blanks."""
-    at = 0
-    while (at := _blanks_end(line, at)) < len(line):
-        term = _term(line, at)
-        yield term
-        at = term.end
-
-
-def _term(line: str, start: int) -> Term:
-    at = start
-    negated = line[at] == "-" and at + 1 < len(line) and not line[at + 1].isspace()
-    if negated:
-        at += 1
-    name = _NAME.match(line, at)
-    if name is None or not is_key_like(name[1]):
-        word = _piece(line, at, ends_at_comma=False)
-        return Term(start, word.end, negated, None, at, (word,))
-    tokens = tuple(_list(line, name.end()))
-    return Term(start, tokens[-1].end, negated, name[1], name.end(), tokens)
+    end = 0
+    while (found := _START.search(line, end)) is not None:
+        start, at = found.start(), found.end()
+        name = _NAME.match(line, at)
+        if name is None or not is_key_like(name[1]):
+            word = _token(line, at, _WORD)
+            yield Term(start, end := word.end, at > start, None, at, (word,))
+            continue
+        tokens = [_token(line, name.end(), _VALUE)]
+        while line[tokens[-1].end : tokens[-1].end + 1] == ",":
+            tokens.append(_token(line, tokens[-1].end + 1, _VALUE))
+        yield Term(start, end := tokens[-1].end, at > start, name[1], name.end(), tuple(tokens))
 
 
 def is_key_like(name: str) -> bool:
@@ -114,43 +114,13 @@ def is_key_like(name: str) -> bool:
     return key_name(name) is not None or closest_name(name) is not None
 
 
-def _list(line: str, at: int) -> Iterator[QueryToken]:
-    while True:
-        token = _piece(line, at, ends_at_comma=True)
-        yield token
-        if token.end >= len(line) or line[token.end] != ",":
-            return
-        at = token.end + 1
-
-
-def _piece(line: str, start: int, *, ends_at_comma: bool) -> QueryToken:
-    if line.startswith(QUOTE, start):
-        return _quoted(line, start)
-    end = start
-    while end < len(line) and not line[end].isspace() and not (ends_at_comma and line[end] == ","):
-        end += 1
-    return QueryToken(line[start:end], start, end)
-
-
-def _quoted(line: str, start: int) -> QueryToken:
-    text: list[str] = []
-    at = start + 1
-    while at < len(line):
-        character = line[at]
-        if character == QUOTE:
-            return QueryToken("".join(text), start, at + 1, is_quoted=True)
-        if character == ESCAPE and line[at + 1 : at + 2] in {QUOTE, ESCAPE}:
-            at += 1
-            character = line[at]
-        text.append(character)
-        at += 1
-    return QueryToken("".join(text), start, at, is_quoted=True, is_closed=False)
-
-
-def _blanks_end(line: str, at: int) -> int:
-    while at < len(line) and line[at].isspace():
-        at += 1
-    return at
+def _token(line: str, start: int, plain: re.Pattern[str]) -> QueryToken:
+    found = _QUOTED.match(line, start)
+    if found is None:
+        end = plain.match(line, start).end()  # type: ignore[union-attr]  # it matches nothing, too
+        return QueryToken(line[start:end], start, end)
+    text = _ESCAPED.sub(r"\1", found[1])
+    return QueryToken(text, start, found.end(), is_quoted=True, is_closed=bool(found[2]))
 
 
 def quoted(text: str) -> str:

@@ -7,10 +7,11 @@ from typing import Any, Final
 
 import click
 
-from service.cli.output import INLINE, AdminContext, admin_command, elsewhere_option
+from service.agents.check import missing as missing_parts
+from service.cli.output import INLINE, AdminContext, admin_command, elsewhere_option, fields, missing, owner_of
 from service.clock import now_micros
 from service.settings import DataFolder, ExecutionSettings
-from service.setup import AgentEntry, SetupError, find_organization, put_agent
+from service.setup import AgentEntry, put_agent
 from service.store import agents
 from service.store.agents import Agent
 
@@ -25,14 +26,8 @@ def agent() -> None:
 
 
 def _document(one: Agent, owner: str | None) -> dict[str, object]:
-    return {
-        "name": one.name,
-        "organization_id": owner,
-        "argv": list(one.argv),
-        "timeout_s": one.timeout_s,
-        "network": one.network,
-        "environment": list(one.environment),
-    } | one.options.model_dump(mode="json", exclude_defaults=True)
+    shown = fields(one, "name argv timeout_s network environment", organization_id=owner)
+    return shown | one.options.model_dump(mode="json", exclude_defaults=True)
 
 
 def _line(one: Agent, owner: str | None) -> str:
@@ -96,14 +91,11 @@ def list_all(admin: AdminContext) -> None:
 @admin_command
 def check(admin: AdminContext, name: str, slug: str | None) -> None:
     """Run an agent once on a scratch repository and report what is missing; this asks its model for one answer."""
-    from service.agents.check import missing
-
     with admin.read() as connection:
-        owner = None if slug is None else find_organization(connection, slug).id
-        found = agents.by_name(connection, owner or "", name)
+        found = agents.by_name(connection, owner_of(connection, slug) or "", name)
     if found is None:
-        raise SetupError(f"there is no agent {name!r}; list them with: runwarden service agent list")
-    faults = list(missing(found.argv, found.options, found.environment, admin.folder.root))
+        raise missing("agent", name, "service agent list")
+    faults = list(missing_parts(found.argv, found.options, found.environment, admin.folder.root))
     document: dict[str, Any] = {"name": name, "missing": faults}
     if not faults:
         document |= _rehearsed(found, admin.folder.settings().execution)
@@ -139,9 +131,8 @@ def _rehearsed(one: Agent, settings: ExecutionSettings) -> dict[str, object]:
 def remove(admin: AdminContext, name: str, slug: str | None) -> None:
     """Remove an agent; runs in progress are not affected. Without a `reviewer` of yours, the built-in one is back."""
     with admin.change("agent.remove") as change:
-        change.organization_id = None if slug is None else find_organization(change.connection, slug).id
+        change.organization_id = owner_of(change.connection, slug)
         if not agents.remove(change.connection, name, change.organization_id):
-            whose = "for everyone" if slug is None else f"of {slug}"
-            raise SetupError(f"there is no agent {name!r} {whose}; list them with: runwarden service agent list")
+            raise missing("agent for everyone" if slug is None else f"agent of {slug}", name, "service agent list")
         change.target = name
     admin.show({"name": name, "state": "removed"}, [f"{name} removed"])

@@ -1,36 +1,31 @@
-"""`audit`: acts of administration, by whom and when."""
+"""`audit` and `usage`: acts of administration, and what agents used of their models."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Final, get_args
 
 import click
 
-from service.cli.output import AdminContext, admin_command
-from service.clock import now_micros, parse_duration, parse_rfc3339, rfc3339
-from service.setup import SetupError, find_organization
+from service.cli.output import AdminContext, admin_command, fields, line, owner_of
+from service.clock import DAY_MICROS, EPOCH, now_micros, parse_duration, parse_rfc3339, rfc3339
+from service.setup import SetupError
 from service.store import audit as trail
-from service.store.audit import AuditEntry
+from service.store.usage import Grouping, UsageFilters, UsageTotal, totals
+
+_DAY: Final = click.DateTime(formats=["%Y-%m-%d"])
+_NUMBERS: Final = ("runs", "turns", "requests", "input_tokens", "cached_tokens", "output_tokens", "cost_usd")
+_SUBJECTS: Final[dict[Grouping, tuple[str, ...]]] = {
+    "organization": ("organization",),
+    "repository": ("organization", "repository"),
+    "agent": ("organization", "agent"),
+    "day": ("day",),
+}
+_HEADS: Final = {"input_tokens": "input", "cached_tokens": "cached", "output_tokens": "output", "cost_usd": "USD"}
 
 
 @click.group("audit")
 def audit() -> None:
     """The audit trail of administration and tokens."""
-
-
-def _document(one: AuditEntry) -> dict[str, object]:
-    return {
-        "id": one.id,
-        "at": rfc3339(one.at),
-        "actor": one.actor,
-        "action": one.action,
-        "outcome": one.outcome,
-        "target": one.target,
-        "organization_id": one.organization_id,
-        "detail": one.detail,
-    }
-
-
-def _line(one: AuditEntry) -> str:
-    what = [one.action, *([one.outcome] if one.outcome != trail.DONE else []), one.target or "-"]
-    whose = [] if one.organization_id in {None, one.target} else [str(one.organization_id)]
-    return "  ".join([rfc3339(one.at), one.actor, *what, *whose, *([one.detail] if one.detail else [])])
 
 
 @audit.command("list")
@@ -41,17 +36,74 @@ def _line(one: AuditEntry) -> str:
 @admin_command
 def list_all(admin: AdminContext, slug: str | None, since: str | None, action: str | None, limit: int) -> None:
     """List acts of administration, by whom and when, the latest at the end."""
-    begin = None if since is None else _instant(since)
+    try:
+        now, begin = now_micros(), None
+        if since is not None:
+            begin = parse_rfc3339(since, round_up=True) if "-" in since else now - parse_duration(since)
+    except ValueError as error:
+        raise SetupError(f"--since: {error}") from error
     with admin.read() as connection:
         # A deleted organization has no slug any longer, but its id is still in the trail.
         is_id = slug is not None and slug.startswith("org_")
-        owner = slug if slug is None or is_id else find_organization(connection, slug).id
+        owner = slug if is_id else owner_of(connection, slug)
         found = trail.latest(connection, limit, organization_id=owner, since=begin, action=action)
-    admin.show({"entries": [_document(one) for one in found]}, [_line(one) for one in found])
+    documents = [
+        {"at": rfc3339(one.at)} | fields(one, "id actor action outcome target organization_id detail") for one in found
+    ]
+    lines = [
+        line(
+            rfc3339(one.at),
+            one.actor,
+            one.action,
+            "" if one.outcome == trail.DONE else one.outcome,
+            one.target or "-",
+            "" if one.organization_id == one.target else one.organization_id,
+            one.detail,
+        )
+        for one in found
+    ]
+    admin.show({"entries": documents}, lines)
 
 
-def _instant(text: str) -> int:
-    try:
-        return parse_rfc3339(text, round_up=True) if "-" in text else now_micros() - parse_duration(text)
-    except ValueError as error:
-        raise SetupError(f"--since: {error}") from error
+@click.command("usage")
+@click.option("--org", "slug", help="One organization: its slug or id. Default: all of them.")
+@click.option("--from", "first", type=_DAY, metavar="DAY", help="The first day (UTC), such as 2026-01-31.")
+@click.option("--to", "last", type=_DAY, metavar="DAY", help="The last day (UTC), included.")
+@click.option("--by", type=click.Choice(get_args(Grouping)), default="organization", show_default=True)
+@admin_command
+def usage(admin: AdminContext, slug: str | None, first: datetime | None, last: datetime | None, by: Grouping) -> None:
+    """Show what agents used of their models: requests, tokens, and dollars at the configured prices."""
+    if first is not None and last is not None and last < first:
+        raise click.UsageError("--to is before --from: swap them.")
+    names = _SUBJECTS[by]
+    with admin.read() as connection:
+        days = [None if day is None else (day.replace(tzinfo=UTC) - EPOCH).days for day in (first, last)]
+        filters = UsageFilters(owner_of(connection, slug), *days)
+        entries = [_entry(one) for one in totals(connection, filters, by)]
+        whole = _entry(totals(connection, filters, None)[0])
+    lines = _table([*entries, {names[0]: "total"} | whole], names) if entries else []
+    admin.show({"by": by, "usage": entries, "total": whole}, lines)
+
+
+def _entry(one: UsageTotal) -> dict[str, object]:
+    day = {"day": rfc3339(one.subject["day"] * DAY_MICROS)[:10]} if "day" in one.subject else {}
+    return one.subject | day | {"runs": one.runs, "turns": one.turns} | one.figures.document()
+
+
+def _table(entries: list[dict[str, object]], names: Sequence[str]) -> list[str]:
+    """Return lines with a heading; numbers are aligned to the right."""
+    heads = [*names, *(_HEADS.get(name, name) for name in _NUMBERS)]
+    rows = [heads, *([_cell(one.get(name)) for name in (*names, *_NUMBERS)] for one in entries)]
+    widths = [max(len(row[index]) for row in rows) for index in range(len(heads))]
+    sides = ["<" if index < len(names) else ">" for index in range(len(heads))]
+    return ["  ".join(map("{:{}{}}".format, row, sides, widths)) for row in rows]
+
+
+def _cell(value: object) -> str:
+    match value:
+        case float():
+            return f"{value:,.4f}"
+        case int():
+            return f"{value:,}"
+        case _:
+            return "-" if value is None else str(value)

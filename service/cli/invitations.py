@@ -4,10 +4,10 @@ import os
 
 import click
 
-from service.cli.output import AdminContext, admin_command, organization_option
+from service.cli.output import AdminContext, admin_command, fields, line, missing, organization_option, owner_of
 from service.clock import now_micros, rfc3339
 from service.mail.sender import MailSender, mailer_of
-from service.setup import SetupError, checked_email, find_organization
+from service.setup import checked_email, find_organization
 from service.store import invitations
 from service.store.database import Database
 from service.store.invitations import Invitation
@@ -19,29 +19,18 @@ def invitation() -> None:
     """Invitations of administrators, and the state of their mails."""
 
 
-def _document(one: Invitation, now: int) -> dict[str, object]:
-    state = one.state(now)
-    return {
-        "id": one.id,
-        "organization_id": one.organization_id,
-        "email": one.email,
-        "state": state,
-        "sent_at": None if one.sent_at is None else rfc3339(one.sent_at),
-        "expires_at": rfc3339(one.expires_at),
-        "attempts": one.attempts,
-        "next_attempt_at": rfc3339(one.due_at) if state == "waiting" else None,
-        "failure": one.failure,
-    }
-
-
-def _line(one: Invitation, now: int) -> str:
-    said = "" if one.failure is None else f"  {one.failure}"
-    return f"{one.id}  {one.state(now)}  until {rfc3339(one.expires_at)}  {one.email}  {one.organization_id}{said}"
-
-
 def _show(admin: AdminContext, found: list[Invitation]) -> None:
-    now = now_micros()
-    admin.show({"invitations": [_document(one, now) for one in found]}, [_line(one, now) for one in found])
+    now, names = now_micros(), "id organization_id email sent_at expires_at attempts failure"
+    documents = []
+    for one in found:
+        state = one.state(now)
+        due = rfc3339(one.due_at) if state == "waiting" else None
+        documents.append(fields(one, names, state=state, next_attempt_at=due))
+    lines = [
+        line(one.id, one.state(now), f"until {rfc3339(one.expires_at)}", one.email, one.organization_id, one.failure)
+        for one in found
+    ]
+    admin.show({"invitations": documents}, lines)
 
 
 @invitation.command("list")
@@ -50,8 +39,7 @@ def _show(admin: AdminContext, found: list[Invitation]) -> None:
 def list_all(admin: AdminContext, slug: str | None) -> None:
     """List invitations: waiting, sent, refused, accepted, withdrawn or expired."""
     with admin.read() as connection:
-        owner = None if slug is None else find_organization(connection, slug).id
-        found = invitations.all_of(connection, owner)
+        found = invitations.all_of(connection, owner_of(connection, slug))
     _show(admin, found)
 
 
@@ -80,10 +68,7 @@ def retry(admin: AdminContext, invitation_id: str | None) -> None:
         with admin.change("invitation.retry", database) as change:
             found = invitations.retry(change.connection, now_micros(), invitation_id)
             if invitation_id is not None and not found:
-                raise SetupError(
-                    f"there is no mail to retry for {invitation_id!r}; "
-                    "list them with: runwarden service invitation list"
-                )
+                raise missing("mail to retry for", invitation_id, "service invitation list")
             change.target, change.detail = invitation_id, plural(len(found), "mail")
         _conclude(admin, [sender.deliver(one) for one in found])
 
@@ -95,9 +80,7 @@ def withdraw(admin: AdminContext, invitation_id: str) -> None:
     """Close an invitation: its code no longer works, and a waiting mail is not sent."""
     with admin.change("invitation.withdraw") as change:
         if not invitations.withdraw(change.connection, invitation_id, now_micros()):
-            raise SetupError(
-                f"there is no open invitation {invitation_id!r}; list them with: runwarden service invitation list"
-            )
+            raise missing("open invitation", invitation_id, "service invitation list")
         found = invitations.by_id(change.connection, invitation_id)
         change.target, change.organization_id = invitation_id, None if found is None else found.organization_id
     _show(admin, [] if found is None else [found])

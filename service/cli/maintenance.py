@@ -1,22 +1,22 @@
-"""`apply`, `migrate`, `prune` and `status`: a service as a whole."""
+"""`apply`, `migrate`, `prune`, `status`, `backup` and `restore`: a service as a whole."""
 
 import json
 import sys
 import tomllib
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 import sqlalchemy as sa
 
-from service.cli.output import AdminAct, AdminContext, admin_command, elsewhere_option
+from service.cli.output import AdminAct, AdminContext, admin_command, elsewhere_option, fields, operator
 from service.clock import SECOND_MICROS, now_micros, parse_duration, rfc3339
 from service.execution.sandbox import NoSandboxError, find
-from service.settings import ExecutionSettings
 from service.setup import Setup, SetupError, apply_setup, find_organization
 from service.store import agents, hosts, invitations, organizations, repositories, trials, workers
 from service.store.schema import VERSION, runs
-from service.store.workers import Worker
+from service.text import plural
 
 _MIB = 1 << 20
 _Inventory = dict[tuple[str, str | None, str], object]
@@ -29,7 +29,11 @@ _Inventory = dict[tuple[str, str | None, str], object]
 def apply(admin: AdminContext, file: Path, *, elsewhere: bool) -> None:
     """Apply FILE (TOML, JSON when it ends in .json, '-' for TOML on standard input); applying again changes nothing."""
     from_stdin = str(file) == "-"
-    document = _parse(sys.stdin.buffer.read() if from_stdin else file.read_bytes(), file)
+    raw = sys.stdin.buffer.read() if from_stdin else file.read_bytes()
+    try:
+        document = json.loads(raw) if file.suffix == ".json" else tomllib.loads(raw.decode("utf-8"))
+    except ValueError as error:
+        raise SetupError(f"{file}: {error}") from error
     setup = Setup.model_validate(document)
     with admin.change("apply", create=True) as change:
         base = Path.cwd() if from_stdin else file.absolute().parent
@@ -94,14 +98,6 @@ def _record(change: AdminAct, setup: Setup, made: dict[str, Any]) -> None:
         change.record(action)
 
 
-def _parse(raw: bytes, file: Path) -> Any:
-    try:
-        text = raw.decode("utf-8")
-        return json.loads(text) if file.suffix == ".json" else tomllib.loads(text)
-    except ValueError as error:
-        raise SetupError(f"{file}: {error}") from error
-
-
 def _apply_lines(made: dict[str, Any]) -> list[str]:
     slugs = {one["id"]: one["slug"] for one in made["organizations"]}
     lines = []
@@ -127,9 +123,9 @@ def _apply_lines(made: dict[str, Any]) -> list[str]:
 @admin_command
 def migrate(admin: AdminContext) -> None:
     """Create or upgrade the tables; `serve` and `worker` also do so when they start."""
-    with admin.database(create=True) as database:
-        from service.execution.queue import migrate_queue
+    from service.execution.queue import migrate_queue  # dbos
 
+    with admin.database(create=True) as database:
         migrate_queue(database)
         address = database.url.render_as_string(hide_password=True)
     admin.show({"database": address, "schema_version": VERSION}, [f"{address}  schema version {VERSION}"])
@@ -145,10 +141,10 @@ def prune(admin: AdminContext, age: str, *, dry_run: bool) -> None:
         before = now_micros() - parse_duration(age)
     except ValueError as error:
         raise SetupError(f"--older-than: {error}") from error
-    with admin.database() as database:
-        from service.execution.queue import forget_ended
-        from service.execution.retention import Pruner
+    from service.execution.queue import forget_ended  # dbos
+    from service.execution.retention import Pruner
 
+    with admin.database() as database:
         pruner = Pruner(database, admin.folder, dry_run=dry_run)
         # The database first, so that interrupting the slow part loses nothing.
         stored = pruner.stored_files(before)
@@ -157,14 +153,8 @@ def prune(admin: AdminContext, age: str, *, dry_run: bool) -> None:
     if not dry_run:
         with admin.change("prune") as change:
             change.detail = f"what ended before {rfc3339(before)}"
-    document = {
-        "before": rfc3339(before),
-        "dry_run": dry_run,
-        "queue_entries": entries,
-        "stored_files": stored,
-        "files": files,
-        "bytes": size,
-    }
+    counts = {"queue_entries": entries, "stored_files": stored, "files": files, "bytes": size}
+    document = {"before": rfc3339(before), "dry_run": dry_run, **counts}
     verb = "would remove" if dry_run else "removed"
     lines = [
         f"{verb} what ended before {document['before']}",
@@ -186,43 +176,78 @@ def status(admin: AdminContext) -> None:
         living = workers.heard_within(connection, int(settings.worker_ttl_s * SECOND_MICROS), now_micros)
         unsent = invitations.unsent_mails(connection)
         address = database.url.render_as_string(hide_password=True)
+    try:
+        sandbox = str(find(settings))
+    except NoSandboxError as error:
+        sandbox = f"required and missing: {error}"
+    limits = settings.agent.model_dump()
+    names = "executor host pid concurrency sandbox started_at seen_at"
     document = {
         "data_dir": str(admin.folder.root),
         "database": address,
-        "sandbox": _sandbox(settings),
-        "limits": settings.agent.model_dump(),
-        "workers": [_worker(one) for one in living],
+        "sandbox": sandbox,
+        "limits": limits,
+        "workers": [fields(one, names) for one in living],
         "runs": by_status,
         "mails": unsent,
     }
-    admin.show(document, _status_lines(document))
+    facts: list[tuple[str, object]] = [
+        ("data folder", admin.folder.root),
+        ("database", address),
+        ("sandbox here", sandbox),
+        ("limits here", ", ".join(f"{key} {value:.10g}" for key, value in limits.items())),
+        ("workers", len(living)),
+    ]
+    lines = [f"{head:14}{value}" for head, value in facts]
+    lines += [f"  {one.host} pid {one.pid}, {one.concurrency} at a time, sandbox: {one.sandbox}" for one in living]
+    lines += [f"{status:14}{number}" for status, number in sorted(by_status.items())]
+    lines += [f"{f'mails {state}':14}{number}" for state, number in unsent.items() if number]
+    admin.show(document, lines)
 
 
-def _sandbox(settings: ExecutionSettings) -> str:
-    try:
-        return str(find(settings))
-    except NoSandboxError as error:
-        return f"required and missing: {error}"
+def _check_database(admin: AdminContext) -> None:
+    if admin.database_url is not None:
+        raise SetupError("PostgreSQL has its own back-ups: pg_dump and pg_restore, as docs/operations.md says")
 
 
-def _worker(one: Worker) -> dict[str, object]:
-    return {
-        "executor": one.executor,
-        "host": one.host,
-        "pid": one.pid,
-        "concurrency": one.concurrency,
-        "sandbox": one.sandbox,
-        "started_at": rfc3339(one.started_at),
-        "seen_at": rfc3339(one.seen_at),
-    }
+@click.command("backup")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@admin_command
+def backup(admin: AdminContext, file: Path) -> None:
+    """Back a service on SQLite up into FILE (.tar.gz), also while it runs; only its owner may read the file."""
+    from service.backup import BackupError, back_up  # fastapi
+
+    _check_database(admin)
+    made_at = now_micros() // SECOND_MICROS * SECOND_MICROS
+    with admin.database() as database:
+        try:
+            number = back_up(admin.folder, file.absolute(), made_at)
+        except BackupError:
+            # Raised again within the change, so that the audit trail names the failed back-up.
+            with admin.change("backup", database):
+                raise
+        with admin.change("backup", database) as change:
+            change.target = file.name
+    size = file.stat().st_size
+    document = {"file": str(file.absolute()), "bytes": size, "made_at": rfc3339(made_at), "members": number}
+    admin.show(document, [f"{file}  {size / (1 << 20):.1f} MiB  the service as of {document['made_at']}"])
 
 
-def _status_lines(document: dict[str, Any]) -> list[str]:
-    heads = {"data folder": "data_dir", "database": "database", "sandbox here": "sandbox"}
-    lines = [f"{head:14}{document[key]}" for head, key in heads.items()]
-    lines += [f"{'limits here':14}{', '.join(f'{key} {value:.10g}' for key, value in document['limits'].items())}"]
-    lines += [f"{'workers':14}{len(document['workers'])}"]
-    for one in document["workers"]:
-        lines.append(f"  {one['host']} pid {one['pid']}, {one['concurrency']} at a time, sandbox: {one['sandbox']}")
-    lines += [f"{status:14}{number}" for status, number in sorted(document["runs"].items())]
-    return [*lines, *(f"{f'mails {state}':14}{number}" for state, number in document["mails"].items() if number)]
+@click.command("restore")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
+@click.option("--force", is_flag=True, help="Also over a service that is not empty: ALL of it is replaced.")
+@admin_command
+def restore(admin: AdminContext, file: Path, *, force: bool) -> None:
+    """Restore a service on SQLite from FILE, while it is stopped; turns that had not ended are executed again."""
+    from service.backup import restore as restore_service  # fastapi
+
+    _check_database(admin)
+    made = restore_service(file.absolute(), admin.folder, operator(), force=force)
+    document = {"data_dir": str(admin.folder.root)} | asdict(made) | {"made_at": rfc3339(made.made_at)}
+    lines = [
+        f"restored as of {document['made_at']}",
+        f"  {plural(made.organizations, 'organization')}, {plural(made.runs, 'run')}, logs and diffs: {made.files}",
+        f"  executed again: {plural(made.queued_again, 'turn')} that had not ended",
+        "  tokens revoked, organizations deactivated and runs deleted since are back: do it again where it matters",
+    ]
+    admin.show(document, lines)

@@ -1,12 +1,12 @@
-"""`org` and `offer`: the directory of organizations, and the codes they sign up with."""
+"""`org`, `token` and `offer`: organizations, their API tokens, and the codes they sign up with."""
 
 from collections.abc import Callable
 from dataclasses import asdict, replace
 
 import click
 
-from service.cli.deletion import delete_organization
-from service.cli.output import AdminContext, admin_command
+from service.cli.output import AdminContext, admin_command, fields, line, missing, organization_option
+from service.cli.runs import delete_organization
 from service.clock import now_micros, rfc3339
 from service.setup import (
     DayBudget,
@@ -17,9 +17,10 @@ from service.setup import (
     find_organization,
     make_token,
 )
-from service.store import invitations, organizations, trials, turns
+from service.store import invitations, organizations, tokens, trials, turns
 from service.store.organizations import ENTITLEMENTS, Organization
-from service.store.trials import KINDS, Offer, Trial
+from service.store.tokens import SCOPES
+from service.store.trials import KINDS, Offer
 
 
 @click.group("org")
@@ -31,28 +32,12 @@ org.add_command(delete_organization)
 
 
 def _document(one: Organization) -> dict[str, object]:
-    return {
-        "id": one.id,
-        "name": one.name,
-        "slug": one.slug,
-        "parent_id": one.parent_id,
-        "active": one.active,
-        "entitlements": list(one.entitlements),
-        "offer_code": one.offer_code,
-        "created_at": rfc3339(one.created_at),
-        "budget": {"day_usd": one.day_usd, "day_tokens": one.day_tokens},
-    }
+    names = "id name slug parent_id active entitlements offer_code created_at"
+    return fields(one, names, budget={"day_usd": one.day_usd, "day_tokens": one.day_tokens})
 
 
-def _trial(trial: Trial | None) -> dict[str, object] | None:
-    if trial is None:
-        return None
-    return {
-        "state": trial.state,
-        "signup_code": trial.signup_code,
-        "granted_code": trial.granted_code,
-        "started_at": None if trial.started_at is None else rfc3339(trial.started_at),
-    }
+def _show(admin: AdminContext, one: Organization) -> None:
+    admin.show(_document(one), [_line(one)])
 
 
 def _line(one: Organization) -> str:
@@ -74,7 +59,7 @@ def create(admin: AdminContext, name: str, slug: str | None, entitlements: tuple
             change.connection, name=entry.name, slug=entry.slug, now=now_micros(), entitlements=entry.entitlements
         )
         change.target, change.organization_id, change.detail = made.id, made.id, " ".join(made.entitlements)
-    admin.show(_document(made), [_line(made)])
+    _show(admin, made)
 
 
 @org.command("list")
@@ -83,7 +68,10 @@ def list_organizations(admin: AdminContext) -> None:
     """List organizations."""
     with admin.read() as connection:
         found = organizations.all_of(connection)
-        documents = [_document(one) | {"trial": _trial(trials.of(connection, one.id))} for one in found]
+        known = [trials.of(connection, one.id) for one in found]
+    shown = "state signup_code granted_code started_at"
+    started = [None if trial is None else fields(trial, shown) for trial in known]
+    documents = [_document(one) | {"trial": trial} for one, trial in zip(found, started, strict=True)]
     admin.show({"organizations": documents}, [_line(one) for one in found])
 
 
@@ -139,7 +127,7 @@ def _change(
             # The organization is inactive by now, so no further run is accepted.
             turns.cancel_all(change.connection, found.id, "cancelled: the organization was deactivated", now_micros())
         now_is = find_organization(change.connection, found.id)
-    admin.show(_document(now_is), [_line(now_is)])
+    _show(admin, now_is)
 
 
 @org.command("budget")
@@ -156,7 +144,7 @@ def budget(admin: AdminContext, slug: str, day_usd: float | None, day_tokens: in
         change.target, change.organization_id = found.id, found.id
         change.detail = f"day_usd={day_usd} day_tokens={day_tokens}"
         now_is = find_organization(change.connection, found.id)
-    admin.show(_document(now_is), [_line(now_is)])
+    _show(admin, now_is)
 
 
 @org.command("accept-invitation")
@@ -184,7 +172,7 @@ def offer() -> None:
 
 
 def _offer_line(one: Offer | OfferEntry) -> str:
-    return "  ".join([one.code, one.kind, *(["retired"] if one.retired else []), *([one.price] if one.price else [])])
+    return line(one.code, one.kind, "retired" if one.retired else "", one.price)
 
 
 @offer.command("add")
@@ -210,7 +198,7 @@ def retire(admin: AdminContext, code: str) -> None:
     with admin.change("offer.retire") as change:
         found = trials.offer_by_code(change.connection, code)
         if found is None:
-            raise SetupError(f"there is no offer {code!r}; list them with: runwarden service offer list")
+            raise missing("offer", code, "service offer list")
         retired = replace(found, retired=True)
         trials.put_offer(change.connection, retired)
         change.target = found.code
@@ -224,3 +212,55 @@ def list_offers(admin: AdminContext) -> None:
     with admin.read() as connection:
         found = trials.all_offers(connection)
     admin.show({"offers": [asdict(one) for one in found]}, [_offer_line(one) for one in found])
+
+
+@click.group("token")
+def token() -> None:
+    """API tokens."""
+
+
+@token.command("create")
+@organization_option
+@click.option("--scope", "scopes", multiple=True, type=click.Choice(SCOPES), required=True)
+@click.option("--alias", default="unnamed", show_default=True)
+@click.option("--duration", default="30d", show_default=True, help="How long it is valid, such as 12h or 90d.")
+@admin_command
+def create_token(admin: AdminContext, slug: str, scopes: tuple[str, ...], alias: str, duration: str) -> None:
+    """Create a token and print its value, which cannot be shown again."""
+    entry = TokenEntry.model_validate({"alias": alias, "scopes": scopes, "duration": duration})
+    with admin.change("token.create") as change:
+        owner = find_organization(change.connection, slug)
+        change.organization_id, change.detail = owner.id, " ".join(scopes)
+        made, value = make_token(change.connection, owner, entry, now_micros())
+        change.target = made.id
+    admin.show(fields(made, "id alias scopes expires_at", token=value, value=value), [value])
+
+
+@token.command("list")
+@organization_option
+@admin_command
+def list_tokens(admin: AdminContext, slug: str) -> None:
+    """List an organization's tokens, without their values."""
+    with admin.read() as connection:
+        found = tokens.of(connection, find_organization(connection, slug).id)
+    now = now_micros()
+    names = "id alias scopes created_at expires_at"
+    documents = [
+        fields(one, names, state="valid" if one.is_valid(now) else "revoked" if one.revoked_at else "expired")
+        for one in found
+    ]
+    lines = [f"{one['id']}  {one['state']}  until {one['expires_at']}  {one['alias']}" for one in documents]
+    admin.show({"tokens": documents}, lines)
+
+
+@token.command("revoke")
+@click.argument("token_id")
+@admin_command
+def revoke(admin: AdminContext, token_id: str) -> None:
+    """Revoke a token; it stops working immediately."""
+    with admin.change("token.revoke") as change:
+        owner = tokens.revoke(change.connection, token_id, now_micros())
+        if owner is None:
+            raise missing("active token", token_id, "service token list --org SLUG")
+        change.target, change.organization_id = token_id, owner
+    admin.show({"id": token_id, "state": "revoked"}, [f"{token_id} revoked"])

@@ -12,18 +12,21 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar, get_args
+from typing import Any, Final, Literal, NoReturn, TypeVar, get_args
 
 import click
+from platformdirs import user_data_path
+from pydantic import ValidationError
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
 
+from service.clock import now_micros, rfc3339
 from service.errors import ServiceError
 from service.settings import DataFolder
+from service.setup import SetupError, find_organization
+from service.store import audit
+from service.store.database import Database
 from service.text import printable
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
-    from service.store.database import Database
 
 Format = Literal["table", "json", "ndjson", "csv"]
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -51,8 +54,6 @@ elsewhere_option = click.option(
 
 def default_data_dir() -> Path:
     """Return the data folder used when none is named."""
-    from platformdirs import user_data_path
-
     return user_data_path("runwarden") / "service"
 
 
@@ -66,15 +67,12 @@ class AdminContext:
     """None: the database is the folder's own."""
 
     @contextmanager
-    def database(self, *, create: bool = False) -> Iterator["Database"]:
+    def database(self, *, create: bool = False) -> Iterator[Database]:
         """Open the database; with `create`, make the data folder if there is none.
 
         Raises:
             SetupError: There is no service here.
         """
-        from service.setup import SetupError
-        from service.store.database import Database
-
         if not create and self.database_url is None and not self.folder.exists():
             raise SetupError(
                 f"there is no service in {self.folder.root}; name its folder with --data-dir, "
@@ -89,15 +87,11 @@ class AdminContext:
             database.close()
 
     @contextmanager
-    def change(self, action: str, database: "Database | None" = None, *, create: bool = False) -> Iterator["AdminAct"]:
+    def change(self, action: str, database: Database | None = None, *, create: bool = False) -> Iterator["AdminAct"]:
         """Open the database for one act of administration; the audit trail records its author, and whether it failed.
 
         `database`: an open database to use.
         """
-        from sqlalchemy.exc import DBAPIError
-
-        from service.store.audit import FAILED
-
         with self.database(create=create) if database is None else nullcontext(database) as opened:
             change = None
             try:
@@ -110,11 +104,11 @@ class AdminContext:
                 if change is not None:
                     with suppress(DBAPIError), opened.write() as connection:
                         change.connection = connection
-                        change.record(action, outcome=FAILED)
+                        change.record(action, outcome=audit.FAILED)
                 raise
 
     @contextmanager
-    def read(self) -> Iterator["Connection"]:
+    def read(self) -> Iterator[Connection]:
         """Open the database for reading, without blocking a running service."""
         with self.database() as database, database.read() as connection:
             yield connection
@@ -144,26 +138,52 @@ def _entries(document: Mapping[str, object]) -> Sequence[Mapping[str, object]]:
 
 def _csv(entries: Sequence[Mapping[str, object]]) -> str:
     """Return CSV with a heading; a text that a spreadsheet would take for a formula gets an apostrophe."""
+
+    def cell(value: object) -> str:
+        text = "" if value is None else value if isinstance(value, str) else json.dumps(value)
+        text = printable(text).replace("\n", " ")
+        return f"'{text}" if isinstance(value, str) and text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+
     names = list(dict.fromkeys(name for one in entries for name in one))
     buffer = StringIO()
     rows = csv.writer(buffer, lineterminator="\n")
-    if names:
-        rows.writerow(names)
-    rows.writerows([_cell(one.get(name)) for name in names] for one in entries)
+    rows.writerows([names] if names else [])
+    rows.writerows([cell(one.get(name)) for name in names] for one in entries)
     return buffer.getvalue()
 
 
-def _cell(value: object) -> str:
-    text = "" if value is None else value if isinstance(value, str) else json.dumps(value)
-    text = printable(text).replace("\n", " ")
-    return f"'{text}" if isinstance(value, str) and text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+def fields(one: object, names: str, **more: object) -> dict[str, object]:
+    """Return the named attributes of an object as JSON: instants in RFC 3339, tuples as lists."""
+
+    def value(name: str) -> object:
+        found = getattr(one, name)
+        if name.endswith("_at"):
+            return None if found is None else rfc3339(found)
+        return list(found) if isinstance(found, tuple) else found
+
+    return {name: value(name) for name in names.split()} | more
+
+
+def line(*parts: object) -> str:
+    """Return a line for people; None and empty parts are left out."""
+    return "  ".join(str(part) for part in parts if part not in {None, ""})
+
+
+def missing(kind: str, name: object, where: str) -> SetupError:
+    """Return the error that there is no such thing; `where` is the command that lists what there is."""
+    return SetupError(f"there is no {kind} {name!r}; list them with: runwarden {where}")
+
+
+def owner_of(connection: Connection, slug: str | None) -> str | None:
+    """Return the id of the organization that an option names; None if it names none."""
+    return None if slug is None else find_organization(connection, slug).id
 
 
 @dataclass(slots=True)
 class AdminAct:
     """An act of administration: its transaction, and its entry in the audit trail."""
 
-    connection: "Connection"
+    connection: Connection
     target: str | None = None
     """The object of the act, set once it is found: what was typed could be anything, even a token."""
     organization_id: str | None = None
@@ -173,9 +193,6 @@ class AdminAct:
 
     def record(self, action: str, *, outcome: str = "done") -> None:
         """Add an entry for the current target."""
-        from service.clock import now_micros
-        from service.store import audit
-
         self.is_recorded = True
         audit.record(
             self.connection,
@@ -245,9 +262,6 @@ def _format(form: Format | None, *, as_json: bool) -> Format:
 @contextmanager
 def plain_errors(*, as_json: bool) -> Iterator[None]:
     """Turn an error that an operator can cure into one sentence and exit status 2."""
-    from pydantic import ValidationError
-    from sqlalchemy.exc import DBAPIError
-
     try:
         yield
     except (ServiceError, OSError) as error:

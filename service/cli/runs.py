@@ -1,20 +1,23 @@
-"""`run`: a run's turns, their logs and diffs; cancelling and deleting one."""
+"""`run`: a run's turns, their logs and diffs; cancelling and deleting one, and deleting an organization."""
 
-from typing import TYPE_CHECKING, Literal
+from typing import Final, Literal
 
 import click
+from sqlalchemy import Connection
 
-from service.cli.deletion import delete_run
-from service.cli.output import AdminContext, admin_command
-from service.clock import now_micros, rfc3339
-from service.setup import SetupError
-from service.store import postings, runs, turns
+from service.cli.output import AdminContext, admin_command, fields, line, missing
+from service.clock import now_micros
+from service.setup import SetupError, find_organization
+from service.store import deletions, postings, repositories, runs, turns
 from service.store.results import TurnResults
-from service.store.runs import Run
-from service.store.turns import Turn
+from service.store.runs import FINAL, Run
+from service.text import plural
 
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
+_WAIT_S: Final = 60.0
+"""How long a deletion waits for a worker to stop a turn."""
+
+_yes = click.option("--yes", is_flag=True, help="Do not ask.")
+_force = click.option("--force", is_flag=True, help="Also while it works: what works is cancelled first.")
 
 
 class _RunGroup(click.Group):
@@ -32,9 +35,6 @@ def run() -> None:
     """Show a run's turns, its log or its diff (`run ID`); cancel or delete a run."""
 
 
-run.add_command(delete_run)
-
-
 @run.command("cancel")
 @click.argument("run_id")
 @admin_command
@@ -49,10 +49,10 @@ def cancel(admin: AdminContext, run_id: str) -> None:
     admin.show({"run_id": run_id, "status": ended.status}, [f"{run_id}  {ended.status}: cancelled"])
 
 
-def _found(connection: "Connection", run_id: str) -> Run:
+def _found(connection: Connection, run_id: str) -> Run:
     found = runs.by_id(connection, run_id)
     if found is None:
-        raise SetupError(f"there is no run {run_id!r} in this service; list them with: runwarden runs list")
+        raise missing("run", run_id, "runs list")
     return found
 
 
@@ -73,38 +73,109 @@ def show(admin: AdminContext, run_id: str, what: Literal["log", "diff"] | None, 
         results = TurnResults(admin.folder)
         keys = [(turn.run_id, turn.number) for turn in found]
         kept = [] if what is None else [results.text_here(connection, key, what) for key in keys]
-    documents = [_document(turn) for turn in found]
-    texts = [_line(turn) for turn in found]
-    if what is not None:
-        documents = [one | {what: text} for one, text in zip(documents, kept, strict=True)]
-        texts = [text or _absence(turn, what) for turn, text in zip(found, kept, strict=True)]
-    head = {"run_id": run.id, "status": run.status, "branch_name": run.branch, "agent": run.agent}
+    documents = [
+        fields(
+            turn,
+            "status attempt summary failure outcome reason caller finished_at",
+            turn=turn.number,
+            commit=turn.commit_sha,
+        )
+        for turn in found
+    ]
+    texts = [
+        line(f"turn {one.number}", one.outcome or one.status, one.commit_sha or "-", one.reason or one.summary)
+        for one in found
+    ]
     if what is None:
         texts += [f"{one['kind']}  {one['state']}  {one['url'] or ''}  {one['reason'] or ''}" for one in posted]
+    else:
+        documents = [one | {what: text} for one, text in zip(documents, kept, strict=True)]
+        none = "nothing changed, it was pruned, or it is kept on the worker's machine"
+        texts = [
+            text
+            or f"turn {turn.number}  {turn.status}: no {what} here ({none if turn.attempt else 'not executed yet'})"
+            for turn, text in zip(found, kept, strict=True)
+        ]
+    head = {"run_id": run.id, "status": run.status, "branch_name": run.branch, "agent": run.agent}
     admin.show(head | {"turns": documents, "postings": posted}, texts)
 
 
-def _absence(turn: Turn, what: str) -> str:
-    kept = "nothing changed, it was pruned, or it is kept on the worker's machine"
-    reason = "not executed yet" if turn.attempt == 0 else kept
-    return f"turn {turn.number}  {turn.status}: no {what} here ({reason})"
+def _confirm(name: str, what: str, *, yes: bool) -> None:
+    if yes:
+        return
+    try:
+        typed = click.prompt(f"This deletes {what} for good. Type {name} to go on", err=True)
+    except click.Abort as error:
+        raise SetupError("nothing was deleted: it was not confirmed; give --yes where there is no terminal") from error
+    if typed.strip() != name:
+        raise SetupError(f"nothing was deleted: what was typed is not {name}")
 
 
-def _document(turn: Turn) -> dict[str, object]:
-    return {
-        "turn": turn.number,
-        "status": turn.status,
-        "attempt": turn.attempt,
-        "commit": turn.commit_sha,
-        "summary": turn.summary,
-        "failure": turn.failure,
-        "outcome": turn.outcome,
-        "reason": turn.reason,
-        "caller": turn.caller,
-        "finished_at": None if turn.finished_at is None else rfc3339(turn.finished_at),
+@run.command("delete")
+@click.argument("run_id")
+@_force
+@_yes
+@admin_command
+def delete_run(admin: AdminContext, run_id: str, *, force: bool, yes: bool) -> None:
+    """Delete a run: its turns, logs, diffs and queue entries. Its branch stays on the code host."""
+    with admin.read() as connection:
+        _found(connection, run_id)
+    _confirm(run_id, f"the run {run_id}", yes=yes)
+    with admin.change("run.delete") as change:
+        found = _found(change.connection, run_id)
+        change.target, change.organization_id = run_id, found.organization_id
+        if found.status not in FINAL and not force:
+            raise SetupError(f"the run {run_id} is {found.status}; wait for its end, or cancel it with --force")
+        deletions.delete_runs(change.connection, [run_id], now_micros())
+    left = [(found.platform, found.path, found.branch)]
+    _conclude(admin, {"run_id": run_id}, f"{run_id} deleted", left, webhooks=[])
+
+
+@click.command("delete")
+@click.argument("slug")
+@_force
+@_yes
+@admin_command
+def delete_organization(admin: AdminContext, slug: str, *, force: bool, yes: bool) -> None:
+    """Delete an organization with all its data; branches and webhooks stay on its code hosts."""
+    with admin.read() as connection:
+        found = find_organization(connection, slug)
+    _confirm(found.slug, f"the organization {found.slug} with all its runs", yes=yes)
+    with admin.change("organization.delete") as change:
+        find_organization(change.connection, found.id)
+        change.target = change.organization_id = found.id
+        active = deletions.active_runs(change.connection, found.id)
+        if active and not force:
+            raise SetupError(f"{found.slug} has {plural(active, 'active run')}: wait, or cancel with --force")
+        left = deletions.branches_of(change.connection, found.id)
+        known = repositories.of(change.connection, found.id)
+        deletions.begin_organization(change.connection, found.id, now_micros())
+        turns.cancel_all(change.connection, found.id, "cancelled: the organization was deleted", now_micros())
+    webhooks = [(one.platform, one.path) for one in known if one.webhook_configured]
+    _conclude(admin, {"id": found.id, "slug": found.slug}, f"{found.slug} deleted", left, webhooks)
+
+
+def _conclude(
+    admin: AdminContext,
+    document: dict[str, object],
+    head: str,
+    branches: list[tuple[str, str, str]],
+    webhooks: list[tuple[str, str]],
+) -> None:
+    """Remove leftovers in the queue and in the data folder, and report those elsewhere."""
+    from service.execution.retention import Deletion  # dbos
+
+    with admin.database() as database:
+        held = Deletion(database, admin.folder, now_micros).complete(_WAIT_S)
+    document |= {
+        "state": "deleted" if held == 0 else "deleting",
+        "left_on_code_hosts": {
+            "branches": [dict(zip(("platform", "path", "branch"), one, strict=True)) for one in branches],
+            "webhooks": [dict(zip(("platform", "path"), one, strict=True)) for one in webhooks],
+        },
     }
-
-
-def _line(turn: Turn) -> str:
-    state = turn.outcome or turn.status
-    return f"turn {turn.number}  {state}  {turn.commit_sha or '-'}  {turn.reason or turn.summary or ''}"
+    lines = [head]
+    lines += [f"  a worker still holds {plural(held, 'turn')} and removes the rest afterwards"] if held else []
+    lines += [f"  stays on the code host: branch {branch} of {platform}:{path}" for platform, path, branch in branches]
+    lines += [f"  stays on the code host: webhook of {platform}:{path}" for platform, path in webhooks]
+    admin.show(document, lines)

@@ -2,11 +2,11 @@
 
 import click
 
-from service.cli.output import AdminContext, admin_command, operator, organization_option
+from service.cli.output import AdminContext, admin_command, fields, line, operator, organization_option, owner_of
 from service.clock import now_micros, rfc3339
 from service.setup import SetupError, find_organization
 from service.store import deliveries, repositories
-from service.store.deliveries import WAITING, DeliveryEntry
+from service.store.deliveries import WAITING
 from service.triggers.receiver import ApprovalError, approve
 
 
@@ -32,30 +32,6 @@ def list_all(admin: AdminContext, slug: str) -> None:
     admin.show({"triggers": documents}, lines)
 
 
-def _document(one: DeliveryEntry) -> dict[str, object]:
-    return {
-        "id": one.id,
-        "at": rfc3339(one.received_at),
-        "organization_id": one.organization_id,
-        "repository": f"{one.platform}:{one.path_key}",
-        "number": one.number,
-        "event": one.event,
-        "commit": one.head_sha,
-        "sender": one.sender,
-        "result": one.result,
-        "detail": one.detail,
-        "agent": one.agent,
-        "run_id": one.run_id,
-        "delivery": one.delivery,
-    }
-
-
-def _line(one: DeliveryEntry) -> str:
-    about = f"{one.platform}:{one.path_key} {one.number} {one.event} {one.head_sha[:12]} by {one.sender}"
-    came = [one.result, *([one.agent] if one.agent else []), *([one.run_id] if one.run_id else [])]
-    return "  ".join([rfc3339(one.received_at), one.id, about, *came, *([one.detail] if one.detail else [])])
-
-
 @trigger.command("log")
 @click.option("--org", "slug", help="An organization's slug or id; all of them if left out.")
 @click.option("--waiting", is_flag=True, help="Only what waits for approval.")
@@ -64,9 +40,16 @@ def _line(one: DeliveryEntry) -> str:
 def log(admin: AdminContext, slug: str | None, limit: int, *, waiting: bool) -> None:
     """Show the decisions on deliveries, the latest at the end."""
     with admin.read() as connection:
-        owner = None if slug is None else find_organization(connection, slug).id
+        owner = owner_of(connection, slug)
         found = deliveries.latest(connection, limit, organization_id=owner, result=WAITING if waiting else None)
-    admin.show({"deliveries": [_document(one) for one in found]}, [_line(one) for one in found])
+    documents, lines, names = [], [], "id organization_id number event sender result detail agent run_id delivery"
+    for one in found:
+        at, repository = rfc3339(one.received_at), f"{one.platform}:{one.path_key}"
+        named = {"at": at, "repository": repository, "commit": one.head_sha}
+        documents.append(fields(one, names) | named)
+        about = f"{repository} {one.number} {one.event} {one.head_sha[:12]} by {one.sender}"
+        lines.append(line(at, one.id, about, one.result, one.agent, one.run_id, one.detail))
+    admin.show({"deliveries": documents}, lines)
 
 
 @trigger.command("approve")

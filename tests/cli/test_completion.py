@@ -1,3 +1,5 @@
+"""Completion of names and values, and its installation into shells."""
+
 import os
 import shutil
 import subprocess
@@ -24,40 +26,31 @@ do = { notify = "default" }
 def completed(at: CommandLine, *words: str) -> list[str]:
     """What bash would offer for the last word."""
     asked = {"_RUNWARDEN_COMPLETE": "bash_complete", "COMP_WORDS": " ".join(["runwarden", *words])}
-    done = CommandLine(at.home, at.base_url, at.token, at.more)(**asked, COMP_CWORD=str(len(words)))
+    done = at(**asked, COMP_CWORD=str(len(words)))
     assert (done.code, done.err) == (0, "")
     return [line.partition(",")[2] for line in done.out.splitlines() if line]
 
 
-@pytest.mark.parametrize(
-    ("words", "offered"),
-    [
-        (["ru"], ["runs"]),
-        (["runs", "sho"], ["show"]),
-        (["runs", "list", "--act"], ["--active"]),
-        (["runs", "list", "--status", "fai"], ["failed"]),
-        (["--profile", ""], ["acme", "other"]),
-        (["runs", "list", "--token-stdin", "--profile", "o"], ["other"]),
-        (["automations", "pause", ""], ["night"]),
-        (["--profile", "acme", "runs", "show", ""], []),
-        (["service", "appl"], ["apply"]),
-        (["service", "org", "li"], ["list"]),
-    ],
-)
-def test_names_and_values_are_completed(lone: CommandLine, words: list[str], offered: list[str]) -> None:
-    """Also those of the service's own command line, and never by asking a service."""
-    config = lone.home / "config.toml"
+def test_names_and_values_are_completed(lone: CommandLine) -> None:
+    """Also those of the service's own command line, and never by asking a service; a broken file completes nothing."""
+    config, broken = lone.home / "config.toml", lone.home / "broken.toml"
     config.write_text(CONFIGURED)
+    broken.write_text("no toml")
     lone.more.update(RUNWARDEN_CONFIG=str(config), RUNWARDEN_BASE_URL="", RUNWARDEN_TOKEN="")
 
-    assert completed(lone, *words) == offered
-
-
-def test_a_broken_configuration_completes_nothing_and_says_nothing(lone: CommandLine) -> None:
-    """The person is in the middle of a line."""
-    (lone.home / "broken.toml").write_text("no toml")
-
-    assert completed(lone, "--config", str(lone.home / "broken.toml"), "--profile", "a") == []
+    for line, offered in {
+        "ru": ["runs"],
+        "runs sho": ["show"],
+        "runs list --act": ["--active"],
+        "runs list --status fai": ["failed"],
+        "--profile ": ["acme", "other"],
+        "runs list --token-stdin --profile o": ["other"],
+        "automations pause ": ["night"],
+        "--profile acme runs show ": [],
+        "service org li": ["list"],
+        f"--config {broken} --profile a": [],
+    }.items():
+        assert completed(lone, *line.split(" ")) == offered, line
 
 
 def test_runs_are_completed_from_the_cache(real: CommandLine) -> None:
@@ -70,7 +63,7 @@ def test_runs_are_completed_from_the_cache(real: CommandLine) -> None:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_one_command_installs_it(lone: CommandLine, shell: str) -> None:
+def test_one_command_installs_it_and_the_shell_reads_it(lone: CommandLine, shell: str) -> None:
     """Where the shell looks; a second time changes nothing."""
     first, second = lone("completion", shell, "--install"), lone("completion", shell, "--install")
 
@@ -80,31 +73,21 @@ def test_one_command_installs_it(lone: CommandLine, shell: str) -> None:
     assert path.read_text() == lone("completion", shell).out
     if shell == "zsh":
         assert (lone.home / ".zshrc").read_text().count(str(path.parent)) == 1
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_shells_read_their_scripts(lone: CommandLine, shell: str) -> None:
-    """The shells themselves."""
     if shutil.which(shell) is None:
-        pytest.skip(f"{shell} is not installed here")
-    (lone.home / "script").write_text(lone("completion", shell).out)
+        return
     commands = {
-        "bash": "source ./script; COMP_WORDS=(runwarden ru); COMP_CWORD=1; _runwarden_completion runwarden; "
+        "bash": f"source {path}; COMP_WORDS=(runwarden ru); COMP_CWORD=1; _runwarden_completion runwarden; "
         'echo "${COMPREPLY[@]}"',
-        "zsh": "autoload -Uz compinit; compinit -u; source ./script; echo $_comps[runwarden]",
-        "fish": "source ./script; complete -C 'runwarden ru'",
+        "zsh": f"autoload -Uz compinit; compinit -u; source {path}; echo $_comps[runwarden]",
+        "fish": f"source {path}; complete -C 'runwarden ru'",
     }
     program = lone.home / "runwarden"
     program.write_text(f'#!/bin/sh\nexec {" ".join(lone.argv())} "$@"\n')
     program.chmod(0o700)
+    env = {**lone.environment, "PATH": f"{lone.home}{os.pathsep}{os.environ['PATH']}"}
 
     done = subprocess.run(
-        [shell, "-c", commands[shell]],
-        env={**lone.environment, "PATH": f"{lone.home}{os.pathsep}{os.environ['PATH']}"},
-        cwd=lone.home,
-        capture_output=True,
-        text=True,
-        check=True,
+        [shell, "-c", commands[shell]], env=env, cwd=lone.home, capture_output=True, text=True, check=True
     )
     assert "runs" in done.stdout or "_runwarden_completion" in done.stdout
 

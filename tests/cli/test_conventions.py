@@ -7,7 +7,6 @@ import pytest
 
 from app.cli import root
 from app.cli.examples import EXAMPLES
-from app.version import __version__
 from tests.cli.conftest import CommandLine
 from tests.cli.test_docs import ALL
 
@@ -70,35 +69,18 @@ def test_a_misspelling_is_refused_with_what_was_meant(lone: CommandLine, argumen
     assert cure in (result.json()["error"]["message"] if "export" in arguments else result.err)
 
 
-@pytest.mark.parametrize("form", ["csv", "table", "json", "ndjson"])
-def test_every_format_prints_the_path(lone: CommandLine, form: str) -> None:
-    """No format is silent."""
-    assert "config.toml" in lone("config", "path", "-o", form).out
-
-
-def test_an_export_as_a_table_is_a_table(lone: CommandLine) -> None:
-    """NDJSON is the default only."""
-    assert lone("runs", "export", "--cached", "-o", "csv").out.startswith("status,")
-    assert lone("runs", "export", "--cached", "-o", "table").out == ""
-
-
-def test_the_version_has_a_short_option(lone: CommandLine) -> None:
-    """As with other programs."""
-    assert lone("-V").out == lone("--version").out == f"runwarden, version {__version__}\n"
-
-
 GROUPS = {" ".join(name.split()[1:-1]) for name in ALL}
 
 
-def test_every_help_ends_with_examples() -> None:
-    """Of every command and every group, and of nothing that there is not."""
-    assert set(EXAMPLES) == {name.partition(" ")[2] for name in ALL} | GROUPS
+def test_examples_are_of_commands_that_there_are() -> None:
+    """Where there is more to show than the command's name, and of nothing that there is not."""
+    assert set(EXAMPLES) <= {name.partition(" ")[2] for name in ALL} | GROUPS
 
 
 @pytest.mark.parametrize("example", sorted({each for shown in EXAMPLES.values() for each in shown}))
 def test_every_example_can_be_parsed(example: str) -> None:
     """As it is typed; what stands behind a pipe is another program's."""
-    for part in example.replace("xargs ", "").split(" | "):
+    for part in f"runwarden {example}".replace("xargs ", "").split(" | "):
         words = shlex.split(part)
         if words[0] != "runwarden":
             continue

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from app.cli.health import ExitLevel, HostView, detail, level_of
+from app.cli.health import ExitLevel, HostView, detail
 from storage.records import HealthChange, PlatformHealth
 from tests.cli.conftest import CommandLine
 from tests.fault_server import FaultServer, Respond
@@ -85,19 +85,6 @@ def test_a_host_that_was_disconnected_on_purpose_raises_no_alarm(faulty: Command
 
     assert (before.code, after.code) == (2, 0)
     assert set(after.json()["code_hosting"]) == {"github"}
-
-
-def test_healthy_words_are_configured() -> None:
-    """In whatever case the service writes them."""
-    assert level_of(" Fine ", ("fine",)) is ExitLevel.OK
-    assert level_of("ok", ("fine",)) is ExitLevel.CRITICAL
-
-
-def test_rows_are_for_scripts_too(faulty: CommandLine, server: FaultServer) -> None:
-    """CSV has a header and a row a host."""
-    server.script(hosts(github="ok"))
-
-    assert faulty("health", "-o", "csv").out.splitlines()[0] == "platform,status,level,host,group,since"
 
 
 @pytest.mark.parametrize(

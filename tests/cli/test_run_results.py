@@ -159,9 +159,9 @@ def test_a_pull_request_is_shown_and_opened(faulty: CommandLine, server: FaultSe
     assert none.code == 7
 
 
-@pytest.mark.parametrize("refusal", [Respond(404, {"message": "nothing here"}), Respond(405, {"message": "GET no"})])
-def test_a_service_without_results_says_so(faulty: CommandLine, server: FaultServer, refusal: Respond) -> None:
+def test_a_service_without_results_says_so(faulty: CommandLine, server: FaultServer) -> None:
     """Asked once a day, not at every command; cancelling is refused for certain."""
+    refusal = Respond(405, {"message": "GET no"})
     server.otherwise = listing(refusal, refusal)
     first = faulty("runs", "log", "run_1")
     asked = len([request for request in server.requests if request.path.endswith("/run_1")])

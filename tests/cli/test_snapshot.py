@@ -50,8 +50,3 @@ def test_what_was_never_asked_is_not_said_to_be_missing(lone: CommandLine) -> No
     assert "never seen" in out
     assert "code hosts: not seen yet" in out
     assert "No runs were seen yet." in out
-
-
-def test_an_empty_snapshot_tells_how_to_begin(boarded: CommandLine) -> None:
-    """An empty service is shown with a hint, not with nothing."""
-    assert "runwarden runs start" in boarded().out

@@ -142,8 +142,9 @@ def test_a_run_goes_once_it_is_confirmed_and_a_killed_deletion_completes_at_the_
     log = made.admin("run", kept, "--log")["turns"][0]["log"]
     node.kill()
     # Of the command nothing runs but its first transaction.
-    monkeypatch.setattr("service.cli.deletion._complete", lambda *_: 1)
-    deleted = made.admin("org", "delete", "acme", "--yes")
+    with monkeypatch.context() as patch:
+        patch.setattr("service.execution.retention.Deletion.complete", lambda *_: 1)
+        deleted = made.admin("org", "delete", "acme", "--yes")
     before = traces(its, folder, kept)
     made.begin("serve", "--port", "0")
 

@@ -5,7 +5,6 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -25,23 +24,18 @@ _CHECK_PARENT_S: Final = 1.0
 _KILL_AFTER_S: Final = 5.0
 
 
-def is_in_browser(env: Mapping[str, str]) -> bool:
-    """Whether `runwarden web` shows this process in a browser."""
-    return env.get("TEXTUAL_DRIVER") == WEB_DRIVER
-
-
 def end_with_server() -> None:
     """End this process when its parent ends, even if the parent is killed."""
-    threading.Thread(target=_watch, args=(os.getppid(),), name="server watch", daemon=True).start()
 
+    def watch(server: int) -> None:
+        while os.getppid() == server:
+            time.sleep(_CHECK_PARENT_S)
+        os.kill(os.getpid(), signal.SIGTERM)
+        # The app may hang without a terminal to draw on.
+        time.sleep(_KILL_AFTER_S)
+        os._exit(128 + signal.SIGTERM)
 
-def _watch(server: int) -> None:
-    while os.getppid() == server:
-        time.sleep(_CHECK_PARENT_S)
-    os.kill(os.getpid(), signal.SIGTERM)
-    # The app may hang without a terminal to draw on.
-    time.sleep(_KILL_AFTER_S)
-    os._exit(128 + signal.SIGTERM)
+    threading.Thread(target=watch, args=(os.getppid(),), name="server watch", daemon=True).start()
 
 
 @click.command(cls=ScreenCommand)
@@ -69,7 +63,7 @@ def open_console(invocation: Invocation) -> int:
 
 def show(invocation: Invocation, settings: "Settings", profile: "Profile") -> int:
     """Open the console on a terminal, else print a snapshot; return the exit code."""
-    in_browser = is_in_browser(os.environ)
+    in_browser = os.environ.get("TEXTUAL_DRIVER") == WEB_DRIVER
     if in_browser:
         end_with_server()
     if in_browser or (sys.stdin.isatty() and sys.stdout.isatty()):

@@ -2,18 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from app.cli.documents import COLUMNS, views
 from app.cli.exits import CommandFailedError, Exit, of_api_error
 from app.cli.output import Output, Table
+from app.config import Profile, Settings
 from app.engine import Engine
 from app.times import exact_ago, rfc3339
-from storage.records import RunFilter
-
-if TYPE_CHECKING:
-    from app.config import Profile, Settings
-    from storage.records import LinkState, PlatformHealth
+from storage.records import LinkState, PlatformHealth, RunFilter
 
 _MOST_RUNS: Final = 20
 """Runs in a snapshot."""
@@ -21,7 +18,7 @@ _DAY: Final = timedelta(days=1)
 _START_ONE: Final = "No runs yet. Start one: runwarden runs start -R owner/repo INSTRUCTIONS"
 
 
-async def print_snapshot(output: Output, settings: "Settings", profile: "Profile") -> int:
+async def print_snapshot(output: Output, settings: Settings, profile: Profile) -> int:
     """Ask the service once and print the snapshot; return the exit code.
 
     Raises:
@@ -64,7 +61,7 @@ async def _snapshot(engine: Engine, width: int | None) -> list[str]:
     return [*head, *table, *rest]
 
 
-def _freshness(links: Sequence["LinkState"], now: datetime) -> str:
+def _freshness(links: Sequence[LinkState], now: datetime) -> str:
     link = next((each for each in links if each.subject == "runs"), None)
     if link is None or (link.last_ok_at is None and not link.is_failing):
         return "not synced yet"
@@ -74,7 +71,7 @@ def _freshness(links: Sequence["LinkState"], now: datetime) -> str:
     return f"live  {rfc3339(link.last_ok_at)}"
 
 
-def _hosts(platforms: Sequence["PlatformHealth"], links: Sequence["LinkState"], now: datetime) -> Iterator[str]:
+def _hosts(platforms: Sequence[PlatformHealth], links: Sequence[LinkState], now: datetime) -> Iterator[str]:
     connected = [each for each in platforms if each.connected]
     if not connected:
         was_asked = any(link.subject == "health" and link.last_ok_at for link in links)

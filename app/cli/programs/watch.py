@@ -6,23 +6,22 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from app.api.heartbeat import Heartbeat
+from app.automations.bot import Bot, reload_on_hangup
 from app.cli.context import Invocation
 from app.cli.exits import Exit, failed, require_extra
-from app.cli.options import FactCommand, async_command
+from app.cli.options import FactCommand, async_command, reading
 from app.start.streams import printing
 from app.times import rfc3339
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-
-    from app.api.heartbeat import Heartbeat
-    from app.automations.bot import Bot
     from app.automations.metrics import Snapshot
     from app.config import Settings
 
@@ -30,12 +29,19 @@ WATCHDOG_S: Final = 5.0
 LARGEST_PORT: Final = 65_535
 
 
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not port.isdecimal() or int(port) > LARGEST_PORT:
+        raise ValueError(f"{text!r} is not an address: write 9464 or 127.0.0.1:9464.")
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
 @click.command("watch", cls=FactCommand)
 @click.option("--once", is_flag=True, help="Ask the service once, decide, act, and end: for cron.")
 @click.option("--all-profiles", is_flag=True, help="Watch every configured service.")
 @click.option(
     "--metrics",
-    callback=lambda _ctx, _param, value: _address(value),
+    callback=reading(_address),
     metavar="[HOST:]PORT",
     help="Answer Prometheus at http://HOST:PORT/metrics; on loopback unless HOST says otherwise.",
 )
@@ -46,9 +52,6 @@ async def watch(invocation: Invocation, /, *, once: bool, all_profiles: bool, me
     Each line on stdout is a JSON object. SIGTERM and ^C settle what is being sent, then end it; SIGHUP reads the
     automations and notification routes again, and keeps the old ones where the file has a mistake.
     """
-    from app.api.heartbeat import Heartbeat
-    from app.automations.bot import Bot
-
     settings = invocation.settings()
     profiles = settings.profiles if all_profiles else [invocation.profile(settings)]
     bots: list[Bot] = []
@@ -58,7 +61,11 @@ async def watch(invocation: Invocation, /, *, once: bool, all_profiles: bool, me
             await bot.open()
         heartbeat = Heartbeat(lambda: bots[0].settings.notify, os.environ, bots, say)
         if once:
-            return await _once(bots, heartbeat)
+            problems = [problem for bot in bots if (problem := await bot.once()) is not None]
+            for problem in problems:
+                say("not_asked", message=problem)
+            await heartbeat.beat()
+            return Exit.UNREACHABLE if problems else Exit.DONE
         async with _metrics(metrics, bots, heartbeat):
             await _work(invocation, settings, bots, heartbeat)
     except asyncio.CancelledError:
@@ -74,9 +81,7 @@ async def watch(invocation: Invocation, /, *, once: bool, all_profiles: bool, me
 
 
 @asynccontextmanager
-async def _metrics(
-    address: tuple[str, int] | None, bots: "Sequence[Bot]", heartbeat: "Heartbeat"
-) -> "AsyncIterator[None]":
+async def _metrics(address: tuple[str, int] | None, bots: Sequence[Bot], heartbeat: Heartbeat) -> AsyncIterator[None]:
     if address is None:
         yield
         return
@@ -98,15 +103,6 @@ async def _metrics(
         server.server_close()
 
 
-def _address(text: str | None) -> tuple[str, int] | None:
-    if text is None:
-        return None
-    host, _, port = text.rpartition(":")
-    if not port.isdecimal() or int(port) > LARGEST_PORT:
-        raise click.BadParameter(f"{text!r} is not an address: write 9464 or 127.0.0.1:9464.")
-    return host.strip("[]") or "127.0.0.1", int(port)
-
-
 def say(event: str, **facts: Any) -> None:
     """Write one line of the log."""
     line = {"at": rfc3339(datetime.now(UTC)), "event": event, **facts}
@@ -115,33 +111,22 @@ def say(event: str, **facts: Any) -> None:
         sys.stdout.flush()
 
 
-async def _once(bots: "Sequence[Bot]", heartbeat: "Heartbeat") -> int:
-    problems = [problem for bot in bots if (problem := await bot.once()) is not None]
-    for problem in problems:
-        say("not_asked", message=problem)
-    await heartbeat.beat()
-    return Exit.UNREACHABLE if problems else Exit.DONE
-
-
-async def _work(invocation: Invocation, settings: "Settings", bots: "Sequence[Bot]", heartbeat: "Heartbeat") -> None:
-    from app.automations.bot import reload_on_hangup
-
+async def _work(invocation: Invocation, settings: "Settings", bots: Sequence[Bot], heartbeat: Heartbeat) -> None:
     reload_on_hangup(invocation.settings, bots, say)
     rules = [rule.name for rule in settings.automations if rule.is_on]
+
+    async def watchdog() -> None:
+        while True:  # The loop is alive.
+            notify_systemd("WATCHDOG=1")
+            await asyncio.sleep(WATCHDOG_S)
+
     say("started", profiles=[bot.profile.name for bot in bots], automations=rules)
     notify_systemd("READY=1")
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(_watchdog())
+        tasks.create_task(watchdog())
         tasks.create_task(heartbeat.run())
         for bot in bots:
             tasks.create_task(bot.run())
-
-
-async def _watchdog() -> None:
-    """Say that the loop is alive, where systemd asks for it."""
-    while True:
-        notify_systemd("WATCHDOG=1")
-        await asyncio.sleep(WATCHDOG_S)
 
 
 def notify_systemd(state: str) -> None:

@@ -1,10 +1,10 @@
 """`runwarden web`: the console in a browser on this machine."""
 
+import asyncio
 import contextlib
 import socket
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -12,9 +12,6 @@ from app.cli.context import Invocation
 from app.cli.exits import Exit, failed, require_extra
 from app.cli.options import ScreenCommand
 from app.config.address import is_loopback
-
-if TYPE_CHECKING:
-    from app.web.server import WebConsole
 
 
 @click.command(cls=ScreenCommand)
@@ -28,34 +25,32 @@ def web(invocation: Invocation, /, *, host: str, port: int) -> int:
     ssh -L 8000:127.0.0.1:8000 HOST, with --port 8000.
     """
     require_extra("web")
-    argv = _console_argv(invocation)
-    listener = _listen(host, port)
     from app.web.server import WebConsole
 
-    return invocation.run(lambda: _serve(invocation, WebConsole(argv, listener)))
+    server = WebConsole(_console_argv(invocation), _listen(host, port))
+    output = invocation.output
 
+    async def serve() -> int:
+        def tell() -> None:
+            output.text(server.new_link())
+            output.flush()
 
-async def _serve(invocation: Invocation, server: "WebConsole") -> int:
-    import asyncio
+        def on_line() -> None:
+            if sys.stdin.readline():
+                tell()
+            else:
+                loop.remove_reader(sys.stdin)
 
-    def tell() -> None:
-        output.text(server.new_link())
-        output.flush()
+        loop = asyncio.get_running_loop()
+        tell()
+        if sys.stdin.isatty():
+            loop.add_reader(sys.stdin, on_line)
+            output.note("Open it in a browser on this machine; it works once. Enter: another link. Ctrl-C: quit.")
+        with contextlib.suppress(asyncio.CancelledError):
+            await server.run()
+        return Exit.DONE
 
-    def on_line() -> None:
-        if sys.stdin.readline():
-            tell()
-        else:
-            loop.remove_reader(sys.stdin)
-
-    output, loop = invocation.output, asyncio.get_running_loop()
-    tell()
-    if sys.stdin.isatty():
-        loop.add_reader(sys.stdin, on_line)
-        output.note("Open it in a browser on this machine; it works once. Enter: another link. Ctrl-C: quit.")
-    with contextlib.suppress(asyncio.CancelledError):
-        await server.run()
-    return Exit.DONE
+    return invocation.run(serve)
 
 
 def _console_argv(invocation: Invocation) -> list[str]:

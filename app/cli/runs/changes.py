@@ -8,12 +8,15 @@ import click
 
 from app.cli.context import Invocation
 from app.cli.exits import Exit, failed
-from app.cli.options import FactCommand, async_command
-from app.cli.output import Column, Document, Format, Output
+from app.cli.options import RUN_ID, FactCommand, async_command
+from app.cli.output import Column, Document, Format, Output, facts
 from app.cli.runs.results import TURN_OPTION, opened, require
-from app.start.streams import printing
-from app.text import safe_text
-from storage.records.results import Change, ChangedFile, Finding, Review
+from app.results.checkout import AnotherRepositoryError, check_out, check_remotes
+from app.results.checkout import apply as apply_change
+from app.results.diff import Patch
+from app.results.git import GitError
+from app.text import plural, safe_text
+from storage.records.results import Change, ChangedFile, Finding
 
 _TONES: Final = {"+": "32", "-": "31", "@": "36", "d": "1", "\\": "2"}
 """SGR codes by the kind of a patch's line."""
@@ -31,27 +34,12 @@ def tell_origin(output: Output, change: Change) -> None:
         output.note(f"Nothing was changed, says {ORIGINS[change.source]}.")
         return
     ends = f" ({(change.base or 'nothing')[:12]}..{change.head[:12]})" if change.head else ""
-    output.note(
-        " ".join(filter(None, (f"From {ORIGINS[change.source]}, since {change.base_name}{ends}.", change.note)))
-    )
+    output.note(f"From {ORIGINS[change.source]}, since {change.base_name}{ends}. {change.note or ''}".rstrip())
 
 
 def facts_of(change: Change) -> dict[str, object]:
     """A change without its files, as JSON."""
-    facts = {"source": change.source, "base": change.base, "head": change.head, "base_name": change.base_name}
-    return {**facts, "note": change.note}
-
-
-def file_document(file: ChangedFile) -> Document:
-    """A changed file as JSON."""
-    counts = {"additions": file.additions, "deletions": file.deletions, "binary": file.is_binary}
-    return {"path": _text(file.path), "old_path": file.old_path and _text(file.old_path), "kind": file.kind, **counts}
-
-
-def review_document(each: Review) -> Document:
-    """A review as JSON."""
-    found = [finding_document(finding) for finding in each.findings]
-    return {"path": _text(each.path), "text": each.text, "source": each.source, "note": each.note, "findings": found}
+    return facts(change, "source base head base_name note")
 
 
 def finding_document(finding: Finding) -> dict[str, object]:
@@ -69,31 +57,16 @@ def quoted(name: str) -> str:
     """A name on one line, in quotes as git writes it where a terminal or a script would stumble over it."""
     if name.isprintable() and not set(name) & {'"', "\\"}:
         return name
+    plain = set(range(32, 127)) - set(b'"\\')
     raw = name.encode("utf-8", "surrogateescape")
-    return (
-        '"'
-        + "".join(
-            chr(c) if chr(c).isascii() and chr(c).isprintable() and c not in b'"\\' else f"\\{c:03o}" for c in raw
-        )
-        + '"'
-    )
-
-
-def _named(file: ChangedFile) -> str:
-    return quoted(file.path) if file.old_path is None else f"{quoted(file.old_path)} -> {quoted(file.path)}"
-
-
-def _count(number: int | None) -> str:
-    return "" if number is None else str(number)
+    return '"' + "".join(chr(c) if c in plain else f"\\{c:03o}" for c in raw) + '"'
 
 
 def total(change: Change) -> str:
     """The totals of a change."""
     added = sum(file.additions or 0 for file in change.files)
     removed = sum(file.deletions or 0 for file in change.files)
-    files = "1 file" if len(change.files) == 1 else f"{len(change.files)} files"
-    lines = "1 line" if added == 1 else f"{added} lines"
-    return f"{files}, {lines} added, {removed} removed"
+    return f"{plural(len(change.files), 'file')}, {plural(added, 'line')} added, {removed} removed"
 
 
 def _bar(file: ChangedFile) -> str:
@@ -104,30 +77,8 @@ def _bar(file: ChangedFile) -> str:
     return "+" * round(added * scale) + "-" * round(removed * scale)
 
 
-def write_bytes(output: Output, data: bytes) -> None:
-    """Write bytes on stdout as they are."""
-    output.flush()
-    with printing():
-        output.stdout.buffer.write(data)
-        output.stdout.buffer.flush()
-
-
-def show_patch(output: Output, data: bytes) -> None:
-    """Print a patch's lines for people."""
-    for line in _shown(data, colour=output.colour or output.width is None):
-        output.print(line)
-
-
-def show_text(output: Output, text: str) -> None:
-    """Print a text's lines, printable, each cut at `_LONGEST_LINE`."""
-    for line in text.split("\n"):
-        output.print(safe_text(line.rstrip("\r").expandtabs(_TAB), limit=_LONGEST_LINE))
-
-
 def _shown(data: bytes, *, colour: bool) -> Iterator[str]:
     """A patch's lines, printable, each cut at `_LONGEST_LINE`, and coloured."""
-    from app.results.diff import Patch
-
     patch = Patch(data)
     patch.read()
     is_binary = False
@@ -144,16 +95,24 @@ def _shown(data: bytes, *, colour: bool) -> Iterator[str]:
         yield f"\x1b[{tone}m{safe}\x1b[0m" if tone else safe
 
 
+def _named(file: ChangedFile) -> str:
+    return quoted(file.path) if file.old_path is None else f"{quoted(file.old_path)} -> {quoted(file.path)}"
+
+
+def _number(number: int | None) -> str:
+    return "" if number is None else str(number)
+
+
 FINDINGS: Final[Sequence[Column[Finding]]] = (
     Column("severity", lambda finding: finding.severity or "", "severity"),
     Column("file", lambda finding: finding.path, "path"),
-    Column("line", lambda finding: _count(finding.line), "line", lambda finding: finding.line),
+    Column("line", lambda finding: _number(finding.line), "line", lambda finding: finding.line),
     Column("text", lambda finding: finding.text, "text"),
 )
 FILES: Final[Sequence[Column[ChangedFile]]] = (
     Column("change", lambda file: file.kind, "kind"),
-    Column("+", lambda file: _count(file.additions), "additions", lambda file: file.additions),
-    Column("-", lambda file: _count(file.deletions), "deletions", lambda file: file.deletions),
+    Column("+", lambda file: _number(file.additions), "additions", lambda file: file.additions),
+    Column("-", lambda file: _number(file.deletions), "deletions", lambda file: file.deletions),
     Column("", _bar, tone=lambda _: "dim"),
     Column("file", _named, "path", lambda file: file.path, flexible=True),
 )
@@ -183,7 +142,7 @@ FOLDER_OPTION: Final = click.option(
 
 
 @click.command("diff", cls=FactCommand)
-@click.argument("run_id")
+@RUN_ID
 @TURN_OPTION
 @click.option("--stat", is_flag=True, help="The changed files, with their counts of lines.")
 @click.option("--name-only", is_flag=True, help="The changed files' names alone.")
@@ -203,21 +162,32 @@ async def diff(
     output = invocation.output
     tell_origin(output, change)
     if output.format is not Format.TABLE or stat:
-        documents = [file_document(file) for file in change.files]
-        output.listing("files", documents, change.files, FILES, more=facts_of(change))
+        documents: list[dict[str, object]] = [
+            {
+                "path": _text(file.path),
+                "old_path": file.old_path and _text(file.old_path),
+                "kind": file.kind,
+                "additions": file.additions,
+                "deletions": file.deletions,
+                "binary": file.is_binary,
+            }
+            for file in change.files
+        ]
+        output.listing("files", documents, FILES, change.files, more=facts_of(change))
         output.text(total(change))
     elif name_only:
         for file in change.files:
             output.print(quoted(file.path))
     elif output.width is None and not color:
-        write_bytes(output, change.patch)
+        output.write(change.patch)
     else:
-        show_patch(output, change.patch)
+        for line in _shown(change.patch, colour=output.colour or output.width is None):
+            output.print(line)
     return Exit.DONE
 
 
 @click.command("review", cls=FactCommand)
-@click.argument("run_id")
+@RUN_ID
 @TURN_OPTION
 @async_command
 async def review(invocation: Invocation, *, run_id: str, turn: int | None) -> int:
@@ -226,24 +196,28 @@ async def review(invocation: Invocation, *, run_id: str, turn: int | None) -> in
         reviews = require(await results.reviews(detail, turn))
     output = invocation.output
     if output.format is Format.JSON:
-        output.print(output.json({"reviews": [review_document(each) for each in reviews]}, indent=2))
-        return Exit.DONE
-    if output.format is not Format.TABLE:
+        documents = [
+            {"path": _text(each.path), "text": each.text, "source": each.source, "note": each.note}
+            | {"findings": [finding_document(finding) for finding in each.findings]}
+            for each in reviews
+        ]
+        output.record({"reviews": documents}, ())
+    elif output.format is not Format.TABLE:
         found = [(each, finding) for each in reviews for finding in each.findings]
-        documents = [{"review": each.path, **finding_document(finding)} for each, finding in found]
-        output.listing("findings", documents, [finding for _, finding in found], FINDINGS)
-        return Exit.DONE
-    for each in reviews:
-        output.note(" ".join(filter(None, (f"{each.path}, from {ORIGINS[each.source]}.", each.note))))
+        entries = [{"review": each.path, **finding_document(finding)} for each, finding in found]
+        output.listing("findings", entries, FINDINGS, [finding for _, finding in found])
+    for each in reviews if output.format is Format.TABLE else ():
+        output.note(f"{each.path}, from {ORIGINS[each.source]}. {each.note or ''}".rstrip())
         if output.width is None:
-            write_bytes(output, each.text.encode())
-        else:
-            show_text(output, each.text)
+            output.write(each.text.encode())
+            continue
+        for line in each.text.split("\n"):
+            output.print(safe_text(line.rstrip("\r").expandtabs(_TAB), limit=_LONGEST_LINE))
     return Exit.DONE
 
 
 @click.command("apply", cls=FactCommand)
-@click.argument("run_id")
+@RUN_ID
 @TURN_OPTION
 @FOLDER_OPTION
 @click.option("--force", is_flag=True, help="Even to a checkout that has no remote of the run's repository.")
@@ -253,10 +227,6 @@ async def apply(invocation: Invocation, *, run_id: str, turn: int | None, folder
 
     The checkout is the one that the current folder is in, or DIR.
     """
-    from app.results.checkout import AnotherRepositoryError, check_remotes
-    from app.results.checkout import apply as apply_change
-    from app.results.git import GitError
-
     async with opened(invocation, run_id) as (results, detail):
         change = require(await results.change(detail, turn))
     tell_origin(invocation.output, change)
@@ -269,12 +239,7 @@ async def apply(invocation: Invocation, *, run_id: str, turn: int | None, folder
         raise failed("wrong_state", f"{error} Name its checkout with -C, or apply it all the same: --force") from error
     except GitError as error:
         raise failed("wrong_state", str(error)) from error
-    document: Document = {
-        "folder": str(done.folder),
-        "files": done.files,
-        "remarks": [*done.remarks],
-        **facts_of(change),
-    }
+    document = {"folder": str(done.folder), "files": done.files, "remarks": [*done.remarks], **facts_of(change)}
     invocation.output.record(document, [("applied to", str(done.folder)), ("files", str(done.files))])
     for remark in done.remarks:
         invocation.output.note(f"Look at it first: {remark}")
@@ -282,7 +247,7 @@ async def apply(invocation: Invocation, *, run_id: str, turn: int | None, folder
 
 
 @click.command("checkout", cls=FactCommand)
-@click.argument("run_id")
+@RUN_ID
 @FOLDER_OPTION
 @async_command
 async def checkout(invocation: Invocation, *, run_id: str, folder: Path) -> int:
@@ -290,9 +255,6 @@ async def checkout(invocation: Invocation, *, run_id: str, folder: Path) -> int:
 
     It shares the objects of that checkout if both are of one repository. No hook, filter or LFS runs.
     """
-    from app.results.checkout import check_out
-    from app.results.git import GitError
-
     async with opened(invocation, run_id) as (results, detail):
         history = require(await results.history(detail))
         try:

@@ -9,13 +9,12 @@ import click
 from app.api.errors import ApiError
 from app.cli.context import Invocation
 from app.cli.exits import CommandFailedError, Exit, of_api_error
-from app.cli.options import FactCommand, async_command
+from app.cli.options import RUN_ID, FactCommand, async_command
 from app.cli.output import Format, Output
 from app.cli.runs.lookup import RunLookup
 from app.cli.runs.results import require
-from app.start.streams import printing
 from app.text import safe_log_line
-from storage.records.results import LogChunk, RunTurns, Unavailable
+from storage.records.results import LogChunk, Unavailable
 
 if TYPE_CHECKING:
     from app.engine import Engine
@@ -35,7 +34,7 @@ PASSING: Final = frozenset({"unreachable", "timed_out", "server_failed", "rate_l
 
 
 @click.command("log", cls=FactCommand)
-@click.argument("run_id")
+@RUN_ID
 @click.option("--turn", type=click.IntRange(1), metavar="N", help="The log of turn N. Default: the last one.")
 @click.option("-f", "--follow", is_flag=True, help="Print what is added until the turn ends; exit 1 if it failed.")
 @click.option("--all", "everything", is_flag=True, help="From the beginning instead of the last 64 KiB.")
@@ -60,17 +59,13 @@ async def log(invocation: Invocation, *, run_id: str, turn: int | None, **option
         if options["follow"]:
             await reader.follow(chunk)
             ended = require(await engine.extension.turns(run.run_id))
-            outcome = _outcome(ended, number)
+            outcome = next((each.outcome for each in ended.turns if each.number == number), None)
             invocation.output.note(f"turn {number}: {outcome or 'not ended'}")
             return Exit.DONE if outcome == "completed" else Exit.FAILED
     if not is_table:
         facts = {"run_id": run.run_id, "turn": number, "size": chunk.size, "ended": chunk.ended}
         invocation.output.record({**facts, "text": reader.text}, [("log", reader.text)])
     return Exit.DONE
-
-
-def _outcome(run_turns: RunTurns, number: int) -> str | None:
-    return next((turn.outcome for turn in run_turns.turns if turn.number == number), None)
 
 
 @dataclass(slots=True)
@@ -97,10 +92,10 @@ class LogReader:
         if offset < 0 < chunk.offset and not self.is_raw:
             self.output.note(f"{chunk.offset:,} earlier bytes are left out: --all prints them.")
             chunk = replace(chunk, data=chunk.data.partition(b"\n")[2] or chunk.data)
-        self._take(chunk.data, is_shown=is_shown)
+        self._print(chunk.data, is_shown=is_shown)
         while chunk.next_offset < chunk.size and chunk.data:
             chunk = require(await self._read(chunk.next_offset, 0))
-            self._take(chunk.data, is_shown=is_shown)
+            self._print(chunk.data, is_shown=is_shown)
         if self._rest and chunk.ended:
             self._line(self._rest, is_shown=is_shown)
             self._rest = b""
@@ -126,7 +121,7 @@ class LogReader:
                 continue
             if chunk.offset < asked:
                 self.output.note("The log was replaced by a shorter one.")
-            self._take(chunk.data, is_shown=True)
+            self._print(chunk.data, is_shown=True)
             self.output.flush()
             if not chunk.data and not chunk.ended:
                 await asyncio.sleep(REST_S)  # The service may answer at once, although it was asked to wait.
@@ -139,12 +134,9 @@ class LogReader:
         except ApiError as error:
             raise CommandFailedError(of_api_error(error)) from error
 
-    def _take(self, data: bytes, *, is_shown: bool) -> None:
+    def _print(self, data: bytes, *, is_shown: bool) -> None:
         if self.is_raw:
-            self.output.flush()
-            with printing():
-                self.output.stdout.buffer.write(data)
-                self.output.stdout.buffer.flush()
+            self.output.write(data)
             return
         *lines, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > LONGEST_LINE:

@@ -74,39 +74,33 @@ class RunLookup:
             return detail.run
         if len(text) < SHORTEST_PART:
             return None
-        found = await self._by_part(text)
-        return None if found is None else await self._held(found)
-
-    async def _by_part(self, part: str) -> str | None:
         matching: list[str] = []
         offset = 0
-        while rows := await self.engine.cache.rows(RunFilter(search=part), RunSort(), offset=offset, limit=WINDOW):
-            matching += [row.run_id for row in rows if row.run_id.startswith(part) or row.run_id.endswith(part)]
+        while rows := await self.engine.cache.rows(RunFilter(search=text), RunSort(), offset=offset, limit=WINDOW):
+            matching += [row.run_id for row in rows if row.run_id.startswith(text) or row.run_id.endswith(text)]
             offset += len(rows)
-        return _only(part, matching)
+        if len(matching) > 1:
+            candidates = matching[:MOST_CANDIDATES]
+            named = ", ".join(candidates) + (", …" if len(matching) > len(candidates) else "")
+            message = f"{text} matches {len(matching)} runs, write more of the id: {named}"
+            raise failed("ambiguous", message, candidates=list(candidates))
+        return await self._held(matching[0]) if matching else None
 
     async def _from_service(self, text: str) -> Run:
         """Fetch the newest runs, then older ones that are not here, until the run is among them."""
         async for _ in self.engine.listing.pages(RunFilter(), limit=self.engine.profile.poll.page_size):
             pass
+        cache = self.engine.cache
         before: tuple[Coverage, int] | None = None
         with progress_bar(self.engine, f"Looking for {safe_text(text, limit=60)}"):
-            while (found := await self._held(text)) is None and before != (before := await self._extent()):
+            while (found := await self._held(text)) is None:
+                held = await cache.coverage(), await cache.count(RunFilter())
+                if held == before:
+                    break
+                before = held
                 await self.engine.backfill.fetch_older()
         if found is not None:
             return found
-        whole = (await self.engine.cache.coverage()).whole
+        whole = (await cache.coverage()).whole
         message = f"The service has no run {text}." if whole else f"No run {text} was found in what the service shows."
         raise failed("not_found", f"{message} See: runwarden runs list", run_id=text)
-
-    async def _extent(self) -> tuple[Coverage, int]:
-        return await self.engine.cache.coverage(), await self.engine.cache.count(RunFilter())
-
-
-def _only(part: str, matching: list[str]) -> str | None:
-    if len(matching) > 1:
-        candidates = matching[:MOST_CANDIDATES]
-        more = ", …" if len(matching) > len(candidates) else ""
-        message = f"{part} matches {len(matching)} runs, write more of the id: {', '.join(candidates)}{more}"
-        raise failed("ambiguous", message, candidates=list(candidates))
-    return matching[0] if matching else None

@@ -1,4 +1,4 @@
-"""`runwarden runs view`, `open` and `cancel`: a run's turns, its pages in the browser, and its end."""
+"""`runwarden runs show`, `view`, `open` and `cancel`: a run, its turns, its pages in the browser, and its end."""
 
 from contextlib import asynccontextmanager
 from dataclasses import asdict
@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from app.api.errors import ApiError
+from app.api.requests import CancelRun
 from app.cli.context import Invocation
-from app.cli.exits import CommandFailedError, Exit, failed
-from app.cli.options import FactCommand, async_command
-from app.cli.output import Format, Output
+from app.cli.documents import CACHED_HINT, action_document, badge, views
+from app.cli.exits import CommandFailedError, Exit, failed, of_api_error
+from app.cli.options import RUN_ID, FactCommand, async_command
+from app.cli.output import Format, facts
 from app.cli.runs.lookup import RunLookup
 from app.cli.writes import WriteCommand, WriteOptions, perform, write_options
 from app.run_document import as_received, run_address
-from app.text import safe_block, safe_text
-from app.times import rfc3339, span
-from storage.records.results import Turn, Unavailable
+from app.text import plural, safe_block, safe_text
+from app.times import exact_ago, rfc3339, span
+from storage.records.results import Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+TURN_FACTS: Final = (
+    "number instructions caller state outcome reason commit summary started_at ended_at files additions deletions"
+)
 TURN_OPTION: Final = click.option("--turn", type=click.IntRange(1), metavar="N", help="Only what turn N did.")
 
 
@@ -61,8 +66,69 @@ def require(answer: T | Unavailable) -> T:
     return answer
 
 
+@click.command("show", cls=FactCommand)
+@RUN_ID
+@click.option("--cached", is_flag=True, help="Use the cache only; do not contact the service.")
+@async_command
+async def show(invocation: Invocation, *, run_id: str, cached: bool) -> int:
+    """Show one run as the list has it: its fields, its observed timeline, and the instructions sent from here.
+
+    What it did, turn by turn, is `runs view`. RUN_ID may be abbreviated, as long as it is unique.
+    """
+    async with invocation.engine(needs_token=not cached) as engine:
+        asked_at, lookup = engine.clock(), RunLookup(engine)
+        try:
+            run = await lookup.cached(run_id) if cached else await lookup.current(run_id)
+        except ApiError as error:
+            raise CommandFailedError(of_api_error(error, hint=CACHED_HINT)) from error
+        (view,) = await views(engine, [run])
+        sent = await engine.ledger.for_run(run.run_id)
+    # If the service did not show the run just now, the facts are those of the last time it did.
+    is_live = view.presence == "lost" or (view.detail is not None and view.detail.last_seen_at >= asked_at)
+    turns = [(action, as_received(action.body_json).get("instructions")) for action in sent]
+    document = {
+        "run": view.document(),
+        "conversation": [{**action_document(action), "instructions": text} for action, text in turns],
+        "as_of": rfc3339(view.detail.last_seen_at if view.detail else view.now - view.ahead),
+        "source": "live" if is_live and not cached else "cache",
+    }
+    output = invocation.output
+    is_table = output.format is Format.TABLE
+    pairs = [
+        ("run_id", run.run_id),
+        ("status", badge(run.status) if is_table else run.status),
+        ("repository", run.repository.label),
+        ("branch_name", run.branch_name),
+        ("created_at", rfc3339(run.created_at) or "unreadable"),
+        ("updated_at", rfc3339(run.updated_at) or "unreadable"),
+        ("took", view.took),
+        ("state", view.presence + (", stuck" if view.is_stuck else "")),
+    ]
+    if view.detail:
+        seen_at = view.detail.last_seen_at
+        ago = exact_ago(seen_at + view.ahead, view.now)
+        pairs.append(("last seen", ago) if is_table else ("last_seen_at", rfc3339(seen_at) or ""))
+    output.record(document, [*pairs, ("continues", view.continues)] if view.continues else pairs)
+    transitions = view.detail.transitions if view.detail else ()
+    for line in ("", "timeline, as observed") if transitions else ():
+        output.text(line)
+    for each, end in zip(transitions, [each.at for each in transitions[1:]] + [view.now], strict=True):
+        is_end = view.detail and each.new in view.detail.final_statuses and end is view.now
+        lasted = "" if is_end else f" for {span((end - each.at).total_seconds(), pads_hours=False)}"
+        output.text(f"  {rfc3339(each.at)}  {badge(each.new)}{lasted}")
+    for line in ("", "conversation, as sent from here") if turns else ():
+        output.text(line)
+    for action, text in turns:
+        output.text(f"  {rfc3339(action.created_at)}  {action.kind}  {action.state}  {action.action_id}")
+        for line in safe_block(str(text or "")):
+            output.text(f"    {line}")
+    if is_table and not is_live and not cached:
+        output.note("The service did not show this run just now: it is as it was last seen.")
+    return Exit.DONE
+
+
 @click.command("view", cls=FactCommand)
-@click.argument("run_id")
+@RUN_ID
 @click.option("--turn", type=click.IntRange(1), metavar="N", help="Turn N alone.")
 @async_command
 async def view(invocation: Invocation, *, run_id: str, turn: int | None) -> int:
@@ -78,7 +144,9 @@ async def view(invocation: Invocation, *, run_id: str, turn: int | None) -> int:
     output = invocation.output
     document = {
         "run": as_received(detail.run.raw_json),
-        "turns": [_turn_document(each) for each in turns],
+        "turns": [
+            facts(each, TURN_FACTS) | {"usage": None if each.usage is None else asdict(each.usage)} for each in turns
+        ],
         "source": run_turns.source,
         "note": run_turns.note,
         "postings": [asdict(each) for each in run_turns.postings],
@@ -86,58 +154,51 @@ async def view(invocation: Invocation, *, run_id: str, turn: int | None) -> int:
     run = detail.run
     pairs = [("run_id", run.run_id), ("status", run.status), ("repository", run.repository.label)]
     output.record(document, [*pairs, ("branch_name", run.branch_name), ("turns", str(len(run_turns.turns)))])
+    for each in turns if output.format is Format.TABLE else ():
+        files = "" if each.files is None else plural(each.files, "file")
+        took = ""
+        if each.started_at is not None and each.ended_at is not None:
+            took = span((each.ended_at - each.started_at).total_seconds(), pads_hours=False)
+        head = (
+            f"turn {each.number}",
+            each.state,
+            rfc3339(each.started_at) or "",
+            took,
+            f"by {each.caller}" if each.caller else "",
+            f"{files} +{each.additions or 0} -{each.deletions or 0}" if files else "",
+            str(each.usage or ""),
+        )
+        output.text("")
+        output.text("  ".join(safe_text(part) for part in head if part))
+        for line in safe_block(each.instructions or ""):
+            output.text(f"  > {line}")
+        for name in ("reason", "summary", "commit"):
+            for line in safe_block(getattr(each, name)) if getattr(each, name) else ():
+                output.text(f"  {name}: {line}")
     if output.format is Format.TABLE:
-        for each in turns:
-            _tell_turn(output, each)
         for posting in run_turns.notable_postings:
             output.text(safe_text(str(posting)))
         output.note(run_turns.note)
     return Exit.DONE
 
 
-def _turn_document(turn: Turn) -> dict[str, object]:
-    names = ("number", "instructions", "caller", "state", "outcome", "reason", "commit", "summary")
-    times = {"started_at": rfc3339(turn.started_at), "ended_at": rfc3339(turn.ended_at)}
-    counts = {name: getattr(turn, name) for name in ("files", "additions", "deletions")}
-    usage = {"usage": None if turn.usage is None else asdict(turn.usage)}
-    return {name: getattr(turn, name) for name in names} | times | counts | usage
-
-
-def _tell_turn(output: Output, turn: Turn) -> None:
-    files = "1 file" if turn.files == 1 else f"{turn.files} files"
-    changed = "" if turn.files is None else f"{files} +{turn.additions or 0} -{turn.deletions or 0}"
-    caller = f"by {turn.caller}" if turn.caller else ""
-    head = (
-        f"turn {turn.number}",
-        turn.state,
-        rfc3339(turn.started_at) or "",
-        _took(turn),
-        caller,
-        changed,
-        str(turn.usage or ""),
-    )
-    output.text("")
-    output.text("  ".join(safe_text(part) for part in head if part))
-    for line in safe_block(turn.instructions or ""):
-        output.text(f"  > {line}")
-    for name, text in (("reason", turn.reason), ("summary", turn.summary), ("commit", turn.commit)):
-        for line in safe_block(text or "") if text else ():
-            output.text(f"  {name}: {line}")
-
-
-def _took(turn: Turn) -> str:
-    if turn.started_at is None or turn.ended_at is None:
-        return ""
-    return span((turn.ended_at - turn.started_at).total_seconds(), pads_hours=False)
-
-
 @click.command("open", cls=FactCommand)
-@click.argument("run_id")
+@RUN_ID
 @click.option("--pull-request", "pull", is_flag=True, help="Open the pull or merge request that the service opened.")
 @async_command
 async def open_(invocation: Invocation, *, run_id: str, pull: bool) -> int:
     """Open a run in the browser, by the address that `console.run_url` gives; print that address."""
-    address = await (_pull_request if pull else _address)(invocation, run_id)
+    if pull:
+        async with opened(invocation, run_id) as (results, detail):
+            address = require(await results.turns(detail)).pull_request
+        if address is None:
+            raise failed("not_found", f"The service opened no pull request for the run {detail.run.run_id}.")
+    elif template := invocation.settings().console.run_url:
+        async with invocation.engine(needs_token=False) as engine:
+            address = run_address(template, await RunLookup(engine).named(run_id))
+    else:
+        said = 'Nothing says where runs are shown. Set console.run_url, as in "https://example.com/{run_id}".'
+        raise failed("config", said)
     import webbrowser  # It looks for every installed browser: not before one is needed.
 
     is_open = webbrowser.open(address)
@@ -147,37 +208,15 @@ async def open_(invocation: Invocation, *, run_id: str, pull: bool) -> int:
     return Exit.DONE
 
 
-async def _address(invocation: Invocation, run_id: str) -> str:
-    template = invocation.settings().console.run_url
-    if not template:
-        raise failed(
-            "config", 'Nothing says where runs are shown. Set console.run_url, as in "https://example.com/{run_id}".'
-        )
-    async with invocation.engine(needs_token=False) as engine:
-        return run_address(template, await RunLookup(engine).named(run_id))
-
-
-async def _pull_request(invocation: Invocation, run_id: str) -> str:
-    async with opened(invocation, run_id) as (results, detail):
-        turns = require(await results.turns(detail))
-    if turns.pull_request is None:
-        raise failed("not_found", f"The service opened no pull request for the run {detail.run.run_id}.")
-    return turns.pull_request
-
-
 @click.command("cancel", cls=WriteCommand, kind="run.cancel")
-@click.argument("run_id")
+@RUN_ID
 @write_options
-@click.pass_obj
-def cancel(invocation: Invocation, /, *, run_id: str, **options: Any) -> int:
+@async_command
+async def cancel(invocation: Invocation, /, *, run_id: str, **given: Any) -> int:
     """End RUN_ID: its agent is stopped, nothing of its turn is pushed, and the run is failed. Twice does no harm."""
-    return invocation.run(lambda: _cancel(invocation, run_id, WriteOptions.of(**options)))
-
-
-async def _cancel(invocation: Invocation, run_id: str, options: WriteOptions) -> int:
     from app.actions.cancelling import look
-    from app.api.requests import CancelRun
 
+    options = WriteOptions.of(**given)
     async with invocation.writer(dry_run=options.dry_run) as engine:
         run = await RunLookup(engine).to_change(run_id, invocation.output.note)
         report = await perform(invocation, engine, CancelRun(run.run_id), options, look)

@@ -1,40 +1,39 @@
 """`runwarden runs retry`: runs that failed, once more with what began their last turn."""
 
-import asyncio
 import sys
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
+from app.actions import ActionRefusedError, BlockedError
+from app.actions.retry import retry_key
+from app.api.requests import WriteRequest, asked_of
 from app.cli.context import Invocation
 from app.cli.documents import error_document
 from app.cli.exits import CommandFailedError, Exit, Failure, failed
-from app.cli.options import FactCommand, as_key
+from app.cli.options import RUN_IDS, FactCommand, as_key, async_command
 from app.cli.output import Column
-from app.cli.progress import RowProgress
 from app.cli.runs.lookup import RunLookup
 from app.cli.runs.wait import RunWaiter, wait_failure, wait_options
 from app.cli.writes import (
     DRY_RUN_OPTION,
+    BatchRow,
     WriteOptions,
-    advice,
     carry_out,
+    each_in_turn,
     exit_of,
     rehearse,
     request_document,
     tell_batch,
-    worst,
 )
 from app.run_document import as_received
 from app.text import plural
 from storage.records import Action, Run
 
 if TYPE_CHECKING:
-    from app.api.requests import WriteRequest
     from app.engine import Engine
 
 RetryOutcome = Literal[
@@ -51,7 +50,7 @@ class Retry:
 
     run_id: str
     outcome: RetryOutcome
-    request: "WriteRequest | None" = None
+    request: WriteRequest | None = None
     """The request to send. None: the retry is refused."""
     key: str = ""
     action: Action | None = None
@@ -70,6 +69,11 @@ class Retry:
     def made(self) -> str:
         """The id of the resulting run, if it is known."""
         return (self.action.result_id if self.action else None) or ""
+
+    @property
+    def reason(self) -> str:
+        """Why it was not sent, or failed."""
+        return self.problem or (self.action.error.message if self.action and self.action.error else "")
 
     @property
     def exit(self) -> Exit:
@@ -94,7 +98,7 @@ class Retry:
 
 
 @click.command("retry", cls=FactCommand)
-@click.argument("run_ids", nargs=-1, required=True, metavar="RUN_ID...")
+@RUN_IDS
 @click.option("--yes", is_flag=True, help="Do not ask before sending.")
 @click.option(
     "--key",
@@ -106,44 +110,32 @@ class Retry:
 )
 @DRY_RUN_OPTION
 @wait_options
-@click.pass_obj
-def retry(invocation: Invocation, /, *, run_ids: tuple[str, ...], yes: bool, **options: Any) -> int:
+@async_command
+async def retry(invocation: Invocation, /, *, run_ids: tuple[str, ...], yes: bool, **given: Any) -> int:
     """Retry failed runs with the same instructions, repository and branch.
 
     Only runs that were started or continued from here can be retried: the API does not tell the instructions of
     others. After one question they are sent one after the other, in batches of send_cap. An interrupted command can
     simply be repeated: each failure is retried once.
     """
-    return invocation.run(lambda: _retry(invocation, run_ids, WriteOptions.of(**options), is_asked=yes))
-
-
-async def _retry(invocation: Invocation, run_ids: Sequence[str], options: WriteOptions, *, is_asked: bool) -> int:
-    failure: Failure | None = None
+    options, failure = WriteOptions.of(**given), None
     async with invocation.writer(dry_run=options.dry_run) as engine:
         planned = [await _planned(engine, run_id, options.key) for run_id in run_ids]
         results = list({each.run_id: each for each in planned}.values())
         count = sum(each.outcome == "to_send" for each in results)
         if count and not options.dry_run:
-            if not is_asked:
+            if not yes:
                 with invocation.asking():
                     _confirm(count, len(results) - count, engine.settings.console.send_cap)
             results = await _send(invocation, engine, results)
         if options.patience is not None and not options.dry_run:
             results, failure = await _waited(invocation, engine, results, options.patience)
         base_url = engine.client.base_url
-    code = worst(each.exit for each in results) or (failure.exit if failure else Exit.DONE)
-    invocation.outcome = None if options.dry_run else code
-    tell_batch(invocation, [each.document(base_url) for each in results], results, COLUMNS, base_url, failure)
-    for each in results:
-        if each.outcome in {"unknown", "blocked"} and each.action is not None and not invocation.format.is_json:
-            invocation.output.note(f"{each.run_id}: {advice(each.action, invocation.command_line)}")
-    return code
+    rows = [BatchRow(each.run_id, each.action, each.document(base_url), each.exit) for each in results]
+    return tell_batch(invocation, rows, COLUMNS, results, base_url, failure=failure, dry_run=options.dry_run)
 
 
 async def _planned(engine: "Engine", text: str, prefix: str | None) -> Retry:
-    from app.actions.retry import retry_key
-    from app.api.requests import asked_of
-
     try:
         run = await RunLookup(engine).current(text)
     except CommandFailedError as error:
@@ -164,8 +156,6 @@ async def _planned(engine: "Engine", text: str, prefix: str | None) -> Retry:
 
 async def _checked(engine: "Engine", planned: Retry) -> Retry:
     """The plan, unless it was carried out before or would be refused."""
-    from app.actions import ActionRefusedError, BlockedError
-
     if planned.request is None:
         return planned
     try:
@@ -180,42 +170,36 @@ async def _checked(engine: "Engine", planned: Retry) -> Retry:
 
 
 def _confirm(count: int, others: int, cap: int) -> None:
-    asked = f"Retry {_runs(count)}{f' and leave out {others}' if others else ''}"
+    asked = f"Retry {plural(count, 'run')}{f' and leave out {others}' if others else ''}"
     batches = f", {cap} at a time" if count > cap else ""
     if not sys.stdin.isatty():
-        raise failed("not_confirmed", f"Nothing was sent: give --yes to retry {_runs(count)}.")
+        raise failed("not_confirmed", f"Nothing was sent: give --yes to retry {plural(count, 'run')}.")
     if not click.confirm(f"{asked}{batches}?", err=True):
         raise failed("not_confirmed", "Nothing was sent.")
 
 
 async def _send(invocation: Invocation, engine: "Engine", planned: Sequence[Retry]) -> list[Retry]:
-    from storage.errors import StorageError
-
-    results: list[Retry] = []
     is_stopped = False
-    cap = engine.settings.console.send_cap
+    cap, base_url = engine.settings.console.send_cap, engine.client.base_url
     batches = -(-len(planned) // cap)
-    try:
-        with closing(RowProgress(invocation.output, len(planned), usual="sent")) as progress:
-            for n, each in enumerate(planned):
-                invocation.go_on()
-                result = each if is_stopped else await _take(engine, each)
-                is_stopped = is_stopped or (result is not each and result.ends_the_batch)
-                results.append(result)
-                batch = f"  batch {n // cap + 1} of {batches}" if batches > 1 else ""
-                outcome = "not_tried" if result.outcome == "to_send" else result.outcome
-                progress.done(outcome, f"{each.run_id}{batch}")
-    except StorageError:
-        base_url = engine.client.base_url
-        invocation.beside_error = {"rows": [each.document(base_url) for each in results], "base_url": base_url}
-        raise
-    except asyncio.CancelledError:
-        # Reported below: the ledger has the done part, and the rest can be resumed.
-        results += planned[len(results) :]
+
+    async def send(place: tuple[int, Retry]) -> tuple[Retry, str, str]:
+        nonlocal is_stopped
+        n, each = place
+        result = each if is_stopped else await _sent(engine, each)
+        is_stopped = is_stopped or (result is not each and result.ends_the_batch)
+        batch = f"  batch {n // cap + 1} of {batches}" if batches > 1 else ""
+        return result, "not_tried" if result.outcome == "to_send" else result.outcome, f"{each.run_id}{batch}"
+
+    def done(results: Sequence[Retry]) -> dict[str, object]:
+        return {"rows": [each.document(base_url) for each in results], "base_url": base_url}
+
+    results = await each_in_turn(invocation, list(enumerate(planned)), send, done, "sent")
+    results += planned[len(results) :]
     return [replace(each, outcome="not_tried") if each.outcome == "to_send" else each for each in results]
 
 
-async def _take(engine: "Engine", planned: Retry) -> Retry:
+async def _sent(engine: "Engine", planned: Retry) -> Retry:
     if planned.outcome != "to_send" or planned.request is None:
         return planned
     now = await _checked(engine, planned)
@@ -236,20 +220,13 @@ async def _waited(
     base_url = engine.client.base_url
     # Report the sent retries, even if waiting ends early.
     invocation.beside_error = {"rows": [each.document(base_url) for each in results], "base_url": base_url}
-    invocation.output.note(f"{_runs(len(made))} sent; waiting for the end of {'it' if len(made) == 1 else 'them'}.")
+    invocation.output.note(
+        f"{plural(len(made), 'run')} sent; waiting for the end of {'it' if len(made) == 1 else 'them'}."
+    )
     waiter = RunWaiter(engine, invocation.output.note, may_appear=True, is_stale=bool(invocation.warnings))
     ended = await waiter.until_final(list(dict.fromkeys(made.values())), patience)
     runs = {run_id: ended[result_id].run for run_id, result_id in made.items()}
     return [replace(each, run=runs.get(each.run_id)) for each in results], wait_failure(ended)
-
-
-def _reason(result: Retry) -> str:
-    error = result.action.error if result.action else None
-    return result.problem or (error.message if error else "")
-
-
-def _runs(count: int) -> str:
-    return plural(count, "run")
 
 
 COLUMNS: Final[tuple[Column[Retry], ...]] = (
@@ -257,6 +234,6 @@ COLUMNS: Final[tuple[Column[Retry], ...]] = (
     Column("run", lambda r: r.run_id, "run_id", flexible=True),
     Column("made", lambda r: r.made, "result_id", flexible=True),
     Column("ended", lambda r: r.run.status if r.run else "", "status"),
-    Column("reason", _reason, "reason", flexible=True),
+    Column("reason", lambda r: r.reason, "reason", flexible=True),
     Column("action", lambda r: r.action.action_id if r.action else "", "action_id"),
 )

@@ -1,29 +1,39 @@
-"""`runs start` and `runs continue`, with instructions from the command line, a file, stdin or an editor."""
+"""`runs start`, `runs continue` and `agents start`: work for the service, with instructions from anywhere."""
 
 import os
 import sys
-from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 
+from app.api.requests import ContinueRun, StartAgent, StartRun
 from app.cli.context import Invocation
-from app.cli.exits import failed
-from app.cli.options import mapping
+from app.cli.exits import Exit, failed
+from app.cli.options import RUN_ID, CommandGroup, async_command, completed, mapping, options_of, reading
 from app.cli.runs.lookup import RunLookup
 from app.cli.runs.wait import wait_options
-from app.cli.writes import WriteCommand, WriteOptions, perform, write_options
+from app.cli.writes import WriteCommand, WriteOptions, perform, send, write_options
+from storage.errors import StorageError
 from storage.records import Repository
-
-if TYPE_CHECKING:
-    from app.api.requests import Json, StartRun
 
 LONGEST: Final = 1_000_000
 """The most bytes of instructions."""
-F = TypeVar("F", bound=Callable[..., Any])
+BRANCH: Final = click.option("--branch", metavar="BRANCH", help="Work on this branch. Default: the service makes one.")
+WORK: Final = options_of(
+    click.option(
+        "-f", "--file", type=click.Path(path_type=Path), metavar="FILE", help="Read the instructions from a file."
+    ),
+    BRANCH,
+    click.option(
+        "--metadata", multiple=True, metavar="KEY=VALUE", help="Repeatable; a VALUE that is JSON is sent as JSON."
+    ),
+    wait_options,
+    write_options,
+    click.argument("instructions", nargs=-1),
+)
+"""What `start` and `continue` share."""
 
 
 def gather(words: tuple[str, ...], file: Path | None) -> str:
@@ -65,106 +75,125 @@ def _decoded(content: bytes, origin: str) -> str:
         raise failed("usage", f"{origin} is not UTF-8 text.") from error
 
 
-_OPTIONS: Final = (
-    click.option(
-        "-f", "--file", type=click.Path(path_type=Path), metavar="FILE", help="Read the instructions from a file."
-    ),
-    click.option("--branch", metavar="BRANCH", help="Work on this branch. Default: the service makes one."),
-    click.option(
-        "--metadata", multiple=True, metavar="KEY=VALUE", help="Repeatable; a VALUE that is JSON is sent as JSON."
-    ),
-    wait_options,
-    write_options,
-)
-
-
-def work_options(function: F) -> F:
-    """Add the options that `start` and `continue` share."""
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
-
-
-@dataclass(frozen=True, slots=True)
-class WorkOptions:
-    """The options that both commands share."""
-
-    instructions: str
-    branch: str | None
-    metadata: "dict[str, Json]"
-    write: WriteOptions
-
-    @classmethod
-    def of(
-        cls,
-        *,
-        instructions: tuple[str, ...],
-        file: Path | None,
-        branch: str | None,
-        metadata: tuple[str, ...],
-        **options: Any,
-    ) -> "WorkOptions":
-        """From the options.
-
-        Raises:
-            CommandFailedError: The instructions or the metadata cannot be used.
-        """
-        return cls(gather(instructions, file), branch, mapping(metadata), WriteOptions.of(**options))
-
-
 @click.command("start", cls=WriteCommand, kind="run.start")
-@click.option("-R", "--repository", required=True, metavar="REPO", help="owner/repo, or gitlab:group/project.")
-@work_options
-@click.argument("instructions", nargs=-1)
+@click.option(
+    "-R",
+    "--repository",
+    callback=reading(Repository.parse),
+    required=True,
+    metavar="REPO",
+    shell_complete=completed("repositories"),
+    help="owner/repo, or gitlab:group/project.",
+)
+@WORK
 @click.pass_obj
-def start(invocation: Invocation, /, *, repository: str, **options: Any) -> int:
+def start(
+    invocation: Invocation,
+    /,
+    *,
+    repository: Repository,
+    instructions: tuple[str, ...],
+    file: Path | None,
+    branch: str | None,
+    metadata: tuple[str, ...],
+    **options: Any,
+) -> int:
     """Start a run with INSTRUCTIONS: words, - for stdin, --file, or none to write them in $EDITOR."""
-    from app.api.requests import StartRun
+    request = StartRun(gather(instructions, file), repository, branch, mapping(metadata))
+    write = WriteOptions.of(**options)
 
-    reference, work = _repository(repository), WorkOptions.of(**options)
-    request = StartRun(work.instructions, reference, work.branch, work.metadata)
-    return invocation.run(lambda: _start(invocation, request, work.write))
+    async def work() -> int:
+        async with invocation.writer(dry_run=write.dry_run) as engine:
+            known: set[str] = set()
+            with suppress(StorageError):  # A write needs no cache.
+                known = {label.casefold() for label in await engine.cache.repositories()}
+            report = await perform(invocation, engine, request, write)
+            if known and repository.label.casefold() not in known:
+                invocation.warn(
+                    f"No run of {repository.label} is known here. A service may accept a run for a repository that "
+                    "it does not have; that run fails when it begins."
+                )
+        return report()
 
-
-async def _start(invocation: Invocation, request: "StartRun", options: WriteOptions) -> int:
-    from storage.errors import StorageError
-
-    async with invocation.writer(dry_run=options.dry_run) as engine:
-        known: set[str] = set()
-        with suppress(StorageError):  # A write needs no cache.
-            known = {label.casefold() for label in await engine.cache.repositories()}
-        report = await perform(invocation, engine, request, options)
-        if known and request.repository.label.casefold() not in known:
-            invocation.warn(
-                f"No run of {request.repository.label} is known here. "
-                "A service may accept a run for a repository that it does not have; that run fails when it begins."
-            )
-    return report()
+    return invocation.run(work)
 
 
 @click.command("continue", cls=WriteCommand, kind="run.continue")
-@click.argument("run_id")
-@work_options
-@click.argument("instructions", nargs=-1)
+@RUN_ID
+@WORK
 @click.pass_obj
-def continue_run(invocation: Invocation, /, *, run_id: str, **options: Any) -> int:
+def continue_run(
+    invocation: Invocation,
+    /,
+    *,
+    run_id: str,
+    instructions: tuple[str, ...],
+    file: Path | None,
+    branch: str | None,
+    metadata: tuple[str, ...],
+    **options: Any,
+) -> int:
     """Continue the conversation of RUN_ID; its repository is looked up."""
-    work = WorkOptions.of(**options)
-    return invocation.run(lambda: _continue(invocation, run_id, work))
+    text, values, write = gather(instructions, file), mapping(metadata), WriteOptions.of(**options)
+
+    async def work() -> int:
+        async with invocation.writer(dry_run=write.dry_run) as engine:
+            run = await RunLookup(engine).to_change(run_id, invocation.output.note)
+            request = ContinueRun(run.run_id, text, run.repository, branch, values)
+            report = await perform(invocation, engine, request, write)
+        return report()
+
+    return invocation.run(work)
 
 
-async def _continue(invocation: Invocation, run_id: str, work: WorkOptions) -> int:
-    from app.api.requests import ContinueRun
-
-    async with invocation.writer(dry_run=work.write.dry_run) as engine:
-        run = await RunLookup(engine).to_change(run_id, invocation.output.note)
-        request = ContinueRun(run.run_id, work.instructions, run.repository, work.branch, work.metadata)
-        report = await perform(invocation, engine, request, work.write)
-    return report()
+@click.group(cls=CommandGroup)
+def agents() -> None:
+    """Start named agents."""
 
 
-def _repository(text: str) -> Repository:
-    try:
-        return Repository.parse(text)
-    except ValueError as error:
-        raise failed("usage", str(error), field="repository") from error
+@agents.command("start", cls=WriteCommand, kind="agent.start")
+@click.argument("name")
+@click.argument("more_inputs", nargs=-1, metavar="")
+@click.option(
+    "-R",
+    "--repository",
+    required=True,
+    metavar="REPO",
+    shell_complete=completed("repositories"),
+    help="owner/repo, group/project, a URL, or a configured name.",
+)
+@BRANCH
+@click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="KEY=VALUE ...",
+    help="Repeatable, or several after one; a VALUE that is JSON is sent as JSON.",
+)
+@wait_options
+@write_options
+@async_command
+async def start_agent(
+    invocation: Invocation,
+    /,
+    *,
+    name: str,
+    repository: str,
+    branch: str | None,
+    inputs: tuple[str, ...],
+    more_inputs: tuple[str, ...],
+    **options: Any,
+) -> int:
+    """Start the agent NAME on a repository.
+
+    The API cannot read an execution back. --wait looks for the run that has the execution's id, and waits for its end.
+    """
+    if more_inputs and not inputs:
+        raise click.UsageError(f"Got unexpected extra argument ({more_inputs[0]})")
+    # The spec's forms of a repository have no `gitlab:`: it is sent without.
+    request = StartAgent(name, repository.removeprefix("gitlab:"), branch, mapping((*inputs, *more_inputs)))
+    write = WriteOptions.of(**options)
+    code = await send(invocation, request, write)
+    if code == Exit.DONE and write == WriteOptions(write.key) and not invocation.output.format.is_json:
+        invocation.output.note("Accepted. The API cannot read an execution back; see: runwarden runs list")
+    return code

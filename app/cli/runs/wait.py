@@ -13,7 +13,7 @@ from app.api.errors import ApiError, ForbiddenError, NotAuthorizedError, RateLim
 from app.cli.context import Invocation
 from app.cli.documents import COLUMNS, badge, views
 from app.cli.exits import Exit, Failure
-from app.cli.options import FactCommand, as_duration, async_command
+from app.cli.options import RUN_IDS, FactCommand, as_duration, async_command, options_of
 from app.cli.runs.lookup import RunLookup
 from app.times import rfc3339
 from storage.records import ACTIVE_STATUSES, Run
@@ -40,30 +40,28 @@ class WaitResult:
     run: Run | None
 
 
-def wait_options(function: F) -> F:
-    """Add the options of a command that starts a run, and may wait for its end."""
-    timeout = click.option(
+def _timeout(name: str, text: str) -> Callable[[F], F]:
+    return click.option(
         "--timeout",
+        name,
         callback=as_duration,
         default=DEFAULT_TIMEOUT,
         show_default=True,
         metavar="TIME",
-        help="How long to wait.",
+        help=text,
     )
-    return click.option("--wait", "waits", is_flag=True, help="Wait until the run ends.")(timeout(function))
+
+
+wait_options: Final = options_of(
+    click.option("--wait", "waits", is_flag=True, help="Wait until the run ends."),
+    _timeout("timeout", "How long to wait."),
+)
+"""The options of a command that starts a run, and may wait for its end."""
 
 
 @click.command("wait", cls=FactCommand)
-@click.argument("run_ids", nargs=-1, required=True, metavar="RUN_ID...")
-@click.option(
-    "--timeout",
-    "patience",
-    callback=as_duration,
-    default=DEFAULT_TIMEOUT,
-    show_default=True,
-    metavar="TIME",
-    help="Such as 90s, 30m, 2h.",
-)
+@RUN_IDS
+@_timeout("patience", "Such as 90s, 30m, 2h.")
 @async_command
 async def wait(invocation: Invocation, *, run_ids: tuple[str, ...], patience: timedelta) -> int:
     """Wait until all of these runs have ended: exit code 0 if all completed, 1 if one did not, 3 on a time-out."""
@@ -78,7 +76,7 @@ async def wait(invocation: Invocation, *, run_ids: tuple[str, ...], patience: ti
     more: dict[str, object] = {"as_of": rfc3339(now), "source": "live"}
     if failure is not None and failure.exit is not Exit.FAILED:
         more["error"] = failure.as_json()
-    output.listing("runs", [view.document() for view in shown], shown, COLUMNS, more=more)
+    output.listing("runs", [view.document() for view in shown], COLUMNS, shown, more=more)
     if failure is None:
         return Exit.DONE
     if not output.format.is_json:
@@ -113,8 +111,11 @@ class RunWaiter:
         if self.is_stale:
             await self._refresh(run_ids, sweep=True)
         while True:
-            results = {run_id: await self._look(run_id) for run_id in run_ids}
-            self._report(results, statuses)
+            results = {run_id: await self._result(run_id) for run_id in run_ids}
+            for run_id, result in results.items():
+                if result.run is not None and statuses.get(run_id) != result.run.status:
+                    statuses[run_id] = result.run.status
+                    self.tell(f"{run_id}  {badge(result.run.status)}")
             remaining_s = deadline - time.monotonic()
             waiting = {
                 run_id: statuses.get(run_id, "")
@@ -131,7 +132,7 @@ class RunWaiter:
             await asyncio.sleep(max(0.0, min(max(pause_s, asked_for_s), remaining_s)))
             pause_s = min(pause_s * GROWTH, LONGEST_PAUSE_S)
 
-    async def _look(self, run_id: str) -> WaitResult:
+    async def _result(self, run_id: str) -> WaitResult:
         detail = await self.engine.cache.detail(run_id)
         if detail is None:
             return WaitResult("unlisted" if self.may_appear else "lost", None)
@@ -157,32 +158,27 @@ class RunWaiter:
             return LONGEST_PAUSE_S
         return 0.0
 
-    def _report(self, results: Mapping[str, WaitResult], statuses: dict[str, str]) -> None:
-        for run_id, result in results.items():
-            if result.run is not None and statuses.get(run_id) != result.run.status:
-                statuses[run_id] = result.run.status
-                self.tell(f"{run_id}  {badge(result.run.status)}")
-
 
 def wait_failure(results: Mapping[str, WaitResult]) -> Failure | None:
     """The failure that the results amount to; None: every run completed."""
-    lost = [run_id for run_id, result in results.items() if result.outcome == "lost"]
-    unlisted = [run_id for run_id, result in results.items() if result.outcome == "unlisted"]
-    unended = [run_id for run_id, result in results.items() if result.outcome == "waiting"]
-    ended = [result.run for result in results.values() if result.outcome == "ended" and result.run is not None]
-    bad = [run for run in ended if run.status != "completed"]
+
+    def ids(outcome: str) -> list[str]:
+        return [run_id for run_id, result in results.items() if result.outcome == outcome]
+
+    bad = [
+        each.run for each in results.values() if each.outcome == "ended" and each.run and each.run.status != "completed"
+    ]
     if bad:
         said = ", ".join(f"{run.run_id} ({run.status})" for run in bad)
         return Failure("run_failed", f"Not completed: {said}.", Exit.FAILED, {"run_ids": [run.run_id for run in bad]})
-    if lost:
-        message = f"The service no longer shows {', '.join(lost)}."
-        return Failure("not_found", message, Exit.NOT_FOUND, {"run_ids": list(lost)})
-    if unlisted:
-        message = (
-            f"Time is up; no run with the id {', '.join(unlisted)} is listed. Whether one works for it is not known."
+    if lost := ids("lost"):
+        return Failure(
+            "not_found", f"The service no longer shows {', '.join(lost)}.", Exit.NOT_FOUND, {"run_ids": [*lost]}
         )
-        return Failure("waited_too_long", message, Exit.TIMED_OUT, {"run_ids": list(unlisted)})
-    if unended:
-        message = f"Time is up; not ended yet: {', '.join(unended)}."
-        return Failure("waited_too_long", message, Exit.TIMED_OUT, {"run_ids": list(unended)})
+    if unlisted := ids("unlisted"):
+        said = f"no run with the id {', '.join(unlisted)} is listed. Whether one works for it is not known."
+        return Failure("waited_too_long", f"Time is up; {said}", Exit.TIMED_OUT, {"run_ids": [*unlisted]})
+    if unended := ids("waiting"):
+        said = f"Time is up; not ended yet: {', '.join(unended)}."
+        return Failure("waited_too_long", said, Exit.TIMED_OUT, {"run_ids": [*unended]})
     return None
