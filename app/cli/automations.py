@@ -21,7 +21,7 @@ from app.cli.output import Column, Format, Output
 from app.rules.rule import Rule, fingerprint
 from app.rules.sentence import limits, sentence, warnings
 from app.times import exact_ago, parse_duration, rfc3339, stamp
-from storage.records.decision import BY_HAND, Decision, Outcome, RuleState
+from storage.records.decision import BY_HAND, Decision, Outcome
 
 EXITS: Final = {
     "failed": Exit.FAILED,
@@ -53,8 +53,18 @@ async def list_rules(invocation: Invocation, /) -> int:
     async with invocation.state() as state:
         states = await state.rule_states()
         for rule in rules:
-            last = next(iter(await state.journal(rule.name, limit=1)), None)
-            entries.append(_document(rule, states.get(rule.name), last, now))
+            its, last = states.get(rule.name), await state.journal(rule.name, limit=1)
+            word = "off" if not rule.is_on else "paused" if its and its.paused else "on"
+            coming = next(upcoming(rule, its.since if its else now, now), None) if word == "on" else None
+            entry: dict[str, object] = {
+                "name": rule.name,
+                "state": word,
+                "paused": its.paused if its else None,
+                "sentence": sentence(rule, now),
+                "next": rfc3339(coming),
+                "last": last[0].outcome if last else None,
+            }
+            entries.append(entry)
     columns: tuple[Column[dict[str, object]], ...] = (
         Column("state", name="state"),
         Column("automation", name="name"),
@@ -64,19 +74,6 @@ async def list_rules(invocation: Invocation, /) -> int:
     )
     invocation.output.listing("automations", entries, columns, empty=NO_RULES)
     return Exit.DONE
-
-
-def _document(rule: Rule, state: RuleState | None, last: Decision | None, now: datetime) -> dict[str, object]:
-    word = "off" if not rule.is_on else "paused" if state is not None and state.paused else "on"
-    coming = next(upcoming(rule, state.since if state else now, now), None) if word == "on" else None
-    return {
-        "name": rule.name,
-        "state": word,
-        "paused": state.paused if state else None,
-        "sentence": sentence(rule, now),
-        "next": rfc3339(coming),
-        "last": last.outcome if last else None,
-    }
 
 
 @automations.command("check", cls=FactCommand)

@@ -56,10 +56,8 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
     "token create": ("token create --org acme --scope admin --alias ci --duration 90d",),
     "token list": ("token list --org acme",),
     "token revoke": ("token revoke tok_01J",),
-    "offer": ("offer add PARTNER-1 --kind partner",),
     "offer add": ("offer add PARTNER-1 --kind partner",),
     "offer retire": ("offer retire PARTNER-1",),
-    "offer list": ("offer list",),
     "host": ("host connect --org acme --platform github --token-env GITHUB_TOKEN",),
     "host connect": (
         "host connect --org acme --platform github --token-env GITHUB_TOKEN",
@@ -80,7 +78,6 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
         "agent add tidy --argv 'my-agent --task={instructions}' --timeout-s 900",
         'agent add claude --preset claude-code --model \'{ provider = "anthropic", key_env = "ANTHROPIC_API_KEY" }\'',
     ),
-    "agent list": ("agent list",),
     "agent check": ("agent check claude",),
     "agent remove": ("agent remove claude",),
     "trigger": ("trigger log --org acme", "trigger log --waiting"),
@@ -126,7 +123,7 @@ class _LazyGroup(click.Group):
         except click.UsageError as error:
             if not ctx.meta[_AS_JSON]:
                 raise
-            from service.cli.output import fail
+            from service.cli.output import fail  # its libraries are slow to import
 
             fail(error.format_message(), as_json=True)
 

@@ -1,7 +1,6 @@
 """The console's first screen as text, where there is no terminal."""
 
-from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Final
 
 from app.cli.documents import COLUMNS, views
@@ -10,7 +9,7 @@ from app.cli.output import Output, Table
 from app.config import Profile, Settings
 from app.engine import Engine
 from app.times import exact_ago, rfc3339
-from storage.records import LinkState, PlatformHealth, RunFilter
+from storage.records import RunFilter
 
 _MOST_RUNS: Final = 20
 """Runs in a snapshot."""
@@ -29,14 +28,14 @@ async def print_snapshot(output: Output, settings: Settings, profile: Profile) -
         if engine.token_problem is not None:
             raise engine.token_problem
         problem = await engine.refresh()
-        for line in await _snapshot(engine, output.width):
+        for line in await lines_of(engine, output.width):
             output.text(line)
     if problem is not None:
         raise CommandFailedError(of_api_error(problem, hint="The rows above are from the cache."))
     return Exit.DONE
 
 
-async def _snapshot(engine: Engine, width: int | None) -> list[str]:
+async def lines_of(engine: Engine, width: int | None) -> list[str]:
     """The state of the cache as lines within `width` cells: freshness, counts, code hosts and the newest runs."""
     now = engine.clock()
     cache = engine.cache
@@ -46,36 +45,31 @@ async def _snapshot(engine: Engine, width: int | None) -> list[str]:
     failed = (await cache.status_counts(RunFilter(since=now + await cache.run_clock_ahead() - _DAY))).get("failed", 0)
     shown = await views(engine, runs)
     links = await cache.links()
+    answered = {link.subject for link in links if link.last_ok_at}
+    link = next((each for each in links if each.subject == "runs"), None)
+    freshness = "not synced yet"
+    if link is not None and link.is_failing:
+        seen = f"last seen {exact_ago(link.last_ok_at, now)}" if link.last_ok_at else "never seen"
+        freshness = f"stale since {rfc3339(link.failing_since)}, {seen}: {link.error_message or link.error_kind}"
+    elif link is not None and link.last_ok_at is not None:
+        freshness = f"live  {rfc3339(link.last_ok_at)}"
+    hosts = []
+    for each in await cache.health():
+        if each.connected:
+            place = " ".join(part for part in (each.host, each.group) if part)
+            since = exact_ago(each.since, now)
+            hosts.append(f"{each.platform} {each.status} since {since}{f'  {place}' if place else ''}")
+    if not hosts:
+        hosts = ["no code host is connected" if "health" in answered else "code hosts: not seen yet"]
     head = [
         f"runwarden  {engine.profile.name}  {engine.profile.base_url}",
-        _freshness(links, now),
+        freshness,
         f"{counts.get('working', 0)} working  {counts.get('queued', 0)} queued  {failed} failed/24h",
-        *_hosts(await cache.health(), links, now),
+        *hosts,
         "",
     ]
     if not shown:
-        was_asked = any(link.subject == "runs" and link.last_ok_at for link in links)
-        return [*head, _START_ONE if was_asked else "No runs were seen yet."]
+        return [*head, _START_ONE if "runs" in answered else "No runs were seen yet."]
     table = Table(COLUMNS, width, colour=False).lines(shown)
     rest = [f"… and {total - len(shown)} more: runwarden runs list"] if total > len(shown) else []
     return [*head, *table, *rest]
-
-
-def _freshness(links: Sequence[LinkState], now: datetime) -> str:
-    link = next((each for each in links if each.subject == "runs"), None)
-    if link is None or (link.last_ok_at is None and not link.is_failing):
-        return "not synced yet"
-    seen = f"last seen {exact_ago(link.last_ok_at, now)}" if link.last_ok_at else "never seen"
-    if link.is_failing:
-        return f"stale since {rfc3339(link.failing_since)}, {seen}: {link.error_message or link.error_kind}"
-    return f"live  {rfc3339(link.last_ok_at)}"
-
-
-def _hosts(platforms: Sequence[PlatformHealth], links: Sequence[LinkState], now: datetime) -> Iterator[str]:
-    connected = [each for each in platforms if each.connected]
-    if not connected:
-        was_asked = any(link.subject == "health" and link.last_ok_at for link in links)
-        yield "no code host is connected" if was_asked else "code hosts: not seen yet"
-    for each in connected:
-        location = " ".join(part for part in (each.host, each.group) if part)
-        yield f"{each.platform} {each.status} since {exact_ago(each.since, now)}{f'  {location}' if location else ''}"

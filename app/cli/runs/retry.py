@@ -125,8 +125,14 @@ async def retry(invocation: Invocation, /, *, run_ids: tuple[str, ...], yes: boo
         count = sum(each.outcome == "to_send" for each in results)
         if count and not options.dry_run:
             if not yes:
+                cap, others = engine.settings.console.send_cap, len(results) - count
+                left_out = f" and leave out {others}" if others else ""
+                batches = f", {cap} at a time" if count > cap else ""
+                if not sys.stdin.isatty():
+                    raise failed("not_confirmed", f"Nothing was sent: give --yes to retry {plural(count, 'run')}.")
                 with invocation.asking():
-                    _confirm(count, len(results) - count, engine.settings.console.send_cap)
+                    if not click.confirm(f"Retry {plural(count, 'run')}{left_out}{batches}?", err=True):
+                        raise failed("not_confirmed", "Nothing was sent.")
             results = await _send(invocation, engine, results)
         if options.patience is not None and not options.dry_run:
             results, failure = await _waited(invocation, engine, results, options.patience)
@@ -167,15 +173,6 @@ async def _checked(engine: "Engine", planned: Retry) -> Retry:
     if before is None:
         return planned
     return replace(planned, outcome="sent_before" if before.state == "confirmed" else "unknown", action=before)
-
-
-def _confirm(count: int, others: int, cap: int) -> None:
-    asked = f"Retry {plural(count, 'run')}{f' and leave out {others}' if others else ''}"
-    batches = f", {cap} at a time" if count > cap else ""
-    if not sys.stdin.isatty():
-        raise failed("not_confirmed", f"Nothing was sent: give --yes to retry {plural(count, 'run')}.")
-    if not click.confirm(f"{asked}{batches}?", err=True):
-        raise failed("not_confirmed", "Nothing was sent.")
 
 
 async def _send(invocation: Invocation, engine: "Engine", planned: Sequence[Retry]) -> list[Retry]:

@@ -1,7 +1,7 @@
 """`runwarden runs sync`: fetching the history that is missing, in the foreground."""
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
@@ -9,13 +9,10 @@ from app.api.errors import ApiError, RateLimitedError
 from app.cli.context import Invocation
 from app.cli.exits import CommandFailedError, Exit, of_api_error
 from app.cli.options import FactCommand, async_command
-from app.cli.progress import Bar, progress_bar
+from app.cli.progress import progress_bar
 from app.text import plural
 from app.times import rfc3339, span
 from storage.records import RunFilter
-
-if TYPE_CHECKING:
-    from app.engine import Engine
 
 WAIT_S: Final = 10.0
 """Seconds to wait after a rate limit that names no time."""
@@ -37,7 +34,18 @@ async def sync(invocation: Invocation, /, *, days: float | None) -> int:
     async with invocation.engine(needs_token=True) as engine:
         try:
             with progress_bar(engine) as bar:
-                await _fill(engine, days, bar)
+                is_begun = False
+                while True:
+                    try:
+                        if not is_begun:
+                            await engine.runs.refresh()
+                            is_begun = True
+                        await engine.backfill.run(days=days, is_asked=True)
+                        break
+                    except RateLimitedError as error:
+                        wait_s = WAIT_S if error.retry_after_s is None else error.retry_after_s
+                        bar.note(f"the service asks to wait; {span(wait_s, pads_hours=False)} left")
+                        await asyncio.sleep(wait_s)
         except ApiError as error:
             raise CommandFailedError(of_api_error(error, hint="What was fetched before is kept.")) from error
         coverage = await engine.cache.coverage()
@@ -59,20 +67,3 @@ async def sync(invocation: Invocation, /, *, days: float | None) -> int:
         facts.append(("left out", f"{dropped:,} entries without a usable run id"))
     invocation.output.record(document, facts)
     return Exit.DONE
-
-
-async def _fill(engine: "Engine", days: float | None, bar: Bar) -> None:
-    """Fill until nothing is missing; a rate limit is waited out."""
-    begun = False
-    while True:
-        try:
-            if not begun:
-                await engine.runs.refresh()
-                begun = True
-            await engine.backfill.run(days=days, is_asked=True)
-        except RateLimitedError as error:
-            wait_s = WAIT_S if error.retry_after_s is None else error.retry_after_s
-            bar.note(f"the service asks to wait; {span(wait_s, pads_hours=False)} left")
-            await asyncio.sleep(wait_s)
-        else:
-            return
