@@ -190,22 +190,6 @@ def test_a_started_run_is_told_however_the_waiting_for_its_end_goes_wrong(
     assert document["action_id"]
 
 
-def test_a_signal_while_a_started_run_is_waited_for_tells_the_run(faulty: CommandLine, server: FaultServer) -> None:
-    """Exit code 130, and the document of the write that had been done."""
-    server.script(Respond(201, RUN), Hang())
-    process = faulty.begin("runs", "start", "-R", "acme/api", "--wait", "--json", "Review")
-    assert process.stderr is not None
-    while "queued" not in (line := process.stderr.readline()):
-        assert line
-
-    process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=120)
-
-    document = json.loads(out)
-    assert (process.returncode, document["error"]["kind"]) == (130, "interrupted")
-    assert (document["state"], document["run"]["run_id"]) == ("confirmed", "run_1")
-
-
 def test_a_signal_during_a_write_leaves_it_unknown_and_says_so(faulty: CommandLine, server: FaultServer) -> None:
     """The bytes have left: what became of them is unknown."""
     server.script(Hang())
