@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from storage.records import HealthChange, LinkState, PollOutcome, RunChanges
-from storage.records.backfill import BackfillProgress
+from storage.records.coverage import BackfillProgress
 from storage.records.service_traits import Wait
 
 

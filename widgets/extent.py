@@ -10,7 +10,7 @@ from textual.content import Content
 from app.text import safe_text
 from app.times import age, clock_time, day
 from storage.records import Coverage, CoverageGap, RunFilter
-from storage.records.backfill import BackfillProgress
+from storage.records.coverage import BackfillProgress
 from widgets.badges import STYLES, Tone
 from widgets.frame.freshness import TROUBLES
 

@@ -15,7 +15,7 @@ from app.times import span
 if TYPE_CHECKING:
     from app.cli.output import Output
     from app.engine import Engine
-    from storage.records.backfill import BackfillProgress
+    from storage.records.coverage import BackfillProgress
 
 BAR: Final = 24
 """Cells of the bar."""

@@ -26,7 +26,7 @@ from app.sync.runs import RunSync
 from app.sync.walk import TICK, Order, RunReader
 from app.sync.windows import LONGEST, PARALLEL, Effort, WindowFill
 from storage.records import Coverage, CoverageGap, RunFilter
-from storage.records.backfill import BackfillPhase, BackfillProgress
+from storage.records.coverage import BackfillPhase, BackfillProgress
 
 SLICE_S: Final = 20.0
 """A job fills for this long, then checks whether it should continue."""

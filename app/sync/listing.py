@@ -146,35 +146,20 @@ def _is_all(query: RunQuery, condition: RunFilter) -> bool:
 
 def matches(run: Run, condition: RunFilter, final_statuses: Collection[str]) -> bool:
     """Whether the run matches the whole filter; the same answer as the cache's SQL gives."""
-    is_right = condition.lets_status_through(run.status, final_statuses)
-    return is_right and _is_at(run, condition) and _is_in_time(run, condition) and _has_words(run, condition)
-
-
-def _is_at(run: Run, condition: RunFilter) -> bool:
-    label, branch = run.repository.label, run.branch_name
+    label, branch, created_at = run.repository.label, run.branch_name, run.created_at
+    texts = [run.run_id.casefold(), label.casefold(), branch.casefold()]
     return (
-        (not condition.repositories or _matches_any(label, condition.repositories))
+        condition.lets_status_through(run.status, final_statuses)
+        and (not condition.repositories or _matches_any(label, condition.repositories))
         and not _matches_any(label, condition.not_repositories)
         and (not condition.branches or _matches_any(branch, condition.branches))
         and not _matches_any(branch, condition.not_branches)
+        and (condition.since is None or (created_at is not None and created_at >= condition.since))
+        and (condition.until is None or (created_at is not None and created_at <= condition.until))
+        and all(any(word in text for text in texts) for word in condition.search.casefold().split())
     )
 
 
 def _matches_any(text: str, patterns: tuple[str, ...]) -> bool:
     # Only `*` is special: a branch may well contain `[` or `?`.
     return any(fnmatchcase(text, pattern.replace("[", "[[]").replace("?", "[?]")) for pattern in patterns)
-
-
-def _is_in_time(run: Run, condition: RunFilter) -> bool:
-    if condition.since is None and condition.until is None:
-        return True
-    if run.created_at is None:
-        return False
-    return (condition.since is None or run.created_at >= condition.since) and (
-        condition.until is None or run.created_at <= condition.until
-    )
-
-
-def _has_words(run: Run, condition: RunFilter) -> bool:
-    texts = [run.run_id.casefold(), run.repository.label.casefold(), run.branch_name.casefold()]
-    return all(any(word in text for text in texts) for word in condition.search.casefold().split())

@@ -6,7 +6,7 @@ from typing import Final
 
 from storage.database import immediate, snapshot
 from storage.records import CLOCK_STEP, Coverage, CoverageRange
-from storage.records.backfill import BackfillProgress, ListPlace
+from storage.records.coverage import BackfillProgress, ListPlace
 from storage.values import NO_TIME_US, from_us, from_us_or_none, sqlite_text, to_sortable_us, to_us
 
 REMEMBERED: Final = timedelta(days=1)

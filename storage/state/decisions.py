@@ -65,21 +65,17 @@ def _past(
 
     lately = "decided_us > ? AND decided_us <= ?"
     held = connection.execute("SELECT paused FROM rules WHERE rule = ?", (rule,)).fetchone()
+    # The plus keeps SQLite on the index of open decisions instead of all that the rule ever made.
+    queued = "SELECT 1 FROM decisions WHERE +rule = ? AND settled_us IS NULL AND outcome = 'queued'"
     return RuleHistory(
         # Decisions dated in the future are from a wrong clock and count towards no limit.
         last_hour=count(f"outcome IN ({_ACTED}) AND {lately}", to_us(now - timedelta(hours=1)), to_us(now + AHEAD)),
         last_day=count(f"outcome IN ({_ACTED}) AND {lately}", to_us(now - timedelta(days=1)), to_us(now + AHEAD)),
         in_conversation=count(f"outcome IN ({_ACTED}) AND conversation = ?", conversation) if conversation else 0,
         active_run=active_run,
-        has_queued=_has_queued(connection, rule),
+        has_queued=connection.execute(queued, (rule,)).fetchone() is not None,
         paused=None if held is None else held[0],
     )
-
-
-def _has_queued(connection: sqlite3.Connection, rule: str) -> bool:
-    # The plus keeps SQLite on the index of open decisions instead of all that the rule ever made.
-    query = "SELECT 1 FROM decisions WHERE +rule = ? AND settled_us IS NULL AND outcome = 'queued'"
-    return connection.execute(query, (rule,)).fetchone() is not None
 
 
 def take(

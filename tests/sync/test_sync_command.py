@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from app.cli.progress import line
-from storage.records.backfill import BackfillProgress
+from storage.records.coverage import BackfillProgress
 from tests.lab import stamp
 from tests.sync.claims import Recorder
 from tests.sync.conftest import MINUTE, Desk, ended

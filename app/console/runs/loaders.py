@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from storage.cache import Cache
     from storage.cache.first_paint import FirstPaint
     from storage.records import RunDetail, RunFigures
-    from storage.records.backfill import BackfillPhase
+    from storage.records.coverage import BackfillPhase
     from widgets.runs.pane import RunPane
 
 LOOKS_S: Final = (0.015, 0.06)

@@ -12,7 +12,7 @@ from app.console.session.troubles import nothing_to_show
 from app.text import SafeText, safe_text
 from app.times import clock_time
 from storage.records import CoverageGap, RunFilter
-from storage.records.backfill import BackfillProgress
+from storage.records.coverage import BackfillProgress
 from widgets.extent import IDLE, WAITS_FOR, Extent, ExtentLine, missing_text
 from widgets.frame.notice import Notice
 from widgets.runs.table import RunTable

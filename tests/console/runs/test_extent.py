@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from storage.records import Coverage, CoverageGap, CoverageRange, RunFilter
-from storage.records.backfill import BackfillProgress
+from storage.records.coverage import BackfillProgress
 from widgets.extent import Extent, ExtentLine
 
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)

@@ -9,7 +9,7 @@ import pytest
 from app.api.errors import RateLimitedError
 from app.events import BackfillMoved, RunsChanged
 from storage.records import RunChanges, RunWindow, WindowRequest
-from storage.records.backfill import BackfillProgress
+from storage.records.coverage import BackfillProgress
 from tests.console.conftest import SMALL, Scene, Staged
 from tests.console.quiet import strips
 from tests.console.runs.conftest import HELD, cursor_line
