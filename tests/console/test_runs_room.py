@@ -1,38 +1,13 @@
 """The Runs room, over the real engine and a service on a real socket."""
 
-import pytest
-
 from app.console.session.user_preferences import read
 from app.events import LinkChanged
-from storage.records import LinkState, PollOutcome, RunFilter, RunSort
-from tests.console.conftest import SMALL, WIDE, Scene, Staged
+from storage.records import LinkState, PollOutcome
+from tests.console.conftest import WIDE, Staged
 from tests.run_board import Board
 from tests.waiting import until
 from widgets.cursor_view import HEADER
 from widgets.runs.pane import RunPane
-
-
-def cursor_line(scene: Scene) -> str:
-    return next(line for line in scene.lines if line.startswith("▌"))
-
-
-async def test_the_window_follows_to_the_end_of_a_long_list(staged: Staged, board: Board) -> None:
-    """The last of 900 runs is shown although only a few pages of them are ever held."""
-    for number in range(900):
-        board.put(f"run_old{number:03}", "completed", created=-number - 10.0, branch_name=f"old-{number:03}")
-    async with staged(SMALL) as scene:
-        await scene.press("G")
-
-        assert "old-899" in cursor_line(scene)
-        assert scene.table.request(RunFilter(), RunSort()).limit < 100
-
-        await scene.press("pageup")
-
-        assert "old-88" in cursor_line(scene)
-
-        await scene.press("g")
-
-        assert "fix/login-timeout" in cursor_line(scene)
 
 
 async def test_a_token_refused_here_only_is_said_here_only(staged: Staged) -> None:
@@ -79,20 +54,6 @@ async def test_at_rest_nothing_on_the_screen_changes(staged: Staged, board: Boar
 
             assert scene.text == before
         assert not keys_looked_up
-
-
-async def test_a_poll_that_changes_nothing_paints_no_whole_screen(
-    staged: Staged, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The header is told how the link is; what stands below it is left alone."""
-    async with staged() as scene:
-        screen = scene.app.screen
-        painted: list[object] = []
-        plain = screen.refresh
-        monkeypatch.setattr(screen, "refresh", lambda *a, **k: painted.append(k) or plain(*a, **k))
-        await scene.sync()
-
-        assert painted == []
 
 
 async def test_history_that_a_poll_completed_is_called_complete(staged: Staged, board: Board) -> None:

@@ -13,7 +13,7 @@ from app.times import ago, clock_time, span, started
 from storage.records import LinkState, Repository, Run, RunDetail, RunFilter, StatusTransition
 from storage.records.service_traits import Wait, WaitReason
 from widgets.badges import health_badge, run_badge
-from widgets.cells import fit, shorten
+from widgets.cells import fit
 from widgets.frame.freshness import PollTiming, freshness
 from widgets.runs.columns import GAP, ColumnChoice, lay_out
 from widgets.runs.facts import Period, periods
@@ -66,12 +66,6 @@ def test_times_as_words(words: str, text: str) -> None:
 def test_fitted_text_has_the_width_asked_for(text: str, width: int, cut: str) -> None:
     """Wide and zero-width characters included."""
     assert cell_len(fit(text, width, cut)) == width  # type: ignore[arg-type]
-
-
-def test_a_cut_in_the_middle_keeps_both_ends() -> None:
-    """Run ids differ at their end."""
-    assert shorten("run_01JX00007F3KQ9ZT2M5838", 14, "middle") == "run_0…9ZT2M5838"[:5] + "…" + "ZT2M5838"
-    assert shorten("日本語ブランチ", 7) == "日本語…"
 
 
 @given(st.integers(min_value=1, max_value=400))

@@ -38,18 +38,6 @@ def test_days_begin_at_local_midnight_also_where_the_clock_was_put_forward(berli
     assert all(edge.astimezone().hour == 0 for edge in edges)
 
 
-@pytest.mark.parametrize("span", SPANS)
-@pytest.mark.parametrize("minute", [0, 1, 59])
-def test_fine_steps_cover_the_span_up_to_now(span: object, minute: int) -> None:
-    """Each begins before it ends, at full hours too."""
-    now = datetime(2026, 5, 1, 22, minute, tzinfo=UTC)
-
-    edges = span.fine_edges(now)  # type: ignore[attr-defined]
-
-    assert (edges[0], edges[-1]) == (span.edges(now)[0], now)  # type: ignore[attr-defined]
-    assert all(timedelta() < end - start <= span.fine for start, end in pairwise(edges))  # type: ignore[attr-defined]
-
-
 @given(st.lists(st.integers(0, 10_000), min_size=3, max_size=3), st.integers(5, 40))
 def test_every_part_of_a_bar_that_is_there_is_seen(values: list[int], rows: int) -> None:
     """One failure among ten thousand takes a row; no bar is taller than its chart."""

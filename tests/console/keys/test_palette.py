@@ -1,13 +1,8 @@
 """The palette jumps to whatever a person can name."""
 
-import asyncio
-from typing import Any
-
-import pytest
 from textual.command import Command
 from textual.widgets import Input, OptionList
 
-from app.console.keys import palette
 from app.console.run.screen import RunScreen
 from tests.console.conftest import SMALL, Scene, Staged
 from tests.console.scenes import a_day
@@ -68,27 +63,6 @@ async def test_a_run_is_found_by_its_id_its_repository_or_its_branch(staged: Sta
 
         assert isinstance(scene.app.screen, RunScreen)
         assert "run_01JX0033" in scene.text
-
-
-async def test_who_types_before_it_has_read_loses_nothing(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first palette of a console imports and reads most of a second: letters typed by then found nothing at all."""
-    read, gate = palette.destinations, asyncio.Event()
-
-    async def slow(*given: Any) -> Any:
-        await gate.wait()
-        return await read(*given)
-
-    monkeypatch.setattr(palette, "destinations", slow)
-    async with staged() as scene:
-        await scene.pilot.press("colon", "n")
-        assert not scene.app.screen.query_one(OptionList).options
-
-        gate.set()
-        scene.app.screen.query_one(Input).value = "Theme nord"
-        await scene.settle()
-        await scene.press("enter")
-
-        assert scene.app.theme == "nord"
 
 
 async def test_foreign_names_are_text_on_one_line(staged: Staged, board: Board) -> None:
