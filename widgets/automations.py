@@ -224,14 +224,12 @@ class RuleEditor(Widget):
 
     def show(self, found: RuleView | Mistake, now: datetime) -> None:
         """Show the text's meaning."""
-        lines = _mistake(found) if isinstance(found, Mistake) else _reads(found, now)
+        if isinstance(found, Mistake):
+            where = Content.styled(f"✗ {found.location or 'not a rule yet'}", f"{STYLES['bad']} bold")
+            lines = [where, Content(found.message), Content.styled(found.cure, STYLES["quiet"])]
+        else:
+            lines = list(_reads(found, now))
         self.query_one(Static).update(Content("\n").join(lines))
-
-
-def _mistake(mistake: Mistake) -> Iterator[Content]:
-    yield Content.styled(f"✗ {mistake.location or 'not a rule yet'}", f"{STYLES['bad']} bold")
-    yield Content(mistake.message)
-    yield Content.styled(mistake.cure, STYLES["quiet"])
 
 
 def _reads(rule: RuleView, now: datetime) -> Iterator[Content]:

@@ -529,41 +529,30 @@ def _durations(each: RepositoryFigures, scale: _Scale, cells: int) -> Pieces:
     return (*head, (P95, "warn")) if high > low else head
 
 
-def table_blocks(view: InsightsView, width: int) -> list[Block]:
+def table_blocks(view: InsightsView) -> Iterator[Block]:
     """The charts' numbers as tables, one below the other, for users who prefer numbers or cannot see charts."""
-    del width
-    return list(_tables(view))
-
-
-def _tables(view: InsightsView) -> Iterator[Block]:
     others = ("otherwise",) if view.ended_otherwise else ()
     yield Block((((f"{view.title[:1].upper()}{view.title[1:]}", "title"),),))
     head = (view.step, "runs", "completed", "failed", *others, "open")
-    yield from _table(f"Outcomes by the {view.step} of creation", head, list(_outcomes(view)))
-    head = ("repository", "runs", "success", "failed", "p50", "p95", "of runs")
-    yield from _table("Repositories", head, list(_repositories(view)), NARROW_CELLS)
-    yield from _table("Runs under way at once, on average", ("from", "runs"), list(_concurrency(view)), CELLS + 4)
-
-
-def _outcomes(view: InsightsView) -> Iterator[TableRow]:
+    rows: list[TableRow] = []
     for each in reversed(view.outcomes):
-        others = (each.ended_otherwise,) if view.ended_otherwise else ()
-        numbers = (each.total, each.completed, each.failed, *others, each.unfinished)
+        ended = (each.ended_otherwise,) if view.ended_otherwise else ()
+        numbers = (each.total, each.completed, each.failed, *ended, each.unfinished)
         name = started(each.start, view.step) + (" (partial)" if view.is_partial(each) else "")
-        yield f"at:{each.start.isoformat()}", (name, *(f"{number:,}" for number in numbers))
-
-
-def _repositories(view: InsightsView) -> Iterator[TableRow]:
-    for each in view.repositories:
-        name, times = safe_text(each.repository, limit=200), (seconds(each.p50_s), seconds(each.p95_s))
-        counts = f"{each.total:,}", share(each.success), f"{each.failed:,}"
-        yield f"repo:{each.repository}", (name, *counts, *times, f"{each.timed:,}")
-
-
-def _concurrency(view: InsightsView) -> Iterator[TableRow]:
-    for each in reversed(view.concurrency):
-        average = f"{each.average:,.2f}" if view.is_fetched(each) else NOT_FETCHED
-        yield f"busy:{each.start.isoformat()}", (f"{each.start.astimezone():%a %d %b %H:%M}", average)
+        rows.append((f"at:{each.start.isoformat()}", (name, *(f"{number:,}" for number in numbers))))
+    yield from _table(f"Outcomes by the {view.step} of creation", head, rows)
+    head = ("repository", "runs", "success", "failed", "p50", "p95", "of runs")
+    rows = []
+    for one in view.repositories:
+        name, times = safe_text(one.repository, limit=200), (seconds(one.p50_s), seconds(one.p95_s))
+        counts = f"{one.total:,}", share(one.success), f"{one.failed:,}"
+        rows.append((f"repo:{one.repository}", (name, *counts, *times, f"{one.timed:,}")))
+    yield from _table("Repositories", head, rows, NARROW_CELLS)
+    rows = []
+    for moment in reversed(view.concurrency):
+        average = f"{moment.average:,.2f}" if view.is_fetched(moment) else NOT_FETCHED
+        rows.append((f"busy:{moment.start.isoformat()}", (f"{moment.start.astimezone():%a %d %b %H:%M}", average)))
+    yield from _table("Runs under way at once, on average", ("from", "runs"), rows, CELLS + 4)
 
 
 def _table(title: str, head: Sequence[str], rows: Sequence[TableRow], cells: int = CELLS) -> Iterator[Block]:

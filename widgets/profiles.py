@@ -14,7 +14,6 @@ from textual.widgets.option_list import Option
 
 from app.text import SafeText, safe_text
 from app.times import age
-from storage.records import PlatformHealth
 from storage.records.insights import Outcomes
 from widgets.badges import STYLES, Badge, StyledText, Tone, health_badge
 from widgets.cells import fit, shorten
@@ -102,8 +101,14 @@ def host_words(facts: ProfileFacts, criteria: Criteria) -> tuple[StyledText, ...
     """The states of its code hosts."""
     if facts.vitals is None:
         return ()
-    is_stale = facts.vitals.health_is_stale
-    return tuple(_host(host, criteria, is_stale=is_stale) for host in facts.vitals.health if host.connected)
+    words: list[StyledText] = []
+    for host in facts.vitals.health:
+        badge = health_badge(host.status, criteria.healthy_words)
+        text = f"{safe_text(host.platform, limit=12)} {badge.glyph}"
+        style = STYLES["quiet"] if facts.vitals.health_is_stale else badge.style
+        if host.connected:
+            words.append((text if badge.tone == "good" else f"{text} {badge.word}", style))
+    return tuple(words)
 
 
 def place_words(facts: ProfileFacts, *, with_address: bool = True) -> SafeText:
@@ -143,12 +148,6 @@ def _states(facts: ProfileFacts, vitals: Vitals, criteria: Criteria) -> Iterator
             yield Badge(badge.glyph, word, badge.tone)
     if (more := unusual(facts.today, facts.usual)) is not None:
         yield more
-
-
-def _host(host: PlatformHealth, criteria: Criteria, *, is_stale: bool) -> StyledText:
-    badge = health_badge(host.status, criteria.healthy_words)
-    text = f"{safe_text(host.platform, limit=12)} {badge.glyph}"
-    return (text if badge.tone == "good" else f"{text} {badge.word}"), STYLES["quiet"] if is_stale else badge.style
 
 
 class ProfileList(OptionList):
@@ -199,7 +198,10 @@ class ProfileList(OptionList):
             (fit(name, NAME), "bold"),
         ]
         if self._detail == "line":
-            return [self._fitted([*head, *self._rest_of_line(facts, state)])]
+            room = self.size.width - INDENT - NAME - STATE - 1
+            location = place_words(facts, with_address=room > ADDRESS)
+            head.append((fit(shorten(state.word, STATE - 1), STATE), state.style))
+            return [self._fitted([*head, (shorten(location, max(0, room), "middle"), STYLES["quiet"])])]
         head.append((fit(shorten(state.word, STATE - 1), STATE), state.style))
         location, counts, hosts = place_words(facts), count_words(facts), host_words(facts, criteria)
         indent: StyledText = (" " * INDENT, "")
@@ -211,14 +213,6 @@ class ProfileList(OptionList):
             return [self._fitted(line) for line in (first, second)] + [Content("")]
         lines = (head, [indent, *_spaced((*counts, *hosts) or _UNKNOWN)], [indent, (location, STYLES["quiet"])])
         return [self._fitted(line) for line in lines] + [Content("")]
-
-    def _rest_of_line(self, facts: ProfileFacts, state: Badge) -> list[StyledText]:
-        room = self.size.width - INDENT - NAME - STATE - 1
-        location = place_words(facts, with_address=room > ADDRESS)
-        return [
-            (fit(shorten(state.word, STATE - 1), STATE), state.style),
-            (shorten(location, max(0, room), "middle"), STYLES["quiet"]),
-        ]
 
     def _fitted(self, parts: list[StyledText]) -> Content:
         """One line, cut to fit."""

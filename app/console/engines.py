@@ -103,14 +103,11 @@ class ProfileEngines:
         token = await self._token(profile)
         if token is not None:
             profile = replace(profile, token=StreamToken(StringIO(token.reveal())))
-        return await Engine.open(self._settings_of(profile), profile, actor="console", clock=self._clock)
-
-    def _settings_of(self, profile: Profile) -> Settings:
-        """The settings, with a command line that names this profile."""
-        if profile.name == self._current:
-            return self._settings
-        command_line = f"{self._settings.command_line} {shlex.quote(f'--profile={profile.name}')}"
-        return replace(self._settings, command_line=command_line)
+        settings = self._settings
+        if profile.name != self._current:
+            command_line = f"{settings.command_line} {shlex.quote(f'--profile={profile.name}')}"
+            settings = replace(settings, command_line=command_line)
+        return await Engine.open(settings, profile, actor="console", clock=self._clock)
 
     async def _token(self, profile: Profile) -> Token | None:
         """The profile's token; None: there is none, and the engine reports why."""

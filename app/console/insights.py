@@ -483,7 +483,7 @@ class InsightsScreen(BaseScreen):
         for chart in self.query(Chart):
             chart.show(view)
         self._rows.show(partial(repository_blocks, view))
-        self._tables.show(partial(table_blocks, view))
+        self._tables.show(lambda _: [*table_blocks(view)])
         if is_first:
             self._list.focus()
 

@@ -211,7 +211,13 @@ class HeaderBar(Widget):
         return parts
 
     def _right(self, now: datetime, brevity: Brevity) -> list[StyledText]:
-        counts = self._counts(brevity) if self._vitals.known else []
+        counts = [
+            # All words, the first one, or none.
+            (f"{glyph} {n:,} {' '.join(words.split()[: 1 if brevity else 2])}", style)
+            if brevity < Brevity.GLYPHS
+            else (f"{glyph}{n:,}", style)
+            for glyph, n, words, style in (self._vitals.counts if self._vitals.known else ())
+        ]
         hosts = self._hosts(now, brevity) if brevity < Brevity.COUNTS else []
         gap = " " * (2 if brevity < Brevity.GLYPHS else 1)
         return [*_spaced(counts, gap), (" " * SPACE if counts and hosts else "", ""), *_spaced(hosts, gap)]
@@ -226,22 +232,16 @@ class HeaderBar(Widget):
                 yield range(x, x + cell_len(text)), leads.pop(0)
             x += cell_len(text)
 
-    def _counts(self, brevity: Brevity) -> list[StyledText]:
-        if brevity is Brevity.FULL:
-            return [(f"{glyph} {n:,} {word}", style) for glyph, n, word, style in self._vitals.counts]
-        if brevity is Brevity.WORDS:
-            return [(f"{glyph} {n:,} {word.split()[0]}", style) for glyph, n, word, style in self._vitals.counts]
-        return [(f"{glyph}{n:,}", style) for glyph, n, _, style in self._vitals.counts]
-
     def _hosts(self, now: datetime, brevity: Brevity) -> list[StyledText]:
-        return [self._host(host, now, brevity) for host in self._vitals.health if host.connected]
-
-    def _host(self, host: PlatformHealth, now: datetime, brevity: Brevity) -> StyledText:
-        badge = health_badge(host.status, self._healthy_words)
-        text = f"{safe_text(host.platform, limit=12)} {badge.glyph}"
-        if badge.tone != "good":
-            text += f" {badge.word} {age(host.since, now)}" if brevity < Brevity.GLYPHS else f" {age(host.since, now)}"
-        return text, STYLES["quiet"] if self._vitals.health_is_stale else badge.style
+        hosts: list[StyledText] = []
+        for host in (host for host in self._vitals.health if host.connected):
+            badge = health_badge(host.status, self._healthy_words)
+            text = f"{safe_text(host.platform, limit=12)} {badge.glyph}"
+            if badge.tone != "good":
+                text += f" {badge.word}" if brevity < Brevity.GLYPHS else ""
+                text += f" {age(host.since, now)}"
+            hosts.append((text, STYLES["quiet"] if self._vitals.health_is_stale else badge.style))
+        return hosts
 
 
 def _in_brief(freshness_word: str) -> str:
