@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from app.console.app import RunwardenApp
-from app.console.base.key_actions import key_actions
+from app.console.base.screen import key_actions
 from app.console.run.screen import RunScreen
 from app.console.runs.screen import RunsScreen
 from tests.console.conftest import Staged

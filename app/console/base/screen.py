@@ -1,30 +1,86 @@
 """The base of every screen: header, tabs, banner and keys, and the notice for terminals that are too small."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.dom import DOMNode
 from textual.geometry import Size
 from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 from textual.widgets import Static
 from textual.worker import Worker
 
-from app.console.base.key_actions import key_actions, key_hints
 from app.console.guard import guarded_event
 from app.console.messages import FIRST_UNKNOWN, GoToTab, OpenRun
 from app.console.session import Session
 from app.console.session.tour import TourStrip
 from widgets.follow import FollowStrip
-from widgets.frame.bars import KeyBar, Tab, TabBar
+from widgets.frame.bars import KeyBar, KeyHint, Tab, TabBar
 from widgets.frame.header_bar import HeaderBar, Vitals
 from widgets.frame.notice import Banner, Notice
 
 if TYPE_CHECKING:
     from app.events import Event
+
+KeyScope = Literal["here", "in the list", "everywhere"]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyAction:
+    """An action that is available now."""
+
+    keys: tuple[str, ...]
+    """The keys, as they are shown."""
+    does: str
+    action: str
+    node: DOMNode
+    """The node that has the action."""
+    scope: KeyScope
+    enabled: bool
+    shown: bool
+    """Whether the bottom line shows it."""
+    more: str = ""
+    """A sentence about the action."""
+
+
+def key_actions(screen: Screen[Any]) -> tuple[KeyAction, ...]:
+    """All of our keys on a screen, those of the focused widget first."""
+    found: dict[tuple[KeyScope, str], list[Any]] = {}
+    for active in screen.active_bindings.values():
+        scope: KeyScope = "here" if active.node is screen else "in the list"
+        # Textual's own bindings, such as moving the focus, have no id and are not shown.
+        if active.binding.id is not None or active.binding.show:
+            place: KeyScope = "everywhere" if active.node is screen.app else scope
+            found.setdefault((place, active.binding.action), []).append(active)
+    return tuple(
+        KeyAction(
+            tuple(screen.app.get_key_display(active.binding) for active in group),
+            group[0].binding.description,
+            action,
+            group[0].node,
+            scope,
+            group[0].enabled,
+            group[0].binding.show,
+            group[0].binding.tooltip,
+        )
+        for (scope, action), group in found.items()
+    )
+
+
+def key_hints(screen: Screen[Any]) -> tuple[KeyHint, ...]:
+    """The hints for the bottom line, without keys that the focused widget would type."""
+    focused = screen.focused
+    return tuple(
+        KeyHint(each.keys[0], each.does, each.action, each.enabled, at_end=each.does == "help")
+        for each in key_actions(screen)
+        if each.shown
+        and not (focused and len(each.keys[0]) == 1 and focused.check_consume_key(each.keys[0], each.keys[0]))
+    )
 
 
 WIDTHS: Final = [(0, "-narrow"), (120, "-wide")]
@@ -218,7 +274,7 @@ class BaseScreen(Screen[None]):
 
     def open_batch(self, key: str) -> None:
         """Show a batch with its runs."""
-        from app.console.base.batch_screen import BatchScreen
+        from app.console.sheets import BatchScreen
 
         def opened(run_id: str | None) -> None:
             if run_id is not None:

@@ -13,11 +13,10 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import OptionList, Static
 
-from app.console.base.batch_screen import BatchScreen
 from app.console.messages import FollowRun
 from app.console.session import Session
 from app.console.session.coalesced_task import CoalescedTask
-from app.console.sheets import Sheet
+from app.console.sheets import BatchScreen, Sheet
 from app.events import ActionChanged, Event, StorageFailed
 from app.notify.channels import Channels
 from app.notify.watch import Watch

@@ -12,7 +12,7 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Input, Static
 
-from app.console.base.key_actions import KeyAction, KeyScope, key_actions
+from app.console.base.screen import KeyAction, KeyScope, key_actions
 from app.console.sheets import Sheet
 from widgets.after_refresh import after_refresh
 from widgets.badges import STYLES

@@ -13,8 +13,7 @@ from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 from textual.message import Message
 
-from app.console.base.key_actions import key_actions
-from app.console.base.screen import TABS, BaseScreen
+from app.console.base.screen import TABS, BaseScreen, key_actions
 from app.console.fuzzy import fuzzy
 from app.console.messages import GoToTab, OpenRun, SwitchProfile
 from app.console.runs.views import PreferencesFile, listed, views_of

@@ -1,7 +1,7 @@
 """A batch goes on after its form has closed: its line on every screen, its live list, and its outcome in Activity."""
 
-from app.console.base.batch_screen import BatchScreen
 from app.console.run.screen import RunScreen
+from app.console.sheets import BatchScreen
 from tests.console.journeys.conftest import BY_KEYS, BY_MOUSE, Walked
 from tests.console.journeys.steps import NEW_RUN, Hand, Keyboard, Service
 from tests.console.journeys.test_act_once import named
