@@ -132,7 +132,7 @@ class ChoiceSheet(PickerScreen[T], Generic[T]):
 
     HINT = "enter or a digit chooses"
     BINDINGS: ClassVar[list[BindingType]] = [
-        *(Binding(str(digit), f"take({digit})", f"the {digit}. choice", show=False) for digit in range(1, 10)),
+        *(Binding(str(digit), f"choose({digit})", f"the {digit}. choice", show=False) for digit in range(1, 10)),
     ]
 
     def __init__(self, title: str, choices: Sequence[tuple[Content, T]]) -> None:
@@ -148,9 +148,9 @@ class ChoiceSheet(PickerScreen[T], Generic[T]):
 
     @on(OptionList.OptionSelected)
     def _on_selected(self, message: OptionList.OptionSelected) -> None:
-        self.action_take(message.option_index + 1)
+        self.action_choose(message.option_index + 1)
 
-    def action_take(self, number: int) -> None:
+    def action_choose(self, number: int) -> None:
         """Close with the choice of this number, if there is one."""
         if number <= len(self._choices):
             self.dismiss(self._choices[number - 1][1])

@@ -261,7 +261,7 @@ class AutomationForm(ModalScreen[str | None]):
     async def _save(self) -> None:
         rule, text = self._rule, self._editor.text
         try:
-            self._file.take(await asyncio.to_thread(save_table, self._tables, self._name, text))
+            self._file.use(await asyncio.to_thread(save_table, self._tables, self._name, text))
         except ConfigError as error:
             self._enter("editing")
             self._dialog.banner(safe_text(str(error)))

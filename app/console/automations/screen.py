@@ -270,7 +270,7 @@ class RulesBase(BaseScreen):
         def write() -> None:
             tables = read_tables(file)
             written = with_enabled(tables.written(rule.name), is_on=not rule.is_on)
-            self.file.take(save_table(tables, rule.name, written))
+            self.file.use(save_table(tables, rule.name, written))
 
         try:
             await asyncio.to_thread(write)
@@ -281,7 +281,7 @@ class RulesBase(BaseScreen):
 
     async def _hand_over(self, what: str) -> None:
         """Confirm what was written, and have a running bot read it."""
-        self.session.inbox.take_automations(self.file.settings.automations)
+        self.session.inbox.use_automations(self.file.settings.automations)
         self._reader.ask()
         bot = process_of(await self.state.lease_owner(LEASE, self.session.clock()))
         if bot is None:

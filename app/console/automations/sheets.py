@@ -77,10 +77,10 @@ class RulesFile:
             except (OSError, UnicodeDecodeError) as error:
                 self.problem = ConfigError(f"this cannot be read: {error}.", cure="Correct that.", file=file)
             else:
-                self.take(new)
+                self.use(new)
         return self.settings
 
-    def take(self, new: Settings) -> None:
+    def use(self, new: Settings) -> None:
         """Use these automations and routes from now on."""
         self.problem, self._stamp = None, _stamp(self.settings.file)
         self.settings = replace(self.settings, automations=new.automations, notify=new.notify, profiles=new.profiles)

@@ -122,7 +122,7 @@ class ConsoleCommands(Provider):
     def _all(self) -> Iterator[PaletteCommand]:
         yield from (*self._key_actions(), *self._own(), *self._tabs(), *self._destinations)
         for name in sorted(self.app.available_themes):
-            yield PaletteCommand(f"Theme {name}", "kept for the next start", partial(self._take_theme, name))
+            yield PaletteCommand(f"Theme {name}", "kept for the next start", partial(self._use_theme, name))
 
     def _remembered(self, command: PaletteCommand) -> Callable[[], Awaitable[object] | object]:
         """Return a function that runs the command, and lists it first the next time."""
@@ -160,7 +160,7 @@ class ConsoleCommands(Provider):
         for tab in TABS:
             yield PaletteCommand(f"Go to {tab.title}", tab.key, partial(self.app.run_action, f"app.tab('{tab.name}')"))
 
-    def _take_theme(self, name: str) -> None:
+    def _use_theme(self, name: str) -> None:
         self.app.theme = name
         if isinstance(self.screen, BaseScreen):
             configured = self.screen.session.settings.console.theme

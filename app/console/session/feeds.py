@@ -212,7 +212,7 @@ class InboxFeed:
         """Read the items again."""
         self._reader.ask()
 
-    def take_automations(self, automations: "Sequence[Rule]") -> None:
+    def use_automations(self, automations: "Sequence[Rule]") -> None:
         """Use these rules from now on: they were just written into the configuration."""
         self._automations = tuple(automations)
         self.ask()
