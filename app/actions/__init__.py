@@ -1,6 +1,6 @@
 """Acting once: every write is prepared in the ledger, sent at most once, and settled or left to the user."""
 
-from app.actions.actions import Actions
+from app.actions.actions import Actions, SendCancelledError
 from app.actions.refusals import (
     ActionRefusedError,
     AlreadyAskedError,
@@ -12,7 +12,6 @@ from app.actions.refusals import (
     ReadOnlyError,
     problems,
 )
-from app.actions.settlement import SendCancelledError
 
 __all__ = [
     "ActionRefusedError",

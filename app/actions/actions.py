@@ -1,13 +1,13 @@
-"""The one way to write to the service: prepare, send, settle."""
+"""The one way to write to the service: prepare, send once, record the outcome."""
 
 import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeVar
 
 from app.actions.refusals import (
     AlreadyAskedError,
@@ -17,25 +17,18 @@ from app.actions.refusals import (
     ReadOnlyError,
     problems,
 )
-from app.actions.settlement import (
-    CommitPoint,
-    InFlight,
-    SendCancelledError,
-    Settlement,
-    Verdict,
-    verdict_on,
-)
 from app.api.client import Client
-from app.api.errors import ApiError
-from app.api.requests import Answer, CreateOrganization, WriteRequest, as_json, request_of
+from app.api.errors import ApiError, RefusedError
+from app.api.requests import CreateOrganization, WriteRequest, as_json, request_of
 from app.events import ActionChanged, Announce, Event, StorageFailed
-from storage.errors import StorageError
+from storage.errors import StorageClosedError, StorageError
 from storage.ledger import (
     AlreadyDoneError,
     KeyTakenError,
     Ledger,
     NoSuchActionError,
     SubjectBlockedError,
+    WrongStateError,
     new_action_id,
 )
 from storage.records import Action, ActionError, Run
@@ -44,11 +37,148 @@ log = logging.getLogger(__name__)
 
 
 UNDER_WAY: Final = frozenset({"prepared", "sending"})
-LOOK_S: Final = 0.075
+POLL_S: Final = 0.075
 """How often the ledger is read while another process sends."""
+RETRY_S: Final = 15.0
+"""How long writing the ledger is retried; each attempt also waits for other processes."""
+PAUSE_S: Final = 0.25
+NOT_RECORDED: Final = "not_recorded"
+"""The error's kind when the outcome is known and could not be recorded."""
+NO_ERROR: Final = ActionError("", "")
+OutcomeT = TypeVar("OutcomeT")
 
 StoreRuns = Callable[[Iterable[Run]], Coroutine[Any, Any, object]]
 """`RunSync.store`, through which all runs reach the cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is known of a write's effect."""
+
+    state: Literal["confirmed", "rejected", "unknown", "not_sent"]
+    """`unknown`: it may have had an effect, if a byte of it left."""
+    error: ActionError = NO_ERROR
+    """Why it is not confirmed."""
+    result_id: str = ""
+    response_json: str = ""
+
+
+class SendCancelledError(asyncio.CancelledError):
+    """The task that sent a write was cancelled; the write is settled."""
+
+    def __init__(self, action: Action) -> None:
+        super().__init__()
+        self.action = action
+
+
+@dataclass(slots=True)
+class Sending:
+    """One write on its way, from the moment before its first byte until its outcome is recorded."""
+
+    ledger: Ledger
+    action: Action
+    """`sending` as soon as a byte may have left; before that `prepared`, and at the end as it was recorded."""
+    ring: Callable[[Action], Action]
+    command_line: str
+    """The beginning of a command on the same ledger."""
+    _committing: "asyncio.Task[Action] | None" = None
+
+    async def commit(self) -> None:
+        """Commit `sending`. If this raises, no byte leaves; after it returns, bytes may have left."""
+        # If the deadline ends the wait, the commit continues: only its end shows what the ledger has.
+        self._committing = asyncio.create_task(self.ledger.sending(self.action.action_id))
+        self._committing.add_done_callback(lambda task: task.cancelled() or task.exception())
+        self.action = self.ring(await asyncio.shield(self._committing))
+
+    async def record(self, verdict: Verdict) -> Action:
+        """Record the verdict. If the ledger cannot take it, the returned action is unknown and says so."""
+        ledger, action_id = self.ledger, self.action.action_id
+        was_sent = self.action.state == "sending" and verdict.state != "not_sent"
+        give_up_s = time.monotonic() + RETRY_S
+        while True:
+            try:
+                if verdict.state == "confirmed":
+                    self.action = await ledger.confirm(
+                        action_id, result_id=verdict.result_id, response_json=verdict.response_json
+                    )
+                elif not was_sent:
+                    self.action = await ledger.not_sent(action_id, verdict.error)
+                elif verdict.state == "rejected":
+                    self.action = await ledger.reject(action_id, verdict.error)
+                else:
+                    self.action = await ledger.unknown(action_id, verdict.error)
+            except WrongStateError as overtaken:
+                # An earlier attempt was stored after all, or another process took us for dead.
+                held = overtaken.action
+                is_given_up = held.state == "unknown" and held.resolution is None
+                why = "Another process had given it up."
+                self.action = self._unrecorded(verdict, why, was_sent=was_sent) if is_given_up else held
+            except StorageError as error:
+                if time.monotonic() < give_up_s and not isinstance(error, StorageClosedError):
+                    await asyncio.sleep(PAUSE_S)
+                    continue
+                why = f"The ledger could not record it: {error.message}"
+                self.action = self._unrecorded(verdict, why, was_sent=was_sent)
+            return self.action
+
+    def _unrecorded(self, verdict: Verdict, why: str, *, was_sent: bool) -> Action:
+        """The action as the ledger will have it after this process ended."""
+        action, task, word = self.action, self._committing, "--not-created"
+        # Certain by now: a later write to the ledger has ended.
+        was_committed = task is not None and task.done() and not task.cancelled() and task.exception() is None
+        if verdict.state == "confirmed":
+            outcome, word = f"The service confirmed {verdict.result_id}.", f"--created {verdict.result_id}"
+        elif not was_sent and not was_committed:
+            return replace(action, state="not_sent", error=verdict.error)
+        elif not was_sent:
+            outcome = f"Nothing was sent: {verdict.error.message}"
+        elif verdict.state == "rejected":
+            outcome = f"The service refused: {verdict.error.message}"
+        else:
+            return replace(action, state="unknown", error=verdict.error)
+        cure = f"Once it can: {self.command_line} actions resolve {action.action_id} {word}"
+        error = replace(verdict.error, kind=NOT_RECORDED, message=f"{outcome} {why} {cure}")
+        return replace(action, state="unknown", error=error)
+
+
+class InFlight:
+    """Actions being sent or recorded: no outcome is lost because its caller was cancelled."""
+
+    def __init__(self) -> None:
+        self._sending: set[asyncio.Task[Any]] = set()
+        self._settling: set[asyncio.Task[Any]] = set()
+
+    @contextmanager
+    def sending(self) -> Iterator[None]:
+        """Mark the current task as sending: `close` cancels it."""
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError
+        self._sending.add(task)
+        try:
+            yield
+        finally:
+            self._sending.discard(task)
+
+    async def to_its_end(self, settling: Coroutine[Any, Any, OutcomeT]) -> OutcomeT:
+        """Finish the work even if the waiting task is cancelled; that task is cancelled afterwards."""
+        task = asyncio.create_task(settling)
+        self._settling.add(task)
+        task.add_done_callback(self._settling.discard)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            await asyncio.wait([task])
+            if not task.cancelled() and (failure := task.exception()) is not None:
+                log.warning("%s", failure)
+            raise
+
+    async def close(self) -> None:
+        """Cancel what is being sent; return once every outcome is recorded."""
+        for task in self._sending:
+            task.cancel()
+        while rest := (self._sending | self._settling) - {asyncio.current_task()}:
+            await asyncio.wait(rest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,70 +316,66 @@ class Actions:
                 as_json(request, asked.existing.action_id),
             ):
                 raise
-            raise AlreadyAskedError(await self._settled(asked.existing)) from asked
+            # Wait until the other process has settled it, or a request's time is over.
+            action, give_up_s = asked.existing, time.monotonic() + self.client.deadline_s
+            while action.state in UNDER_WAY and time.monotonic() < give_up_s:
+                await asyncio.sleep(POLL_S)
+                await self.adopt_orphans()
+                action = await self._held(action.action_id)
+            raise AlreadyAskedError(action) from asked
         if supersedes is not None:
             self._tell(ActionChanged(supersedes))
         self._ring(action)
         return await self._send(request, action)
 
-    async def _settled(self, action: Action) -> Action:
-        """The action once another process has settled it, or its state when a request's time is over."""
-        give_up_s = time.monotonic() + self.client.deadline_s
-        while action.state in UNDER_WAY and time.monotonic() < give_up_s:
-            await asyncio.sleep(LOOK_S)
-            await self.adopt_orphans()
-            action = await self._held(action.action_id)
-        return action
-
     async def _send(self, request: WriteRequest, action: Action) -> Action:
-        commit = CommitPoint(self.ledger, action, self._ring)
+        sending = Sending(self.ledger, action, self._ring, self.command_line)
         try:
             with self.in_flight.sending():
-                answer = await self.client.send(request, body_json=action.body_json, before_first_byte=commit.pass_by)
+                answer = await self.client.send(request, body_json=action.body_json, before_first_byte=sending.commit)
         except ApiError as error:
-            return await self._settle(commit, verdict_on(error))
+            code = error.error_code if isinstance(error, RefusedError) else None
+            reason = ActionError(error.kind, error.message, getattr(error, "status", None), code)
+            if error.may_have_been_executed:
+                return await self._record(sending, Verdict("unknown", reason))
+            state: Literal["rejected", "not_sent"] = "rejected" if isinstance(error, RefusedError) else "not_sent"
+            return await self._record(sending, Verdict(state, reason))
         except StorageError as error:
             # From here to the first byte only the ledger is used.
-            return await self._settle(commit, Verdict("not_sent", ActionError(error.kind, error.message)))
+            return await self._record(sending, Verdict("not_sent", ActionError(error.kind, error.message)))
         except asyncio.CancelledError as cancelled:
             reason = ActionError("interrupted", "Interrupted before the answer came.")
-            raise SendCancelledError(await self._settle(commit, Verdict("unknown", reason))) from cancelled
+            raise SendCancelledError(await self._record(sending, Verdict("unknown", reason))) from cancelled
         except Exception as error:
             # A mistake of ours: an action that the ledger has as begun may have been carried out.
             log.exception("a write broke")
             reason = ActionError("interrupted", f"Interrupted before the answer came ({type(error).__name__}).")
-            settled = await self._settle(commit, Verdict("unknown", reason))
+            settled = await self._record(sending, Verdict("unknown", reason))
             if settled.state == "not_sent":
                 raise
             return settled
-        settled = await self._settle(
-            commit, Verdict("confirmed", result_id=answer.result_id, response_json=answer.raw_json)
-        )
-        try:
-            await self._keep(answer)
-        except asyncio.CancelledError as cancelled:
-            raise SendCancelledError(settled) from cancelled
-        return settled
-
-    async def _keep(self, answer: Answer) -> None:
-        """Store the run in the cache. The ledger is written already: any failure from here on is a warning."""
+        verdict = Verdict("confirmed", result_id=answer.result_id, response_json=answer.raw_json)
+        settled = await self._record(sending, verdict)
         if answer.run is None:
-            return
+            return settled
+        # The ledger is written: any failure to store the run from here on is a warning.
         try:
             await self.in_flight.to_its_end(self.store([answer.run]))
+        except asyncio.CancelledError as cancelled:
+            raise SendCancelledError(settled) from cancelled
         except StorageError as error:
             self._tell(StorageFailed(f"The run is not in the cache yet: {error}"))
         except Exception as error:
-            log.exception("a started run was not kept")
+            log.exception("a started run was not stored")
             self._tell(StorageFailed(f"The run is not in the cache yet ({type(error).__name__})."))
+        return settled
 
-    async def _settle(self, commit: CommitPoint, verdict: Verdict) -> Action:
-        settlement = Settlement(self.ledger, commit, verdict, self.command_line)
+    async def _record(self, sending: Sending, verdict: Verdict) -> Action:
         try:
-            return self._ring(await self.in_flight.to_its_end(settlement.record()))
+            return self._ring(await self.in_flight.to_its_end(sending.record(verdict)))
         except asyncio.CancelledError as cancelled:
             # The outcome is recorded even so.
-            raise SendCancelledError(settlement.settled) from cancelled
+            raise SendCancelledError(sending.action) from cancelled
 
     async def _held(self, action_id: str) -> Action:
         action = await self.ledger.action(action_id)

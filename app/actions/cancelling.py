@@ -11,7 +11,6 @@ from app.api.errors import ApiError
 from app.api.requests import CancelRun, request_of
 from storage.ledger import LedgerRefusedError
 from storage.records import Action
-from storage.records.results import RunTurns, Turn
 
 CANCELLED = "cancelled"
 LOOK_S: Final = 2.0
@@ -33,23 +32,18 @@ async def look(actions: Actions, action: Action) -> Action:
     if action.state != "unknown" or action.resolution is not None or not isinstance(request, CancelRun):
         return action
     try:
-        turn = _turn_of(action, await actions.client.run_detail(request.run_id))
+        turns = (await actions.client.run_detail(request.run_id)).turns
     except ApiError:
         return action
-    if turn is None:
+    # It was about the last turn, unless that was started later.
+    sent_at = action.sending_at or action.created_at
+    begun = [turn for turn in turns if turn.started_at is None or turn.started_at <= sent_at] or turns
+    if not begun:
         return action
-    if turn.outcome == CANCELLED:
+    if (turn := begun[-1]).outcome == CANCELLED:
         return await actions.resolve_created(action.action_id, request.run_id)
     # While the run works, the request may still be on its way.
     return action if turn.outcome is None else await actions.resolve_not_created(action.action_id)
-
-
-def _turn_of(action: Action, run_turns: RunTurns) -> Turn | None:
-    """The turn to cancel: the last one, unless that was started later."""
-    sent_at = action.sending_at or action.created_at
-    begun = [turn for turn in run_turns.turns if turn.started_at is None or turn.started_at <= sent_at]
-    turns = begun or run_turns.turns
-    return turns[-1] if turns else None
 
 
 @dataclass(slots=True)
@@ -57,17 +51,18 @@ class Cancellations:
     """Checks in the background the runs with an unknown cancellation."""
 
     actions: Actions
-    _next: dict[str, tuple[datetime, timedelta]] = field(default_factory=dict)
-    """By action: when its run is checked next, and the pause after that."""
+    _next: dict[str, datetime] = field(default_factory=dict)
+    """When the run of an action is checked next."""
 
     async def work(self) -> float:
         """Check the runs that are due; return the seconds until the next check."""
         now = self.actions.clock()
         unresolved = await self.actions.ledger.unresolved()
         for action in unresolved:
-            at, pause = self._next.get(action.action_id, (now, timedelta(seconds=LOOK_S)))
-            if action.kind == CancelRun.kind and at <= now and not self.actions.read_only:
-                self._next[action.action_id] = now + pause, min(2 * pause, SELDOM)
+            is_due = self._next.get(action.action_id, now) <= now
+            if action.kind == CancelRun.kind and is_due and not self.actions.read_only:
+                age = now - action.created_at
+                self._next[action.action_id] = now + min(max(age, timedelta(seconds=LOOK_S)), SELDOM)
                 with suppress(ActionRefusedError, LedgerRefusedError):  # Another process recorded the outcome first.
                     await look(self.actions, action)
         return LOOK_S if unresolved else REST_S

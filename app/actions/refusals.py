@@ -44,17 +44,29 @@ def problems(request: WriteRequest) -> tuple[FieldProblem, ...]:
 def _problems(request: WriteRequest) -> Iterator[FieldProblem]:
     match request:
         case StartRun() | ContinueRun():
-            yield from _instructions(request.instructions)
+            if not request.instructions.strip():
+                yield FieldProblem("instructions", "Say what the agent should do.")
+            yield from _text("instructions", request.instructions)
             yield from _branch(request.branch_name)
             yield from _json("metadata", request.metadata)
             if isinstance(request, ContinueRun) and not request.run_id.strip():
                 yield FieldProblem("run_id", "Say which run to continue.")
         case StartAgent():
-            yield from _agent(request)
+            try:
+                agent_segment(request.name)
+            except ValueError:
+                what = "Name the agent as the service knows it; '.', '..' and control characters cannot be."
+                yield FieldProblem("name", what)
+            if not request.repository.strip():
+                what = "Name the repository: owner/repo, group/project, a URL, or a configured name."
+                yield FieldProblem("repository", what)
+            yield from _line("repository", request.repository)
             yield from _branch(request.branch_name)
             yield from _json("inputs", request.inputs)
         case CreateOrganization():
-            yield from _email(request.email)
+            if len(request.email) > MAX_EMAIL or not _EMAIL.fullmatch(request.email):
+                yield FieldProblem("email", "Give one email address, such as admin@example.com.")
+            yield from _text("email", request.email)
             yield from _line("offer_code", request.offer_code or "")
         case CancelRun():
             if not request.run_id.strip() or request.run_id.strip() in {".", ".."}:
@@ -66,16 +78,8 @@ def _problems(request: WriteRequest) -> Iterator[FieldProblem]:
             yield from _json("project_path", request.project_id)
 
 
-def _instructions(text: str) -> Iterator[FieldProblem]:
-    if not text.strip():
-        yield FieldProblem("instructions", "Say what the agent should do.")
-    yield from _text("instructions", text)
-
-
 def _branch(name: str | None) -> Iterator[FieldProblem]:
-    if not name:
-        return
-    if reason := branch_problem(name):
+    if name and (reason := branch_problem(name)):
         yield FieldProblem("branch_name", f"{reason} Leave the branch empty to let the service choose one.")
 
 
@@ -88,24 +92,6 @@ def branch_problem(name: str) -> str | None:
     if name == "@" or name.startswith("refs/"):
         return f"{name!r} cannot be a branch."
     return None
-
-
-def _agent(request: StartAgent) -> Iterator[FieldProblem]:
-    try:
-        agent_segment(request.name)
-    except ValueError:
-        yield FieldProblem(
-            "name", "Name the agent as the service knows it; '.', '..' and control characters cannot be."
-        )
-    if not request.repository.strip():
-        yield FieldProblem("repository", "Name the repository: owner/repo, group/project, a URL, or a configured name.")
-    yield from _line("repository", request.repository)
-
-
-def _email(email: str) -> Iterator[FieldProblem]:
-    if len(email) > MAX_EMAIL or not _EMAIL.fullmatch(email):
-        yield FieldProblem("email", "Give one email address, such as admin@example.com.")
-    yield from _text("email", email)
 
 
 def _text(field: str, text: str) -> Iterator[FieldProblem]:
@@ -177,7 +163,15 @@ class BlockedError(ActionRefusedError):
     kind = "blocked"
 
     def __init__(self, existing: Action, command_line: str) -> None:
-        super().__init__(f"{_standing(existing)} Nothing was sent. {_way_out(existing, command_line)}")
+        subject, action_id = existing.subject, existing.action_id
+        if existing.state == "unknown":
+            why = f"The outcome of an earlier attempt for {subject} is unknown ({action_id})."
+            cure = f"Find out whether it took effect, then: {command_line} actions resolve {action_id}"
+            cure += " --created ID | --not-created | --send-again"
+        else:
+            why = f"An attempt for {subject} is on its way ({action_id})."
+            cure = f"Wait for it: {command_line} actions show {action_id}"
+        super().__init__(f"{why} Nothing was sent. {cure}")
         self.existing = existing
 
 
@@ -207,18 +201,3 @@ class DoubtfulIdError(ActionRefusedError):
     """An id that was typed does not look like this action's result; the user may know better."""
 
     kind = "doubtful_id"
-
-
-def _standing(existing: Action) -> str:
-    if existing.state == "unknown":
-        return f"The outcome of an earlier attempt for {existing.subject} is unknown ({existing.action_id})."
-    return f"An attempt for {existing.subject} is on its way ({existing.action_id})."
-
-
-def _way_out(existing: Action, command_line: str) -> str:
-    if existing.state == "unknown":
-        return (
-            "Find out whether it took effect, then: "
-            f"{command_line} actions resolve {existing.action_id} --created ID | --not-created | --send-again"
-        )
-    return f"Wait for it: {command_line} actions show {existing.action_id}"

@@ -191,10 +191,8 @@ async def resolve(
         elif created is None:
             action = await engine.actions.resolve_not_created(action.action_id)
         else:
-            from app.reconcile.result_ids import check_result_id  # httpx: the list needs none
-
             if action.state == "unknown" and not force:
-                await check_result_id(action, created.strip(), engine.reconciliation)
+                await engine.reconciliation.check(action, created.strip())
             action = await engine.actions.resolve_created(action.action_id, created.strip())
     document = write_document(action)
     if not decision["undo"]:

@@ -108,7 +108,7 @@ async def _import(invocation: Invocation, rows: "Sequence[ImportRow]", *, dry_ru
         work = Import(engine.ledger, lambda request, key: carry_out(engine, request, key=key), most)
 
         async def create(row: "ImportRow") -> tuple[Imported, str, str]:
-            result = await work.take(row)
+            result = await work.create(row)
             if dry_run and result.outcome == "not_tried":
                 result = replace(result, outcome="to_create")
             return result, result.outcome, row.email

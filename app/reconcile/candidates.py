@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, Self
@@ -37,8 +38,6 @@ class Candidate:
     """Its next turn was seen to begin around the send. False: only its last change is known."""
     is_marked: bool = False
     """It shows the action's own id, which nothing else was given."""
-    has_metadata: bool | None = None
-    """Whether it shows the metadata that was sent, which others may have sent too. None: it shows none."""
 
     @property
     def evidence(self) -> str:
@@ -49,8 +48,7 @@ class Candidate:
         else:
             seconds = self.after.total_seconds()
             when = f"{verb}{span(abs(seconds))} {'after' if seconds >= 0 else 'before'} the send"
-        shown = {True: "same metadata", False: "other metadata than was sent", None: ""}[self.has_metadata]
-        return ", ".join(filter(None, (when, "carries this action's id" if self.is_marked else shown)))
+        return f"{when}, carries this action's id" if self.is_marked else when
 
     @property
     def line(self) -> str:
@@ -154,14 +152,12 @@ class Send:
 
     def _marked(self, found: Candidate) -> Candidate:
         run, mark = found.run, self.action.action_id
-        shown, sent = _metadata(run), self.request.metadata
-        is_sent = mark in self.action.body_json
-        in_branch = not found.is_turn and mark in run.branch_name
-        return replace(
-            found,
-            is_marked=is_sent and (in_branch or mark in json.dumps(shown)),
-            has_metadata=sent.items() <= shown.items() if sent and isinstance(shown, dict) and shown else None,
-        )
+        with suppress(ValueError):
+            document = json.loads(run.raw_json)
+            shown = json.dumps(document.get("metadata")) if isinstance(document, dict) else ""
+            in_branch = not found.is_turn and mark in run.branch_name
+            return replace(found, is_marked=mark in self.action.body_json and (in_branch or mark in shown))
+        return found
 
     def ranked(self, found: Sequence[tuple[Candidate, RunDetail]]) -> tuple[Candidate, ...]:
         """The candidates, the likeliest first."""
@@ -174,7 +170,6 @@ class Send:
             return (
                 not candidate.is_marked,
                 turn if candidate.is_turn else 1,
-                {True: 0, None: 1, False: 2}[candidate.has_metadata],
                 after is not None and self.clock.is_known and after < -EXACT,
                 seen,
                 abs(after) if after is not None else FAR,
@@ -190,11 +185,3 @@ def request_sent(action: Action) -> WriteRequest | None:
         return request_of(action)
     except (KeyError, TypeError, ValueError, IndexError):
         return None
-
-
-def _metadata(run: Run) -> object:
-    try:
-        document = json.loads(run.raw_json)
-    except ValueError:
-        return None
-    return document.get("metadata") if isinstance(document, dict) else None

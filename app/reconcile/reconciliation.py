@@ -1,19 +1,44 @@
 """Finds the runs that unknown actions may have made, and proposes them; the user decides."""
 
-from collections.abc import Collection
+import re
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from app.actions.refusals import DoubtfulIdError
 from app.api.errors import ApiError, EndlessListError
+from app.api.requests import CancelRun, OnboardProject
 from app.events import ActionChanged, Announce
-from app.reconcile.candidates import FINDABLE, Candidate, Proposal, Send
+from app.reconcile.candidates import FINDABLE, Candidate, Proposal, Send, request_sent
 from app.sync.listing import Listing
 from app.sync.runs import RunSync
+from app.times import span
 from storage.ledger import Ledger
-from storage.records import UNUSED_STATES, Action, ActionFilter, RunDetail, RunFilter
+from storage.records import UNUSED_STATES, Action, ActionFilter, ActionKind, RunDetail, RunFilter
 
+THINGS: Final[dict[ActionKind, str]] = {
+    "run.start": "a run's id",
+    "run.continue": "a run's id",
+    "agent.start": "an execution's id",
+    "organization.create": "an organization's id",
+    "gitlab.onboard": "a project's path",
+    "run.cancel": "a run's id",
+}
+WHERE_TO_LOOK: Final[dict[ActionKind, str]] = {
+    "run.start": "Copy it from the Runs tab, or from: runwarden runs list",
+    "run.continue": "Copy it from the Runs tab, or from: runwarden runs list",
+    "agent.start": "No endpoint lists executions: look for the agent's run in the web application.",
+    "organization.create": (
+        "No endpoint lists organizations. If the invitation mail arrived, it was created:"
+        " its id is in the new organization's settings."
+    ),
+    "gitlab.onboard": "Write it as group/project.",
+    "run.cancel": "It is the id of the run that was to be cancelled.",
+}
+"""How the user finds out the result (spec 4)."""
+_PLAUSIBLE: Final = re.compile(r"[^\s@/]*[0-9_][^\s@/]*")
+"""An id has a digit, or a prefix."""
 LIMIT: Final = 50
 """Candidates of one action."""
 MOST: Final = 500
@@ -29,7 +54,7 @@ REST_S: Final = 5.0
 AGE_PART: Final = 10
 """An old unknown action is searched for again after this part of its age."""
 AGAIN: Final = timedelta(minutes=1)
-"""How soon the service is asked again for the same action; twice as late each time."""
+"""How soon the service is asked again for the same action; later the older the action is."""
 SELDOM: Final = timedelta(hours=1)
 
 
@@ -40,7 +65,6 @@ class Search:
     look_at: datetime
     ask_at: datetime
     """When the service may be asked."""
-    pause: timedelta = AGAIN
     proposed: tuple[str, ...] = ()
     """The ids of the candidates that were announced last."""
 
@@ -64,13 +88,33 @@ class Reconciliation:
             return Proposal()
         subject = await cache.detail(send.run_id) if send.run_id is not None else None
         found: list[tuple[Candidate, RunDetail]] = []
-        if subject is not None and (turn := send.continued(subject, await self._sent_by_us(action))) is not None:
+        ours = [
+            other.sending_at
+            for other in await self.ledger.for_run(action.subject)
+            if other.sending_at is not None
+            and other.kind == action.kind
+            and other.state not in UNUSED_STATES
+            and other.action_id != action.action_id
+        ]
+        """When our other continuations of the same run were sent."""
+        if subject is not None and (turn := send.continued(subject, ours)) is not None:
             found.append((turn, subject))
         branch = send.request.branch_name or (subject.run.branch_name if subject is not None else None) or None
         created = [(send.created(detail, branch), detail) for detail in await self._around(send, branch)]
-        ours = await self._ours(action, [detail.run.run_id for candidate, detail in created if candidate is not None])
-        found += [(each, detail) for each, detail in created if each is not None and detail.run.run_id not in ours]
-        return Proposal(send.ranked(found)[:LIMIT], await self._is_whole(send, subject))
+        fitting = [(each, detail) for each, detail in created if each is not None]
+        # Not those that another action of ours made, nor the continued one.
+        made: list[Action] = []
+        if fitting:
+            made += await self.ledger.actions(ActionFilter(["agent.start"], ["confirmed"]), limit=EXECUTIONS)
+        for _, detail in fitting:
+            made += await self.ledger.for_run(detail.run.run_id)
+        taken = {action.subject, *(each.result_id for each in made if each.action_id != action.action_id)}
+        found += [(each, detail) for each, detail in fitting if detail.run.run_id not in taken]
+        # Whether the cache misses nothing that the send may have made.
+        window, coverage = send.around(), await cache.coverage()
+        is_whole = coverage.is_current(send.ended_at) and not coverage.gaps_within(window.since, window.until)
+        is_whole &= send.run_id is None or (subject is not None and subject.last_seen_at > send.ended_at)
+        return Proposal(send.ranked(found)[:LIMIT], is_whole)
 
     async def ask(self, action: Action) -> Proposal:
         """The possible results, after reading the runs around the send from the service (spec 4.2).
@@ -88,9 +132,58 @@ class Reconciliation:
         subject = await cache.detail(send.run_id) if send.run_id is not None else None
         if subject is not None:
             await self.runs.look_up(subject.run)
-        is_whole = await self._read(send)
-        found = await self.cached(action)
-        return replace(found, is_whole=is_whole)
+        is_whole, pages = True, 0
+        try:
+            async for _ in self.listing.pages(send.around(), limit=None):
+                pages += 1
+                if pages == PAGES:
+                    is_whole = False
+                    break
+        except EndlessListError:
+            is_whole = False
+        return replace(await self.cached(action), is_whole=is_whole)
+
+    async def check(self, action: Action, result_id: str) -> None:
+        """Check that the action may have made this.
+
+        Raises:
+            DoubtfulIdError: It does not look like it; a person may know better.
+        """
+        request, kind, cache = request_sent(action), action.kind, self.runs.cache
+        where = WHERE_TO_LOOK[kind]
+        if kind == "gitlab.onboard":
+            sent = request.project_path if isinstance(request, OnboardProject) else None
+            if result_id != sent if sent else "/" not in result_id:
+                what = f": it was sent for {sent}" if sent else ""
+                raise DoubtfulIdError(f"{result_id!r} is not the project's path{what}. {where}")
+            return
+        if kind == "run.cancel":
+            if isinstance(request, CancelRun) and request.run_id != result_id:
+                raise DoubtfulIdError(f"{result_id!r} is not the run that was to be cancelled, {request.run_id}.")
+            return
+        is_run = await cache.detail(result_id) is not None
+        if not (is_run or _PLAUSIBLE.fullmatch(result_id)):
+            raise DoubtfulIdError(f"{result_id!r} does not look like {THINGS[kind]}. {where}")
+        if is_run and kind == "organization.create":
+            raise DoubtfulIdError(f"{result_id!r} is a run's id. {where}")
+        for other in await self.ledger.actions(ActionFilter([kind], ["confirmed"]), limit=EXECUTIONS):
+            if other.result_id == result_id and other.action_id != action.action_id and kind != "run.continue":
+                raise DoubtfulIdError(f"{result_id} is what {other.action_id} made. {where}")
+        if kind not in FINDABLE:
+            return
+        found, detail = await self.cached(action), await cache.detail(result_id)
+        if detail is None:
+            try:
+                found = await self.ask(action)
+            except ApiError as error:
+                raise DoubtfulIdError(f"Whether the service lists {result_id} could not be asked: {error}") from error
+            detail = await cache.detail(result_id)
+        if result_id in {candidate.run.run_id for candidate in found.candidates}:
+            return
+        if detail is None:
+            raise DoubtfulIdError(f"The service lists no run {result_id} from around the time it was sent.")
+        if (send := Send.of(action, await cache.run_clock())) is not None:
+            raise DoubtfulIdError(f"{result_id} does not fit: {_misfit(detail, send)}")
 
     async def work(self) -> float:
         """Search for unknown actions, once the service answers again; return the seconds until the next look."""
@@ -114,34 +207,13 @@ class Reconciliation:
         found = await self.cached(action)
         is_enough = found.is_whole and (await self.runs.cache.run_clock()).is_known
         if not is_enough and search.ask_at <= now:
-            search.ask_at, search.pause = now + search.pause, min(2 * search.pause, SELDOM)
+            search.ask_at = now + min(max(age, AGAIN), SELDOM)
             with suppress(ApiError):
                 found = await self.ask(action)
         ids = tuple(candidate.run.run_id for candidate in found.candidates)
         if ids != search.proposed:
             search.proposed = ids
             self.announce(ActionChanged(action.action_id))
-
-    async def _sent_by_us(self, action: Action) -> list[datetime]:
-        """When our other continuations of the same run were sent."""
-        others = await self.ledger.for_run(action.subject)
-        return [
-            other.sending_at
-            for other in others
-            if other.sending_at is not None
-            and other.kind == action.kind
-            and other.state not in UNUSED_STATES
-            and other.action_id != action.action_id
-        ]
-
-    async def _ours(self, action: Action, run_ids: Collection[str]) -> frozenset[str | None]:
-        """Those runs that another action of ours made, and the continued one."""
-        made = (
-            await self.ledger.actions(ActionFilter(["agent.start"], ["confirmed"]), limit=EXECUTIONS) if run_ids else ()
-        )
-        for run_id in run_ids:
-            made += await self.ledger.for_run(run_id)
-        return frozenset({action.subject, *(each.result_id for each in made if each.action_id != action.action_id)})
 
     async def _around(self, send: Send, branch: str | None) -> list[RunDetail]:
         """The cached runs around the send, and those whose times cannot be read."""
@@ -158,20 +230,17 @@ class Reconciliation:
         details = await cache.details([run.run_id for run in (*timed, *timeless)])
         return [details[run.run_id] for run in (*timed, *timeless) if run.run_id in details]
 
-    async def _is_whole(self, send: Send, subject: RunDetail | None) -> bool:
-        """Whether the cache misses nothing that the send may have made."""
-        window, coverage = send.around(), await self.runs.cache.coverage()
-        is_current = coverage.is_current(send.ended_at) and not coverage.gaps_within(window.since, window.until)
-        return is_current and (send.run_id is None or (subject is not None and subject.last_seen_at > send.ended_at))
 
-    async def _read(self, send: Send) -> bool:
-        """Read the runs around the send into the cache; whether all of them were read."""
-        count = 0
-        try:
-            async for _ in self.listing.pages(send.around(), limit=None):
-                count += 1
-                if count == PAGES:
-                    return False
-        except EndlessListError:
-            return False
-        return True
+def _misfit(detail: RunDetail, send: Send) -> str:
+    run = detail.run
+    if not send.is_place(run, None):
+        return f"it is a run on {run.repository.label}."
+    if not send.is_place(run, send.request.branch_name):
+        return f"it is on the branch {run.branch_name}."
+    if run.run_id == send.run_id:
+        return "its conversation did not go on when this was sent."
+    after = send.after(run.created_at)
+    if after is None or abs(after) <= send.margin:
+        return "another action made it, or it was there before this was sent."
+    seconds = after.total_seconds()
+    return f"it was created {span(abs(seconds))} {'after' if seconds > 0 else 'before'} this was sent."

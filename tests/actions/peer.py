@@ -19,6 +19,13 @@ UNREAD: Final = 0.08
 """The share of connections that end before the request was read."""
 
 
+def seeded(size: int) -> random.Random:
+    """The same chances in every run of a test; others in each campaign, which prints its seed."""
+    seed = 1 if size <= 100 else random.SystemRandom().randrange(10**6)
+    print(f"seed {seed}")
+    return random.Random(seed)
+
+
 @dataclass(slots=True)
 class Exchange:
     """One write that was read."""

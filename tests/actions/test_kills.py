@@ -13,8 +13,7 @@ import pytest
 from tests.actions import peer as plays
 from tests.actions.accounts import Accounts
 from tests.actions.forks import Forks, command, environment, forks
-from tests.actions.peer import FaultyPeer
-from tests.actions.portions import Campaign
+from tests.actions.peer import FaultyPeer, seeded
 
 AT_ONCE = 3
 STATEMENTS = 26
@@ -49,64 +48,45 @@ def three(rng: random.Random, given: dict[str, str], marks: list[str], round_: i
     ]
 
 
-@pytest.mark.parametrize(
-    ("size", "portions", "seed"),
-    [
-        pytest.param(15, 1, 1, id="15"),
-        pytest.param(250, 20, None, id="5000", marks=[pytest.mark.campaign, pytest.mark.timeout(14_400)]),
-    ],
-)
+@pytest.mark.parametrize("size", [15, pytest.param(5_000, marks=[pytest.mark.campaign, pytest.mark.timeout(14_400)])])
 async def test_commands_killed_at_any_statement_leave_three_accounts_that_agree(
-    tmp_path: Path, forked: Forks, pytestconfig: pytest.Config, size: int, portions: int, seed: int | None
+    tmp_path: Path, forked: Forks, size: int
 ) -> None:
     """Three at once on one ledger: some killed as their n-th SQL statement begins, some after a while, some not."""
-    for portion in Campaign("kills", size, portions, seed, pytestconfig.cache if portions > 1 else None):
-        peer, figures, marks = FaultyPeer(portion.rng, PLAYED, unread=0.05), portion.figures, count()
-        accounts = Accounts(peer)
-        folders: list[Path] = []
-        async with peer.listening() as address:
-            while figures["kills"] < size:
-                folders.append(tmp_path / f"{portion.name}-{len(folders)}")
-                folders[-1].mkdir()
-                given = environment(folders[-1], address)
-                for round_ in range(ROUNDS_A_FOLDER):
-                    names = [f"mark-{next(marks)}" for _ in range(AT_ONCE)]
-                    commands = three(portion.rng, given, names, round_)
-                    results = await asyncio.to_thread(forked.run, *commands)
-                    for mark, asked, (result,) in zip(names, commands, results, strict=True):
-                        figures.update({"commands": 1, "kills": result["code"] < 0, "programs": asked["is_program"]})
-                        if result["code"] >= 0:
-                            accounts.hear(mark, result["code"], json.loads(result["out"]))
-        ledgers = [file for folder in folders for file in folder.rglob("ledger.sqlite3")]
+    peer, marks, kills = FaultyPeer(rng := seeded(size), PLAYED, unread=0.05), count(), 0
+    accounts = Accounts(peer)
+    folders: list[Path] = []
+    async with peer.listening() as address:
+        while kills < size:
+            folders.append(tmp_path / f"{len(folders)}")
+            folders[-1].mkdir()
+            given = environment(folders[-1], address)
+            for round_ in range(ROUNDS_A_FOLDER):
+                names = [f"mark-{next(marks)}" for _ in range(AT_ONCE)]
+                results = await asyncio.to_thread(forked.run, *three(rng, given, names, round_))
+                for mark, (result,) in zip(names, results, strict=True):
+                    kills += result["code"] < 0
+                    if result["code"] >= 0:
+                        accounts.hear(mark, result["code"], json.loads(result["out"]))
+    ledgers = [file for folder in folders for file in folder.rglob("ledger.sqlite3")]
 
-        assert await accounts.contradictions(*ledgers, ours=False) == []
-        figures.update({"executed": peer.executed.total(), **accounts.states})
+    assert await accounts.contradictions(*ledgers, ours=False) == []
 
 
-@pytest.mark.parametrize(
-    ("size", "portions", "seed"),
-    [
-        pytest.param(1, 1, 1, id="1"),
-        pytest.param(200, 50, None, id="10000", marks=[pytest.mark.campaign, pytest.mark.timeout(28_800)]),
-    ],
-)
-async def test_one_key_in_eight_processes_is_sent_once(
-    tmp_path: Path, forked: Forks, pytestconfig: pytest.Config, size: int, portions: int, seed: int | None
-) -> None:
+@pytest.mark.parametrize("size", [1, pytest.param(10_000, marks=[pytest.mark.campaign, pytest.mark.timeout(28_800)])])
+async def test_one_key_in_eight_processes_is_sent_once(tmp_path: Path, forked: Forks, size: int) -> None:
     """At the same moment, whatever the service answers: one send, and eight reports of the same result."""
-    for portion in Campaign("keys", size, portions, seed, pytestconfig.cache if portions > 1 else None):
-        peer = FaultyPeer(portion.rng, (plays.succeed, plays.succeed_late, plays.odd_success), unread=0)
-        async with peer.listening() as address:
-            given = environment(tmp_path / portion.name, address)
-            for first in range(0, size, ROUNDS_A_PROCESS):
-                marks = [f"mark-{number}" for number in range(first, min(size, first + ROUNDS_A_PROCESS))]
-                asked = command(given, *(start(mark, "--key", mark) for mark in marks))
-                # For the first key, a ninth one is the program itself.
-                results = await asyncio.to_thread(forked.run, *[asked] * 8, asked | {"is_program": True})
+    peer = FaultyPeer(seeded(size), (plays.succeed, plays.succeed_late, plays.odd_success), unread=0)
+    async with peer.listening() as address:
+        given = environment(tmp_path, address)
+        for first in range(0, size, ROUNDS_A_PROCESS):
+            marks = [f"mark-{number}" for number in range(first, min(size, first + ROUNDS_A_PROCESS))]
+            asked = command(given, *(start(mark, "--key", mark) for mark in marks))
+            # For the first key, a ninth one is the program itself.
+            results = await asyncio.to_thread(forked.run, *[asked] * 8, asked | {"is_program": True})
 
-                for n, mark in enumerate(marks):
-                    reports = [(json.loads(lines[n]["out"]), lines[n]["code"]) for lines in results if n < len(lines)]
-                    assert peer.received[mark] == 1
-                    ((_, state, _),) = {(document["action_id"], document["state"], code) for document, code in reports}
-                    assert state in {"confirmed", "unknown"}
-                    portion.figures.update({"rounds": 1, "commands": len(reports), "programs": n == 0, state: 1})
+            for n, mark in enumerate(marks):
+                reports = [(json.loads(lines[n]["out"]), lines[n]["code"]) for lines in results if n < len(lines)]
+                assert peer.received[mark] == 1
+                ((_, state, _),) = {(document["action_id"], document["state"], code) for document, code in reports}
+                assert state in {"confirmed", "unknown"}

@@ -9,9 +9,6 @@ from urllib.parse import quote
 
 import pytest
 
-from app.actions import (
-    settlement,
-)
 from app.api.requests import StartRun
 from app.events import ActionChanged, Event, StorageFailed
 from tests.actions.conftest import ADA, API, Desk
@@ -66,7 +63,7 @@ async def test_a_ledger_that_cannot_record_the_answer_leaves_it_unknown(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, step: Respond | Drop
 ) -> None:
     """Locked since the request arrived: what the service said is told, the row stays until its process has ended."""
-    monkeypatch.setattr(settlement, "RETRY_S", 0.0)
+    monkeypatch.setattr("app.actions.actions.RETRY_S", 0.0)
     await desk.ledger.writer.run(lambda connection: connection.execute("PRAGMA busy_timeout = 10"))
     with closing(sqlite3.connect(desk.ledger.writer.path, check_same_thread=False, isolation_level=None)) as other:
 
@@ -110,7 +107,7 @@ async def test_a_ledger_locked_before_the_first_byte_sends_nothing(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, busy_ms: int
 ) -> None:
     """It is not sent, and says so with its id, whether the lock or the deadline ends first."""
-    monkeypatch.setattr(settlement, "RETRY_S", 0.0)
+    monkeypatch.setattr("app.actions.actions.RETRY_S", 0.0)
     await desk.ledger.writer.run(lambda connection: connection.execute(f"PRAGMA busy_timeout = {busy_ms}"))
     with closing(sqlite3.connect(desk.ledger.writer.path, isolation_level=None)) as other:
         actions = desk.actions()

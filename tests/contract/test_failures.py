@@ -12,7 +12,7 @@ from app.api.errors import (
     RejectedError,
     ServerFailedError,
 )
-from tests.contract.attempts import create, read
+from tests.contract.conftest import create, read
 from tests.lab import Raw, Respond, Server, Step
 
 
@@ -63,16 +63,6 @@ async def test_a_failure_counts_whatever_its_body(server: Server, client: Client
 
     assert type(error) is ForbiddenError
     assert error.message == "The service answered 403 Forbidden."
-
-
-async def test_a_failure_never_shows_the_token(server: Server, client: Client) -> None:
-    """A service that repeats the token does not get it onto the screen."""
-    server.script(Respond(401, {"message": "bad token token-for-tests", "error_code": "token-for-tests"}))
-
-    error = await read(client)
-
-    assert "token-for-tests" not in str(error)
-    assert error.error_code == "[token]"  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from app.api.errors import NoTokenError, NotSendableError, RejectedError, Reques
 from app.api.requests import StartAgent, StartRun
 from app.config.token import Token, TokenError
 from storage.records import Repository
-from tests.contract.attempts import ORGANIZATION, create, nothing
+from tests.contract.conftest import ORGANIZATION, create, nothing
 from tests.lab import Drop, Respond, Server, free_port
 
 

@@ -18,6 +18,7 @@ from app.api.errors import (
 from app.api.requests import CancelRun
 from app.results.service import NOT_OFFERED, ServiceExtension
 from storage.records.results import LogChunk, ModelUsage, ReportedFinding, Turn, Unavailable
+from tests.contract.conftest import nothing
 from tests.lab import Respond, Server
 
 COMMIT = "4f1c" * 10
@@ -29,10 +30,6 @@ PLACE = {
     "Runwarden-Log-Size": "9",
     "Runwarden-Log-Ended": "true",
 }
-
-
-async def nothing() -> None:
-    """Before the first byte."""
 
 
 async def test_turns_come_in_order_with_what_is_known(client: Client, server: Server) -> None:
@@ -116,6 +113,7 @@ async def test_a_log_and_a_diff_say_where_they_stand(client: Client, server: Ser
     [
         {},
         PLACE | {"Runwarden-Log-Next": "4"},
+        # It has ended, and leaves out its end.
         PLACE | {"Runwarden-Log-Next": "5"},
         PLACE | {"Runwarden-Log-Offset": "0"},
         PLACE | {"Runwarden-Log-Size": "-1"},
@@ -130,13 +128,10 @@ async def test_a_log_without_its_place_is_unusable(client: Client, server: Serve
         await client.run_log("run_1", 1, offset=5)
 
 
-async def test_a_log_that_would_be_asked_for_without_end_is_unusable(client: Client, server: Server) -> None:
-    """One that has ended and leaves out its end; one that shrank begins at its end, which is told."""
-    server.script(Respond(200, b"", PLACE | {"Runwarden-Log-Next": "5"}))
-    with pytest.raises(UnusableAnswerError, match="leaves out the end"):
-        await client.run_log("run_1", 1, offset=5)
-
+async def test_a_log_that_shrank_begins_at_its_end(client: Client, server: Server) -> None:
+    """Which is told."""
     server.script(Respond(200, b"", PLACE | {"Runwarden-Log-Offset": "9", "Runwarden-Log-Next": "9"}))
+
     assert (await client.run_log("run_1", 1, offset=50)).offset == 9
 
 

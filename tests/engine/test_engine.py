@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.actions.settlement import InFlight
+from app.actions.actions import InFlight
 from app.api.client import Client
 from app.config import Profile, Settings, load
 from app.engine import Engine

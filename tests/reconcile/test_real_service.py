@@ -45,16 +45,3 @@ def test_lost_writes_are_found_again_and_linked(lab: Laboratory, tmp_path: Path)
     assert (linked.code, linked.json()["run"]) == (0, {"run_id": run["run_id"]})
     assert ended.code in {0, 1}
     assert [each["run_id"] for each in continued["candidates"]] == [run["run_id"]]
-
-
-def test_a_lost_start_with_its_own_id_in_the_branch_is_certain(lab: Laboratory, tmp_path: Path) -> None:
-    """Nothing else can have made a run on that branch."""
-    runwarden = Inside(tmp_path, lab.service.base_url, lab.service.admin_token)
-    lab.script("start_run", "lose_answer")
-    action_id = runwarden("runs", "start", *IN_API, "--branch", "fix/{action}", "nothing", "--json").json()["action_id"]
-    runwarden("runs", "start", *IN_API, "--branch", "fix/y", "nothing", "--json")
-
-    shown = runwarden("actions", "show", action_id, "--candidates", "--json").json()
-
-    assert shown["certain"]
-    assert [run["branch_name"] for run in shown["candidates"]] == [f"fix/{action_id}"]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.actions import AlreadyAskedError
-from app.api.requests import ContinueRun, CreateOrganization, StartRun, WriteRequest
+from app.api.requests import ContinueRun, StartRun, WriteRequest
 from app.engine import Engine
 from app.events import ActionChanged, Event
 from storage.records import Action, Repository
@@ -35,12 +35,8 @@ def local(offset: timedelta) -> Callable[[datetime], str]:
 QUIRKS: dict[str, dict[str, Any]] = {
     "none": {},
     "clock ahead": {"clock_offset": 10 * MINUTE},
-    "clock behind": {"clock_offset": -10 * MINUTE},
-    "clock hours behind": {"clock_offset": -7 * HOUR},
     "clock hours ahead, no date": {"clock_offset": 3 * HOUR, "is_dated": False},
-    "whole seconds": {"show_time": seconds},
     "whole seconds, clock ahead": {"show_time": seconds, "clock_offset": 10 * MINUTE},
-    "local time": {"show_time": local(2 * HOUR)},
     "local time, no date filter": {"show_time": local(-9 * HOUR), "date_filter": ""},
     "no filters, clock ahead": {"date_filter": "", "ignore_status": True, "clock_offset": 10 * MINUTE},
     "order of updates": {"date_filter": "updated_at", "order": "updated_at"},
@@ -221,23 +217,12 @@ async def test_the_service_is_asked_only_for_what_the_cache_does_not_know(peer: 
     assert asked == [False, False, True, False]
 
 
-async def test_what_the_service_does_not_list_is_not_looked_up(peer: Lab, tmp_path: Path) -> None:
-    """No endpoint lists organizations."""
-    async with Desk(peer, tmp_path).engine() as engine:
-        action = await unsent(engine, peer, CreateOrganization("ada@customer.example"))
-        before = len(peer.requests)
-
-        assert (await engine.reconciliation.ask(action)).candidates == ()
-        assert len(peer.requests) == before
-
-
 @pytest.mark.parametrize(
     ("request_", "is_certain"),
     [
         (StartRun("Fix it.", API, "fix/{action}"), True),
         (StartRun("Fix it.", API, "fix/x", {"sent by": "{action}", "n": 3}), True),
         (ContinueRun("run_talk", "Go on.", API, metadata={"sent by": "{action}"}), False),
-        (StartRun("Fix it.", API, "fix/x", {"sent by": "us"}), False),
     ],
 )
 async def test_only_the_actions_own_id_makes_it_certain(
@@ -246,7 +231,7 @@ async def test_only_the_actions_own_id_makes_it_certain(
     request_: StartRun | ContinueRun,
     is_certain: bool,
 ) -> None:
-    """In its branch, or in metadata that the service shows again; it goes before a colleague's run of that moment."""
+    """In its branch, or in metadata that the service shows; it goes before a colleague's run of that moment."""
     with_history(peer, echoes_metadata=True)
     async with Desk(peer, tmp_path).engine() as engine:
         await engine.refresh()
@@ -259,8 +244,6 @@ async def test_only_the_actions_own_id_makes_it_certain(
 
     assert (found.candidates[0].run.run_id, found.is_certain) == (made, is_certain)
     assert {candidate.run.run_id for candidate in found.candidates[1:]} <= {"run_theirs"}
-    for theirs in found.candidates[1:]:
-        assert ("other metadata than was sent" in theirs.evidence) == bool(request_.metadata)
 
 
 async def test_a_key_sends_a_request_with_a_mark_once(peer: Lab, tmp_path: Path) -> None:

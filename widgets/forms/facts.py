@@ -76,11 +76,9 @@ class FactList(Vertical):
                     value.update(new)
             return
         self.remove_children()
-        self.mount(*(_fact(name, value) for name, value in facts))
-
-
-def _fact(name: str, value: Content) -> Horizontal:
-    return Horizontal(Static(Content(name), classes="fact-list--name"), Static(value, classes="fact-list--value"))
+        for name, fact in facts:
+            label = Static(Content(name), classes="fact-list--name")
+            self.mount(Horizontal(label, Static(fact, classes="fact-list--value")))
 
 
 class FactItem(Protocol):

@@ -1,8 +1,10 @@
-"""One field of a form: a label, a control, and one line of hints or problems below it."""
+"""The fields of forms: a label, a control, and one line of hints or problems below it."""
 
+import json
+import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from rich.cells import cell_len
 from textual import events, on
@@ -27,13 +29,6 @@ def toned(text: SafeText, tone: Tone) -> Content:
     """The text with its tone's mark and colour."""
     # Quiet text keeps the style sheet's colour.
     return Content.assemble((f"{_MARKS.get(tone, '')}{text}" if text else "", "" if tone == "quiet" else STYLES[tone]))
-
-
-def _fitting(text: SafeText, width: int) -> SafeText:
-    """The text, or its first sentence if the rest does not fit."""
-    if cell_len(text) <= width:
-        return text
-    return safe_text(text.partition(". ")[0])
 
 
 class FormField(Widget):
@@ -153,20 +148,13 @@ class FormField(Widget):
             line = (self._problem, "quiet" if self._is_typing else "bad")
         if self.is_mounted and self.is_running and line != self._shown:
             self._shown = line
-            self._draw()
+            # The line's height never changes, and a layout would cost more than the rest of a key.
+            self.query_one(".form-field--message", Static).update(toned(*line), layout=False)
 
-    def on_resize(self) -> None:
-        """Show as much of the line as fits."""
-        self._draw()
-
-    def _draw(self) -> None:
-        text, tone = self._shown
-        message = self.query_one(".form-field--message", Static)
-        text = _fitting(text, message.content_size.width - len(_MARKS.get(tone, "")))
-        # The line's height never changes, and a layout would cost more than the rest of a key.
-        message.update(toned(text, tone), layout=False)
-
-    def _edited(self) -> None:
+    @on(Input.Changed)
+    @on(TextArea.Changed)
+    def _edited(self, event: Input.Changed | TextArea.Changed) -> None:
+        event.stop()
         # A control also announces its initial value, which was not typed.
         if self.value == self._known:
             return
@@ -219,11 +207,6 @@ class LineField(FormField):
         self._control.value = value
         self._control.cursor_position = len(self._control.value)
 
-    @on(Input.Changed)
-    def _typed(self, event: Input.Changed) -> None:
-        event.stop()
-        self._edited()
-
 
 class ChoiceField(LineField):
     """A one-line field with suggestions."""
@@ -238,11 +221,6 @@ class ChoiceField(LineField):
     def offer(self, choices: tuple[str, ...]) -> None:
         """Set the suggestions, best first."""
         self._control.offer(choices)
-        self._show_matches()
-
-    def rest(self, hint: SafeText, tone: Tone = "quiet") -> None:
-        """Set the hint that is shown while there is nothing to suggest."""
-        self._resting_hint = (hint, tone)
         self._show_matches()
 
     @on(Input.Changed)
@@ -311,11 +289,6 @@ class ParagraphField(FormField):
         """Insert text at the cursor."""
         self._control.insert(text)
 
-    @on(TextArea.Changed)
-    def _typed(self, event: TextArea.Changed) -> None:
-        event.stop()
-        self._edited()
-
 
 class SecretInput(LineInput):
     """A one-line input that shows dots; Textual's own would copy the secret behind them."""
@@ -335,3 +308,51 @@ class SecretField(LineField):
     """A field for a secret."""
 
     CONTROL = SecretInput
+
+
+_TYPES: Final[dict[type, str]] = {
+    bool: "yes/no",
+    int: "number",
+    float: "number",
+    str: "text",
+    list: "list",
+    dict: "object",
+    type(None): "null",
+}
+
+
+def read_value(text: str) -> Any:
+    """Read a value: JSON if it is valid JSON, else the plain text."""
+
+    def refuse(name: str) -> None:
+        raise ValueError(f"{name} is not JSON.")
+
+    try:
+        value = json.loads(text, parse_constant=refuse)
+    except (ValueError, RecursionError):
+        return text.strip()
+    # 1e999 is a valid JSON number that no float can hold.
+    return text.strip() if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def pairs_in(text: str) -> list[tuple[str, str, str]]:
+    """The key, the separator and the value of each line; the separator is empty where a line has none."""
+    parts = (line.partition("=") for line in text.split("\n") if line.strip())
+    return [(key.strip(), equals, value.strip()) for key, equals, value in parts]
+
+
+class PairsField(ParagraphField):
+    """Keys and values, each on a line as `key=value`; the line below shows how the values will be read."""
+
+    DEFAULT_CSS = """
+    PairsField { height: 4; min-height: 4; TextArea { min-height: 3; } }
+    """
+
+    def __init__(self, key: str, label: str, hint: str, *, value: str = "", placeholder: str = "") -> None:
+        super().__init__(key, label, hint, value=value, placeholder=placeholder)
+        self._resting_hint: tuple[SafeText, Tone] = self._hint
+
+    @on(TextArea.Changed)
+    def _read(self) -> None:
+        found = [f"{key}: {_TYPES[type(read_value(value))]}" for key, equals, value in pairs_in(self.value) if equals]
+        self.say(*((safe_text(", ".join(found)), "quiet") if found else self._resting_hint))

@@ -21,14 +21,12 @@ def printable(text: str) -> str:
 
     Line breaks and tabs stay; a one-line input replaces them.
     """
-    return "\n".join(_printable_line(line) for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
-
-
-def _printable_line(line: str) -> str:
-    if safe_text(line, limit=len(line) + 1) == line:
-        return line
-    parts = ("".join(char for char in part if safe_text(char) == char) for part in line.split("\t"))
-    return "\t".join(safe_text(part, limit=len(part) + 1) for part in parts)
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    for at, line in enumerate(lines):
+        if safe_text(line, limit=len(line) + 1) != line:
+            parts = ("".join(char for char in part if safe_text(char) == char) for part in line.split("\t"))
+            lines[at] = "\t".join(safe_text(part, limit=len(part) + 1) for part in parts)
+    return "\n".join(lines)
 
 
 @dataclass

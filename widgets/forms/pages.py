@@ -1,7 +1,7 @@
 """The pages of a form after its fields: the request before it is sent, and its outcome."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, Literal
 
@@ -24,16 +24,12 @@ _STYLES: Final = {"key": "$primary", "text": "$foreground", "number": "$warning"
 
 def coloured(line: SafeText) -> Content:
     """A line of indented JSON in colour, by kind of token."""
-    return Content.assemble(*_parts(line))
-
-
-def _parts(line: SafeText) -> Iterator[str | tuple[str, str]]:
+    parts: list[str | tuple[str, str]] = []
     end = 0
     for token in _TOKEN.finditer(line):
-        yield line[end : token.start()]
-        yield token.group(), _STYLES[token.lastgroup or "text"]
+        parts += [line[end : token.start()], (token.group(), _STYLES[token.lastgroup or "text"])]
         end = token.end()
-    yield line[end:]
+    return Content.assemble(*parts, line[end:])
 
 
 class RequestPreview(VerticalScroll):
@@ -106,21 +102,15 @@ class OutcomePage(VerticalScroll):
         padding: 1 2;
         .outcome-page--headline { text-style: bold; margin-bottom: 1; }
         FactList { margin-bottom: 1; }
-        .outcome-page--live { margin-top: 1; }
     }
     """
     can_focus = False
-
-    def list_below(self, facts: Sequence[tuple[str, Content]]) -> None:
-        """Show later results below the outcome; only changed lines are repainted."""
-        self.query_one(".outcome-page--live", FactList).show(tuple(facts))
 
     def compose(self) -> ComposeResult:
         """The headline, the facts and the meaning."""
         yield Static(classes="outcome-page--headline")
         yield FactList()
         yield Static(classes="outcome-page--meaning")
-        yield FactList(classes="outcome-page--live")
 
     def show(self, outcome: OutcomeText) -> None:
         """Show the outcome."""
@@ -128,7 +118,6 @@ class OutcomePage(VerticalScroll):
         self.query_one(".outcome-page--headline", Static).update(
             Content.assemble((f"{mark.glyph} {outcome.headline}", mark.style))
         )
-        self.query(FactList).first().show(tuple((name, Content(value)) for name, value in outcome.facts))
-        self.list_below(())
+        self.query_one(FactList).show(tuple((name, Content(value)) for name, value in outcome.facts))
         self.query_one(".outcome-page--meaning", Static).update(Content("\n\n".join(outcome.meaning)))
         self.scroll_home(animate=False)

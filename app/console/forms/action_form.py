@@ -5,10 +5,10 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from textual import on, work
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.screen import ModalScreen
@@ -19,7 +19,7 @@ from app.actions import ActionRefusedError, BlockedError, FieldProblem, problems
 from app.api.requests import WriteRequest, as_json
 from app.console.forms import outcomes
 from app.console.forms.copies import UnfaithfulError, as_command, as_curl
-from app.console.forms.drafts import Draft, DraftOutcome, FormDraft, Values, outcome_of
+from app.console.forms.drafts import Draft, DraftOutcome, FormDraft, Values
 from app.console.forms.fields import Field
 from app.console.forms.instructions import TemplatePicker, filled_in, from_editor
 from app.console.forms.second_press import SecondPress
@@ -31,7 +31,6 @@ from app.engine import Engine
 from app.events import ActionChanged, CacheChangedElsewhere, Event
 from app.text import SafeText, safe_block, safe_text
 from app.times import ago, span
-from storage.cache import Cache
 from storage.errors import StorageError
 from storage.records import Action, RunFilter
 from widgets.after_refresh import after_refresh
@@ -40,22 +39,13 @@ from widgets.forms.dialog import FormButton, FormDialog, FormPhase
 from widgets.forms.field import ChoiceField, FormField, ParagraphField
 from widgets.forms.pages import OutcomePage, OutcomeText, RequestPreview
 
-if TYPE_CHECKING:
-    from textual.timer import Timer
-
 RequestOrProblems = WriteRequest | tuple[FieldProblem, ...]
 """A request as typed, or the problems that prevent it."""
 _HEIGHTS: Final = [(0, "-short"), (34, "-tall")]
-_DRAFT_AFTER_S: Final = 0.5
-"""A draft is stored this long after the last key."""
+_DRAFT_EVERY_S: Final = 0.5
+"""How often a draft that has changed is stored."""
 _PREVIEW_CHARACTERS: Final = 100_000
 _READ_ONLY: Final = "This profile is read-only: you may prepare and preview, nothing is sent."
-
-
-def forget_closed_theme_watchers(app: App[Any]) -> None:
-    """Release the texts of closed forms: Textual keeps each as a watcher of the theme until the theme changes."""
-    watchers = getattr(app, "__watchers", {}).get("theme", [])
-    watchers[:] = [watcher for watcher in watchers if not watcher[0]._closing]  # noqa: SLF001 — as Textual does it
 
 
 class ActionForm(ModalScreen[Action | None]):
@@ -119,7 +109,7 @@ class ActionForm(ModalScreen[Action | None]):
         self._initial = values or {}
         self._rows = tuple(self.make_rows())
         self.fields = {row.key: row for row in self._rows if isinstance(row, FormField)}
-        self.instructions = next((row for row in self._rows if isinstance(row, ParagraphField)), None)
+        self.instructions = next((row for row in self._rows if type(row) is ParagraphField), None)
         """The field of the instructions; None: the form has none."""
         self.set_class(self.instructions is not None, "-long")
         self.form_draft = FormDraft(engine, draft, self.values, self._warn)
@@ -131,8 +121,6 @@ class ActionForm(ModalScreen[Action | None]):
         self._noted: DraftOutcome | None = None
         """The draft's outcome at the last note; None: there was no note."""
         self._last_typed = ""
-        self._draft_timer: Timer | None = None
-        self._sending_timer: Timer | None = None
         self._second_press = SecondPress()
         self._began = engine.clock()
         self._unsubscribe: Callable[[], None] = lambda: None
@@ -220,7 +208,18 @@ class ActionForm(ModalScreen[Action | None]):
     async def on_mount(self) -> None:
         """Restore a draft and focus the first empty field."""
         self._unsubscribe = self.engine.subscribe(self._engine_changed)
-        if (values := await self._restore() or self.beginning) is not None:
+        self._ticking = self.set_interval(1, self._tick, pause=True)
+        self.set_interval(_DRAFT_EVERY_S, self.form_draft.flush)
+        values, draft = self.beginning, await self.form_draft.restore()
+        outcome, sent = await self._outcome_of(draft)
+        if draft is not None and outcome == "done":
+            await self.form_draft.done()
+            self._note(*_about_draft(outcome, sent, ago(draft.sent_at or draft.saved_at, self.engine.clock())))
+        elif draft is not None and self._fresh_wins:
+            self._other = draft.values
+        elif draft is not None:
+            self._other, self._is_fresh, values = self.form_draft.fresh, False, draft.values
+        if values is not None:
             self._fill(values)
         self.enter("editing")
         self._offer_repositories()
@@ -229,7 +228,6 @@ class ActionForm(ModalScreen[Action | None]):
         """Store the draft, however the form was closed."""
         self._unsubscribe()
         await self.form_draft.flush()
-        forget_closed_theme_watchers(self.app)
 
     def _engine_changed(self, event: Event) -> None:
         if isinstance(event, ActionChanged | CacheChangedElsewhere):
@@ -245,8 +243,7 @@ class ActionForm(ModalScreen[Action | None]):
         self.phase = phase
         hidden = {button.name for button in self.BUTTONS if not self.check_action(button.action, ())}
         self.dialog.enter(phase, frozenset(hidden | {"swap" if self._is_fresh else "draft"}))
-        if self._sending_timer is not None:
-            self._sending_timer.stop()
+        self._ticking.pause()
         match phase:
             case "editing":
                 self._to_focus().take_focus()
@@ -257,7 +254,7 @@ class ActionForm(ModalScreen[Action | None]):
             case "sending":
                 self.set_focus(None)
                 self._began = self.engine.clock()
-                self._sending_timer = self.set_interval(1, self._tick)
+                self._ticking.resume()
                 self._tick()
             case "refused":
                 self.query_one("#verb-back").focus()
@@ -305,7 +302,12 @@ class ActionForm(ModalScreen[Action | None]):
     def action_forward(self) -> None:
         """Preview, unless there are problems; then send."""
         if self.phase == "editing":
-            if not self._insist() and not isinstance(built := self.build(self.values), tuple):
+            # Show all problems, also of untouched fields, and focus the first field that has one.
+            for field in self.fields.values():
+                field.insist()
+            if found := self._complain():
+                self.fields.get(found[0].field, next(iter(self.fields.values()))).take_focus()
+            elif not isinstance(built := self.build(self.values), tuple):
                 self.request = built
                 self.show_preview(built)
         elif self.phase == "preview" and self.request is not None and self.may_send():
@@ -427,14 +429,6 @@ class ActionForm(ModalScreen[Action | None]):
             field.fill(values.get(key, ""))
         self._last_typed = ""
 
-    def _insist(self) -> tuple[FieldProblem, ...]:
-        """Show all problems, also of untouched fields, and focus the first field that has one."""
-        for field in self.fields.values():
-            field.insist()
-        if found := self._complain():
-            self.fields.get(found[0].field, next(iter(self.fields.values()))).take_focus()
-        return found
-
     @on(FormField.Left)
     def _complain(self) -> tuple[FieldProblem, ...]:
         """Show the problems of touched fields below them; return all problems."""
@@ -465,9 +459,6 @@ class ActionForm(ModalScreen[Action | None]):
         self.dialog.banner(None)
         self._complain()
         self.form_draft.typed(self.values)
-        if self._draft_timer is not None:
-            self._draft_timer.stop()
-        self._draft_timer = self.set_timer(_DRAFT_AFTER_S, self.form_draft.flush)
 
     @work(group="offer")
     async def _offer_repositories(self) -> None:
@@ -479,26 +470,14 @@ class ActionForm(ModalScreen[Action | None]):
 
     @work(group="offer branches", exclusive=True)
     async def _offer_branches(self) -> None:
-        if isinstance(field := self.fields.get("branch_name"), ChoiceField):
-            with suppress(StorageError):
-                field.offer(await _branches(self.engine.cache, self.values["repository"].strip()))
+        with suppress(StorageError):
+            if isinstance(field := self.fields.get("branch_name"), ChoiceField):
+                # An agent's repository is named without its platform.
+                label = self.values["repository"].strip()
+                seen = RunFilter(repositories=(label, f"gitlab:{label}"))
+                field.offer(await self.engine.cache.branches(seen) if label else ())
 
     # Its draft
-
-    async def _restore(self) -> Values | None:
-        """Return the draft's values, or None if the form stays as it was opened."""
-        if (draft := await self.form_draft.restore()) is None:
-            return None
-        outcome, sent = await self._outcome_of(draft)
-        if outcome == "done":
-            await self.form_draft.done()
-            self._note(*_about_draft(outcome, sent, ago(draft.sent_at or draft.saved_at, self.engine.clock())))
-        elif self._fresh_wins:
-            self._other = draft.values
-        else:
-            self._other, self._is_fresh = self.form_draft.fresh, False
-            return draft.values
-        return None
 
     @work(group="note", exclusive=True)
     async def _note_draft(self) -> None:
@@ -506,7 +485,7 @@ class ActionForm(ModalScreen[Action | None]):
         if self.phase != "editing":
             return
         draft, now = self.form_draft.current, self.engine.clock()
-        outcome, sent = ("not_sent", None) if draft is None else await self._outcome_of(draft)
+        outcome, sent = await self._outcome_of(draft)
         if self.engine.actions.read_only:
             self._note(safe_text(_READ_ONLY), "warn")
         elif self.engine.token_problem is not None:
@@ -518,11 +497,8 @@ class ActionForm(ModalScreen[Action | None]):
                 self._note(*_about_draft(outcome, sent, ago(draft.sent_at or draft.saved_at, now)))
         self._noted = outcome
 
-    async def _outcome_of(self, draft: Draft) -> tuple[DraftOutcome, Action | None]:
-        try:
-            return await outcome_of(self.engine.ledger, draft, self.requests(draft.values))
-        except StorageError:
-            return "not_sent" if draft.sent_at is None else "open", None
+    async def _outcome_of(self, draft: Draft | None) -> tuple[DraftOutcome, Action | None]:
+        return await self.form_draft.outcome_of(draft, () if draft is None else self.requests(draft.values))
 
     def _note(self, text: SafeText, tone: Tone = "quiet") -> None:
         if self.is_mounted and self.is_running:
@@ -578,13 +554,6 @@ class ActionForm(ModalScreen[Action | None]):
         """Show the outcome; without a result nothing was sent, and the fields are one step back."""
         self.query_one(OutcomePage).show(outcome)
         self.enter("refused" if self._result is None else "outcome")
-
-
-async def _branches(cache: Cache, repository: str) -> tuple[str, ...]:
-    """The branches seen in a repository; none while it is not named."""
-    # An agent's repository is named without its platform.
-    labels = (repository, f"gitlab:{repository}")
-    return await cache.branches(RunFilter(repositories=labels)) if repository else ()
 
 
 def _about_draft(outcome: DraftOutcome, sent: Action | None, when: str) -> tuple[SafeText, Tone]:

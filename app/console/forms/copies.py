@@ -52,16 +52,18 @@ def as_command(command_line: str, profile: str, request: WriteRequest) -> str:
 
 def _arguments(request: WriteRequest) -> tuple[str, ...]:
     match request:
-        case StartRun():
-            repository = f"--repository={request.repository.label}"
-            return "runs", "start", repository, *_work(request), "--", _words(request.instructions)
-        case ContinueRun():
-            return "runs", "continue", *_work(request), "--", request.run_id, _words(request.instructions)
+        case StartRun() | ContinueRun():
+            if request.instructions.strip() == "-":
+                raise UnfaithfulError("The command would read - from its input; copy it as curl instead.")
+            options = (*_branch(request), *_pairs("metadata", request.metadata), "--")
+            if isinstance(request, ContinueRun):
+                return "runs", "continue", *options, request.run_id, request.instructions
+            return "runs", "start", f"--repository={request.repository.label}", *options, request.instructions
         case CancelRun():
             return "runs", "cancel", "--", request.run_id
         case StartAgent():
-            options = (f"--repository={request.repository}", *_branch(request), *_pairs("input", request.inputs))
-            return "agents", "start", *options, "--", request.name
+            options = (*_branch(request), *_pairs("input", request.inputs), "--")
+            return "agents", "start", f"--repository={request.repository}", *options, request.name
         case CreateOrganization():
             offer = (f"--offer-code={request.offer_code}",) if request.offer_code else ()
             return "orgs", "create", *offer, "--", request.email
@@ -70,33 +72,19 @@ def _arguments(request: WriteRequest) -> tuple[str, ...]:
             return "gitlab", "onboard", "--", project or ""
 
 
-def _work(request: StartRun | ContinueRun) -> tuple[str, ...]:
-    return *_branch(request), *_pairs("metadata", request.metadata)
-
-
 def _branch(request: StartRun | ContinueRun | StartAgent) -> tuple[str, ...]:
     return (f"--branch={request.branch_name}",) if request.branch_name else ()
 
 
 def _pairs(option: str, values: dict[str, Json]) -> Iterator[str]:
     for key, value in values.items():
-        # Text that would be read as JSON stays quoted.
-        text = value if isinstance(value, str) and not _is_json(value) else json.dumps(value)
+        text = json.dumps(value)
+        if isinstance(value, str):
+            try:
+                json.loads(value)  # Text that would be read as JSON stays quoted.
+            except ValueError:
+                text = value
         yield f"--{option}={key}={text}"
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _words(instructions: str) -> str:
-    if instructions.strip() == "-":
-        raise UnfaithfulError("The command would read - from its input; copy it as curl instead.")
-    return instructions
 
 
 def _faithful(text: str) -> str:

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
@@ -12,7 +12,7 @@ from app.api.requests import WriteRequest, as_json
 from app.atomic_file import alone, replacing
 from app.config import data_folder
 from storage.base_error import RunwardenError
-from storage.ledger import Ledger
+from storage.errors import StorageError
 from storage.records import Action
 from storage.records.activity import ActivityFilter
 
@@ -66,30 +66,37 @@ class Drafts:
         Raises:
             DraftsError: It cannot be stored.
         """
-        await asyncio.to_thread(self._save, name, draft)
 
-    def _save(self, name: str, draft: Draft | None) -> None:
-        try:
+        def change() -> None:
             with alone(self.path.parent):
                 drafts = self._read()
                 if drafts.pop(name, None) == draft:
                     return
                 if draft is not None:
                     drafts[name] = draft
-                document = {"version": VERSION, "drafts": {name: _entry(draft) for name, draft in drafts.items()}}
+                entries = {name: asdict(draft) for name, draft in drafts.items()}
                 with replacing(self.path) as file:
-                    json.dump(document, file)
+                    json.dump({"version": VERSION, "drafts": entries}, file, default=datetime.isoformat)
+
+        try:
+            await asyncio.to_thread(change)
         except OSError as error:
-            raise DraftsError(
-                f"A draft cannot be stored ({error.strerror}): see that {self.path} is writable."
-            ) from error
+            why = f"A draft cannot be stored ({error.strerror}): see that {self.path} is writable."
+            raise DraftsError(why) from error
 
     def _read(self) -> dict[str, Draft]:
         try:
             document = json.loads(self.path.read_text("utf-8"))
             if int(document["version"]) > VERSION:
                 raise DraftsError(f"Drafts were written by a newer version: upgrade, or move {self.path} away.")
-            return {name: _draft(entry) for name, entry in document["drafts"].items()}
+            return {
+                name: Draft(
+                    {str(key): str(value) for key, value in entry["values"].items()},
+                    datetime.fromisoformat(entry["saved_at"]),
+                    datetime.fromisoformat(entry["sent_at"]) if entry["sent_at"] else None,
+                )
+                for name, entry in document["drafts"].items()
+            }
         except FileNotFoundError:
             return {}
         except OSError as error:
@@ -104,43 +111,6 @@ class Drafts:
             raise DraftsError(f"The drafts were damaged; they were moved to {aside}.") from error
 
 
-def _entry(draft: Draft) -> dict[str, object]:
-    sent_at = draft.sent_at.isoformat() if draft.sent_at else None
-    return {"values": draft.values, "saved_at": draft.saved_at.isoformat(), "sent_at": sent_at}
-
-
-def _draft(entry: dict[str, object]) -> Draft:
-    values, sent_at = entry["values"], entry["sent_at"]
-    if not isinstance(values, dict):
-        raise TypeError("A draft's values are an object.")
-    return Draft(
-        {str(key): str(value) for key, value in values.items()},
-        datetime.fromisoformat(str(entry["saved_at"])),
-        datetime.fromisoformat(str(sent_at)) if sent_at else None,
-    )
-
-
-async def outcome_of(
-    ledger: Ledger, draft: Draft, requests: Sequence[WriteRequest]
-) -> tuple[DraftOutcome, Action | None]:
-    """Return the outcome of a draft whose sending began, and its action; `requests` are those of its text.
-
-    Raises:
-        StorageError: The ledger cannot be read.
-    """
-    if draft.sent_at is None or not requests:
-        return "not_sent", None
-    bodies = {as_json(request) for request in requests}
-    since = ActivityFilter(kinds=tuple({request.kind for request in requests}), since=draft.sent_at)
-    sent = [a for a in (await ledger.journal(since, limit=MOST_SENT)).newest if a.body_json in bodies]
-    # An older attempt with the same text may have been settled since; it is not this one.
-    sent = [action for action in sent if action.created_at >= draft.sent_at]
-    if (still_open := next((action for action in sent if action.is_open), None)) is not None:
-        return "open", still_open
-    done = [action for action in sent if action.state == "confirmed"]
-    return ("done", done[0]) if {action.body_json for action in done} == bodies else ("not_sent", None)
-
-
 class FormDraft:
     """The draft of one form; the file ends up with the last text."""
 
@@ -151,7 +121,7 @@ class FormDraft:
         """
         self._drafts = Drafts(data_folder(engine.settings, engine.profile) / "drafts.json")
         self._name = name
-        self._clock = engine.clock
+        self._engine = engine
         self.fresh = fresh
         self.current: Draft | None = None
         """The draft to store now; None: the text needs none."""
@@ -177,12 +147,31 @@ class FormDraft:
         if values == self.fresh:
             self.current = None
         elif self.current is None or self.current.values != values:
-            self.current = Draft(values, self._clock())
+            self.current = Draft(values, self._engine.clock())
+
+    async def outcome_of(
+        self, draft: Draft | None, requests: Sequence[WriteRequest]
+    ) -> tuple[DraftOutcome, Action | None]:
+        """Return the outcome of a draft whose sending began, and its action; `requests` are those of its text."""
+        if draft is None or draft.sent_at is None or not requests:
+            return "not_sent", None
+        bodies = {as_json(request) for request in requests}
+        since = ActivityFilter(kinds=tuple({request.kind for request in requests}), since=draft.sent_at)
+        try:
+            newest = (await self._engine.ledger.journal(since, limit=MOST_SENT)).newest
+        except StorageError:
+            return "open", None
+        # An older attempt with the same text may have been settled since; it is not this one.
+        sent = [action for action in newest if action.body_json in bodies and action.created_at >= draft.sent_at]
+        if (still_open := next((action for action in sent if action.is_open), None)) is not None:
+            return "open", still_open
+        done = [action for action in sent if action.state == "confirmed"]
+        return ("done", done[0]) if {action.body_json for action in done} == bodies else ("not_sent", None)
 
     async def sending(self) -> None:
         """Store that this text is about to be sent: a crash from here on leaves its outcome unknown."""
         if self.current is not None:
-            self.current = replace(self.current, sent_at=self._clock())
+            self.current = replace(self.current, sent_at=self._engine.clock())
         await self.flush()
 
     async def not_sent(self) -> None:

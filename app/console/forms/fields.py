@@ -8,9 +8,8 @@ from typing import Any, Final
 from app.actions.refusals import FieldProblem
 from app.api.requests import Json
 from storage.records import Repository
-from widgets.forms.field import ChoiceField, FormField, LineField, ParagraphField
+from widgets.forms.field import ChoiceField, FormField, LineField, PairsField, ParagraphField, pairs_in, read_value
 from widgets.forms.inputs import LONGEST_LINE, printable
-from widgets.forms.pairs import PairsField, packed, read_value, unpacked
 
 
 def faithful(text: str) -> str:
@@ -30,14 +29,15 @@ def read_repository(text: str) -> Repository | FieldProblem:
 
 
 def read_pairs(key: str, text: str) -> dict[str, Json] | FieldProblem:
-    """Read keys and values as the request's object, or return the problem."""
-    pairs = unpacked(text)
-    keys = [key for key, _ in pairs]
-    if "" in keys:
-        return FieldProblem(key, f"Give {dict(pairs)['']!r} a key, or delete it.")
-    if (twice := next((key for key in keys if keys.count(key) > 1), None)) is not None:
-        return FieldProblem(key, f"{twice} is there twice; keep one.")
-    return {key: read_value(value) for key, value in pairs}
+    """Read lines of `key=value` as the request's object, or return the problem."""
+    values: dict[str, Json] = {}
+    for name, equals, value in pairs_in(text):
+        if not equals or not name:
+            return FieldProblem(key, f"Write {(name or value)!r} as key=value, or delete it.")
+        if name in values:
+            return FieldProblem(key, f"{name} is there twice; keep one.")
+        values[name] = read_value(value)
+    return values
 
 
 def _read_number(key: str, text: str) -> int | FieldProblem | None:
@@ -73,13 +73,13 @@ REPOSITORY: Final = Kind(
 PAIRS: Final = Kind(
     PairsField,
     read_pairs,
-    lambda values: packed(tuple((key, _typed(value)) for key, value in values.items())),
+    lambda values: "\n".join(f"{key}={_written(value)}" for key, value in values.items()),
     {},
-    lambda text: all(faithful(part) == part for pair in unpacked(text) for part in pair),
+    lambda text: printable(text) == text,
 )
 
 
-def _typed(value: Json) -> str:
+def _written(value: Json) -> str:
     # Text that would be read or shown as another value is quoted.
     is_plain = isinstance(value, str) and read_value(value) == value == faithful(value)
     return str(value) if is_plain else json.dumps(value)

@@ -7,17 +7,15 @@ import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from textual import on
 from textual.app import App, ComposeResult, SuspendNotSupported
-from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.widgets import OptionList
-from textual.widgets.option_list import Option
 
 from app.config import Template
-from app.console.sheets import Options, Sheet
+from app.console.sheets import Options, PickerScreen
 from app.text import safe_text
 from storage.base_error import RunwardenError
 
@@ -88,48 +86,26 @@ def edit(text: str, env: Mapping[str, str]) -> str:
             raise EditorError(f"What {argv[0]} left cannot be read as UTF-8 text; the text is as it was.") from error
 
 
-class TemplatePicker(Sheet[str | None]):
+class TemplatePicker(PickerScreen[str]):
     """Closes with the template's instructions, or None."""
 
-    # Not the default style sheet: the console's own styles screens, and forms lie over one.
-    CSS = """
-    TemplatePicker {
-        align: center middle;
-        background: $background 60%;
-        OptionList {
-            width: 70%;
-            max-width: 80;
-            height: auto;
-            max-height: 70%;
-            border: round $primary;
-            background: $surface;
-            text-wrap: nowrap;
-            text-overflow: ellipsis;
-            &:focus { border: round $primary; }
-            & > .option-list--option-highlighted { background: $primary 25%; color: $foreground; text-style: none; }
-        }
-    }
-    """
-    SCOPED_CSS = False
-    LEAVE = "dismiss(None)"
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Back")]
+    TITLE_TEXT = "Templates"
+    HINT = "enter inserts it at the cursor"
 
     def __init__(self, templates: Sequence[Template]) -> None:
         """Prepare with the templates, in the order of the configuration."""
         super().__init__()
         self._templates = templates
 
-    def compose(self) -> ComposeResult:
+    def compose_choice(self) -> ComposeResult:
         """Compose the names, each with the beginning of its text."""
-        picker = Options(*(Option(_entry(template)) for template in self._templates))
-        picker.border_title = Content("Templates")
-        yield picker
+        options = []
+        for template in self._templates:
+            beginning = safe_text(" ".join(template.instructions.split()), limit=200)
+            name = (safe_text(template.name, limit=60), "bold")
+            options.append(Content.assemble(name, "\n", (beginning, "$foreground 70%")))
+        yield Options(*options)
 
     @on(OptionList.OptionSelected)
     def _picked(self, event: OptionList.OptionSelected) -> None:
         self.dismiss(self._templates[event.option_index].instructions)
-
-
-def _entry(template: Template) -> Content:
-    beginning = safe_text(" ".join(template.instructions.split()), limit=200)
-    return Content.assemble((safe_text(template.name, limit=60), "bold"), "\n", (beginning, "$foreground 70%"))

@@ -18,7 +18,7 @@ from app.console.sheets import OVER_CSS, Options
 from app.engine import Engine
 from app.events import ActionChanged, CacheChangedElsewhere, Event
 from app.reconcile.candidates import FINDABLE, Candidate, Proposal, request_sent
-from app.reconcile.result_ids import WHERE_TO_LOOK, check_result_id
+from app.reconcile.reconciliation import THINGS, WHERE_TO_LOOK
 from app.text import SafeText, safe_text
 from app.times import ago
 from storage.errors import StorageError
@@ -27,7 +27,7 @@ from storage.records import Action, ActionKind
 from widgets.cells import shorten
 from widgets.forms.dialog import FormButton, FormDialog
 from widgets.forms.facts import FormChoice, FormFact
-from widgets.forms.field import ChoiceField
+from widgets.forms.field import LineField
 from widgets.forms.pages import reason
 
 Resolution = Literal["created", "not_created", "send_again"]
@@ -36,15 +36,15 @@ _CHOICES: Final[dict[Resolution, str]] = {
     "not_created": "It did not take effect: I made sure",
     "send_again": "Send it again, knowing that it may then exist twice",
 }
-_THINGS: Final[dict[ActionKind, tuple[str, str]]] = {
-    "run.start": ("start of a run", "The run's id."),
-    "run.continue": ("continuation of a run", "The run's id."),
-    "agent.start": ("start of an agent", "The execution's id."),
-    "organization.create": ("creation of an organization", "The organization's id."),
-    "gitlab.onboard": ("onboarding of a GitLab project", "The project's path."),
-    "run.cancel": ("cancelling of a run", "The run's id."),
+_WRITES: Final[dict[ActionKind, str]] = {
+    "run.start": "start of a run",
+    "run.continue": "continuation of a run",
+    "agent.start": "start of an agent",
+    "organization.create": "creation of an organization",
+    "gitlab.onboard": "onboarding of a GitLab project",
+    "run.cancel": "cancelling of a run",
 }
-"""What each kind of write is called, and what identifies its result."""
+"""What each kind of write is called."""
 _ID_CELLS: Final = 16
 """Cells of a candidate's id; the field has it in full once the candidate is chosen."""
 
@@ -94,7 +94,7 @@ class ResolveForm(ModalScreen[Action | None]):
         """The ids of all candidates, the likeliest first."""
         self._found = Options(id="found", compact=True)
         self._choice = FormChoice(tuple(_CHOICES.values()))
-        self._evidence = ChoiceField("evidence", "", "")
+        self._evidence = LineField("evidence", "", "")
 
     def compose(self) -> ComposeResult:
         """Compose the action, the three choices and their fields."""
@@ -109,7 +109,7 @@ class ResolveForm(ModalScreen[Action | None]):
             found = FormFact("find out", safe_text(WHERE_TO_LOOK[action.kind]))
         found.add_class("-found")
         rows = (
-            FormFact("what", safe_text(f"{_THINGS[action.kind][0]}, {ago(action.created_at, now)}")),
+            FormFact("what", safe_text(f"{_WRITES[action.kind]}, {ago(action.created_at, now)}")),
             FormFact("about", safe_text(about)),
             FormFact("reason", safe_text(reason(action.error) if action.error else "-")),
             FormFact("action", safe_text(action.action_id)),
@@ -144,7 +144,13 @@ class ResolveForm(ModalScreen[Action | None]):
         if self.is_running and action is not None and not action.is_open and not self._is_applying:
             self._resolved = action
             self._doubt(None)
-            self._refuse(f"Settled elsewhere: {_how(action)}. Nothing is left to decide.")
+            if action.state == "confirmed":
+                how = f"it took effect, and made {action.result_id}"
+            elif action.superseded_by is not None:
+                how = f"it was sent again, as {action.superseded_by}"
+            else:
+                how = "it did not take effect"
+            self._refuse(f"Settled elsewhere: {how}. Nothing is left to decide.")
 
     @property
     def _resolution(self) -> Resolution | None:
@@ -167,6 +173,7 @@ class ResolveForm(ModalScreen[Action | None]):
             self._is_applying = True
             self._apply("created", evidence, is_checked=True)
 
+    @on(Input.Submitted)
     def action_apply(self) -> None:
         """Carry out the decision, once it is complete."""
         resolution, evidence = self._resolution, self._evidence.value.strip()
@@ -189,7 +196,7 @@ class ResolveForm(ModalScreen[Action | None]):
             if resolution == "created":
                 if not is_checked:
                     dialog.note(safe_text("Checking the id…"))
-                    await check_result_id(self._action, evidence, self._engine.reconciliation)
+                    await self._engine.reconciliation.check(self._action, evidence)
                 action = await actions.resolve_created(action_id, evidence)
             elif resolution == "not_created":
                 action = await actions.resolve_not_created(action_id)
@@ -216,13 +223,11 @@ class ResolveForm(ModalScreen[Action | None]):
         self._evidence.display = self._resolution in {"created", "send_again"}
         if self._resolution == "created":
             self._evidence.rename("id")
-            self._evidence.offer(self._ids)
-            self._evidence.rest(safe_text(_THINGS[self._action.kind][1]))
+            self._evidence.say(safe_text(f"{THINGS[self._action.kind].capitalize()}."))
             self._evidence.fill(self._best)
         elif self._resolution == "send_again":
             self._evidence.rename("confirm")
-            self._evidence.offer(())
-            self._evidence.rest(safe_text(f"Type {self._pledge} to confirm."), "warn")
+            self._evidence.say(safe_text(f"Type {self._pledge} to confirm."), "warn")
             self._evidence.fill("")
 
     @on(Input.Changed)
@@ -240,10 +245,6 @@ class ResolveForm(ModalScreen[Action | None]):
         dialog.border_subtitle = ""
         dialog.banner(None)
 
-    @on(Input.Submitted)
-    def _entered(self) -> None:
-        self.action_apply()
-
     def _refuse(self, why: str) -> None:
         self.query_one(FormDialog).note(safe_text(""))
         self.query_one(FormDialog).banner(safe_text(why))
@@ -259,7 +260,17 @@ class ResolveForm(ModalScreen[Action | None]):
             dialog.note(safe_text(f"The service could not be asked for runs that it may have made: {error}"), "warn")
             return
         self._offer(found)
-        dialog.note(_found_in_words(found))
+        count = len(found.candidates)
+        if found.is_certain:
+            said = "Found: the first run carries this action's own id."
+        elif count == 0 and found.is_whole:
+            said = "No run fits: most likely it did not take effect."
+        elif count == 0:
+            said = "No known run fits, but not all runs around the send could be read."
+        else:
+            runs, them = ("One run fits", "it") if count == 1 else (f"{count} runs fit", "them")
+            said = f"{runs} by place and time. A colleague may have started {them}."
+        dialog.note(safe_text(said))
 
     def _offer(self, found: Proposal) -> None:
         """Show the candidates and fill in the likeliest, unless one was picked or an id was typed."""
@@ -268,31 +279,11 @@ class ResolveForm(ModalScreen[Action | None]):
         if not is_picked:
             self._best = self._ids[0] if self._ids else ""
         self._found.set_options([Content(candidate_line(candidate)) for candidate in found.candidates])
-        if self._resolution == "created":
-            self._evidence.offer(self._ids)
-            if self._evidence.value in {"", before}:
-                self._evidence.fill(self._best)
+        if self._resolution == "created" and self._evidence.value in {"", before}:
+            self._evidence.fill(self._best)
 
 
 def candidate_line(candidate: Candidate) -> SafeText:
     """Format a candidate: its id cut, why it is one, and its branch, which the list cuts where there is no room."""
     run_id = shorten(safe_text(candidate.run.run_id, limit=100), _ID_CELLS, "middle")
     return safe_text(f"{run_id}  {candidate.evidence}  {candidate.run.status}  {candidate.run.branch_name}", limit=300)
-
-
-def _how(action: Action) -> str:
-    if action.state == "confirmed":
-        return f"it took effect, and made {action.result_id}"
-    return "it did not take effect" if action.superseded_by is None else f"it was sent again, as {action.superseded_by}"
-
-
-def _found_in_words(found: Proposal) -> SafeText:
-    count = len(found.candidates)
-    if found.is_certain:
-        return safe_text("Found: the first run carries this action's own id.")
-    if count == 0 and found.is_whole:
-        return safe_text("No run fits: most likely it did not take effect.")
-    if count == 0:
-        return safe_text("No known run fits, but not all runs around the send could be read.")
-    runs = "One run fits" if count == 1 else f"{count} runs fit"
-    return safe_text(f"{runs} by place and time. A colleague may have started {'it' if count == 1 else 'them'}.")

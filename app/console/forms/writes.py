@@ -50,7 +50,7 @@ from widgets.runs.conversation import Conversation
 _BRANCH: Final = Field(
     "branch_name", "branch", "Empty: the service makes one.", OPTIONAL_CHOICE, "chosen by the service"
 )
-_PAIRS_HINT: Final = "Optional. JSON where it is JSON, else text."
+_PAIRS_HINT: Final = "Optional, a line each. A value is JSON where it is JSON, else text."
 
 
 def continuation(run: Run, instructions: str) -> ContinueRun:
@@ -69,7 +69,7 @@ class NewRunForm(ActionForm):
         Field("repository", "repository", "owner/repo, or gitlab:group/project", REPOSITORY, "owner/repo"),
         _BRANCH,
         Field("instructions", "instructions", "", TEXT, "What should the agent do?"),
-        Field("metadata", "metadata", _PAIRS_HINT, PAIRS),
+        Field("metadata", "metadata", _PAIRS_HINT, PAIRS, "key=value"),
     )
 
     def __init__(
@@ -171,6 +171,7 @@ class StartAgentForm(ActionForm):
 
     TITLE_TEXT = "Start a named agent"
     DEFAULT_CLASSES = "-long"
+    DEFAULT_CSS = "StartAgentForm PairsField { height: 1fr; }"
     REQUEST = StartAgent
     FIELDS = (
         Field("name", "agent", "As it is named in the service's configuration.", LINE, "security-review"),
@@ -182,7 +183,7 @@ class StartAgentForm(ActionForm):
             "owner/repo",
         ),
         _BRANCH,
-        Field("inputs", "inputs", _PAIRS_HINT, PAIRS),
+        Field("inputs", "inputs", _PAIRS_HINT, PAIRS, "key=value"),
     )
 
     def __init__(self, engine: Engine, repository: str = "", branch: str = "") -> None:
@@ -320,14 +321,6 @@ class OrganizationForm(ActionForm):
         return tuple(attempt for attempt in self._its_attempts if attempt.state == "confirmed")
 
 
-_FORMS: Final[dict[type[WriteRequest], type[NewRunForm | StartAgentForm | OrganizationForm | OnboardForm]]] = {
-    StartRun: NewRunForm,
-    StartAgent: StartAgentForm,
-    CreateOrganization: OrganizationForm,
-    OnboardProject: OnboardForm,
-}
-
-
 async def form_for(engine: Engine, action: Action) -> ActionForm:
     """Return the right form with the action's request filled in; edits are a draft of that action.
 
@@ -346,8 +339,14 @@ async def form_for(engine: Engine, action: Action) -> ActionForm:
             raise UnfaithfulError("Its run is not listed here: fetch older runs first, with M under Runs.")
         finals = await engine.cache.final_statuses()
         form = ContinueRunForm(engine, detail.run, final_statuses=finals, sent=request)
-    elif type(request) in _FORMS:
-        form = _FORMS[type(request)](engine)
+    elif isinstance(request, StartRun):
+        form = NewRunForm(engine)
+    elif isinstance(request, StartAgent):
+        form = StartAgentForm(engine)
+    elif isinstance(request, CreateOrganization):
+        form = OrganizationForm(engine)
+    elif isinstance(request, OnboardProject):
+        form = OnboardForm(engine)
     else:
         raise UnfaithfulError("Cancelling has no form; cancel the run again instead: that does no harm.")
     values = {field.key: field.kind.written(getattr(request, field.key)) for field in form.FIELDS}

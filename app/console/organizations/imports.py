@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, cast
 
-from textual import on
+from textual import on, work
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 from textual.widgets import Input
@@ -97,13 +97,13 @@ class OrganizationImportScreen(BaseScreen):
 
     def on_mount(self) -> None:
         """Resume the import that was begun before."""
+        self._resume()
+
+    @work
+    async def _resume(self) -> None:
         self._table.say(NO_FILE)
         self._bar.file.take_focus()
-        self.run_worker(self._resume)
-
-    async def _resume(self) -> None:
-        draft = await self._form_draft.restore()
-        if draft is not None:
+        if (draft := await self._form_draft.restore()) is not None:
             self._bar.file.fill(draft.values.get("path", ""))
             self._bar.most.fill(draft.values.get("most", str(MOST)))
             await self._open()
@@ -167,7 +167,7 @@ class OrganizationImportScreen(BaseScreen):
         elif self._phase != "asked":
             self._phase = "asked"
             self._second_press.forget()
-            self._show_remark()
+            self._bar.say(*self._remark())
             self._table.focus()
             after_refresh(self, self._second_press.painted)
         elif not self._second_press.press():
@@ -223,7 +223,7 @@ class OrganizationImportScreen(BaseScreen):
         """Withdraw the question whether to send, if it was asked."""
         if self._phase == "asked":
             self._phase = "idle"
-            self._show_remark()
+            self._bar.say(*self._remark())
 
     @on(LineTable.Highlighted)
     def _highlighted(self) -> None:
@@ -266,7 +266,7 @@ class OrganizationImportScreen(BaseScreen):
             if before.action != found.action or before.state not in {"created", "rejected"}:
                 self._lines[row.line] = found
         self._show()
-        self._show_remark()
+        self._bar.say(*self._remark())
         self.refresh_bindings()
 
     def _show(self) -> None:
@@ -278,21 +278,15 @@ class OrganizationImportScreen(BaseScreen):
         most = self._most or MOST
         work, rows = Import(self._engine.ledger, self._submit, most=most), self._to_send
         refused = ""
-        followed: int | None = None
         self._bar.disabled = True
         try:
             for row in rows:
                 if self._phase != "sending" or work.is_spent or work.stopped_by is not None:
                     break
-                # The cursor follows, unless the user moved it elsewhere.
-                goes_along = followed is None or (self._table.item is not None and self._table.item.line == followed)
                 self._lines[row.line] = replace(self._lines[row.line], state="sending")
                 self._show()
-                if goes_along:
-                    followed = row.line
-                    self._table.seek(str(followed))
                 self._bar.show_progress(work.sent, min(most, len(rows)), safe_text(row.email))
-                self._lines[row.line] = line(await work.take(row))
+                self._lines[row.line] = line(await work.create(row))
                 self._show()
         except (ActionRefusedError, StorageError) as error:
             refused = str(error)
@@ -316,9 +310,6 @@ class OrganizationImportScreen(BaseScreen):
         except AlreadyAskedError as asked:
             return asked.existing  # Another import sent the same row first.
 
-    def _show_remark(self) -> None:
-        self._bar.say(*self._remark())
-
     def _remark(self) -> tuple[SafeText, Tone]:
         """The question, or why the last sending ended, or what the key does."""
         most, count = self._most or MOST, len(self._to_send)
@@ -331,7 +322,17 @@ class OrganizationImportScreen(BaseScreen):
         if (stop := self._stopped_by) is not None:
             here = self._lines.get(stop.row.line)
             if stop.outcome != "unknown" or (here is not None and here.unknown is not None):
-                return safe_text(_why_stopped(stop)), "warn"
+                error = stop.action.error if stop.action is not None else None
+                kind, message = (error.kind, error.message) if error is not None else ("", "")
+                if stop.outcome in {"unknown", "blocked"}:
+                    why = f"Line {stop.row.line}'s outcome is unknown: v resolves it; ^s goes on with the others."
+                elif kind == "rate_limited":
+                    why = "The organization's rate limit is spent (429): wait a little; ^s goes on where it stopped."
+                elif kind in {"not_authorized", "forbidden", "not_found"}:
+                    why = f"Refused, as every other row would be: {message} Nothing more was sent."
+                else:
+                    why = f"Line {stop.row.line} could not be sent: {message} ^s goes on where it stopped."
+                return safe_text(why), "warn"
         if self._engine.actions.read_only:
             return safe_text("Read-only: nothing can be sent from here."), "warn"
         if self._paused:
@@ -341,42 +342,20 @@ class OrganizationImportScreen(BaseScreen):
 
 def line(result: Imported) -> ImportLine:
     """Describe a row by its result."""
-    row = result.row
-    problem = " ".join(each.message for each in row.problems)
+    row, action = result.row, result.action
+    state: ImportRowState
+    if row.problems:
+        state = "twice" if row.is_twice else "invalid"
+    elif result.outcome == "blocked" and action is not None and action.state == "unknown":
+        state = "unknown"
+    elif result.outcome in {"not_tried", "not_sent"} or (result.outcome == "rejected" and result.ends_the_import):
+        # A row refused for a reason other than its own can be sent again.
+        state = "to_create"
+    else:
+        state = cast("ImportRowState", result.outcome)
+    problem = safe_text(" ".join(each.message for each in row.problems))
     email, offer = safe_text(row.email, limit=254), safe_text(row.offer_code or "", limit=100)
-    return ImportLine(row.line, email, offer, _state(result), safe_text(problem), result.action)
-
-
-def _state(result: Imported) -> ImportRowState:
-    if result.row.is_twice:
-        return "twice"
-    if result.row.problems:
-        return "invalid"
-    match result.outcome:
-        case "to_create" | "not_tried" | "not_sent":
-            return "to_create"
-        case "rejected":
-            # A row refused for a reason other than its own can be sent again.
-            return "to_create" if result.ends_the_import else "rejected"
-        case "blocked":
-            return "unknown" if result.action is not None and result.action.state == "unknown" else "blocked"
-        case outcome:
-            return outcome
-
-
-def _why_stopped(result: Imported) -> str:
-    """Explain why nothing more is sent after this row, and which key helps."""
-    error = result.action.error if result.action is not None else None
-    kind = error.kind if error is not None else ""
-    if result.outcome in {"unknown", "blocked"}:
-        return f"Line {result.row.line}'s outcome is unknown: v resolves it; ^s goes on with the others."
-    if kind == "rate_limited":
-        return "The organization's rate limit is spent (429): wait a little; ^s goes on where it stopped."
-    if kind in {"not_authorized", "forbidden", "not_found"}:
-        message = error.message if error is not None else ""
-        return f"Refused, as every other row would be: {message} Nothing more was sent."
-    message = error.message if error is not None else ""
-    return f"Line {result.row.line} could not be sent: {message} ^s goes on where it stopped."
+    return ImportLine(row.line, email, offer, state, problem, action)
 
 
 def _organizations(count: int) -> str:

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, ClassVar, Final, Self, cast
+from typing import ClassVar, Final, Self
 
 from rich.cells import cell_len
 from textual.content import Content
@@ -21,9 +21,7 @@ from app.console.forms.fields import TEXT, Field
 from app.console.forms.instructions import NAMES, PLACEHOLDERS, filled_in
 from app.console.forms.writes import continuation
 from app.console.ledger_turns import instructions_of
-from app.console.session.coalesced_task import CoalescedTask
 from app.engine import Engine
-from app.events import ActionChanged, CacheChangedElsewhere, Event, RunsChanged
 from app.text import SafeText, plural, safe_text
 from storage.errors import StorageError
 from storage.ledger import Ledger
@@ -33,11 +31,7 @@ from widgets.batch import BatchLine, BatchView
 from widgets.cells import shorten
 from widgets.forms.dialog import FormButton, FormPhase
 from widgets.forms.facts import FormFact
-from widgets.forms.pages import OutcomePage, OutcomeText, OutcomeVerdict, RequestPreview, reason
-
-if TYPE_CHECKING:
-    from app.console.session.coalesced_task import Start
-
+from widgets.forms.pages import OutcomeText, OutcomeVerdict, RequestPreview, reason
 
 HOPELESS: Final = frozenset({"rate_limited", "not_authorized", "forbidden", "token"})
 """Refusals that the next run would meet as well."""
@@ -61,14 +55,6 @@ class ManyText:
     """Added to the effect where there are several runs."""
     done: str
     """The outcome, with placeholders for how many of how many."""
-
-    def outlook(self, count: int) -> str:
-        """The effect for this number of runs."""
-        return f"{self.consequence.format(plural(count, 'run'))}{self.each if count > 1 else ''}."
-
-    def outcome(self, confirmed: int, count: int) -> str:
-        """The outcome for this number of runs."""
-        return self.done.format(f"{confirmed:,}", plural(count, "run"))
 
 
 CONTINUE: Final = ManyText(
@@ -124,13 +110,10 @@ class ManyTask:
         """The reason if no run is left."""
         return f"{self.text.nothing}: {self.left_out or 'no run is marked'}."
 
-    def filled(self, run: Run, words: str) -> str:
-        """The instructions as sent for a run."""
-        return filled_in(words, self._known(run))[0]
-
-    def request(self, run: Run, words: str) -> WriteRequest:
-        """The request for a run."""
-        return self.make(run, self.filled(run, words))
+    def request(self, run: Run, words: str) -> tuple[WriteRequest, str | None]:
+        """The request for a run, and its key."""
+        filled = filled_in(words, self._known(run))[0]
+        return self.make(run, filled), self.key(run, filled)
 
     def problem(self, words: str) -> FieldProblem | None:
         """The reason why the instructions cannot be sent for all runs."""
@@ -210,22 +193,17 @@ class RequestOutcome:
         return self.action.result_id if self.is_done and self.action is not None else None
 
     @property
-    def may_be_tried_again(self) -> bool:
-        """Whether it failed for a reason that has nothing to do with this run."""
-        if self.action is None:
-            return False
-        return self.action.state == "not_sent" or (self.action.state == "rejected" and self._is_hopeless)
-
-    @property
     def ends_all(self) -> bool:
         """Whether to stop here: the next run would be refused too, or this outcome is unknown."""
         if self.action is None or self.is_done:
             return False
-        return self._is_hopeless if self.action.state == "rejected" else True
+        error = self.action.error
+        return self.action.state != "rejected" or (error is not None and error.kind in HOPELESS)
 
     @property
-    def _is_hopeless(self) -> bool:
-        return self.action is not None and self.action.error is not None and self.action.error.kind in HOPELESS
+    def may_be_tried_again(self) -> bool:
+        """Whether it had no effect, for a reason that has nothing to do with this run."""
+        return self.action is not None and self.action.state in {"not_sent", "rejected"} and self.ends_all
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,10 +221,11 @@ class RunBatch:
         """The batch with the outcome of one run's request."""
         return replace(self, sent={**self.sent, sent.run.run_id: sent})
 
-    def resolved(self, action: Action) -> Self:
-        """The batch with the resolution of an unknown outcome."""
-        old = next(sent for sent in self.sent.values() if sent.action and sent.action.action_id == action.action_id)
-        return self.settled(replace(old, action=action))
+    def resolved(self, action: Action, old_id: str = "") -> Self:
+        """The batch with the resolution of an unknown outcome, or with the action sent in place of `old_id`."""
+        wanted = old_id or action.action_id
+        sent = (one for one in self.sent.values() if one.action and one.action.action_id == wanted)
+        return next((self.settled(replace(one, action=action)) for one in sent), self)
 
     @property
     def has_begun(self) -> bool:
@@ -320,7 +299,7 @@ async def send_each(
     for run in runs:
         if not is_wanted():
             return
-        request, key = task.request(run, words), task.key(run, task.filled(run, words))
+        request, key = task.request(run, words)
         try:
             sent = RequestOutcome(run, await actions.submit(request, key=key))
         except AlreadyAskedError as asked:
@@ -354,8 +333,8 @@ def _where(run: Run) -> SafeText:
 
 LISTED: Final = 200
 """Characters of a run's line."""
-_NUMBER, _STATUS, _PADDING = 6, 14, 5
-"""Cells of a run's number in the preview, of its status in the outcome, and of the padding beside both."""
+_PADDING: Final = 13
+"""Cells of a line of the preview beside the run's id and place: its number, spaces and the scroll bar."""
 
 
 class ManyForm(ActionForm):
@@ -380,7 +359,6 @@ class ManyForm(ActionForm):
         self._batch = RunBatch(f"{task.text.draft} {now.isoformat()}", task, now)
         self.FIELDS = (Field("instructions", "instructions", task.text.hint, TEXT, task.text.placeholder),)
         super().__init__(engine, draft=task.text.draft)
-        self._looking = CoalescedTask(self._look, cast("Start", self.run_worker))
 
     def make_rows(self) -> Sequence[Widget]:
         """The runs, the batches and the instructions."""
@@ -398,14 +376,14 @@ class ManyForm(ActionForm):
     def build(self, values: Values) -> RequestOrProblems:
         """The first of the requests, or the problems."""
         words = values["instructions"]
-        first = self._many.request((self._batch.rest or self._many.runs)[0], words)
+        first, _ = self._many.request((self._batch.rest or self._many.runs)[0], words)
         if (problem := self._many.problem(words)) is not None:
             return (problem, *problems(first))
         return first
 
     def requests(self, values: Values) -> tuple[WriteRequest, ...]:
         """Return a request for each run."""
-        return tuple(self._many.request(run, values["instructions"]) for run in self._many.runs)
+        return tuple(self._many.request(run, values["instructions"])[0] for run in self._many.runs)
 
     def placeholders(self) -> dict[str, str]:
         """Leave the placeholders as typed: they are filled in for each run when it is sent."""
@@ -416,7 +394,8 @@ class ManyForm(ActionForm):
         del request
         count = len(self._many.runs)
         batches = f" Sends the first {self._cap:,}, then waits for you." if count > self._cap else ""
-        return self._many.text.outlook(count) + batches
+        text = self._many.text
+        return f"{text.consequence.format(plural(count, 'run'))}{text.each if count > 1 else ''}.{batches}"
 
     def is_possible(self, action: str) -> bool:
         """Sending can be stopped between two runs and continued."""
@@ -465,8 +444,11 @@ class ManyForm(ActionForm):
         super().show_preview(request)
         lines = [Content.assemble((self.consequence(request), "")), Content()]
         for number, run in enumerate(self._many.runs, 1):
-            listed = _live(safe_text(run.run_id, limit=60), _where(run), self._width - _NUMBER)
-            lines.append(Content.assemble((f"{number:>4}  ", STYLES["quiet"]), listed))
+            run_id = safe_text(run.run_id, limit=60)
+            room = self.dialog.content_size.width - _PADDING - cell_len(run_id)
+            parts = (f"{number:>4}  ", STYLES["quiet"]), (run_id, "bold")
+            where = shorten(_where(run), max(0, room), "middle")
+            lines.append(Content.assemble(*parts, (f"  {where}", STYLES["quiet"])))
         quiet = "The first request; the others differ in their run and what is filled in for it:"
         lines += [Content(), Content.assemble((quiet, STYLES["quiet"]))]
         self.query_one(RequestPreview).explain(Content("\n").join(lines))
@@ -500,10 +482,7 @@ class ManyForm(ActionForm):
         """Put the resolved outcome into the batch, after which the next runs can be sent."""
         if action is None or self._open is None:
             return
-        open_id, all_sent = self._open.action_id, self._batch.sent.values()
-        sent = next((one for one in all_sent if one.action is not None and one.action.action_id == open_id), None)
-        if sent is not None:
-            self._put(self._batch.settled(replace(sent, action=action)))
+        self._put(self._batch.resolved(action, self._open.action_id))
         self.run_worker(self._end(None))
 
     async def _end(self, trouble: SafeText | None) -> None:
@@ -515,7 +494,6 @@ class ManyForm(ActionForm):
         everything = len(self._batch.confirmed) == len(self._many.runs)
         await (self.form_draft.done() if everything else self.form_draft.not_sent())
         self.show_outcome(outcome(self._batch, self._cap, trouble))
-        self._looking.ask()
 
     def _tick(self) -> None:
         """Show the count of requests alone, and not the time that other forms show while sending."""
@@ -528,31 +506,6 @@ class ManyForm(ActionForm):
         self.dialog.sending(
             safe_text(f"{count:,} of {len(batch):,} sent{in_all} · now {run.run_id}   {stopping}", limit=LISTED)
         )
-
-    # The progress of the runs that were started
-
-    def _engine_changed(self, event: Event) -> None:
-        super()._engine_changed(event)
-        if isinstance(event, RunsChanged | ActionChanged | CacheChangedElsewhere):
-            self._looking.ask()
-
-    async def _look(self) -> None:
-        if self.phase != "outcome" or not self.run_ids:
-            return
-        view = self._batch.view(await self.engine.cache.details(self.run_ids))
-        self.dialog.note(view.progress)
-        self.query_one(OutcomePage).list_below(
-            [
-                (line.badge.text, _live(line.run_id, line.about, self._width - _STATUS))
-                for line in view.lines
-                if line.opens is not None
-            ]
-        )
-
-    @property
-    def _width(self) -> int:
-        """Cells of a line, without the scroll bar."""
-        return max(40, self.dialog.content_size.width - _PADDING)
 
 
 def outcome(batch: RunBatch, cap: int, trouble: SafeText | None) -> OutcomeText:
@@ -573,10 +526,5 @@ def outcome(batch: RunBatch, cap: int, trouble: SafeText | None) -> OutcomeText:
     verdict: OutcomeVerdict = "blocked" if view.confirmed else "failed"
     if view.unknown or view.confirmed == len(view.lines):
         verdict = "unknown" if view.unknown else "done"
-    said = batch.task.text.outcome(view.confirmed, len(view.lines))
+    said = batch.task.text.done.format(f"{view.confirmed:,}", plural(len(view.lines), "run"))
     return OutcomeText(verdict, safe_text(said), facts, tuple(meaning))
-
-
-def _live(run_id: SafeText, about: SafeText, width: int) -> Content:
-    rest = shorten(about, max(0, width - cell_len(run_id) - 2), "middle")
-    return Content.assemble((run_id, "bold"), (f"  {rest}", STYLES["quiet"]))

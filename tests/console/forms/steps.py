@@ -21,7 +21,7 @@ CREATED = {
     "created_at": "2026-05-04T12:00:00Z",
     "updated_at": "2026-05-04T12:00:00Z",
 }
-FILLED = "acme/web\t\tFix the flaky test.\nThen run it.\tdepth\t3"
+FILLED = "acme/web\t\tFix the flaky test.\nThen run it.\tdepth=3"
 
 
 async def settle(pilot: Pilot[Any]) -> None:

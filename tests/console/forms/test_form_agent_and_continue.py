@@ -28,12 +28,12 @@ async def test_an_agents_inputs_are_sent_as_they_were_read(stage: Any, post: Any
     """Each value says how it is read while it is typed."""
     post.next(Respond(202, EXECUTION))
     app = stage(lambda engine: StartAgentForm(engine, repository="gitlab:acme/web"))
-    async with opened(app, "security-review\t\tmain\tdepth\tfull\tlimit\t3\tonly\t[1, null]\tdry\ttrue") as pilot:
+    async with opened(app, "security-review\t\tmain\tdepth=full\nlimit=3\nonly=[1, null]\ndry=true") as pilot:
         text = painted(app)
         await press(pilot, "ctrl+s", "ctrl+s")
         outcome = words(app)
 
-    assert [line.split()[-2] for line in text.splitlines() if " = " in line][:4] == ["text", "number", "list", "yes/no"]
+    assert "depth: text, limit: number, only: list, dry: yes/no" in text
     (request,) = post.requests
     assert request.path == "/v1/external/agents/security-review/runs"
     assert request.json() == {
@@ -64,20 +64,6 @@ async def test_a_continuation_names_the_run_and_its_branch(stage: Any, clock: An
         "run_id": "run_1",
     }
     assert [action.subject for action in await engine.ledger.for_run("run_1")] == ["run_1"]
-
-
-async def test_each_run_has_its_own_draft(stage: Any, clock: Any) -> None:
-    """What was begun for one run is not offered for another."""
-    first = stage(lambda engine: ContinueRunForm(engine, a_run(clock)))
-    async with opened(first, "for run_1", "escape"):
-        pass
-    other = stage(lambda engine: ContinueRunForm(engine, a_run(clock, run_id="run_2")))
-    async with opened(other):
-        assert other.screen.values == {"instructions": ""}
-
-    again = stage(lambda engine: ContinueRunForm(engine, a_run(clock)))
-    async with opened(again):
-        assert again.screen.values == {"instructions": "for run_1"}
 
 
 async def test_a_continuation_waits_while_an_earlier_one_is_unknown(stage: Any, clock: Any, post: Any) -> None:

@@ -1,7 +1,9 @@
 """What was typed into a form is not lost: escape, another form, a killed program."""
 
 import asyncio
+import errno
 import json
+import os
 import stat
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,6 +19,7 @@ from tests.console.quiet import toasts
 from tests.fault_server import Respond
 from widgets.forms.field import FormField
 
+NEWER = json.dumps({"version": 99, "drafts": {}})
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 
 
@@ -85,7 +88,7 @@ async def test_a_draft_survives_escape_and_is_swapped_for_a_fresh_form_and_back(
     assert app.outcome is None
     assert "Your draft from 7m ago" in text
     assert restored["instructions"] == "Fix the flaky test.\nThen run it."
-    assert json.loads(restored["metadata"]) == [["depth", "3"]]
+    assert restored["metadata"] == "depth=3"
     assert fresh == {"repository": "", "branch_name": "", "instructions": "", "metadata": ""}
     assert (back, places) == (restored, ["repository", "instructions"])
 
@@ -122,10 +125,20 @@ async def test_a_draft_survives_a_killed_program(stage: Any, engine: Engine) -> 
     assert draft.values["repository"] == "acme/web"
 
 
-async def test_drafts_that_cannot_be_kept_are_said_and_hinder_nothing(stage: Any, engine: Engine, post: Any) -> None:
-    """The form sends all the same."""
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda path: path.write_text(NEWER), "written by a newer version"),
+        (lambda path: path.with_suffix(".json").mkdir(), "Drafts cannot be read"),
+    ],
+)
+async def test_drafts_that_cannot_be_stored_are_said_and_hinder_nothing(
+    stage: Any, engine: Engine, post: Any, spoil: Any, said: str
+) -> None:
+    """The form sends all the same; a newer version's drafts, or whatever is in the way, stay as they are."""
     post.next(Respond(201, CREATED))
-    drafts_of(engine).path.write_text(json.dumps({"version": 99, "drafts": {}}))
+    path = drafts_of(engine).path
+    spoil(path)
     app = stage(NewRunForm)
     async with opened(app, size=(100, 30)) as pilot:
         text = " ".join(toasts(app))
@@ -134,4 +147,37 @@ async def test_drafts_that_cannot_be_kept_are_said_and_hinder_nothing(stage: Any
 
         assert app.screen.phase == "outcome"
 
-    assert "written by a newer version" in text
+    assert said in text
+    assert path.is_dir() or path.read_text() == NEWER
+
+
+async def test_a_newer_file_of_drafts_is_not_overwritten(drafts: Drafts) -> None:
+    """Neither by a draft nor by its deletion."""
+    drafts.path.parent.mkdir()
+    drafts.path.write_text(NEWER)
+    for draft in (Draft({"a": "b"}, NOON), None):
+        with pytest.raises(DraftsError, match="newer version"):
+            await drafts.save("run.start", draft)
+
+    assert drafts.path.read_text() == NEWER
+    assert not drafts.path.with_suffix(".damaged").exists()
+
+
+async def test_a_draft_that_cannot_be_stored_is_said_while_typing(stage: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once, however much is typed; the text stays in the form."""
+
+    def full(_: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("app.console.forms.drafts.replacing", full)
+    app = stage(NewRunForm)
+    async with opened(app, "acme/web", size=(100, 30)) as pilot:
+        while not (said := list(toasts(app))):
+            await pilot.pause(0.05)
+        await write(pilot, "-admin")
+        await pilot.pause(1.2)
+
+        assert list(toasts(app)) == said
+        assert app.screen.values["repository"] == "acme/web-admin"
+
+    assert "A draft cannot be stored (No space left on device)" in " ".join(said)

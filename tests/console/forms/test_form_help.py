@@ -12,7 +12,6 @@ from app.console.forms.instructions import filled_in
 from app.engine import Engine
 from storage.records import Repository, Run
 from tests.console.forms.steps import CREATED, opened, painted, press, settle, words, write
-from tests.console.quiet import toasts
 from tests.fault_server import Drop, Respond
 
 API, TOOLS = Repository.parse("acme/api"), Repository.parse("gitlab:acme/tools")
@@ -109,25 +108,3 @@ async def test_the_conversation_so_far_is_above_what_comes_next(
 
         assert "⊘ not created" in words(app)
         assert "\x1b" not in painted(app)
-
-
-async def test_a_preview_is_copied_for_a_shell(stage: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As curl, with the token by its name, and as a command; nothing is sent by it."""
-    copied: list[str] = []
-    app = stage(NewRunForm)
-    monkeypatch.setattr(app, "copy_to_clipboard", copied.append)
-    async with opened(app, "acme/api\tmain\tIt's broken.") as pilot:
-        for key in "yY":
-            await press(pilot, "ctrl+s", key)
-            assert app.screen.phase == "preview"
-            assert "Copied as" in words(app)
-            assert not list(toasts(app)), "it would lie over the buttons"
-            await press(pilot, "escape")
-            assert "Copied as" not in words(app)
-
-    curl, command = copied
-    assert "It'\"'\"'s broken." in curl
-    assert "'It'\"'\"'s broken.'" in command
-    assert curl.startswith("curl --request POST ")
-    assert '"Authorization: Bearer $RUNWARDEN_TOKEN"' in curl
-    assert command.startswith("runwarden --profile=acme runs start --repository=acme/api --branch=main -- ")

@@ -4,11 +4,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from textual.widgets import Input, TextArea
+from textual.widgets import Input
 
 from app.console.forms import NewRunForm
 from app.engine import Engine
-from storage.records import Repository, Run
 from tests.console.forms.conftest import Stage
 from tests.console.forms.steps import CREATED, FILLED, drafts_of, opened, painted, press, settle, words, write
 from tests.fault_server import Drop, Respond
@@ -38,23 +37,6 @@ async def test_what_is_previewed_is_what_is_sent(stage: Any, engine: Engine, pos
     assert (app.outcome.state, app.outcome.result_id) == ("confirmed", "run_01J8")
     assert await engine.cache.detail("run_01J8") is not None
     assert await drafts_of(engine).load("run.start") is None
-
-
-async def test_a_problem_shows_under_its_field_as_one_types_and_nothing_moves(stage: Any) -> None:
-    """Only fields that were touched complain; the buttons stay where they were."""
-    app = stage(NewRunForm)
-    async with opened(app) as pilot:
-        before = painted(app).splitlines()
-        await write(pilot, "\tfix..x\t")
-        await settle(pilot)
-        after = painted(app).splitlines()
-
-    assert "✗" not in "".join(before)
-    assert any("✗ A branch cannot contain '..'" in line for line in after)
-    assert sum("✗" in line for line in after) == 1
-    assert [("Preview" in line, "instructions" in line) for line in before] == [
-        ("Preview" in line, "instructions" in line) for line in after
-    ]
 
 
 async def test_a_rejection_leads_back_to_the_fields_with_everything_kept(stage: Any, post: Any) -> None:
@@ -125,48 +107,6 @@ async def test_keys_pressed_while_sending_neither_send_twice_nor_close(stage: An
     assert sending == "sending"
     assert allowed == [False, False, False, False]
     assert len(post.requests) == 1
-
-
-async def test_repositories_are_suggested_from_the_cache(stage: Any, engine: Engine, clock: Any) -> None:
-    """Down walks through what holds the typed text; what cannot be shown is not offered."""
-    labels = ("acme/api", "acme/web", "acme/web-admin", "evil/\x1b[2Jx")
-    runs = [Run(f"run_{label}", "failed", "", Repository.parse(label), clock(), clock(), "{}") for label in labels]
-    await engine.cache.store_runs(runs, asked_at=clock())
-    app = stage(NewRunForm)
-    async with opened(app) as pilot:
-        offered = painted(app)
-        await write(pilot, "web")
-        await pilot.press("down")
-        first = app.screen.values["repository"]
-        await pilot.press("down")
-        second = app.screen.values["repository"]
-        await pilot.press("down")
-        typed = app.screen.values["repository"]
-        await pilot.press("ctrl+u")
-        await write(pilot, "acme/a")
-        await settle(pilot)
-        await pilot.press("right")
-        completed = app.screen.values["repository"]
-
-    assert "acme/web-admin" in offered
-    assert "evil" not in offered
-    assert (first, second, typed) == ("acme/web", "acme/web-admin", "web")
-    assert completed == "acme/api"
-
-
-async def test_templates_come_from_the_configuration(stage: Any) -> None:
-    """Names that look like markup are shown as they are; the text goes in at the cursor and undo takes it out."""
-    app = stage(NewRunForm)
-    async with opened(app, "", "ctrl+t") as pilot:
-        text = painted(app)
-        await press(pilot, "j", "enter")
-
-        assert app.screen.values["instructions"] == "Review it."
-        app.screen.query_one(TextArea).undo()
-        assert app.screen.values["instructions"] == ""
-
-    assert "[/b] review" in text
-    assert "Find the flaky test" in text
 
 
 async def test_what_a_terminal_would_obey_does_not_get_into_a_field(stage: Any) -> None:

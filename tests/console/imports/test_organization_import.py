@@ -150,7 +150,7 @@ async def test_stop_ends_it_after_the_row_on_its_way(
     async with importing(staged, server, file) as scene:
         screen = scene.app.screen
         assert isinstance(screen, OrganizationImportScreen)
-        take = Import.take
+        take = Import.create
 
         async def take_and_press(self: Import, row: object) -> object:
             # What a person presses while the request is on its way.
@@ -158,7 +158,7 @@ async def test_stop_ends_it_after_the_row_on_its_way(
             screen.action_stop()
             return await take(self, row)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(Import, "take", take_and_press)
+        monkeypatch.setattr(Import, "create", take_and_press)
         await scene.press("ctrl+s", "ctrl+s")
 
         assert states(scene) == ["created", "to_create", "invalid", "twice", "to_create", "to_create"]
@@ -181,17 +181,6 @@ async def test_a_crash_in_the_middle_is_taken_up_where_it_stood(
 
     assert str(file)[:40] in text
     assert set(emails(server).values()) == {1}
-
-
-async def test_a_file_that_cannot_be_used_says_why(staged: Staged, server: FaultServer, tmp_path: Path) -> None:
-    """Below the field."""
-    (tmp_path / "p.csv").write_bytes(b"ada@globex.example\n")
-    async with importing(staged, server, None, (200, 40)) as scene:
-        for name, said in (("p.csv", "has to name the columns"), ("none.csv", "cannot be read")):
-            scene.app.screen.query_one("#field-file Input", Input).value = str(tmp_path / name)
-            await scene.press("enter")
-            assert said in scene.text
-            assert scene.app.screen.check_action("go", ()) is None
 
 
 async def test_read_only_shows_and_sends_nothing(staged: Staged, server: FaultServer, file: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from app.console.app import RunwardenApp
 from tests.console.conftest import WIDE, Staged
-from tests.console.journeys.steps import Hand, Keyboard, Mouse, Service
+from tests.console.journeys.steps import Hand, Mouse, Service
 from tests.console.scenes import a_day
 from tests.fault_server import FaultServer
 from tests.run_board import Board
@@ -20,9 +20,9 @@ def _first(*hands: object) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("walked", hands, indirect=True, ids=lambda hand: hand.__name__.lower())
 
 
-BY_KEYS = _first(Keyboard, pytest.param(Mouse, marks=pytest.mark.campaign))
+BY_KEYS = _first(Hand, pytest.param(Mouse, marks=pytest.mark.campaign))
 """What comes of the keys is the fact; the same by the mouse is left to the campaign."""
-BY_MOUSE = _first(Mouse, pytest.param(Keyboard, marks=pytest.mark.campaign))
+BY_MOUSE = _first(Mouse, pytest.param(Hand, marks=pytest.mark.campaign))
 """The other way round: a click leads there."""
 
 
@@ -41,7 +41,7 @@ def service(board: Board) -> Iterator[Service]:
         yield Service(server, board)
 
 
-@pytest.fixture(params=[Keyboard, Mouse], ids=["keyboard", "mouse"])
+@pytest.fixture(params=[Hand, Mouse], ids=["hand", "mouse"])
 def walked(request: pytest.FixtureRequest, staged: Staged, service: Service) -> Walked:
     """A journey is walked twice: without the mouse, and without a key but to type into a field."""
 

@@ -1,6 +1,5 @@
 """Two hands on one console: each deed of a journey by its key, or by a click on what the screen shows of it."""
 
-from abc import ABC, abstractmethod
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -94,30 +93,10 @@ def _body(request: Received) -> dict[str, Any]:
 
 
 @dataclass
-class Hand(ABC):
-    """What a person does, whichever way."""
+class Hand:
+    """What a person does, with the keyboard alone."""
 
     scene: Scene
-
-    @abstractmethod
-    async def do(self, keys: str, words: str) -> None:
-        """Presses the keys, or clicks on the words."""
-
-    @abstractmethod
-    async def fill(self, name: str, text: str) -> None:
-        """Goes to a field and types."""
-
-    @abstractmethod
-    async def point(self, words: str) -> None:
-        """Goes to the row that holds the words."""
-
-    @abstractmethod
-    async def mark(self, words: str) -> None:
-        """Marks the row that holds the words."""
-
-    @abstractmethod
-    async def open(self, words: str) -> None:
-        """Opens the row that holds the words."""
 
     async def see(self, *words: str) -> None:
         """Waits until all the words are on the screen, however its lines break."""
@@ -144,10 +123,6 @@ class Hand(ABC):
     def rows(self) -> Widget:
         """The list on show."""
         return self.scene.app.screen.query("CursorView, StatusList").first()
-
-
-class Keyboard(Hand):
-    """Never touches the mouse."""
 
     async def do(self, keys: str, words: str) -> None:
         """The words have to be there for the eyes, not for the hand."""

@@ -1,15 +1,15 @@
 """Acting on runs: each form is about the run that it was opened on, and no unknown outcome goes out of sight."""
 
-from app.api.requests import CreateOrganization, StartRun
+from app.api.requests import StartRun
 from app.console.activity import ActivityScreen
 from storage.records import Action, Repository
 from tests.console.journeys.conftest import BY_KEYS, Walked
-from tests.console.journeys.steps import Hand, Keyboard, Service
+from tests.console.journeys.steps import Hand, Mouse, Service
 
 
 async def named(hand: Hand, key: str, name: str) -> None:
     """An action without a hint: by its key, or from the palette."""
-    if isinstance(hand, Keyboard):
+    if not isinstance(hand, Mouse):
         await hand.do(key, "")
     else:
         await hand.do(":", ": palette")
@@ -103,19 +103,3 @@ async def test_an_unknown_outcome_is_in_sight_in_every_tab_until_it_is_resolved(
         await hand.do("escape", "Close esc")
         await hand.do("n", "n new run")
         assert hand.value("instructions") == ""
-
-
-@BY_KEYS
-async def test_activity_opens_the_organization_of_its_row(walked: Walked, service: Service) -> None:
-    """Not the newest one: the one that the row is about."""
-    async with walked() as hand:
-        for name in ("ada", "bob"):
-            await hand.scene.engine.actions.submit(CreateOrganization(f"{name}@globex.example"))
-        await hand.do("6", "6 Activity")
-        await hand.open("ada@globex.example")
-        assert hand.scene.app.current_mode == "organizations"
-        await hand.see("organization org_ada")
-
-        await hand.do("6", "6 Activity")
-        await hand.open("bob@globex.example")
-        await hand.see("organization org_bob")

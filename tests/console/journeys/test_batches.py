@@ -3,7 +3,7 @@
 from app.console.run.screen import RunScreen
 from app.console.sheets import BatchScreen
 from tests.console.journeys.conftest import BY_KEYS, BY_MOUSE, Walked
-from tests.console.journeys.steps import NEW_RUN, Hand, Keyboard, Service
+from tests.console.journeys.steps import NEW_RUN, Hand, Mouse, Service
 from tests.console.journeys.test_act_once import named
 from tests.console.scenes import MINUTES_INTO_THE_DAY
 from tests.run_board import stamp
@@ -36,7 +36,7 @@ async def ended(hand: Hand, service: Service, **statuses: str) -> None:
 
 async def to_the_list(hand: Hand) -> None:
     """From its line to its live list."""
-    if isinstance(hand, Keyboard):
+    if not isinstance(hand, Mouse):
         await hand.do("F enter", "")
     else:
         await hand.scene.pilot.click(FollowStrip, offset=(8, 0))
@@ -58,7 +58,7 @@ async def test_a_batch_is_followed_to_its_end_after_its_form_has_closed(walked: 
         await hand.see("⊘ 2 of 3 batch", "Start runs like these")
         await hand.open("batch  ")
         await hand.see("✗ rejected", "Not on that branch.", "✗ failed", "✓ completed")
-        await hand.do("escape", "esc closes") if isinstance(hand, Keyboard) else await hand.scene.pilot.click(
+        await hand.do("escape", "esc closes") if not isinstance(hand, Mouse) else await hand.scene.pilot.click(
             offset=(1, 1)
         )
 
@@ -69,7 +69,7 @@ async def test_a_batch_is_followed_to_its_end_after_its_form_has_closed(walked: 
         await ended(hand, service, **{SECOND: "completed"})
         await hand.see("2 of 2 done")
         assert "done, 1 failed" not in hand.scene.text
-        await (hand.do("enter", "") if isinstance(hand, Keyboard) else hand.do("", NEW_RUN))
+        await (hand.do("enter", "") if not isinstance(hand, Mouse) else hand.do("", NEW_RUN))
         assert isinstance(hand.scene.app.screen, RunScreen)
 
 

@@ -6,13 +6,12 @@ import pytest
 
 from app.api.requests import StartRun
 from app.config import Template
-from app.console.activity import ActivityScreen
 from app.console.run.screen import RunScreen
 from storage.records import Repository
 from tests.console.conftest import SMALL
 from tests.console.journeys.conftest import BY_KEYS, BY_MOUSE, Walked
-from tests.console.journeys.steps import NEW_RUN, Hand, Keyboard, Service
-from tests.console.journeys.test_act_once import named, start_lost
+from tests.console.journeys.steps import NEW_RUN, Hand, Mouse, Service
+from tests.console.journeys.test_act_once import named
 
 TEMPLATES = (Template("once more", "Once more on {branch} of {repository}."),)
 
@@ -20,7 +19,7 @@ TEMPLATES = (Template("once more", "Once more on {branch} of {repository}."),)
 async def choose(hand: Hand, name: str, text: str, suggestion: str) -> None:
     """Begins to type, and takes the suggestion."""
     await hand.fill(name, text)
-    if isinstance(hand, Keyboard):
+    if not isinstance(hand, Mouse):
         while hand.value(name) != suggestion:
             await hand.scene.press("down")
     else:
@@ -55,29 +54,6 @@ async def test_a_run_is_started_with_what_the_form_offers(
         assert [pin.run_id for pin in hand.scene.app.session.pins] == [NEW_RUN]
         assert [request.json()["branch_name"] for request in service.written] == ["agent/dark-mode"]
         assert [text.split()[0] for text in copied] == ["curl", "runwarden"]
-
-
-@BY_KEYS
-async def test_what_was_lost_is_proposed_when_the_link_is_back(walked: Walked, service: Service) -> None:
-    """Beside the write and in its form, prefilled; taken, and taken back."""
-    async with walked() as hand:
-        await hand.point("acme/web")
-        action = await start_lost(hand, service)
-        await hand.scene.sync()
-        await hand.do("U", "U unknown outcome")
-        assert isinstance(hand.scene.app.screen, ActivityScreen)
-        await hand.see("may be", NEW_RUN)
-        await hand.do("v", "v resolve")
-        await hand.see("by place and time.", "queued", "agent/started")
-        await hand.do("1", "It took effect")
-        assert hand.value("evidence") == NEW_RUN
-        await hand.do("ctrl+s", "Apply ^s")
-        await hand.see("✓ confirmed", "as a person found out")
-        await hand.do("u", "u undo")
-        await hand.see("? 1 unknown", "may be")
-        held = await hand.scene.engine.ledger.action(action.action_id)
-        assert held is not None
-        assert (held.state, held.resolution) == ("unknown", None)
 
 
 @BY_KEYS

@@ -7,10 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 from tests.console.conftest import Scene
-from tests.console.journeys.conftest import BY_KEYS, BY_MOUSE, Walked
+from tests.console.journeys.conftest import BY_KEYS, Walked
 from tests.console.journeys.steps import Service
-from tests.console.scenes import MINUTES_INTO_THE_DAY
-from tests.fault_server import Drop, Respond
+from tests.fault_server import Drop
 from tests.waiting import until
 
 HEALTHY = {"github": {"status": "ok"}}
@@ -47,55 +46,6 @@ def bad_hosts(scene: Scene) -> int:
 
 
 @BY_KEYS
-async def test_a_code_host_that_went_bad_is_told_once_with_since_when(
-    walked: Walked, service: Service, told: list[str]
-) -> None:
-    """A toast, once; the room says since when it is bad, and later how long it was, and that is told once as well."""
-    service.board.health = dict(HEALTHY)
-    async with walked() as hand:
-        service.board.health["github"] = {"status": "unreachable"}
-        await polls(hand.scene)
-        await until(lambda: of_troubles(told) == ["Code host github is unreachable"])
-        await polls(hand.scene)
-
-        await hand.do("2", "2 Health")
-        await hand.see("✗ unreachable", "22:01:30", "so far")
-        assert bad_hosts(hand.scene) == 1
-        assert "✓ up" in hand.scene.text
-
-        service.board.health = dict(HEALTHY)
-        await polls(hand.scene)
-        await hand.see("✓ ok", "22:01:30 9m02s")
-        assert "so far" not in hand.scene.text
-        await until(lambda: of_troubles(told) == ["Code host github is unreachable", "Code host github is well again"])
-
-
-@BY_MOUSE
-async def test_a_run_that_fails_is_told_once_and_found(walked: Walked, service: Service, told: list[str]) -> None:
-    """However often the service lists it as failed; the view of failures has it first."""
-    async with walked() as hand:
-        run_id = "run_01JX00007F3KQ9ZT2M0000"
-        run = service.board.runs[run_id]
-        service.board.put(
-            run_id,
-            "failed",
-            created=MINUTES_INTO_THE_DAY - 1,
-            updated=MINUTES_INTO_THE_DAY + 1,
-            repository=run["repository"],
-            branch_name=run["branch_name"],
-        )
-        await polls(hand.scene)
-        await hand.see("✗ 5 failed 24h")
-        await polls(hand.scene)
-
-        await hand.do("] ]", "Failed 24h ")
-        await hand.see("[Failed 24h 5]")
-        await hand.open("fix/login-timeout")
-        await hand.see(run_id, "Timeline", "working", "failed")
-        assert len([title for title in told if title.startswith("Run failed")]) == 1
-
-
-@BY_KEYS
 async def test_our_own_link_is_no_hosts_trouble(
     walked: Walked, service: Service, told: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,18 +73,3 @@ async def test_our_own_link_is_no_hosts_trouble(
                 of_troubles(told) == ["No link to the service: acme-prod", "The link to the service is back: acme-prod"]
             )
         )
-
-
-@BY_KEYS
-async def test_a_refused_token_is_neither(walked: Walked, service: Service, told: list[str]) -> None:
-    """The service answers, no host is bad, and the token's card says what to do; told once."""
-    service.board.health = dict(HEALTHY)
-    async with walked() as hand:
-        service.refuses = Respond(401, {"message": "Token expired", "error_code": "unauthorized"})
-        await polls(hand.scene)
-        await hand.see("✗ stale 4m: token refused")
-        await hand.do("2", "2 Health")
-        await hand.see("✓ answers", "✗ refused (401)", "Create an API token")
-        assert bad_hosts(hand.scene) == 0
-        assert "service unreachable" not in hand.scene.text
-        await until(lambda: of_troubles(told) == ["The service refuses the token (401): acme-prod"])

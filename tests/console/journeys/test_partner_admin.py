@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.console.journeys.conftest import BY_KEYS, BY_MOUSE, Walked
+from tests.console.journeys.conftest import BY_MOUSE, Walked
 from tests.console.journeys.steps import Service
 
 TWENTY = [f"c{number:02}@globex.example" for number in range(20)]
@@ -54,34 +54,3 @@ async def test_twenty_are_created_once_each_though_an_answer_is_lost(
         await hand.point(LOST)
         await hand.see("✓ 20 created", "org_found")
         assert service.invited == dict.fromkeys(TWENTY, 1)
-
-
-@BY_KEYS
-async def test_the_address_of_a_lost_answer_is_blocked_until_a_person_says(walked: Walked, service: Service) -> None:
-    """The form sends nothing and shows the open attempt; resolved as not created, the same form sends."""
-    service.loses = {LOST}
-    async with walked() as hand:
-        await hand.do("3", "3 Organizations")
-        await hand.do("n", "n new organization")
-        await hand.fill("email", LOST)
-        await hand.do("ctrl+s", "Preview ^s")
-        await hand.do("ctrl+s", "Send ^s")
-        await hand.see("Resolve v")
-        await hand.do("escape", "Close esc")
-        await hand.see("? unknown", "address blocked")
-
-        await hand.do("n", "n new organization")
-        await hand.see("the outcome is unknown", LOST)
-        await hand.do("ctrl+s", "Preview ^s")
-        await hand.do("ctrl+s", "Send ^s")
-        await hand.see("Not sent: an earlier attempt is still open")
-        assert service.invited == {LOST: 1}
-
-        await hand.do("v", "Resolve v")
-        await hand.do("2", "It did not take effect")
-        await hand.do("ctrl+s", "Apply ^s")
-        service.loses = set()
-        await hand.do("ctrl+s", "Preview ^s")
-        await hand.do("ctrl+s", "Send ^s")
-        await hand.see("org_c07")
-        assert service.invited == {LOST: 2}
