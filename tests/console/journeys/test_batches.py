@@ -10,7 +10,6 @@ from tests.run_board import stamp
 from widgets.follow import FollowStrip
 
 SECOND = f"{NEW_RUN}2"
-HOSTILE = "fix/[/b]\x1b[2J\u202e" + "long-" * 20
 
 
 async def send_three(hand: Hand, service: Service) -> None:
