@@ -10,7 +10,6 @@ from subprocess import DEVNULL, TimeoutExpired
 
 import pytest
 
-from app.actions import settlement
 from storage import database
 from tests.answers import CREATE, ORGANIZATION, RUN, posts
 from tests.cli.conftest import CommandLine
@@ -24,7 +23,7 @@ START = ("runs", "start", "-R", "acme/api", "--json", "Review")
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Locks are waited for a moment only."""
     monkeypatch.setattr(database, "BUSY_WAIT_S", 0.05)
-    monkeypatch.setattr(settlement, "RETRY_S", 0.0)
+    monkeypatch.setattr("app.actions.actions.RETRY_S", 0.0)
 
 
 @pytest.fixture
