@@ -3,6 +3,7 @@
 import os
 import signal
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -147,6 +148,8 @@ def test_a_second_signal_ends_a_write_at_once_and_says_nothing_wrong(faulty: Com
         server.otherwise = lock
         process = faulty.begin(*START)
         server.wait_for(1)
+        while not connection.in_transaction:
+            time.sleep(0.01)
         while process.poll() is None:
             process.send_signal(signal.SIGINT)
             with suppress(TimeoutExpired):
