@@ -36,7 +36,7 @@ sys.exit(main())
 OVER = (b"\x1b[?1049l", b"\x1b[?1000l", b"\x1b[?1003l", b"\x1b[?25h", b"\x1b[?2004l")
 CRASH_AT_FIRST = """
 import sys
-from app.console.onboarding import screen as onboarding
+from app.console import onboarding
 from app.__main__ import main
 
 async def broken(new, token):
