@@ -5,10 +5,11 @@ import logging
 import os
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from datetime import datetime
 from types import TracebackType
 from typing import Self
+
+from msgspec import Struct
 
 from app.actions import Actions
 from app.actions.cancelling import Cancellations
@@ -36,8 +37,7 @@ from storage.values import utc_now
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Engine:
+class Engine(Struct, frozen=True):
     """Everything that one profile needs: client, cache, ledger and polling."""
 
     settings: Settings

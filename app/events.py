@@ -1,29 +1,27 @@
 """The doorbell: it rings with a description of the change, never with rows; listeners read those from the cache."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from storage.records import HealthChange, LinkState, PollOutcome, RunChanges
 from storage.records.coverage import BackfillProgress
 from storage.records.service_traits import Wait
 
 
-@dataclass(frozen=True, slots=True)
-class RunsChanged:
+class RunsChanged(Struct, frozen=True):
     """Runs appeared, changed status or changed presence."""
 
     changes: RunChanges
 
 
-@dataclass(frozen=True, slots=True)
-class HealthChanged:
+class HealthChanged(Struct, frozen=True):
     """Code hosts changed their status; without changes, their status was confirmed."""
 
     changes: tuple[HealthChange, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class LinkChanged:
+class LinkChanged(Struct, frozen=True):
     """A poll ended: the rows are fresher, or the link failed or recovered."""
 
     state: LinkState
@@ -31,39 +29,33 @@ class LinkChanged:
     """The poll failed in this process, while another one's polls succeed."""
 
 
-@dataclass(frozen=True, slots=True)
-class PollDelayed:
+class PollDelayed(Struct, frozen=True):
     """The next poll has to wait for the request budget."""
 
     wait: Wait
 
 
-@dataclass(frozen=True, slots=True)
-class ActionChanged:
+class ActionChanged(Struct, frozen=True):
     """An action of the ledger moved to another state."""
 
     action_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class BackfillMoved:
+class BackfillMoved(Struct, frozen=True):
     """Fetching older runs made progress, paused or ended."""
 
     progress: BackfillProgress
 
 
-@dataclass(frozen=True, slots=True)
-class CacheChangedElsewhere:
+class CacheChangedElsewhere(Struct, frozen=True):
     """Another process wrote to the cache or the ledger."""
 
 
-@dataclass(frozen=True, slots=True)
-class StateChangedElsewhere:
+class StateChangedElsewhere(Struct, frozen=True):
     """Another process wrote to the automations' state: a decision, a mark in the inbox, or only a lease."""
 
 
-@dataclass(frozen=True, slots=True)
-class StorageFailed:
+class StorageFailed(Struct, frozen=True):
     """Our own files cannot be written: the screen no longer follows the service."""
 
     message: str

@@ -5,10 +5,11 @@ import os
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Final, Self
+
+from msgspec import Struct
 
 from app.config import CACHE_FILE, LEDGER_FILE, Profile, Settings, data_folder
 from storage.cache import Cache
@@ -20,8 +21,7 @@ SURFACES: Final[Mapping[str, Surface]] = {"console": "console"}
 """By actor; all others are commands."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileFiles:
+class ProfileFiles(Struct, frozen=True):
     """A profile's cache and ledger; code that reads them also takes an engine, which has the same attributes."""
 
     settings: Settings

@@ -1,9 +1,11 @@
 """Uptime, history strip and incidents, computed from the cached samples of code hosts. Pure."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from storage.records import HealthSpan
 
@@ -24,8 +26,7 @@ def level(status: str, healthy_words: Collection[str]) -> HealthLevel:
     return "bad" if word in BAD else "impaired"
 
 
-@dataclass(frozen=True, slots=True)
-class Uptime:
+class Uptime(Struct, frozen=True):
     """One platform in one window."""
 
     window: timedelta
@@ -83,8 +84,7 @@ def _overlap_s(span: HealthSpan, start: datetime, end: datetime) -> float:
     return max(0.0, (min(span.end, end) - max(span.start, start)).total_seconds())
 
 
-@dataclass(frozen=True, slots=True)
-class Incident:
+class Incident(Struct, frozen=True):
     """One platform's trouble, from its first unwell sample to a recovery that held."""
 
     platform: str

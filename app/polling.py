@@ -5,10 +5,12 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from typing import Final
+
+from msgspec.structs import replace
 
 from app.api.budget import Budget, Priority
 from app.api.errors import ApiError, RateLimitedError

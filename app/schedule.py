@@ -8,11 +8,11 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
+from msgspec import Struct
 
 JobWork = Callable[[], Awaitable[float]]
 """Do the job once; return the seconds until its next run."""
@@ -25,8 +25,7 @@ JUMP_S: Final = 2.0
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Struct, frozen=True):
     """Repeated work."""
 
     name: str

@@ -9,11 +9,13 @@ import os
 import sqlite3
 import subprocess
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass
 from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import astuple
 
 from storage.values import from_us, to_us
 
@@ -30,8 +32,7 @@ _STARTED_FIELD: Final = 19
 """Fields of /proc/PID/stat, counted after the command's name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
+class Owner(Struct, frozen=True):
     """A process, distinguished from all others before and after it."""
 
     pid: int
@@ -47,8 +48,7 @@ class Owner:
         return json.dumps(astuple(self))
 
 
-@dataclass(frozen=True, slots=True)
-class Claims:
+class Claims(Struct, frozen=True):
     """The rows of a table that processes claim; it has the columns `owner_json` and `owned_us`."""
 
     table: str

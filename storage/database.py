@@ -3,9 +3,10 @@
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
+
+from msgspec import Struct
 
 from storage.errors import DatabaseDamagedError, DatabaseNewerError, DatabaseOlderError
 
@@ -20,8 +21,7 @@ T = TypeVar("T")
 MigrationStep = Callable[["Database"], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Schema:
+class Schema(Struct, frozen=True):
     """A database's schema, as a list of migrations."""
 
     name: str

@@ -3,10 +3,10 @@
 import json
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar, Final, cast
 
+from msgspec import Struct
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
@@ -38,8 +38,7 @@ _BODY_CHARACTERS: Final = 20_000
 _BODY_LINES: Final = 400
 
 
-@dataclass(frozen=True, slots=True)
-class ActivityEntry:
+class ActivityEntry(Struct, frozen=True):
     """One write."""
 
     source: Action

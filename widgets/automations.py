@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar, Final, Literal
 
+from msgspec import Struct
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
@@ -54,8 +55,7 @@ OUTCOMES: Final[dict[Outcome, Badge]] = {
 _NO_RESULT: Final[TonedText] = (safe_text(" "), "quiet")
 
 
-@dataclass(frozen=True, slots=True)
-class RuleView:
+class RuleView(Struct, frozen=True):
     """One rule and its state."""
 
     key: str
@@ -168,8 +168,7 @@ def request_of(decision: Decision) -> tuple[SafeText, tuple[SafeText, ...]]:
     return safe_text(str(request.get("path", ""))), safe_block(body, limit=100_000)
 
 
-@dataclass(frozen=True, slots=True)
-class Mistake:
+class Mistake(Struct, frozen=True):
     """A problem in the text."""
 
     location: SafeText
@@ -308,8 +307,7 @@ class RulePane(FactPane[RuleView], can_focus=True):
         return Content("\n").join(parts)
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(Struct, frozen=True):
     """The content of the line above the table."""
 
     bot: Badge

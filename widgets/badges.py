@@ -1,8 +1,9 @@
 """Statuses as glyph, word and tone: never by colour alone, and the same on every screen."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from app.text import safe_text
 from storage.records import STATUS_BY_NAME, Tone
@@ -28,8 +29,7 @@ StyledText = tuple[str, str]
 """A text and its style, as Content takes them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Badge:
+class Badge(Struct, frozen=True):
     """How a status is drawn."""
 
     glyph: str

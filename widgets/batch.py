@@ -1,9 +1,9 @@
 """A batch of runs: one line of progress, and a line for each run."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
 from rich.cells import cell_len
 from textual.content import Content
 
@@ -21,8 +21,7 @@ MOST_FACTS: Final = 40
 """Runs named among the facts; the list has all of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class BatchLine:
+class BatchLine(Struct, frozen=True):
     """One run of a batch."""
 
     badge: Badge
@@ -45,8 +44,7 @@ class BatchLine:
         return Content.assemble((f"{status} ", self.badge.style), (run_id, "bold"), (f"  {about}", STYLES["quiet"]))
 
 
-@dataclass(frozen=True, slots=True)
-class BatchView:
+class BatchView(Struct, frozen=True):
     """A batch as shown in the strip, in its list and in Activity."""
 
     key: str

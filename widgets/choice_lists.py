@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final, Literal
 
+from msgspec import Struct
 from rich.cells import cell_len
 from textual import events
 from textual.binding import Binding, BindingType
@@ -28,8 +29,7 @@ COUNT: Final = 12
 """Cells of a status and of its count."""
 
 
-@dataclass(frozen=True, slots=True)
-class PickItem:
+class PickItem(Struct, frozen=True):
     """One value of the list."""
 
     value: str

@@ -1,10 +1,10 @@
 """How many runs match, and what is missing, no more than is known and matters."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from msgspec import Struct
 from textual.content import Content
 
 from app.text import safe_text
@@ -29,8 +29,7 @@ ExtentPhrase = tuple[str, Tone]
 Variant = tuple[ExtentPhrase, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Extent:
+class Extent(Struct, frozen=True):
     """How many runs are shown, of how many."""
 
     matching: int
@@ -53,8 +52,7 @@ class Extent:
         return (CoverageGap(None, None),) if self.goes_on and not found and not condition.is_of_active else found
 
 
-@dataclass(frozen=True, slots=True)
-class ExtentLine:
+class ExtentLine(Struct, frozen=True):
     """The content of the line."""
 
     extent: Extent

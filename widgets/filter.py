@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
+from msgspec import Struct
 from rich.cells import cell_len
 from rich.highlighter import Highlighter
 from rich.style import Style
@@ -48,8 +49,7 @@ StyledSpan = tuple[int, int, str]
 FindSpans = Callable[[str], Sequence[StyledSpan]]
 
 
-@dataclass(frozen=True, slots=True)
-class ViewTab:
+class ViewTab(Struct, frozen=True):
     """A view as its tab shows it."""
 
     title: SafeText
@@ -122,8 +122,7 @@ def _width(tabs: list[tuple[int, Content]]) -> int:
     return sum(tab.cell_length for _, tab in tabs) + len(BETWEEN) * (len(tabs) - 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Facet:
+class Facet(Struct, frozen=True):
     """One field that runs can be filtered by."""
 
     name: str
@@ -151,8 +150,7 @@ class FacetBar(ClickableLine):
             yield Content.assemble((f"{name} ", QUIET), (value, style), (" ▾", QUIET)), ActionClicked(facet.action)
 
 
-@dataclass(frozen=True, slots=True)
-class SearchSuggestion:
+class SearchSuggestion(Struct, frozen=True):
     """One way to continue the query."""
 
     start: int

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
 from rich.cells import cell_len
 from textual import events
 from textual.content import Content
@@ -37,8 +38,7 @@ LINES: Final = 3
 MARGIN: Final = 1
 
 
-@dataclass(frozen=True, slots=True)
-class LineLayout:
+class LineLayout(Struct, frozen=True):
     """The widths of a line's columns."""
 
     word: int

@@ -1,10 +1,10 @@
 """The inbox: the list of items by severity, and the facts of one with its runs."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar, Final
 
+from msgspec import Struct
 from textual.binding import Binding, BindingType
 from textual.content import Content
 
@@ -37,8 +37,7 @@ _KIND: Final = LineColumn("what", 1, 10)
 _WHEN: Final = LineColumn("when", 3, 9)
 
 
-@dataclass(frozen=True, slots=True)
-class InboxRow:
+class InboxRow(Struct, frozen=True):
     """An item as a line of the list."""
 
     item: InboxItem

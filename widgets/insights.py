@@ -7,6 +7,7 @@ from itertools import groupby, pairwise
 from math import ceil, floor, log, log10
 from typing import Any, ClassVar, Final, Literal, cast
 
+from msgspec import Struct
 from textual import events
 from textual.app import RenderResult
 from textual.binding import Binding, BindingType
@@ -32,8 +33,7 @@ NOTHING: Final = "-"
 NOT_FETCHED: Final = "not fetched"
 
 
-@dataclass(frozen=True, slots=True)
-class InsightsView:
+class InsightsView(Struct, frozen=True):
     """The figures of a period, up to now."""
 
     title: str
@@ -177,8 +177,7 @@ _LABELLED_FROM: Final = 5
 Colour = tuple[int, int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(Struct, frozen=True):
     """A label below a bar or a point."""
 
     at: int
@@ -458,8 +457,7 @@ def repository_blocks(view: InsightsView, width: int) -> list[Block]:
     return [Block((_head(scale, width),)), *rows, *notes]
 
 
-@dataclass(frozen=True, slots=True)
-class _Scale:
+class _Scale(Struct, frozen=True):
     """A logarithmic scale of durations, on which seconds and hours both fit."""
 
     shortest_s: float

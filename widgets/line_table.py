@@ -7,6 +7,7 @@ from datetime import datetime
 from itertools import accumulate
 from typing import ClassVar, Final, Generic, Literal, Protocol, TypeVar
 
+from msgspec import Struct
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
@@ -108,8 +109,7 @@ class LineItem(Protocol):
 T = TypeVar("T", bound=LineItem)
 
 
-@dataclass(frozen=True, slots=True)
-class LineColumn:
+class LineColumn(Struct, frozen=True):
     """One column."""
 
     title: str
@@ -238,8 +238,7 @@ class LineTable(Lines, Generic[T]):
         return Strip([Segment(fit(lines[at].center(width), width), self.rich_style + style)], width)
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(Struct, frozen=True):
     """Lines that belong together: a row, or a title."""
 
     lines: tuple[Pieces, ...]

@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
+from msgspec import Struct
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
@@ -31,8 +31,7 @@ _ORGANIZATION_FROM: Final = 72
 """Narrower tables leave the organization to the facts beside them."""
 
 
-@dataclass(frozen=True, slots=True)
-class CreationAttempt:
+class CreationAttempt(Struct, frozen=True):
     """One attempt, as the ledger holds it."""
 
     action: Action
@@ -199,8 +198,7 @@ BAR: Final = 24
 """Cells of the bar of progress."""
 
 
-@dataclass(frozen=True, slots=True)
-class ImportLine:
+class ImportLine(Struct, frozen=True):
     """One row of the file, and its state."""
 
     line: int

@@ -1,11 +1,11 @@
 """The list of profiles: each with its worst trouble first."""
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from math import sqrt
 from typing import ClassVar, Final, Literal
 
+from msgspec import Struct
 from rich.cells import cell_len
 from textual.binding import Binding, BindingType
 from textual.content import Content
@@ -41,8 +41,7 @@ ADDRESS: Final = 24
 INDENT: Final = 4
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileFacts:
+class ProfileFacts(Struct, frozen=True):
     """What is known about a profile."""
 
     name: str
@@ -62,8 +61,7 @@ class ProfileFacts:
     """The outcomes of the month before, for comparison."""
 
 
-@dataclass(frozen=True, slots=True)
-class Criteria:
+class Criteria(Struct, frozen=True):
     """The criteria for a profile's state."""
 
     timing: PollTiming

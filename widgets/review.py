@@ -7,6 +7,7 @@ from re import Pattern
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
 from rich.cells import cell_len
 from textual.message import Message
 from textual.strip import Strip
@@ -30,8 +31,7 @@ _PARSING: Final = Lock()
 """The parser fills its tables of addresses at their first use, in sight of other threads."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReviewLine:
+class ReviewLine(Struct, frozen=True):
     """A line as drawn."""
 
     pieces: tuple[TextPiece, ...]
@@ -228,8 +228,7 @@ def _cells(tokens: "Iterator[Token]") -> Iterator[list[str]]:
 SEVERITY_TONES: Final[dict[Severity | None, Tone]] = {"blocker": "bad", "major": "bad", "minor": "warn"}
 
 
-@dataclass(frozen=True, slots=True)
-class FindingItem:
+class FindingItem(Struct, frozen=True):
     """A finding as a line of a table."""
 
     finding: Finding

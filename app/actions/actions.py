@@ -5,9 +5,12 @@ import logging
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal, TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from app.actions.refusals import (
     AlreadyAskedError,
@@ -51,8 +54,7 @@ StoreRuns = Callable[[Iterable[Run]], Coroutine[Any, Any, object]]
 """`RunSync.store`, through which all runs reach the cache."""
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """What is known of a write's effect."""
 
     state: Literal["confirmed", "rejected", "unknown", "not_sent"]
@@ -181,8 +183,7 @@ class InFlight:
             await asyncio.wait(rest)
 
 
-@dataclass(frozen=True, slots=True)
-class Actions:
+class Actions(Struct, frozen=True):
     """Sends each write at most once, and records its outcome in the ledger."""
 
     client: Client

@@ -2,10 +2,13 @@
 
 import csv
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from typing import Final, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from app.actions.refusals import BlockedError, DuplicateError, FieldProblem, problems
 from app.api.requests import CreateOrganization
@@ -23,8 +26,7 @@ class ImportFileError(RunwardenError):
     """The file as a whole cannot be used; the message names it and the cure."""
 
 
-@dataclass(frozen=True, slots=True)
-class ImportRow:
+class ImportRow(Struct, frozen=True):
     """One organization to create."""
 
     line: int
@@ -149,8 +151,7 @@ Submit = Callable[[CreateOrganization, str], Awaitable[Action]]
 """Send a request under a key through the ledger, once for each key, and return the outcome."""
 
 
-@dataclass(frozen=True, slots=True)
-class Imported:
+class Imported(Struct, frozen=True):
     """The outcome of one row."""
 
     row: ImportRow

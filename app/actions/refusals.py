@@ -3,8 +3,9 @@
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar, Final
+
+from msgspec import Struct
 
 from app.api.requests import (
     CancelRun,
@@ -27,8 +28,7 @@ _EMAIL: Final = re.compile(r"[^\s@,;<>()\[\]\\\"]+@[^\s@.,;<>()\[\]\\\"]+(\.[^\s
 _REF_FORBIDDEN: Final = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(/|$)")
 
 
-@dataclass(frozen=True, slots=True)
-class FieldProblem:
+class FieldProblem(Struct, frozen=True):
     """A field that cannot be sent as it is."""
 
     field: str

@@ -1,7 +1,8 @@
 """Retrying a failed run: its last turn's request again, once for each failure."""
 
 import hashlib
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from app.api.requests import ContinueRun, StartRun, WriteRequest, asked_of
 from storage.records import Action, Run

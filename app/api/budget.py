@@ -10,11 +10,13 @@ import random
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 from functools import partial
 from typing import Final
+
+from msgspec.structs import replace
 
 from app.api.errors import (
     ApiError,

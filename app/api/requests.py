@@ -1,10 +1,12 @@
 """The spec's writes as frozen values, made by forms and commands, and their answers."""
 
 import json
-from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final
 from unicodedata import category
 from urllib.parse import quote, unquote
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from storage.records import Action, ActionKind, Execution, Organization, Project, Repository, Run
 
@@ -13,8 +15,7 @@ MARK: Final = "{action}"
 """In a branch name or in metadata: replaced by the action's id, which is unique."""
 
 
-@dataclass(frozen=True, slots=True)
-class StartRun:
+class StartRun(Struct, frozen=True):
     """POST /external/runs (spec 4.3)."""
 
     kind: ClassVar[ActionKind] = "run.start"
@@ -34,8 +35,7 @@ class StartRun:
         return {"instructions": self.instructions, "repository": repository, **optional}
 
 
-@dataclass(frozen=True, slots=True)
-class ContinueRun:
+class ContinueRun(Struct, frozen=True):
     """POST /external/runs with a run_id: the next turn of a conversation (spec 4.3)."""
 
     kind: ClassVar[ActionKind] = "run.continue"
@@ -57,8 +57,7 @@ class ContinueRun:
         return {**first.body(), "run_id": self.run_id}
 
 
-@dataclass(frozen=True, slots=True)
-class StartAgent:
+class StartAgent(Struct, frozen=True):
     """POST /external/agents/{name}/runs (spec 4.4)."""
 
     kind: ClassVar[ActionKind] = "agent.start"
@@ -84,8 +83,7 @@ class StartAgent:
         return {"repository": self.repository, **_given(branch_name=self.branch_name, inputs=self.inputs)}
 
 
-@dataclass(frozen=True, slots=True)
-class CreateOrganization:
+class CreateOrganization(Struct, frozen=True):
     """POST /external/organizations (spec 4.1). Each success makes another organization."""
 
     kind: ClassVar[ActionKind] = "organization.create"
@@ -104,8 +102,7 @@ class CreateOrganization:
         return {"email": self.email, **_given(offer_code=self.offer_code)}
 
 
-@dataclass(frozen=True, slots=True)
-class OnboardProject:
+class OnboardProject(Struct, frozen=True):
     """POST /external/gitlab/projects: named but not described by the spec (4.6)."""
 
     kind: ClassVar[ActionKind] = "gitlab.onboard"
@@ -122,8 +119,7 @@ class OnboardProject:
         return _given(project_path=self.project_path) | identity
 
 
-@dataclass(frozen=True, slots=True)
-class CancelRun:
+class CancelRun(Struct, frozen=True):
     """POST /external/runs/{run_id}/cancel: an extension of the spec (docs/results.md)."""
 
     kind: ClassVar[ActionKind] = "run.cancel"
@@ -227,8 +223,7 @@ def _repository(body: dict[str, dict[str, object]]) -> Repository:
     return Repository.of(str(reference["platform"]), data if isinstance(data, dict) else {})
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """A usable answer to a write; exactly one of the four is set, by the request's kind."""
 
     status: int

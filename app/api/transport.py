@@ -17,6 +17,8 @@ from typing import Final
 from urllib.parse import quote, urlencode
 
 import httpx
+import msgspec
+from msgspec import Struct
 from pydantic import BaseModel, ValidationError
 
 from app.api.errors import (
@@ -117,18 +119,16 @@ if find_spec("sniffio") is None:
     sys.modules["sniffio"] = None  # type: ignore[assignment]  # how Python marks what is not there
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Struct, frozen=True):
     """A successful answer that was read completely."""
 
     status: int
     body: bytes
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
     """By name; case does not matter."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """A request, below the base address."""
 
     method: str

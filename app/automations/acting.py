@@ -3,8 +3,10 @@
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from app.actions import ActionRefusedError, Actions, AlreadyAskedError
 from app.api.requests import CancelRun, ContinueRun, StartAgent, StartRun, WriteRequest, asked_of
@@ -37,8 +39,7 @@ class CannotActError(RunwardenError):
     """The rule cannot act; the message says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class ActingResult:
+class ActingResult(Struct, frozen=True):
     """The result of a response."""
 
     outcome: Outcome
@@ -49,8 +50,7 @@ class ActingResult:
     """True: certainly nothing was done, and the action may be tried again."""
 
 
-@dataclass(frozen=True, slots=True)
-class ResponseRunner:
+class ResponseRunner(Struct, frozen=True):
     """Carries out the responses of one profile's rules."""
 
     cache: Cache

@@ -3,8 +3,9 @@
 import json
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from app.automations.acting import CannotActError, ResponseRunner, facts_of
 from app.automations.observing import Observer, RunFacts
@@ -78,8 +79,7 @@ def hidden_variables(settings: Settings) -> frozenset[str]:
     return frozenset({"RUNWARDEN_TOKEN", *tokens, *routes})
 
 
-@dataclass(frozen=True, slots=True)
-class Preview:
+class Preview(Struct, frozen=True):
     """The exact effect of a rule."""
 
     verb: str
@@ -89,8 +89,7 @@ class Preview:
     """JSON, or text; empty: there is none."""
 
 
-@dataclass(frozen=True, slots=True)
-class ByHand:
+class ByHand(Struct, frozen=True):
     """Sets one rule off by a person's wish, within its limits."""
 
     settings: Settings

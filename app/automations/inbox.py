@@ -3,10 +3,13 @@
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Final, Self
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from app.automations.assembly import rules_of
 from app.automations.bot import LEASE
@@ -60,8 +63,7 @@ class Cause:
     """The key of marks on all causes in a repository, such as those by a notification's number."""
 
 
-@dataclass(frozen=True, slots=True)
-class Inbox:
+class Inbox(Struct, frozen=True):
     """One profile's inbox."""
 
     engine: Engine

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+from msgspec import Struct
+
 from app.api.budget import Priority
 from app.engine import Engine
 from storage.records import RunFilter
@@ -71,14 +74,13 @@ class RunCounts:
                 self.seconds[change.new] += took_s
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True):
     """One profile's figures."""
 
     profile: str
     values: Mapping[str, Values]
     """By the name of the figure."""
-    counts: RunCounts = field(default_factory=RunCounts)
+    counts: RunCounts = msgspec.field(default_factory=RunCounts)
 
 
 async def snapshot(

@@ -1,10 +1,11 @@
 """Occurrences: triggers of a rule, found in the current cache and ledger. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from typing import Final
+
+from msgspec import Struct, field
 
 from app.health import Incident
 from app.rules.fire_times import due_times, fire_times, interval_times
@@ -20,8 +21,7 @@ INCIDENT_RECENT: Final = timedelta(days=2)
 """How long after its end an incident may still trigger a rule."""
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(Struct, frozen=True):
     """The possible triggers of rules at one moment."""
 
     now: datetime
@@ -37,8 +37,7 @@ class Seen:
     """The watermark up to which `changes` reach."""
 
 
-@dataclass(frozen=True, slots=True)
-class Due:
+class Due(Struct, frozen=True):
     """The points in time of a rule that have come."""
 
     newest: Occurrence | None = None
@@ -46,8 +45,7 @@ class Due:
     """How many earlier times were passed over: one fire catches up for all."""
 
 
-@dataclass(frozen=True, slots=True)
-class Anchor:
+class Anchor(Struct, frozen=True):
     """The time from which on a rule's triggers count."""
 
     since: datetime

@@ -3,13 +3,16 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from heapq import merge
 from itertools import groupby, repeat, takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from app.automations.acting import ActingResult
 from app.automations.observing import RunFacts
@@ -49,8 +52,7 @@ class NothingDone:
         """Nothing is shown for approval."""
 
 
-@dataclass(frozen=True, slots=True)
-class Replayed:
+class Replayed(Struct, frozen=True):
     """The result of one rule's replay."""
 
     counts: Mapping[str, int]
@@ -124,8 +126,7 @@ class _Tally:
         return Replayed(+self._counts, tuple(reversed(self._newest.values())), held_since)
 
 
-@dataclass(frozen=True, slots=True)
-class ReplayHistory:
+class ReplayHistory(Struct, frozen=True):
     """What the cache and the ledger hold of a period, as far as the rules of the replay need it."""
 
     since: datetime

@@ -3,9 +3,11 @@
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final, Protocol
+
+from msgspec.structs import replace
 
 from app.api.requests import WriteRequest
 from app.automations.acting import ActingResult, CannotActError, result_of, shown

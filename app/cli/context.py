@@ -5,9 +5,11 @@ import os
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar
+
+from msgspec.structs import replace
 
 from app.cli.output import Column, Format, Output, Rows, into_file
 

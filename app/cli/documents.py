@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
+
+from msgspec import Struct
 
 from app.cli.exits import ErrorDetail
 from app.cli.output import Column, facts
@@ -131,8 +132,7 @@ CHUNK: Final = 500
 """Runs per cache query."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunDocument:
+class RunDocument(Struct, frozen=True):
     """One run as shown."""
 
     run: Run

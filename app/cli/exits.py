@@ -1,10 +1,11 @@
 """Exit codes and error kinds: the contract scripts rely on."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import IntEnum
 from importlib.util import find_spec
 from typing import Final
+
+from msgspec import Struct, field
 
 from app.api.errors import ApiError, RateLimitedError, RefusedError
 from app.version import DISTRIBUTION
@@ -64,8 +65,7 @@ EXTRAS: Final[Mapping[str, Sequence[str]]] = {
 """The optional parts of the distribution, and the packages that each needs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """An error as every output format shows it."""
 
     kind: str

@@ -1,12 +1,12 @@
 """`runwarden health`: the code hosts, in the convention of monitoring plugins."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from enum import IntEnum
 from typing import Final
 
 import click
+from msgspec import Struct
 
 from app.api.errors import ApiError
 from app.cli.context import Invocation
@@ -70,8 +70,7 @@ async def health(invocation: Invocation, /, *, cached: bool) -> int:
     return level
 
 
-@dataclass(frozen=True, slots=True)
-class HostView:
+class HostView(Struct, frozen=True):
     """One platform as shown."""
 
     platform: PlatformHealth

@@ -1,11 +1,11 @@
 """`runwarden orgs` and `runwarden gitlab`: organizations and projects, onboarded once each (spec 4.1, 4.6)."""
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from msgspec.structs import replace
 
 from app.api.requests import CreateOrganization, OnboardProject
 from app.cli.context import Invocation

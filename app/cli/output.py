@@ -7,13 +7,16 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from io import StringIO
 from pathlib import Path
 from typing import Final, Generic, TextIO, TypeVar
 from unicodedata import combining, east_asian_width
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from app.atomic_file import replacing
 from app.cli.exits import Failure, failed
@@ -36,8 +39,7 @@ Document = Mapping[str, object]
 """One JSON object: what `--json` prints."""
 
 
-@dataclass(frozen=True, slots=True)
-class Column(Generic[T]):
+class Column(Struct, Generic[T], frozen=True):
     """One column, for people and for CSV."""
 
     title: str
@@ -162,8 +164,7 @@ class Format(StrEnum):
         return self in {Format.JSON, Format.NDJSON}
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
+class Output(Struct, frozen=True):
     """Prints the facts that commands report."""
 
     format: Format

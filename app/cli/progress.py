@@ -4,8 +4,9 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TextIO
+
+from msgspec.structs import replace
 
 from app.events import BackfillMoved, Event
 from app.start.streams import remarking

@@ -4,12 +4,12 @@ from asyncio import CancelledError
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
+from msgspec import Struct
 
 from app.api.requests import as_json
 from app.cli.context import Invocation
@@ -196,8 +196,7 @@ write_options: Final = options_of(KEY_OPTION, DRY_RUN_OPTION)
 """The options that every write has."""
 
 
-@dataclass(frozen=True, slots=True)
-class WriteOptions:
+class WriteOptions(Struct, frozen=True):
     """The options of a write."""
 
     key: str | None = None
@@ -299,8 +298,7 @@ def tell_request(output: Output, base_url: str, request: "WriteRequest") -> Exit
     return Exit.DONE
 
 
-@dataclass(frozen=True, slots=True)
-class BatchRow:
+class BatchRow(Struct, frozen=True):
     """The outcome of one write of a batch."""
 
     name: str

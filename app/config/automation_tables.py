@@ -1,9 +1,10 @@
 """The `[[automations]]` tables as written: tomlkit replaces or adds one, and leaves the rest of the file as it is."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from app.config.load import toml_values
 from app.config.settings import ConfigError, Settings
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
 _KEY: Final = "automations"
 
 
-@dataclass(frozen=True, slots=True)
-class AutomationTables:
+class AutomationTables(Struct, frozen=True):
     """One configuration file as it was read, and the names of its automations."""
 
     file: Path

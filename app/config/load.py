@@ -4,9 +4,11 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from app.config.address import base_address
 from app.config.paths import config_path
@@ -30,8 +32,7 @@ from app.config.token import CommandToken, EnvToken, FileToken, KeyringToken, To
 _TOKEN_KEYS: Final = ("token_env", "token_file", "token_command", "token_keyring")
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """The command line's options, each of which beats the environment. None: not given."""
 
     config: Path | None = None

@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, NamedTuple, Self
+
+from msgspec import Struct, field
+from msgspec.structs import force_setattr
 
 from app.config.address import base_address
 from app.config.token import TokenSource
@@ -70,8 +72,7 @@ def check_placeholders(key: str, texts: Iterable[str], known: Collection[str]) -
 _QUIET_HOURS: Final = r"\s*(\d{1,2}):(\d{2})\s*-\s*(\d{1,2}):(\d{2})\s*"
 
 
-@dataclass(frozen=True, slots=True)
-class QuietHours:
+class QuietHours(Struct, frozen=True):
     """A part of the day, which goes over midnight if its end is earlier than its start."""
 
     start: time
@@ -104,11 +105,12 @@ class QuietHours:
         return local >= self.start or local < self.end
 
 
-@dataclass(frozen=True, slots=True)
-class NotifyRoute:
+class NotifyRoute(Struct, frozen=True):
     """A named set of channels for notifications."""
 
-    name: str = field(metadata={"key": None})
+    NO_KEYS: ClassVar = ("name",)
+    """Fields that are no keys of its table."""
+    name: str
     command: tuple[str, ...] = ()
     """As `NotifySettings.command`."""
     desktop: bool = False
@@ -138,8 +140,7 @@ class NotifyRoute:
         return not (self.desktop or self.command or self.urls_env or self.urls_file)
 
 
-@dataclass(frozen=True, slots=True)
-class NotifyRule:
+class NotifyRule(Struct, frozen=True):
     """A row of the routing table: matching alerts go over its routes; the first match counts."""
 
     route: OneOrMore = ()
@@ -157,11 +158,10 @@ class NotifyRule:
     def __post_init__(self) -> None:
         if bool(self.route) == bool(self.routes):
             raise MistakeError("route", "a rule needs a route.", 'Write route = "…" or routes = ["…"].')
-        object.__setattr__(self, "routes", self.routes or self.route)
+        force_setattr(self, "routes", self.routes or self.route)
 
 
-@dataclass(frozen=True, slots=True)
-class NotifySettings:
+class NotifySettings(Struct, frozen=True):
     """The subjects and channels of notifications."""
 
     on: Texts = ("pinned", "failed", "stuck", "health", "link", "automations")
@@ -225,8 +225,7 @@ class ConfigError(RunwardenError):
         super().__init__(f"{location}{f'{key}: ' if key else ''}{message} {cure}")
 
 
-@dataclass(frozen=True, slots=True)
-class PollSettings:
+class PollSettings(Struct, frozen=True):
     """How often the service is polled, and for how many runs."""
 
     runs_s: Annotated[float, Between(1, 86_400)] = 10.0
@@ -241,8 +240,7 @@ class PollSettings:
     """How many runs the first sync fetches."""
 
 
-@dataclass(frozen=True, slots=True)
-class HistorySettings:
+class HistorySettings(Struct, frozen=True):
     """How much of the service's history is fetched in the background, and kept."""
 
     days: Annotated[float, Between(0, 36_500)] = 30.0
@@ -257,8 +255,7 @@ class HistorySettings:
     """How long a run counts as live after the service confirmed it."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConsoleSettings:
+class ConsoleSettings(Struct, frozen=True):
     """How the console looks and what it links to."""
 
     theme: str = "runwarden"
@@ -274,7 +271,7 @@ class ConsoleSettings:
     """Show a newcomer around, in a line above the keys."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "health_ok", tuple(word.casefold() for word in self.health_ok))
+        force_setattr(self, "health_ok", tuple(word.casefold() for word in self.health_ok))
         used = set(re.findall(r"\{([^{}]*)\}", self.run_url))
         is_web = self.run_url.startswith(("https://", "http://"))
         if self.run_url and not (is_web and used and used <= {"run_id", "repository", "branch"}):
@@ -282,8 +279,7 @@ class ConsoleSettings:
             raise MistakeError("run_url", "this is not a web address with a placeholder for the run.", cure)
 
 
-@dataclass(frozen=True, slots=True)
-class RepositoryAddress:
+class RepositoryAddress(Struct, frozen=True):
     """The address of repositories whose names match."""
 
     pattern: str
@@ -292,8 +288,7 @@ class RepositoryAddress:
     """With placeholders such as `{path}`, see `app.config.repositories`; a local path is absolute."""
 
 
-@dataclass(frozen=True, slots=True)
-class ResultsSettings:
+class ResultsSettings(Struct, frozen=True):
     """How the results of a run are found and kept."""
 
     reviews: Texts = ("reviews/*.md",)
@@ -331,8 +326,7 @@ def _keys(text: str) -> str:
 Keys = Annotated[str, _keys]
 
 
-@dataclass(frozen=True, slots=True)
-class ViewSettings:
+class ViewSettings(Struct, frozen=True):
     """A view of the runs: a tab that sets the query and the order."""
 
     name: str
@@ -344,8 +338,7 @@ class ViewSettings:
     """The grouping; empty: none. None: unchanged."""
 
 
-@dataclass(frozen=True, slots=True)
-class UserCommand:
+class UserCommand(Struct, frozen=True):
     """A program of the user's own, offered in the palette."""
 
     name: str
@@ -362,40 +355,41 @@ class UserCommand:
         check_placeholders("argv", self.argv, COMMAND_PLACEHOLDERS)
 
 
-@dataclass(frozen=True, slots=True)
-class Template:
+class Template(Struct, frozen=True):
     """Instructions to start a form with."""
 
     name: str
     instructions: str
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
+class Profile(Struct, frozen=True):
     """One service, seen with one token."""
 
-    name: str = field(metadata={"key": None})
+    NO_KEYS: ClassVar = ("name", "token")
+    """Fields that are no keys of its table."""
+    name: str
     base_url: Annotated[str, base_address]
     """Normal form, see `app.config.address.base_address`."""
-    token: TokenSource = field(metadata={"key": None})
+    token: TokenSource
     read_only: bool = False
     """Whether writes are refused."""
-    poll: PollSettings = field(default_factory=PollSettings)
+    poll: PollSettings = PollSettings()
     """`[poll]`, with this profile's own `[profiles.NAME.poll]` on top."""
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """The whole configuration."""
 
+    NO_KEYS: ClassVar = ("file", "command_line", "unused")
+    """Fields that are no keys of its table."""
     default_profile: str | None = None
     """None: the environment's profile, or the only one there is."""
     data_dir: Path | None = None
     """None: the platform's data folder of the user."""
-    poll: PollSettings = field(default_factory=PollSettings)
-    history: HistorySettings = field(default_factory=HistorySettings)
-    console: ConsoleSettings = field(default_factory=ConsoleSettings)
-    notify: NotifySettings = field(default_factory=NotifySettings)
+    poll: PollSettings = PollSettings()
+    history: HistorySettings = HistorySettings()
+    console: ConsoleSettings = ConsoleSettings()
+    notify: NotifySettings = NotifySettings()
     views: tuple[ViewSettings, ...] = ()
     """Views of the runs, in the order of their tabs."""
     keys: Mapping[str, str] = field(default_factory=dict)
@@ -404,16 +398,16 @@ class Settings:
     templates: tuple[Template, ...] = ()
     repositories: tuple[RepositoryAddress, ...] = ()
     """The most specific pattern first."""
-    results: ResultsSettings = field(default_factory=ResultsSettings)
+    results: ResultsSettings = ResultsSettings()
     automations: tuple["Rule", ...] = ()
     """In the order of the file; `runwarden watch` carries them out."""
     profiles: tuple[Profile, ...] = ()
     """In the order of the file; the environment's first."""
-    file: Path | None = field(default=None, metadata={"key": None})
+    file: Path | None = None
     """The file these came from; None: there is none."""
-    command_line: str = field(default="runwarden", metadata={"key": None})
+    command_line: str = "runwarden"
     """The beginning of a command that means the same service and the same files."""
-    unused: tuple[str, ...] = field(default=(), metadata={"key": None})
+    unused: tuple[str, ...] = ()
     """A sentence for each environment variable that an option beats."""
 
     def profile(self, name: str | None = None) -> Profile:

@@ -1,11 +1,12 @@
-"""TOML tables read as dataclasses: their fields are the keys; a mistake names its file, line, key and cure."""
+"""TOML tables read as structs: their fields are the keys; a mistake names its file, line, key and cure."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
 from datetime import timedelta
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, NoReturn, TypeVar, Union, cast, get_args, get_origin
+
+from msgspec import Struct
 
 from app.config.settings import (
     MAY_BE_EMPTY,
@@ -31,11 +32,11 @@ _FOUND: Final[Mapping[type, str]] = {
 }  # fmt: skip
 _PARSERS: Final[Mapping[type, Callable[[str], object]]] = {timedelta: parse_duration, QuietHours: QuietHours.parse}
 _REQUIRED: Final = object()
+S = TypeVar("S", bound=Struct)
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(Struct, frozen=True):
     """One table of a file, and its path in it."""
 
     file: Path
@@ -43,14 +44,17 @@ class Table:
     values: Mapping[str, object]
     path: KeyPath = ()
 
-    def into(self, kind: type[T], base: T | None = None, also: Collection[str] = (), **given: object) -> T:
-        """The table as a dataclass; `base` has the defaults, `given` what was read already, `also` further keys.
+    def into(self, kind: type[S], base: S | None = None, also: Collection[str] = (), **given: object) -> S:
+        """The table as a struct; `base` has the defaults, `given` what was read already, `also` further keys.
 
         Raises:
             ConfigError: A key is missing, unknown, or has a wrong value.
         """
-        keys = {each.name: each.metadata.get("key", each.name) for each in fields(cast("Any", kind))}
-        known = {*filter(None, keys.values()), *also}
+        names: tuple[str, ...] = kind.__struct_fields__
+        keys = dict(zip(names, kind.__struct_encode_fields__, strict=True))
+        defaults = dict(zip(reversed(names), reversed(kind.__struct_defaults__), strict=False))
+        no_keys = getattr(kind, "NO_KEYS", ())
+        known = {*(key for name, key in keys.items() if name not in no_keys), *also}
         for key in self.values:
             if key not in known:
                 from difflib import get_close_matches
@@ -58,15 +62,10 @@ class Table:
                 close = get_close_matches(key, known, n=1)
                 cure = f"Did you mean {close[0]}?" if close else f"There are: {', '.join(sorted(known))}."
                 self.fail(key, "there is no such key.", cure)
-        for field in fields(cast("Any", kind)):
-            key, default = keys[field.name], field.default
-            if key is None or field.name in given:
-                continue
-            if base is not None:
-                default = getattr(base, field.name)
-            elif default is MISSING:
-                default = _REQUIRED if field.default_factory is MISSING else field.default_factory()
-            given[field.name] = self.get(key, field.type, default)
+        for name, key in keys.items():
+            if name not in no_keys and name not in given:
+                default = defaults.get(name, _REQUIRED) if base is None else getattr(base, name)
+                given[name] = self.get(key, kind.__annotations__[name], default)
         try:
             return kind(**given)
         except MistakeError as mistake:
@@ -86,11 +85,11 @@ class Table:
                 self.fail(key, "this key is missing.", f"Add a line: {key} = {shown}")
             return default
         parse = next(filter(callable, marks), None) or _PARSERS.get(cast("type", kind))
-        if is_dataclass(kind) and parse is None:
+        if parse is None and _is_struct(kind):
             return self.table(key).into(cast("type", kind))
         if get_origin(kind) is tuple:
             (item,) = {each for each in get_args(kind) if each is not Ellipsis}
-            if is_dataclass(item):
+            if _is_struct(item):
                 return tuple(table.into(cast("type", item)) for table in self.tables(key))
             if ONE_OR_MORE in marks and not isinstance(self.values[key], list):
                 return (self.get(key, item),)
@@ -167,6 +166,10 @@ class Table:
         if words and text not in words:
             self.fail(key, f"{text!r} is not known here.", f"Use one of: {', '.join(words)}.")
         return text
+
+
+def _is_struct(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Struct)
 
 
 def check_route(table: Table, key: str, name: str, names: Collection[str]) -> None:

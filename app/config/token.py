@@ -5,9 +5,10 @@ import stat
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TextIO, final
+
+from msgspec import Struct
 
 from storage.base_error import RunwardenError
 
@@ -66,8 +67,7 @@ class Token:
         raise TypeError("A token cannot be pickled.")
 
 
-@dataclass(frozen=True, slots=True)
-class EnvToken:
+class EnvToken(Struct, frozen=True):
     """In an environment variable."""
 
     variable: str = "RUNWARDEN_TOKEN"
@@ -75,29 +75,25 @@ class EnvToken:
     """Why the token may be meant for another service, and is not used here; empty: it is used."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileToken:
+class FileToken(Struct, frozen=True):
     """In a file that only its owner can read."""
 
     path: Path
 
 
-@dataclass(frozen=True, slots=True)
-class CommandToken:
+class CommandToken(Struct, frozen=True):
     """Printed by a command; no shell is involved."""
 
     argv: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class KeyringToken:
+class KeyringToken(Struct, frozen=True):
     """In the desktop's keyring, under the service name `runwarden`."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class StreamToken:
+class StreamToken(Struct, frozen=True):
     """On an open stream, as with `--token-stdin`."""
 
     stream: TextIO

@@ -2,11 +2,12 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final, assert_never
 
+from msgspec import Struct, field
+from msgspec.structs import replace
 from textual import on
 from textual.binding import Binding, BindingType
 from textual.containers import Container
@@ -56,8 +57,7 @@ CANDIDATES: Final = 3
 """Candidates shown for each unknown write."""
 
 
-@dataclass(frozen=True, slots=True)
-class ActivityView:
+class ActivityView(Struct, frozen=True):
     """A named filter."""
 
     title: str
@@ -79,8 +79,7 @@ SINCE: Final[Mapping[str, timedelta | None]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ActivityQuery:
+class ActivityQuery(Struct, frozen=True):
     """A view, and the filters that narrow it."""
 
     view: int = 0
@@ -152,8 +151,7 @@ def nothing(query: ActivityQuery, held: int) -> Notice:
     return Notice("○", VIEWS[query.view].empty, lines, "plain")
 
 
-@dataclass(frozen=True, slots=True)
-class Activity:
+class Activity(Struct, frozen=True):
     """The writes that match the query, up to a limit, and the counts of all writes."""
 
     entries: tuple[ActivityEntry, ...] = ()

@@ -3,12 +3,12 @@
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from msgspec import Struct
 from textual import on
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
@@ -54,8 +54,7 @@ NOWHERE: Final = "There is nothing to go back to."
 _RETURNS: Final = frozenset(tab.name for tab in TABS)
 
 
-@dataclass(frozen=True, slots=True)
-class VisitedScreen:
+class VisitedScreen(Struct, frozen=True):
     """A tab that was left."""
 
     tab: str

@@ -5,10 +5,11 @@ import os
 import shlex
 from collections.abc import Callable, Mapping, MutableMapping
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from datetime import datetime
 from io import StringIO
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from app.config import Profile, Settings
 from app.config.token import EnvToken, StreamToken, Token, TokenError, resolve

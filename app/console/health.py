@@ -1,7 +1,6 @@
 """The Health tab: the code hosts now and over time, our link to the service, and the token."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import groupby, pairwise
@@ -9,6 +8,8 @@ from math import floor
 from textwrap import wrap
 from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
+from msgspec import Struct, field
+from msgspec.structs import replace
 from rich.cells import cell_len
 from textual import on
 from textual.binding import Binding, BindingType
@@ -80,8 +81,7 @@ def _worst(group: Sequence[Slice]) -> Slice:
     return "well" if 2 * group.count("well") >= len(group) else None
 
 
-@dataclass(frozen=True, slots=True)
-class HealthShare:
+class HealthShare(Struct, frozen=True):
     """The share of a window in which something was well."""
 
     window: str
@@ -91,8 +91,7 @@ class HealthShare:
     """How much of the window was observed."""
 
 
-@dataclass(frozen=True, slots=True)
-class HostFacts:
+class HostFacts(Struct, frozen=True):
     """A row about something that can be well or not: a code host, our link, the token."""
 
     key: str
@@ -249,8 +248,7 @@ LONGEST_GAP: Final = timedelta(minutes=10)
 _WELL: Final = "ok"
 
 
-@dataclass(frozen=True, slots=True)
-class PlatformHistory:
+class PlatformHistory(Struct, frozen=True):
     """The past of one platform, as read at one time."""
 
     history: tuple[HealthLevel | None, ...]
@@ -265,8 +263,7 @@ class PlatformHistory:
 NOTHING_SEEN: Final = PlatformHistory((), (Uptime(LONGEST_WINDOW, 0, 0),) * len(WINDOWS))
 
 
-@dataclass(frozen=True, slots=True)
-class SampleReader:
+class SampleReader(Struct, frozen=True):
     """Makes histories of samples."""
 
     healthy_words: frozenset[str]
@@ -518,8 +515,7 @@ SETTLED: Final = timedelta(hours=1)
 """This long after an incident its failed runs are not counted again."""
 
 
-@dataclass(frozen=True, slots=True)
-class HealthView:
+class HealthView(Struct, frozen=True):
     """The data of the tab, as read at one time."""
 
     hosts: tuple[PlatformHealth, ...] = ()

@@ -4,13 +4,13 @@ import asyncio
 import csv
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from msgspec import Struct
 from textual import on
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Horizontal, Vertical
@@ -55,8 +55,7 @@ if TYPE_CHECKING:
     from app.engine import Engine
 
 
-@dataclass(frozen=True, slots=True)
-class InsightSpan:
+class InsightSpan(Struct, frozen=True):
     """A stretch of time up to now."""
 
     name: str

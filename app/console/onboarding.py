@@ -4,11 +4,11 @@ import asyncio
 import os
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Final, Literal
 from urllib.parse import urlsplit
 
+from msgspec import Struct
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -35,8 +35,7 @@ TokenOrigin = Literal["pasted", "variable", "file", "command"]
 """The token's source. `pasted`: stored in a file of its own."""
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """One of the token's sources, and the field that asks for it."""
 
     title: str
@@ -79,8 +78,7 @@ _WORDS: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Answers:
+class Answers(Struct, frozen=True):
     """The answers, as typed."""
 
     base_url: str
@@ -151,8 +149,7 @@ def _source(answers: Answers, here: Path) -> TokenSource | str:
             return CommandToken(argv) if argv else "Which command?"
 
 
-@dataclass(frozen=True, slots=True)
-class CheckResult:
+class CheckResult(Struct, frozen=True):
     """The result of asking the service."""
 
     is_good: bool

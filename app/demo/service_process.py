@@ -3,9 +3,10 @@
 import json
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
 
 from app.text import safe_block
 from storage.base_error import RunwardenError
@@ -25,8 +26,7 @@ class DemoError(RunwardenError):
         """The end of the service's log, which tells why it ended."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceProcess:
+class ServiceProcess(Struct, frozen=True):
     """A running service."""
 
     process: subprocess.Popen[str]

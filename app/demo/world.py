@@ -7,10 +7,11 @@ import subprocess
 import tempfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from app.config import Profile, Settings, load
 from app.demo.service_process import ServiceProcess, administer, start
@@ -58,8 +59,7 @@ command = ["sh", "-c", 'printf "%s\\n" "$1" >> "$2"', "sh", "{title}", MESSAGES]
 """Three automations: one that asks first, one at a time, and one that tells."""
 
 
-@dataclass(frozen=True, slots=True)
-class SampleRepository:
+class SampleRepository(Struct, frozen=True):
     """A repository to make: the files of `main`, then a branch for each further folder of its sample."""
 
     name: str
@@ -117,8 +117,7 @@ def _git(work: Path, *arguments: str) -> None:
     subprocess.run(["git", *arguments], cwd=work, env=env, check=True, capture_output=True, text=True)
 
 
-@dataclass(frozen=True, slots=True)
-class World:
+class World(Struct, frozen=True):
     """A running demo."""
 
     folder: Path

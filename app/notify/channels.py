@@ -4,10 +4,11 @@ import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from html import escape
 from shutil import which
 from typing import Final
+
+from msgspec import Struct
 
 from app.config import NotifySettings
 from app.notify.notifications import Notification
@@ -113,8 +114,7 @@ def _argument(value: str) -> str:
     return as_argument(safe_text(value, limit=_VALUE_LIMIT))
 
 
-@dataclass(frozen=True, slots=True)
-class Channels:
+class Channels(Struct, frozen=True):
     """The channels that the user chose."""
 
     settings: NotifySettings

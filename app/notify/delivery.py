@@ -11,10 +11,11 @@ import stat
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from html import escape
 from importlib.util import find_spec
 from typing import Final
+
+from msgspec.structs import replace
 
 from app.config import NotifyRoute, NotifySettings
 from app.config.settings import Markup

@@ -4,10 +4,12 @@ import asyncio
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Final
+
+from msgspec.structs import replace
 
 from app.config import NotifySettings
 from app.config.settings import DEFAULT_ROUTE

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
+from msgspec import Struct
+
 from app.config import NotifySettings
 from app.config.settings import DEFAULT_ROUTE
 from app.notify.incidents import IncidentReader
@@ -24,8 +26,7 @@ RULES: Final = "automations"
 """The word in `[notify] on` that selects alerts about automations."""
 
 
-@dataclass(frozen=True, slots=True)
-class News:
+class News(Struct, frozen=True):
     """The result of one look."""
 
     present: Present

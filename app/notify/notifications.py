@@ -2,9 +2,10 @@
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Literal
+
+from msgspec import Struct, field
 
 from app.config import NotifySettings
 from app.health import Incident
@@ -36,8 +37,7 @@ _TOKEN_WORDS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Notification:
+class Notification(Struct, frozen=True):
     """An event, or a state that began or ended."""
 
     key: str

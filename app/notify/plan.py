@@ -2,10 +2,12 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import Final, Literal, get_args
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from app.config import NotifySettings
 from app.config.settings import DEFAULT_ROUTE, LONGEST_WAIT
@@ -30,8 +32,7 @@ ToldKey = tuple[str, str, str]
 """Group, source and route."""
 
 
-@dataclass(frozen=True, slots=True)
-class Present:
+class Present(Struct, frozen=True):
     """The current problems, as far as known."""
 
     unwell: frozenset[str] = frozenset()
@@ -62,8 +63,7 @@ class Present:
                 return what in self.stuck
 
 
-@dataclass(frozen=True, slots=True)
-class Situation:
+class Situation(Struct, frozen=True):
     """Everything that the next messages depend on, at one moment."""
 
     now: datetime

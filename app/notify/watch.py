@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
+from msgspec import Struct
+
 from app.config import NotifySettings
 from app.notify.incidents import IncidentReader
 from app.notify.notifications import (
@@ -24,8 +26,7 @@ SKEW: Final = timedelta(minutes=5)
 """How far the service's clock may be behind ours before a new event is taken for an old one."""
 
 
-@dataclass(frozen=True, slots=True)
-class NewNotifications:
+class NewNotifications(Struct, frozen=True):
     """The notifications of one look."""
 
     screen: tuple[Notification, ...] = ()

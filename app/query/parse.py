@@ -1,9 +1,12 @@
 """Parses a line into a filter: valid parts count, mistakes are reported with their place and a cure."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, Literal, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from app.query.terms import STATES, KeyName, QueryToken, Term, closest_name, key_name, key_of, terms
 from app.times import INSTANT, parse_period
@@ -24,8 +27,7 @@ class TextSpan(NamedTuple):
     kind: SpanKind
 
 
-@dataclass(frozen=True, slots=True)
-class QueryProblem:
+class QueryProblem(Struct, frozen=True):
     """A part of the line that is not valid; the rest still counts."""
 
     start: int
@@ -41,8 +43,7 @@ class QueryProblem:
         return f"at character {self.start + 1}: {self.message} {self.cure}"
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(Struct, frozen=True):
     """A parsed line."""
 
     filter: RunFilter

@@ -1,8 +1,9 @@
 """Completions for a line: keys, and their known values."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from app.query.terms import KEYS, STATES, KeyName, Term, key_name, terms
 from app.query.write import value_text
@@ -15,8 +16,7 @@ _SHORTEST_NAME: Final = 2
 """Characters of a word before it is completed as a repository."""
 
 
-@dataclass(frozen=True, slots=True)
-class Vocabulary:
+class Vocabulary(Struct, frozen=True):
     """Known names, best first."""
 
     repositories: tuple[str, ...] = ()
@@ -26,8 +26,7 @@ class Vocabulary:
     """In addition to those that the spec names."""
 
 
-@dataclass(frozen=True, slots=True)
-class Suggestion:
+class Suggestion(Struct, frozen=True):
     """A text that completes the token under the cursor."""
 
     start: int

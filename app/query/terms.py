@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final, Literal
+
+from msgspec import Struct
 
 KeyName = Literal["status", "repo", "branch", "since", "until", "is"]
 QUOTE: Final = '"'
@@ -17,8 +18,7 @@ _QUOTED: Final = re.compile(r'"((?:\\["\\]|[^"])*)("?)')
 _ESCAPED: Final = re.compile(r'\\(["\\])')
 
 
-@dataclass(frozen=True, slots=True)
-class QueryKey:
+class QueryKey(Struct, frozen=True):
     """A key of the query language."""
 
     name: KeyName
@@ -64,8 +64,7 @@ def key_of(name: KeyName) -> QueryKey:
     return next(key for key in KEYS if key.name == name)
 
 
-@dataclass(frozen=True, slots=True)
-class QueryToken:
+class QueryToken(Struct, frozen=True):
     """A value or a word."""
 
     text: str
@@ -78,8 +77,7 @@ class QueryToken:
     """False: the closing quote is missing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Term:
+class Term(Struct, frozen=True):
     """One condition, or one word."""
 
     start: int

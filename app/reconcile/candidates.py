@@ -3,9 +3,11 @@
 import json
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, Self
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from app.api.requests import ContinueRun, StartRun, WriteRequest, request_of
 from app.times import span
@@ -25,8 +27,7 @@ ANSWER: Final = timedelta(minutes=2)
 """How long before the send a list may have been requested that shows its result already."""
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Struct, frozen=True):
     """A run that the action may have made, or whose conversation it may have continued."""
 
     run: Run
@@ -56,8 +57,7 @@ class Candidate:
         return "  ".join(filter(None, (self.run.run_id, self.evidence, self.run.status, self.run.branch_name)))
 
 
-@dataclass(frozen=True, slots=True)
-class Proposal:
+class Proposal(Struct, frozen=True):
     """The possible results of an unknown action; the user decides."""
 
     candidates: tuple[Candidate, ...] = ()
@@ -71,8 +71,7 @@ class Proposal:
         return [candidate.is_marked for candidate in self.candidates].count(True) == 1
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(Struct, frozen=True):
     """When and for what an action was sent, in the runs' time."""
 
     action: Action

@@ -2,9 +2,11 @@
 
 import re
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
+
+from msgspec.structs import replace
 
 from app.actions.refusals import DoubtfulIdError
 from app.api.errors import ApiError, EndlessListError

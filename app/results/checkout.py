@@ -9,9 +9,10 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
+
+from msgspec import Struct
 
 from app.results.diff import Patch, as_name, new_side
 from app.results.git import Git, GitError
@@ -30,8 +31,7 @@ _LOGIN: Final = re.compile(r"//[^/@]*@")
 _SLUG: Final = re.compile(r"[^A-Za-z0-9._]+")
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
+class Applied(Struct, frozen=True):
     """A change that is in a checkout now, not committed."""
 
     folder: Path
@@ -40,8 +40,7 @@ class Applied:
     """Remarks to read before using it."""
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedOut:
+class CheckedOut(Struct, frozen=True):
     """A new checkout of a run's branch."""
 
     folder: Path

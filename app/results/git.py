@@ -10,9 +10,10 @@ import re
 import signal
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from app.text import safe_text
 from storage.base_error import RunwardenError
@@ -65,8 +66,7 @@ class TooLargeError(GitError):
         """The beginning of the output."""
 
 
-@dataclass(frozen=True, slots=True)
-class Git:
+class Git(Struct, frozen=True):
     """Runs git; a command that is cancelled, silent or too slow is killed with all that it started."""
 
     quiet_s: float = 60.0

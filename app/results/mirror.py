@@ -8,11 +8,12 @@ import shutil
 import time
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from app.results.diff import Patch
 from app.results.git import Git, GitError, TooLargeError
@@ -36,8 +37,7 @@ _PROMISOR: Final = ("-c", "remote.origin.promisor=true", "-c", "remote.origin.pa
 _BLOB: Final = re.compile(rb":(\d{6}) (\d{6}) ([0-9a-f]+) ([0-9a-f]+) ")
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(Struct, frozen=True):
     """A commit of a branch."""
 
     id: str
@@ -49,8 +49,7 @@ class Commit:
     """The turns that the commit names as its own, see `TRAILER`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Heads:
+class Heads(Struct, frozen=True):
     """A repository's branches as of the last fetch."""
 
     branch: str | None

@@ -4,11 +4,13 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from datetime import datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from app.config import RepositoryAddress
 from app.config.repositories import address_of
@@ -23,8 +25,7 @@ from storage.records.results import Change, ChangedFile, Review, RunTurns, Turn
 BY_TIME: Final = "Commits are told apart by their time: they carry no mark of this run."
 
 
-@dataclass(frozen=True, slots=True)
-class TurnCommits:
+class TurnCommits(Struct, frozen=True):
     """A turn with its commits, oldest first."""
 
     turn: Turn
@@ -91,8 +92,7 @@ class NoTurnError(GitError):
     """The run has no such turn."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommitHistory:
+class CommitHistory(Struct, frozen=True):
     """A run's commits, as its repository has them."""
 
     mirror: Mirror
@@ -104,8 +104,7 @@ class CommitHistory:
     """A remark on where the commits come from and how they were found."""
 
 
-@dataclass(frozen=True, slots=True)
-class _AskedHeads:
+class _AskedHeads(Struct, frozen=True):
     """The answer of a repository about a run."""
 
     asked_s: float

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, TypeVar
 
+from msgspec import Struct
+
 from app.api.client import Client
 from app.api.errors import ApiError, NotFoundError, NotOfferedError, RejectedError
 from storage.records import Run, RunDetail
@@ -22,8 +24,7 @@ _GREATEST: Final = 1_000_000_000
 NOT_OFFERED: Final = Unavailable("This service does not tell what a run did (it is asked again tomorrow).")
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceExtension:
+class ServiceExtension(Struct, frozen=True):
     """The service's own account of runs; refusals are `Unavailable`, other failures an `ApiError`."""
 
     client: Client

@@ -2,9 +2,10 @@
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
+
+from msgspec import Struct, field
 
 from app.config.settings import Between, OneOrMore, QuietHours
 from app.times import MAX_DURATION
@@ -14,11 +15,10 @@ Overlap = Literal["skip", "queue", "allow"]
 Count = Annotated[int, Between(1, 10_000)]
 
 
-@dataclass(frozen=True, slots=True)
-class OnSchedule:
+class OnSchedule(Struct, frozen=True):
     """At fixed times of a time zone's clock."""
 
-    cron: str = field(metadata={"key": "schedule"})
+    cron: str = field(name="schedule")
     """Five fields: minute, hour, day of the month, month, day of the week."""
     timezone: str = "UTC"
     """A name of the IANA database."""
@@ -26,15 +26,13 @@ class OnSchedule:
     """Each time is moved later by up to this much, always by the same."""
 
 
-@dataclass(frozen=True, slots=True)
-class OnInterval:
+class OnInterval(Struct, frozen=True):
     """At a fixed interval, counted from when the rule was first seen."""
 
     every: Annotated[timedelta, Between(timedelta(minutes=1), MAX_DURATION)]
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(Struct, frozen=True):
     """Which runs a trigger concerns: globs, of which any may match; empty means all."""
 
     repositories: tuple[str, ...] = ()
@@ -43,32 +41,31 @@ class Scope:
     """Metadata that the run must have, all of it: each name with globs of which any may match its value."""
 
 
-@dataclass(frozen=True, slots=True)
-class OnRun:
+class OnRun(Struct, frozen=True):
     """A run changes its status."""
 
-    to: str = field(metadata={"key": "run"})
+    NO_KEYS: ClassVar = ("scope",)
+    """Fields that are no keys of its table."""
+    to: str = field(name="run")
     """The new status."""
-    was: str | None = field(default=None, metadata={"key": "from"})
+    was: str | None = field(default=None, name="from")
     """The status before; None: any, and runs first seen with the new one."""
-    scope: Scope = field(default=Scope(), metadata={"key": None})
+    scope: Scope = Scope()
 
 
-@dataclass(frozen=True, slots=True)
-class OnStuck:
+class OnStuck(Struct, frozen=True):
     """A run takes far longer than its repository's runs do."""
 
     scope: Scope = Scope()
 
 
-@dataclass(frozen=True, slots=True)
-class OnHealth:
+class OnHealth(Struct, frozen=True):
     """A code host goes bad, or is well again."""
 
     health: Literal["not ok", "recovered"] = "not ok"
-    lasting: timedelta = field(default=timedelta(0), metadata={"key": "for"})
+    lasting: timedelta = field(default=timedelta(0), name="for")
     """How long the state must have lasted."""
-    platforms: OneOrMore = field(default=(), metadata={"key": "platform"})
+    platforms: OneOrMore = field(default=(), name="platform")
     """Globs for the platforms' names; empty means all."""
 
     @property
@@ -77,8 +74,7 @@ class OnHealth:
         return self.health == "recovered"
 
 
-@dataclass(frozen=True, slots=True)
-class OnUnknownAction:
+class OnUnknownAction(Struct, frozen=True):
     """The outcome of a write stays unknown."""
 
     older: timedelta = timedelta(0)
@@ -88,65 +84,59 @@ class OnUnknownAction:
 Trigger = OnSchedule | OnInterval | OnRun | OnStuck | OnHealth | OnUnknownAction
 
 
-@dataclass(frozen=True, slots=True)
-class DoStart:
+class DoStart(Struct, frozen=True):
     """Start a run."""
 
-    instructions: str = field(metadata={"key": "start"})
+    instructions: str = field(name="start")
     repository: str
     branch: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DoAgent:
+class DoAgent(Struct, frozen=True):
     """Start a named agent."""
 
+    NO_KEYS: ClassVar = ("inputs",)
+    """Fields that are no keys of its table."""
     agent: str
     repository: str
     branch: str | None = None
-    inputs: tuple[tuple[str, str], ...] = field(default=(), metadata={"key": None})
+    inputs: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class DoContinue:
+class DoContinue(Struct, frozen=True):
     """Continue the run that set the rule off."""
 
-    instructions: str = field(metadata={"key": "continue"})
+    instructions: str = field(name="continue")
 
 
-@dataclass(frozen=True, slots=True)
-class DoRetry:
+class DoRetry(Struct, frozen=True):
     """Start the run that set the rule off again, with its own instructions as the ledger has them."""
 
 
-@dataclass(frozen=True, slots=True)
-class DoCancel:
+class DoCancel(Struct, frozen=True):
     """Cancel the run that set the rule off, where the service offers that."""
 
 
-@dataclass(frozen=True, slots=True)
-class DoNotify:
+class DoNotify(Struct, frozen=True):
     """Tell people."""
 
-    route: str = field(metadata={"key": "notify"})
+    route: str = field(name="notify")
     """One of `[notify.routes]`, or `default` for the channels of `[notify]` itself."""
     title: str = ""
     """Empty: made from the rule's name and what set it off."""
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class DoCommand:
+class DoCommand(Struct, frozen=True):
     """Run a program on this machine; no shell is involved, and its environment holds no token."""
 
-    argv: tuple[str, ...] = field(metadata={"key": "command"})
+    argv: tuple[str, ...] = field(name="command")
 
 
 Response = DoStart | DoAgent | DoContinue | DoRetry | DoCancel | DoNotify | DoCommand
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(Struct, frozen=True):
     """How often a rule may act at most."""
 
     per_conversation: Count = 3
@@ -155,27 +145,28 @@ class Limit:
     per_day: Count = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """One `[[automations]]` table."""
 
+    NO_KEYS: ClassVar = ("on", "do")
+    """Fields that are no keys of its table."""
     name: str
     """Its identity: a rule that is renamed is another one."""
-    on: Trigger = field(metadata={"key": None})
-    do: Response = field(metadata={"key": None})
+    on: Trigger
+    do: Response
     profile: str | None = None
     """None: every profile that is watched."""
-    is_on: bool = field(default=True, metadata={"key": "enabled"})
+    is_on: bool = field(default=True, name="enabled")
     overlap: Overlap = "skip"
     """What to do while the run that it started last is still active."""
     catch_up: timedelta = timedelta(hours=1)
     """How late it may still act, once, for a missed time."""
     pause_after: Annotated[int, Between(0, 10_000)] = 5
     """Failures in a row after which it pauses itself; 0: never."""
-    limit: Limit = field(default_factory=Limit)
+    limit: Limit = Limit()
     quiet: QuietHours | None = None
     """Hours of the local day in which it does nothing."""
-    needs_approval: bool = field(default=False, metadata={"key": "approval"})
+    needs_approval: bool = field(default=False, name="approval")
     """Whether a user has to approve its requests."""
     approval_expires: timedelta = timedelta(hours=24)
 

@@ -5,9 +5,10 @@ import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
+
+from msgspec.structs import replace
 
 from app.api.budget import Priority
 from app.api.client import Client
@@ -251,7 +252,8 @@ class Backfill:
         return True
 
     async def _walk_from_top(self, reader: RunReader, missing: Missing, effort: Effort) -> bool:
-        walk = replace(await self._runs.begin_walk(), known=None)
+        walk = await self._runs.begin_walk()
+        walk.known = None
         before = await missing()
         try:
             async for stored in reader.read():

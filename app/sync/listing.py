@@ -1,10 +1,12 @@
 """Lists of runs from the service itself, with any filter; the pages read on the way fill the cache."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from itertools import islice
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from app.api.budget import Priority
 from app.api.errors import EndlessListError, RejectedError
@@ -13,8 +15,7 @@ from app.sync.walk import SECOND, Order, RunQuery
 from storage.records import Repository, Run, RunFilter
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(Struct, frozen=True):
     """The result of one page of a listing."""
 
     runs: tuple[Run, ...]
@@ -26,8 +27,7 @@ class FilterIgnoredError(Exception):
     """The service cannot apply the filter: it has no parameter for it, or also shows other runs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(Struct, frozen=True):
     """Answers `runs list`: newest first, filtered by the service if possible and here otherwise."""
 
     runs: RunSync

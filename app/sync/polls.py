@@ -1,9 +1,10 @@
 """The record of the polls' outcomes, and the poll of the code hosts' health (spec 4.5)."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
+
+from msgspec import Struct
 
 from app.api.client import Client
 from app.api.errors import (
@@ -39,8 +40,7 @@ async def no_others_poll() -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
-class PollRecord:
+class PollRecord(Struct, frozen=True):
     """Records the polls of one subject, and rings the doorbell."""
 
     subject: Subject

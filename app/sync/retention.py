@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
+
+from msgspec import Struct
 
 from app.config import HistorySettings
 from app.events import Announce, RunsChanged
@@ -16,8 +17,7 @@ EVERY_S: Final = 3600.0
 _MEGABYTE: Final = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Retention:
+class Retention(Struct, frozen=True):
     """Drops the oldest runs of a cache that has grown too old or too large."""
 
     cache: Cache

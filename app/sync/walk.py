@@ -2,9 +2,12 @@
 
 import json
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from app.api.client import Client
 from app.api.errors import EndlessListError
@@ -24,8 +27,7 @@ NAMELESS: Final = 20
 """As `BARREN`, if the last page has only entries without a usable id: whether these are new is unknown."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunQuery:
+class RunQuery(Struct, frozen=True):
     """The list's parameters (spec 4.2); the dates are inclusive."""
 
     status: str | None = None
@@ -34,16 +36,14 @@ class RunQuery:
     until: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class StoredPage:
+class StoredPage(Struct, frozen=True):
     """A page of runs that was stored."""
 
     page: RunPage
     changes: RunChanges
 
 
-@dataclass(frozen=True, slots=True)
-class RunReader:
+class RunReader(Struct, frozen=True):
     """Reads lists of runs into the cache, under the time of their request."""
 
     client: Client

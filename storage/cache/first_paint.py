@@ -2,9 +2,10 @@
 
 import sqlite3
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from storage.cache import coverage, health, polls
 from storage.cache.read_runs import Remembered, total
@@ -18,8 +19,7 @@ _STEPS: Final = 10_000
 """SQLite virtual machine steps between two checks of the clock."""
 
 
-@dataclass(frozen=True, slots=True)
-class FirstPaint:
+class FirstPaint(Struct, frozen=True):
     """The content of the first screen."""
 
     rows: tuple[RunRow, ...]

@@ -2,9 +2,10 @@
 
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
+
+from msgspec import Struct
 
 from storage.cache import stuck
 from storage.cache.read_runs import COLUMNS, row_of
@@ -170,8 +171,7 @@ def _claimed(connection: sqlite3.Connection, keys: Sequence[str]) -> frozenset[s
     )
 
 
-@dataclass(frozen=True, slots=True)
-class FollowStore:
+class FollowStore(Struct, frozen=True):
     """Pins, the watermark and claims, in the cache's file; every method may raise `StorageError`."""
 
     writer: DatabaseThread

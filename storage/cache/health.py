@@ -2,9 +2,10 @@
 
 import sqlite3
 from collections import defaultdict
-from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Final
+
+from msgspec.structs import asdict
 
 from storage.database import immediate, snapshot
 from storage.records import HealthChange, HealthReport, PlatformHealth

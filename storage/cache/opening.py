@@ -4,10 +4,11 @@ import sqlite3
 import time
 from collections.abc import Mapping
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from storage.cache.schema import LAYOUT, create, layout_of
 from storage.database import connect, immediate
@@ -35,8 +36,7 @@ _IN_USE_WAIT_S: Final = 2.0
 _RETRY_S: Final = 0.02
 
 
-@dataclass(frozen=True, slots=True)
-class SetAside:
+class SetAside(Struct, frozen=True):
     """A cache that was replaced by an empty one."""
 
     path: Path

@@ -2,9 +2,10 @@
 
 import sqlite3
 from collections.abc import Callable
-from dataclasses import asdict
 from datetime import timedelta
 from typing import Final, get_args
+
+from msgspec.structs import asdict
 
 from storage.cache.coverage import is_disordered
 from storage.database import immediate, snapshot

@@ -3,8 +3,9 @@
 import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, Final, TypeVar, cast
+
+from msgspec.structs import replace
 
 from storage.cache.run_sql import Where, both, order_by, where
 from storage.cache.work_time import took

@@ -1,8 +1,9 @@
 """Filters and orders of runs as SQL; user input is bound, never spliced."""
 
 import re
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from storage.records import FINAL_STATUSES, RUN_STATUSES, SORTABLE, RunFilter, RunSort
 from storage.records.run_fields import ENDED_URGENCY, STUCK_URGENCY
@@ -43,8 +44,7 @@ RANK: Final = f"UPDATE runs SET severity = {severity_sql()} WHERE id = ?"
 """Brings a run's severity up to date."""
 
 
-@dataclass(frozen=True, slots=True)
-class Where:
+class Where(Struct, frozen=True):
     """A condition on `runs` and its bound values."""
 
     sql: str

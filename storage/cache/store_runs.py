@@ -4,11 +4,14 @@ import sqlite3
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Final, NamedTuple, Self, TypeVar
 from zlib import adler32, crc32
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from storage.cache.read_runs import final_statuses
 from storage.cache.run_sql import RANK, search_text, severity_sql
@@ -175,8 +178,7 @@ class _Columns(NamedTuple):
     search: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
+class _Held(Struct, frozen=True):
     """The stored state of a changed run."""
 
     status: str
@@ -208,8 +210,7 @@ def _sightings(connection: sqlite3.Connection, run_ids: Sequence[str]) -> Iterat
         )
 
 
-@dataclass(frozen=True, slots=True)
-class RunMerge:
+class RunMerge(Struct, frozen=True):
     """Merges answers into the tables, within a transaction."""
 
     connection: sqlite3.Connection

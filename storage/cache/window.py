@@ -4,9 +4,10 @@ import sqlite3
 import time
 from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import replace
 from operator import itemgetter
 from typing import Final
+
+from msgspec.structs import replace
 
 from storage.cache.coverage import coverage
 from storage.cache.read_runs import COLUMNS, Remembered, count, row_of, total

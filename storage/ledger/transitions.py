@@ -5,9 +5,11 @@ Each is checked and written under one lock, with its step in the audit, so that 
 
 import secrets
 import sqlite3
-from dataclasses import astuple, dataclass
 from datetime import datetime
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import astuple
 
 from storage.claims import Claims, Owner
 from storage.database import immediate
@@ -38,8 +40,7 @@ _ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _TIME_DIGITS, _RANDOM_DIGITS, _BITS = 10, 16, 5
 
 
-@dataclass(frozen=True, slots=True)
-class Transition:
+class Transition(Struct, frozen=True):
     """One way from state to state."""
 
     name: str
@@ -81,8 +82,7 @@ REOPEN: Final = Transition(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class TransitionOutcome:
+class TransitionOutcome(Struct, frozen=True):
     """What a transition records besides the state; None keeps the earlier value."""
 
     error: ActionError | None = None
@@ -94,8 +94,7 @@ class TransitionOutcome:
 NOTHING: Final = TransitionOutcome()
 
 
-@dataclass(frozen=True, slots=True)
-class StateChange:
+class StateChange(Struct, frozen=True):
     """A transition about to be made: by whom, and when."""
 
     transition: Transition
@@ -104,8 +103,7 @@ class StateChange:
     outcome: TransitionOutcome = NOTHING
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """An action about to be entered."""
 
     action_id: str

@@ -1,9 +1,10 @@
 """Actions: every write ever intended, its outcome, and what it created."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Literal
+
+from msgspec import Struct
 
 ActionKind = Literal["run.start", "run.continue", "agent.start", "organization.create", "gitlab.onboard", "run.cancel"]
 
@@ -26,8 +27,7 @@ UNUSED_STATES: Final[frozenset[ActionState]] = frozenset({"not_sent", "rejected"
 """States that certainly had no effect: they leave their key free for another attempt."""
 
 
-@dataclass(frozen=True, slots=True)
-class Author:
+class Author(Struct, frozen=True):
     """Who acted, and from where; None: not recorded."""
 
     user: str | None = None
@@ -37,8 +37,7 @@ class Author:
     surface: Surface | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ActionError:
+class ActionError(Struct, frozen=True):
     """Why an action is not confirmed."""
 
     kind: str
@@ -48,8 +47,7 @@ class ActionError:
     error_code: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Action:
+class Action(Struct, frozen=True):
     """One entry of the ledger."""
 
     action_id: str
@@ -89,8 +87,7 @@ class Action:
         return self.state in OPEN_STATES and self.resolution is None
 
 
-@dataclass(frozen=True, slots=True)
-class UnknownSpan:
+class UnknownSpan(Struct, frozen=True):
     """A time in which an action's outcome was unknown."""
 
     action: Action
@@ -99,8 +96,7 @@ class UnknownSpan:
     """None: it still is."""
 
 
-@dataclass(frozen=True, slots=True)
-class ActionFilter:
+class ActionFilter(Struct, frozen=True):
     """The requested actions; an empty collection, or None, does not restrict them."""
 
     kinds: Collection[ActionKind] = ()
@@ -113,8 +109,7 @@ class ActionFilter:
     until: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AuditEntry:
+class AuditEntry(Struct, frozen=True):
     """One step of an action, as it stays on record for good."""
 
     at: datetime
@@ -126,8 +121,7 @@ class AuditEntry:
     author: Author
 
 
-@dataclass(frozen=True, slots=True)
-class Organization:
+class Organization(Struct, frozen=True):
     """A child organization."""
 
     organization_id: str
@@ -138,8 +132,7 @@ class Organization:
     """As received."""
 
 
-@dataclass(frozen=True, slots=True)
-class Project:
+class Project(Struct, frozen=True):
     """The service's answer about the project."""
 
     project_path: str
@@ -153,8 +146,7 @@ class Project:
     raw_json: str
 
 
-@dataclass(frozen=True, slots=True)
-class Execution:
+class Execution(Struct, frozen=True):
     """A named agent's execution, accepted (spec 2.6); no endpoint reads it back."""
 
     agent_name: str

@@ -1,9 +1,10 @@
 """Traffic between this machine and the service: the state of the link, and the log of polls and writes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Generic, Literal, TypeVar
+
+from msgspec import Struct, field
 
 Subject = Literal["runs", "health"]
 T = TypeVar("T")
@@ -15,8 +16,7 @@ Tally = Mapping[tuple[str, ...], int]
 """How many there are of each kind and outcome."""
 
 
-@dataclass(frozen=True, slots=True)
-class PollOutcome:
+class PollOutcome(Struct, frozen=True):
     """How one poll went."""
 
     subject: Subject
@@ -33,8 +33,7 @@ class PollOutcome:
     """It failed for a reason of this process, such as a refused token, while another one polls: the link stays."""
 
 
-@dataclass(frozen=True, slots=True)
-class LinkState:
+class LinkState(Struct, frozen=True):
     """The link's state by the polls of each subject; it survives a restart in the cache."""
 
     subject: Subject
@@ -57,8 +56,7 @@ class LinkState:
         return self.failing_since is not None
 
 
-@dataclass(frozen=True, slots=True)
-class PollSpan:
+class PollSpan(Struct, frozen=True):
     """Consecutive polls of one subject with the same outcome."""
 
     span_id: int
@@ -84,8 +82,7 @@ class PollSpan:
         return ANSWERED if self.error_kind is None else FAILED
 
 
-@dataclass(frozen=True, slots=True)
-class ActivityFilter:
+class ActivityFilter(Struct, frozen=True):
     """All conditions hold together; an empty one excludes nothing."""
 
     kinds: tuple[str, ...] = ()
@@ -105,8 +102,7 @@ class ActivityFilter:
         return tuple(self.search.casefold().split())
 
 
-@dataclass(frozen=True, slots=True)
-class ActivityPage(Generic[T]):
+class ActivityPage(Struct, Generic[T], frozen=True):
     """The newest entries that a filter lets through, with the numbers of all."""
 
     newest: tuple[T, ...] = ()

@@ -1,9 +1,10 @@
 """Alerts: news for people, what was sent over each route, and messages not delivered yet."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
+
+from msgspec import Struct, field
 
 Level = Literal["information", "warning", "error"]
 MessagePhase = Literal["new", "again", "over"]
@@ -12,8 +13,7 @@ Settled = Literal["told", "over", "muted", "expired"]
 """The end of an alert."""
 
 
-@dataclass(frozen=True, slots=True)
-class AlertSubject:
+class AlertSubject(Struct, frozen=True):
     """The subject of alerts."""
 
     group: str
@@ -43,8 +43,7 @@ class AlertSubject:
         return self.group, f"{self.kind}:{self.about.get('repository', '')}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Alert(AlertSubject):
+class Alert(AlertSubject, frozen=True, kw_only=True):
     """One event that people are to be told of."""
 
     key: str
@@ -55,8 +54,7 @@ class Alert(AlertSubject):
     """None: not entered yet."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToldProblem(AlertSubject):
+class ToldProblem(AlertSubject, frozen=True, kw_only=True):
     """What a route was told of a problem that is not over."""
 
     first_at: datetime
@@ -69,8 +67,7 @@ class ToldProblem(AlertSubject):
     """The number of alerts."""
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(Struct, frozen=True):
     """A message to be sent over a route."""
 
     route: str
@@ -84,8 +81,7 @@ class Message:
     count: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(Struct, frozen=True):
     """A message that is being delivered; its number is in its text."""
 
     delivery_id: int
@@ -105,8 +101,7 @@ class Delivery:
         return self.origin or self.delivery_id
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """The messages to send now, and the new state of alerts; applied as one step."""
 
     messages: tuple[Message, ...] = ()

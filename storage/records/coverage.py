@@ -1,15 +1,15 @@
 """Coverage: the ranges of creation times of which every run is held, in the service's own times; and the backfill."""
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Literal
+
+from msgspec import Struct
 
 CLOCK_STEP: Final = timedelta(seconds=5)
 """A smaller difference between two clocks is noise: answers take time, and are dated in whole seconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class CoverageRange:
+class CoverageRange(Struct, frozen=True):
     """A closed range: every run created from `start` to `end` is held."""
 
     start: datetime | None
@@ -24,8 +24,7 @@ class CoverageRange:
         return created_at <= self.end and (self.start is None or self.start <= created_at)
 
 
-@dataclass(frozen=True, slots=True)
-class CoverageGap:
+class CoverageGap(Struct, frozen=True):
     """Runs may be missing that were created between these times, both exclusive."""
 
     after: datetime | None
@@ -38,8 +37,7 @@ class CoverageGap:
         return _is_before(self.after, other.before) and _is_before(other.after, self.before)
 
 
-@dataclass(frozen=True, slots=True)
-class Coverage:
+class Coverage(Struct, frozen=True):
     """The completely held parts of the service's history."""
 
     ranges: tuple[CoverageRange, ...] = ()
@@ -93,8 +91,7 @@ BackfillPhase = Literal["idle", "running", "paused", "waiting", "done"]
 """`idle`: this process does not fill. `done`: all that the configuration names is held."""
 
 
-@dataclass(frozen=True, slots=True)
-class BackfillProgress:
+class BackfillProgress(Struct, frozen=True):
     """The progress of the backfill."""
 
     phase: BackfillPhase = "idle"
@@ -114,8 +111,7 @@ class BackfillProgress:
     """Entries of the list that were left out: they have no usable run id."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListPlace:
+class ListPlace(Struct, frozen=True):
     """A place in the service's list at which a walk stopped."""
 
     token: str

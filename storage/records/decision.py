@@ -1,9 +1,10 @@
 """Decisions: how an automation handled each occurrence, and why."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, Literal
+
+from msgspec import Struct, field
 
 Outcome = Literal[
     "history",
@@ -32,8 +33,7 @@ BY_HAND: Final = "by "
 """The beginning of a manual pause's reason."""
 
 
-@dataclass(frozen=True, slots=True)
-class Occurrence:
+class Occurrence(Struct, frozen=True):
     """An event that triggers a rule: a status, an incident, a point in time."""
 
     identity: str
@@ -46,8 +46,7 @@ class Occurrence:
     """Its placeholders' values, as received."""
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """The decision on an occurrence."""
 
     outcome: Outcome
@@ -55,8 +54,7 @@ class Verdict:
     """A sentence without a full stop; empty if the outcome says it all."""
 
 
-@dataclass(frozen=True, slots=True)
-class RuleHistory:
+class RuleHistory(Struct, frozen=True):
     """A rule's history, as far as it affects the next decision."""
 
     last_hour: int = 0
@@ -69,8 +67,7 @@ class RuleHistory:
     """Why it is paused; None: it is not."""
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """One line of the journal."""
 
     decision_id: int
@@ -89,8 +86,7 @@ class Decision:
     """The request as shown for approval."""
 
 
-@dataclass(frozen=True, slots=True)
-class RuleState:
+class RuleState(Struct, frozen=True):
     """A rule's stored state."""
 
     rule: str

@@ -1,13 +1,13 @@
 """Following runs: followed ones, usual durations, stuck ones, and changes of status."""
 
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from storage.records.run import RunRow
 
 
-@dataclass(frozen=True, slots=True)
-class RunDurations:
+class RunDurations(Struct, frozen=True):
     """How long a repository's finished runs took, without the time between their turns."""
 
     median_s: float
@@ -17,8 +17,7 @@ class RunDurations:
     """The newest finished runs that the two are made of."""
 
 
-@dataclass(frozen=True, slots=True)
-class PinnedRun:
+class PinnedRun(Struct, frozen=True):
     """A run that is followed to its end."""
 
     run_id: str
@@ -32,8 +31,7 @@ class PinnedRun:
     is_stuck: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class StuckRun:
+class StuckRun(Struct, frozen=True):
     """An active run that takes far longer than its repository's runs do."""
 
     run_id: str
@@ -48,8 +46,7 @@ class StuckRun:
     branch_name: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class PastStuck:
+class PastStuck(Struct, frozen=True):
     """A run that was stuck for some time, by our clock."""
 
     run: StuckRun
@@ -59,8 +56,7 @@ class PastStuck:
     """When the turn ended, or was last seen."""
 
 
-@dataclass(frozen=True, slots=True)
-class StatusChange:
+class StatusChange(Struct, frozen=True):
     """A change of status in the cache, with enough of the run to report it."""
 
     run_id: str
@@ -78,8 +74,7 @@ class StatusChange:
     """The new status is final."""
 
 
-@dataclass(frozen=True, slots=True)
-class Watermark:
+class Watermark(Struct, frozen=True):
     """Up to where changes of status in the cache have been reported."""
 
     transition: int = 0
@@ -88,8 +83,7 @@ class Watermark:
     """When it was saved. None: never yet; everything held now counts as reported."""
 
 
-@dataclass(frozen=True, slots=True)
-class StatusChanges:
+class StatusChanges(Struct, frozen=True):
     """Changes of status after a watermark, oldest first."""
 
     changes: tuple[StatusChange, ...]

@@ -1,11 +1,11 @@
 """The health of the code-hosting installation (spec 2.7), and its observed history."""
 
-from dataclasses import dataclass
 from datetime import datetime
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class HealthSample:
+
+class HealthSample(Struct, frozen=True):
     """One platform's state in one answer."""
 
     platform: str
@@ -16,15 +16,13 @@ class HealthSample:
     """The platform's object as received."""
 
 
-@dataclass(frozen=True, slots=True)
-class HealthReport:
+class HealthReport(Struct, frozen=True):
     """One answer to the health request: a sample for each connected platform."""
 
     samples: tuple[HealthSample, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class HealthChange:
+class HealthChange(Struct, frozen=True):
     """A platform whose status differs from the last one seen."""
 
     platform: str
@@ -35,8 +33,7 @@ class HealthChange:
     at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class HealthSpan:
+class HealthSpan(Struct, frozen=True):
     """A stretch of time in which a platform had one status."""
 
     platform: str
@@ -46,8 +43,7 @@ class HealthSpan:
     """Up to here it is known, not necessarily until it changed."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlatformHealth:
+class PlatformHealth(Struct, frozen=True):
     """The current state of one platform."""
 
     platform: str

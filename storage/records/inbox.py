@@ -1,9 +1,10 @@
 """The inbox: events that wait for attention."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Literal
+
+from msgspec import Struct
 
 InboxKind = Literal[
     "host", "failed", "unknown", "approval", "stuck", "paused", "limited", "bot", "undelivered", "ended"
@@ -27,8 +28,7 @@ NO_TIME: Final = datetime.fromtimestamp(0, UTC)
 _ORDER: Final = tuple(dict.fromkeys(SEVERITIES.values()))
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(Struct, frozen=True):
     """What a user did with an item."""
 
     done_until: datetime | None = None
@@ -49,8 +49,7 @@ class Mark:
         return self.is_muted or (is_seen and self.snoozed_until is not None and now < self.snoozed_until)
 
 
-@dataclass(frozen=True, slots=True)
-class InboxEntry:
+class InboxEntry(Struct, frozen=True):
     """One event."""
 
     key: str
@@ -61,8 +60,7 @@ class InboxEntry:
     status: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class InboxItem:
+class InboxItem(Struct, frozen=True):
     """An item that needs attention; events with one cause are one item."""
 
     key: str

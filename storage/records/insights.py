@@ -1,11 +1,11 @@
 """Figures over many runs, for charts and for the same numbers as a table."""
 
-from dataclasses import dataclass
 from datetime import datetime
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Outcomes:
+
+class Outcomes(Struct, frozen=True):
     """The outcomes of the runs created in a stretch of time."""
 
     start: datetime
@@ -25,8 +25,7 @@ class Outcomes:
         return self.completed + self.failed + self.unfinished + self.ended_otherwise
 
 
-@dataclass(frozen=True, slots=True)
-class Concurrency:
+class Concurrency(Struct, frozen=True):
     """The number of runs under way in a stretch of time."""
 
     start: datetime
@@ -35,8 +34,7 @@ class Concurrency:
     """The mean number of runs at one time; a run that was continued counts from its last continuation."""
 
 
-@dataclass(frozen=True, slots=True)
-class FailedRuns:
+class FailedRuns(Struct, frozen=True):
     """The runs that failed in a stretch of time."""
 
     number: int = 0
@@ -44,8 +42,7 @@ class FailedRuns:
     """The creation of the oldest one; None: there is none."""
 
 
-@dataclass(frozen=True, slots=True)
-class RepositoryFigures:
+class RepositoryFigures(Struct, frozen=True):
     """One repository's runs of a stretch of time, by creation."""
 
     repository: str

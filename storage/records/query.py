@@ -2,10 +2,12 @@
 
 from bisect import bisect_left
 from collections.abc import Collection
-from dataclasses import dataclass, replace
 from datetime import datetime
 from operator import itemgetter
 from typing import Final, Literal, Self, get_args
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from storage.records.coverage import Coverage, CoverageGap
 from storage.records.run import Run, RunRow
@@ -16,8 +18,7 @@ GROUPINGS: Final[tuple[GroupBy, ...]] = get_args(GroupBy)
 UNFOLDED: Final = "unfolded"
 
 
-@dataclass(frozen=True, slots=True)
-class Grouping:
+class Grouping(Struct, frozen=True):
     """The grouping, and the groups folded to one line."""
 
     by: GroupBy
@@ -49,8 +50,7 @@ class Grouping:
         return self.by if self.is_folded else f"{self.by} {UNFOLDED}"
 
 
-@dataclass(frozen=True, slots=True)
-class RunGroup:
+class RunGroup(Struct, frozen=True):
     """The runs of one repository or branch, in numbers."""
 
     name: str
@@ -68,8 +68,7 @@ class RunGroup:
         return 0 if self.is_folded else self.runs
 
 
-@dataclass(frozen=True, slots=True)
-class RunFilter:
+class RunFilter(Struct, frozen=True):
     """All conditions hold together; an empty one excludes nothing."""
 
     statuses: tuple[str, ...] = ()
@@ -122,8 +121,7 @@ class RunFilter:
         return not is_excluded and status not in self.not_statuses
 
 
-@dataclass(frozen=True, slots=True)
-class RunSort:
+class RunSort(Struct, frozen=True):
     """An order of runs; the run id breaks ties, so that it is total."""
 
     column: str = "started"
@@ -131,8 +129,7 @@ class RunSort:
     descending: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class WindowRequest:
+class WindowRequest(Struct, frozen=True):
     """A window of rows, as a table asks for it."""
 
     condition: RunFilter
@@ -152,8 +149,7 @@ class WindowRequest:
     """None: the runs are not grouped."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunWindow:
+class RunWindow(Struct, frozen=True):
     """Rows of a table, with their places."""
 
     total: int = 0
@@ -214,8 +210,7 @@ class RunWindow:
         return index - sum(number < index for number, _ in self.gaps) - heads
 
 
-@dataclass(frozen=True, slots=True)
-class RunPage:
+class RunPage(Struct, frozen=True):
     """Runs, newest first, and the way to the next page."""
 
     runs: tuple[Run, ...]

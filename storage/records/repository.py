@@ -1,8 +1,9 @@
 """A repository reference: a platform and whatever that platform calls its repositories (spec 2.3)."""
 
 import json
-from dataclasses import dataclass
 from typing import Final, Self
+
+from msgspec import Struct
 
 DEFAULT_PLATFORM: Final = "github"
 _CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
@@ -10,8 +11,7 @@ _CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensu
 _NONE: Final = frozenset({"null", '""'})
 
 
-@dataclass(frozen=True, slots=True)
-class Repository:
+class Repository(Struct, frozen=True):
     """One repository as the service names it."""
 
     platform: str

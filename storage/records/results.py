@@ -1,8 +1,9 @@
 """The results of a run: its turns, its change, its review and its log, from git or from the service."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal
+
+from msgspec import Struct
 
 ResultSource = Literal["git", "service"]
 """The source of a fact: the repository, or the results that the service keeps (docs/results.md)."""
@@ -15,8 +16,7 @@ SEVERITIES: Final[tuple[Severity, ...]] = ("blocker", "major", "minor", "note")
 """The heaviest first."""
 
 
-@dataclass(frozen=True, slots=True)
-class ModelUsage:
+class ModelUsage(Struct, frozen=True):
     """A turn's use of its agent's models."""
 
     requests: int
@@ -33,8 +33,7 @@ class ModelUsage:
         return f"{self.input_tokens + self.cached_tokens + self.output_tokens:,} tokens{cost}"
 
 
-@dataclass(frozen=True, slots=True)
-class ReportedFinding:
+class ReportedFinding(Struct, frozen=True):
     """A finding that an agent reported to the service."""
 
     path: str
@@ -48,8 +47,7 @@ class ReportedFinding:
     """A replacement for the lines."""
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(Struct, frozen=True):
     """One turn of a run: one instruction and its outcome. None: not known from this source."""
 
     number: int
@@ -75,8 +73,7 @@ class Turn:
     """None: its agent reported none; its review may hold some."""
 
 
-@dataclass(frozen=True, slots=True)
-class PostingStatus:
+class PostingStatus(Struct, frozen=True):
     """Something that the run's code host shows, or is about to."""
 
     kind: str
@@ -94,8 +91,7 @@ class PostingStatus:
         return f"{kind}: {text}" if text else kind
 
 
-@dataclass(frozen=True, slots=True)
-class RunTurns:
+class RunTurns(Struct, frozen=True):
     """The turns of a run, oldest first."""
 
     run_id: str
@@ -116,8 +112,7 @@ class RunTurns:
         return tuple(one for one in self.postings if one.kind == "pull_request" or one.state != "posted")
 
 
-@dataclass(frozen=True, slots=True)
-class LogChunk:
+class LogChunk(Struct, frozen=True):
     """A piece of a turn's log."""
 
     offset: int
@@ -130,8 +125,7 @@ class LogChunk:
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class ChangedFile:
+class ChangedFile(Struct, frozen=True):
     """A file that a change touches. Names are bytes to git: what is not UTF-8 in them is a lone surrogate here."""
 
     path: str
@@ -149,8 +143,7 @@ class ChangedFile:
     new_mode: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """The difference between two commits, as git writes it."""
 
     base: str | None
@@ -167,8 +160,7 @@ class Change:
     """False: the patch is only the beginning of the change."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """A remark of a review on a place in the code."""
 
     path: str
@@ -180,8 +172,7 @@ class Finding:
     """The line of the review, counted from 0, on which it stands."""
 
 
-@dataclass(frozen=True, slots=True)
-class Review:
+class Review(Struct, frozen=True):
     """A Markdown file that a run wrote, or the findings that its agent reported."""
 
     path: str
@@ -192,8 +183,7 @@ class Review:
     """What it lacks."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unavailable:
+class Unavailable(Struct, frozen=True):
     """Something that is missing: why, and what would provide it."""
 
     reason: str

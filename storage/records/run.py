@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, Literal
 
+from msgspec import Struct
+
 from storage.records.repository import Repository
 from storage.records.run_fields import FINAL_STATUSES
 
@@ -11,8 +13,7 @@ Presence = Literal["current", "unconfirmed", "lost"]
 """Whether the service still shows a held run: `unconfirmed` until a look-up, then `current` or `lost`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Struct, frozen=True):
     """A run as the service reported it."""
 
     run_id: str
@@ -26,8 +27,7 @@ class Run:
     """The run object as received, unknown fields and all."""
 
 
-@dataclass(frozen=True, slots=True)
-class WorkTime:
+class WorkTime(Struct, frozen=True):
     """How long a run worked, without the time between its turns; with neither field set it is unknown."""
 
     seconds: float | None = None
@@ -40,8 +40,7 @@ class WorkTime:
         return self.seconds if self.since is None else max(0.0, (as_of - self.since).total_seconds())
 
 
-@dataclass(frozen=True, slots=True)
-class StatusTransition:
+class StatusTransition(Struct, frozen=True):
     """A change of status that was observed between two polls."""
 
     run_id: str
@@ -52,8 +51,7 @@ class StatusTransition:
     """When it happened by the service's own `updated_at`; when it was seen, where the service gave none."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunChanges:
+class RunChanges(Struct, frozen=True):
     """The changes that one batch of runs made in the cache."""
 
     new: tuple[str, ...] = ()
@@ -83,13 +81,12 @@ class RunRow:
     presence: Presence
     is_final: bool
     """Whether the status is final."""
-    took: WorkTime = WorkTime()
+    took: WorkTime = field(default_factory=WorkTime)
     last_seen_at: datetime | None = field(default=None, compare=False)
     """When the service last confirmed it, by our clock: a row that was confirmed again is the same row."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunFigures:
+class RunFigures(Struct, frozen=True):
     """Figures of a run besides its row. None: not known."""
 
     turns: int | None = None
@@ -103,8 +100,7 @@ class RunFigures:
 NO_FIGURES: Final = RunFigures()
 
 
-@dataclass(frozen=True, slots=True)
-class RunDetail:
+class RunDetail(Struct, frozen=True):
     """All data of one run."""
 
     run: Run

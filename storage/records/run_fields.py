@@ -1,14 +1,14 @@
 """The statuses and fields of a run, each declared once: tables, badges, filters, JSON, completion and SQL read them."""
 
-from dataclasses import dataclass
 from typing import Final, Literal
+
+from msgspec import Struct
 
 Tone = Literal["good", "bad", "busy", "wait", "warn", "plain", "quiet"]
 """What a text means, which a theme or a terminal turns into a colour."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunStatus:
+class RunStatus(Struct, frozen=True):
     """A status that the spec names (2.4)."""
 
     name: str
@@ -50,8 +50,7 @@ ENDING_STATUSES: Final = frozenset(
 STATUS_BY_NAME: Final = {status.name: status for status in RUN_STATUSES}
 
 
-@dataclass(frozen=True, slots=True)
-class RunField:
+class RunField(Struct, frozen=True):
     """A field of a run that a table shows."""
 
     name: str

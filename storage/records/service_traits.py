@@ -1,8 +1,9 @@
 """What is known of a service: its clock, its limits and its health."""
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Literal
+
+from msgspec import Struct
 
 CLOCKS_DISAGREE_S: Final = 60.0
 WaitReason = Literal["rate_limit", "own_pace", "service_down"]
@@ -10,8 +11,7 @@ WaitReason = Literal["rate_limit", "own_pace", "service_down"]
 failed several times in a row."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunClock:
+class RunClock(Struct, frozen=True):
     """The clock that dates the runs, compared with ours."""
 
     ahead: timedelta = timedelta(0)
@@ -19,16 +19,14 @@ class RunClock:
     """Whether answers and runs are dated by the same clock. If not, the times of runs may be hours off."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(Struct, frozen=True):
     """Why no request is sent now, and until when."""
 
     reason: WaitReason
     until: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetState:
+class BudgetState(Struct, frozen=True):
     """A service's limits, health and clock, as far as known. Moments are seconds since 1970, by our own clock."""
 
     paused_at_s: float = 0.0

@@ -3,9 +3,10 @@
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple
 from datetime import datetime, timedelta
 from typing import Any, Final
+
+from msgspec.structs import asdict, replace
 
 from storage.claims import Claims
 from storage.database import immediate
@@ -89,7 +90,7 @@ def apply_plan(connection: sqlite3.Connection, plan: Plan, now: datetime, basis:
 
 
 def _insert(connection: sqlite3.Connection, message: Message, now: datetime, origin: int | None = None) -> None:
-    text = json.dumps(dict(zip(Message.__slots__, astuple(message), strict=True)))
+    text = json.dumps(asdict(message))
     connection.execute(
         "INSERT INTO deliveries (route, batch, message_json, made_us, due_us, attempts, origin)"
         " VALUES (?, ?, ?, ?, ?, 0, ?)",
@@ -144,8 +145,7 @@ def settle_delivery(
         if fallback:
             message = delivery.message
             body = f"{message.body} · route {message.route} did not take it"
-            values = {name: getattr(message, name) for name in Message.__slots__}
-            _insert(connection, Message(**{**values, "route": fallback, "body": body}), now, delivery.number)
+            _insert(connection, replace(message, route=fallback, body=body), now, delivery.number)
 
 
 def recent_deliveries(

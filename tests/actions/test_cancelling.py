@@ -1,10 +1,10 @@
 """A cancellation of unknown outcome is settled by what the run says, in the background as well."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from app.actions.cancelling import Cancellations
 from app.api.requests import CancelRun

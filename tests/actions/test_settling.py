@@ -4,10 +4,10 @@ import json
 import sqlite3
 import threading
 from contextlib import closing
-from dataclasses import replace
 from urllib.parse import quote
 
 import pytest
+from msgspec.structs import replace
 
 from app.api.requests import StartRun
 from app.events import ActionChanged, Event, StorageFailed

@@ -3,11 +3,12 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import astuple
 
 from app.api.requests import StartRun, WriteRequest
 from app.automations.acting import ActingResult, CannotActError

@@ -1,9 +1,9 @@
 """What was approved: sent only if what it was approved for is still so; and what the rules tell of themselves."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from app.automations.acting import ActingResult
 from app.notify.news import rule_alerts

@@ -2,11 +2,11 @@
 
 import asyncio
 import json
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from app.automations.acting import ActingResult
 from app.automations.bot import LEASE

@@ -1,9 +1,9 @@
 """What is known of a run beyond its row: why it ended, its labels, and which rule made it."""
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from app.automations.acting import ActingResult
 from app.automations.observing import MOST_QUESTIONS

@@ -1,9 +1,9 @@
 """The runner: each occurrence at most once, and each decision with its reason."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from app.automations.acting import ActingResult
 from app.rules.rule import fingerprint

@@ -1,10 +1,10 @@
 """Everything leads on: a row opens what it is about, and backspace goes back to the row."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from app.console.health import HealthShare, HealthView, SampleReader, figures, read_health
 from app.console.leads import of_platform, runs_lead

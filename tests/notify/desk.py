@@ -1,10 +1,12 @@
 """A bot's dispatcher over a real cache and state, with the clock of the test."""
 
 import json
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import astuple
 
 from app.config.load import parse
 from app.notify.dispatcher import Dispatcher

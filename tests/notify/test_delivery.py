@@ -4,13 +4,13 @@ import asyncio
 import json
 import os
 import sys
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
+from msgspec.structs import replace
 
 from app.config import NotifyRoute, NotifySettings
 from app.notify.delivery import rendered, send

@@ -1,10 +1,10 @@
 """Routing: the first rule that matches, and mistakes in the file are named with their line."""
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from app.config import ConfigError
 from app.config.load import parse

@@ -1,10 +1,10 @@
 """A run's change is taken over whole or not at all, and nothing of it is executed or leaves the checkout."""
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from app.results.checkout import AnotherRepositoryError, apply, check_out, check_remotes
 from app.results.diff import Patch

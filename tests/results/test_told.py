@@ -1,10 +1,10 @@
 """What the service told of runs' turns is kept for each state of a run."""
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import cast
 
 import pytest
+from msgspec.structs import replace
 
 from app.api.errors import UnreachableError
 from app.results.service import NOT_OFFERED, ServiceExtension, ServiceTurns, figures, reason

@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from app.api.budget import Budget, Priority
 from app.api.errors import RateLimitedError
@@ -13,7 +13,7 @@ from storage.cache import Cache
 from storage.records.service_traits import BudgetState
 
 COUNT = """
-from dataclasses import replace
+from msgspec.structs import replace
 async with await Cache.open(Path(path)) as cache:
     await start()
     for _ in range(20):

@@ -2,13 +2,13 @@
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import datetime, timedelta
 from sqlite3 import Connection
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from storage.cache import Cache, coverage
 from storage.records import CLOCK_STEP, Coverage, CoverageRange

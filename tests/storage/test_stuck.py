@@ -1,9 +1,9 @@
 """Stuck runs: against their own repository's past, by what the service showed, and without flicker."""
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from storage.cache import Cache
 from storage.records import Run, RunFilter, RunSort

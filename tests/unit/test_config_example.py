@@ -1,12 +1,12 @@
 """The example is the reference: it loads, and it says what the code does."""
 
-import dataclasses
 import re
 import tomllib
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from app.config import (
     ConsoleSettings,
@@ -53,7 +53,7 @@ def test_every_value_of_the_example_is_the_default(file: Path) -> None:
     assert settings.poll == PollSettings()
     assert settings.history == HistorySettings()
     assert settings.console == ConsoleSettings()
-    assert dataclasses.replace(settings.notify, routes=(), rules=()) == NotifySettings()
+    assert replace(settings.notify, routes=(), rules=()) == NotifySettings()
     assert settings.data_dir == data_folder(Settings(), settings.profile()).parent
     assert settings.profile() == Profile("acme", "https://api.example.com/v1", EnvToken())
     assert settings.profile().poll == PollSettings()
@@ -101,4 +101,4 @@ def test_there_is_one_example() -> None:
 
 
 def _fields(kind: type) -> set[str]:
-    return {field.name for field in dataclasses.fields(kind)}
+    return {*kind.__struct_fields__}

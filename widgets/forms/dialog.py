@@ -1,9 +1,9 @@
 """The frame of every form: fields, preview, waiting and outcome in one place, so that nothing jumps."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, Literal
 
+from msgspec import Struct
 from textual.app import ComposeResult
 from textual.containers import Center, Horizontal, Middle, Vertical, VerticalScroll
 from textual.content import Content
@@ -28,8 +28,7 @@ _PAGES: Final[dict[FormPhase, str]] = {
 _STEP_WORDS: Final = ("edit", "preview", "sent")
 
 
-@dataclass(frozen=True, slots=True)
-class FormButton:
+class FormButton(Struct, frozen=True):
     """One button of a form."""
 
     name: str

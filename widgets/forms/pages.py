@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Final, Literal
 
+from msgspec import Struct
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
@@ -76,8 +76,7 @@ _MARKS: Final[dict[OutcomeVerdict, Badge]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class OutcomeText:
+class OutcomeText(Struct, frozen=True):
     """An outcome in words."""
 
     verdict: OutcomeVerdict

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from msgspec import Struct
 from rich.cells import cell_len
 from textual.content import Content
 from textual.message import Message
@@ -18,8 +19,7 @@ _TITLES: Final = (("title", 3), ("brief", 3), ("brief", 2), ("tiny", 2), ("tiny"
 """The tabs' titles, and the cells between them: the first that fits."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tab:
+class Tab(Struct, frozen=True):
     """One tab of the console."""
 
     name: str
@@ -80,8 +80,7 @@ class TabBar(ClickableLine):
         return f" {count}" if count else ""
 
 
-@dataclass(frozen=True, slots=True)
-class KeyHint:
+class KeyHint(Struct, frozen=True):
     """One key and its effect."""
 
     key: str

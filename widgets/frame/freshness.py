@@ -1,9 +1,10 @@
 """How old the shown facts are, which depends on the link to the service, not on the health of its code hosts."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from app.times import age, ago, clock_time, roughly_ago
 from storage.records import LinkState
@@ -41,8 +42,7 @@ WAITS: Final["Mapping[WaitReason, str]"] = {
 REFUSED: Final = frozenset({"not_authorized", "forbidden", "no_token", "token"})
 
 
-@dataclass(frozen=True, slots=True)
-class PollTiming:
+class PollTiming(Struct, frozen=True):
     """When polling began and how often it happens, which decides what counts as live."""
 
     opened_at: datetime

@@ -7,6 +7,7 @@ from enum import IntEnum
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
 from rich.cells import cell_len
 from textual import events
 from textual.content import Content
@@ -33,8 +34,7 @@ COUNTED: Final = ("status:working", "status:queued", "status:failed since:24h")
 """The query that each count opens."""
 
 
-@dataclass(frozen=True, slots=True)
-class Vitals:
+class Vitals(Struct, frozen=True):
     """The figures in the header."""
 
     profile: str

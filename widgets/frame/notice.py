@@ -1,9 +1,9 @@
 """Notices: a trouble or a gap, and the key that helps."""
 
-from dataclasses import dataclass
 from textwrap import wrap
 from typing import Final
 
+from msgspec import Struct
 from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
@@ -16,8 +16,7 @@ MARGIN: Final = 2
 """Empty cells at each side of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Notice:
+class Notice(Struct, frozen=True):
     """What happened, what still holds, and which key helps."""
 
     glyph: str

@@ -1,9 +1,11 @@
 """The run table's columns: what each of them shows, which ones the user chose, and their places side by side."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from app.text import safe_text
 from app.times import span, started
@@ -27,8 +29,7 @@ RESTS: Final = timedelta(seconds=5)
 """How long the shown ages of an ended run may stay out of date."""
 
 
-@dataclass(frozen=True, slots=True)
-class RowTimes:
+class RowTimes(Struct, frozen=True):
     """The cells of a line that change with time."""
 
     started: str
@@ -38,8 +39,7 @@ class RowTimes:
     """Whether the service confirmed the run lately."""
 
 
-@dataclass(frozen=True, slots=True)
-class RowFacts:
+class RowFacts(Struct, frozen=True):
     """What a row's cells are made of."""
 
     row: RunRow
@@ -94,8 +94,7 @@ def _status(facts: RowFacts) -> tuple[str, Tone]:
     return badge.text, badge.tone if facts.times.is_live else "quiet"
 
 
-@dataclass(frozen=True, slots=True)
-class RunColumn:
+class RunColumn(Struct, frozen=True):
     """A field as a column: its cell, and how it may grow."""
 
     key: str
@@ -169,8 +168,7 @@ FIGURES: Final = frozenset({"turns", "lines", "pull"})
 """Columns whose values are read only while they are shown."""
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnChoice:
+class ColumnChoice(Struct, frozen=True):
     """Which columns are shown, in which order and how wide; at least one is always shown."""
 
     shown: tuple[str, ...] = DEFAULT_COLUMNS
@@ -222,8 +220,7 @@ class ColumnChoice:
         return self.widths.get(key)
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedColumn:
+class PlacedColumn(Struct, frozen=True):
     """A column and its position on the line of all columns."""
 
     column: RunColumn
@@ -237,8 +234,7 @@ class PlacedColumn:
         return self.x + self.width
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(Struct, frozen=True):
     """All columns, side by side."""
 
     placed: tuple[PlacedColumn, ...]
@@ -339,8 +335,7 @@ class ColumnArrangement:
         return TitleDrag(placed, line_x, placed.end <= line_x < placed.end + GAP, self.layout, self.choice)
 
 
-@dataclass(frozen=True, slots=True)
-class TitleDrag:
+class TitleDrag(Struct, frozen=True):
     """A drag of a title or of its edge, and the columns when it began."""
 
     placed: PlacedColumn

@@ -1,11 +1,11 @@
 """A conversation with an agent: its turns as the service tells them, or the messages sent from this machine."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime
 from itertools import pairwise
 from typing import ClassVar, Final
 
+from msgspec.structs import replace
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll

@@ -1,11 +1,11 @@
 """The facts of one run, and the lines of text that show them: fields, messages, and its statuses over time."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
 from textual.content import Content
 
 from app.text import SafeText, safe_text
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from storage.records import ActionState
 
 
-@dataclass(frozen=True, slots=True)
-class SentMessage:
+class SentMessage(Struct, frozen=True):
     """One message sent to the agent from this machine, and its outcome."""
 
     at: datetime
@@ -31,8 +30,7 @@ class SentMessage:
     """Why it is not confirmed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Branch:
+class Branch(Struct, frozen=True):
     """The runs on a run's branch."""
 
     total: int
@@ -47,8 +45,7 @@ class Branch:
         return ids[there] if 0 <= there < len(ids) else None
 
 
-@dataclass(frozen=True, slots=True)
-class RunView:
+class RunView(Struct, frozen=True):
     """One run, as shown in a pane."""
 
     detail: RunDetail
@@ -223,8 +220,7 @@ def message_lines(number: int, turn: SentMessage, now: datetime, width: int) -> 
     return lines
 
 
-@dataclass(frozen=True, slots=True)
-class Period:
+class Period(Struct, frozen=True):
     """A time spent in one status."""
 
     status: str | None

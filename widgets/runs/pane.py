@@ -1,10 +1,10 @@
 """The pane of one run, two lines or a column, and how it shares the screen with the table."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Literal, get_args
 
+from msgspec import Struct
 from rich.cells import cell_len
 from textual.containers import Container
 from textual.content import Content
@@ -118,8 +118,7 @@ AROUND: Final = 8
 """Lines that are neither table nor pane."""
 
 
-@dataclass(frozen=True, slots=True)
-class PanePlacement:
+class PanePlacement(Struct, frozen=True):
     """The place of the pane, and its cells there."""
 
     where: Literal["beside", "below", "strip", "alone"]

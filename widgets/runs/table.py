@@ -4,10 +4,12 @@ The cursor and the visible rows stay on their runs, whatever arrives above.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, ClassVar, Final, Self
 
+from msgspec import Struct
+from msgspec.structs import replace
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
@@ -57,8 +59,7 @@ TAIL_MARGIN: Final = 6
 """Cells that are neither rule nor text: the cursor's mark, a gap on both sides of the text, and the right margin."""
 
 
-@dataclass(frozen=True, slots=True)
-class SearchHighlight:
+class SearchHighlight(Struct, frozen=True):
     """Text to highlight: words in every searched column, patterns in one each."""
 
     words: tuple[str, ...] = ()
@@ -101,8 +102,7 @@ def _everywhere(text: str, piece: str) -> Iterator[MatchRange]:
         start = text.find(piece, start + len(piece))
 
 
-@dataclass(frozen=True, slots=True)
-class RowState:
+class RowState(Struct, frozen=True):
     """The states that change a row's look."""
 
     at_cursor: bool
@@ -111,8 +111,7 @@ class RowState:
     """Whether the table has the focus."""
 
 
-@dataclass(frozen=True, slots=True)
-class TableRenderer:
+class TableRenderer(Struct, frozen=True):
     """Draws the table's lines; its styles are looked up once per theme."""
 
     base: Style

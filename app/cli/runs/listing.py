@@ -3,12 +3,13 @@
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
+from msgspec.structs import asdict
 
 from app.api.errors import ApiError, NotFoundError
 from app.cli.context import Invocation

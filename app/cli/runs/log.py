@@ -1,10 +1,11 @@
 """`runwarden runs log`: what a turn printed, to its present end or until the turn ends."""
 
 import asyncio
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import click
+from msgspec.structs import replace
 
 from app.api.errors import ApiError
 from app.cli.context import Invocation

@@ -1,8 +1,9 @@
 """The look-up of one run by its id, for which the API has no call (spec 4.2)."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from app.cli.exits import failed
 from app.cli.progress import progress_bar
@@ -19,8 +20,7 @@ SHORTEST_PART: Final = 4
 MOST_CANDIDATES: Final = 10
 
 
-@dataclass(frozen=True, slots=True)
-class RunLookup:
+class RunLookup(Struct, frozen=True):
     """Finds runs for a command: by the id, or by a beginning or an end of it that fits one cached run only."""
 
     engine: "Engine"

@@ -1,10 +1,10 @@
 """`runwarden runs show`, `view`, `open` and `cancel`: a run, its turns, its pages in the browser, and its end."""
 
 from contextlib import asynccontextmanager
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
+from msgspec.structs import asdict
 
 from app.api.errors import ApiError
 from app.api.requests import CancelRun

@@ -2,11 +2,12 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
+from msgspec import Struct
+from msgspec.structs import replace
 
 from app.actions import ActionRefusedError, BlockedError
 from app.actions.retry import retry_key
@@ -44,8 +45,7 @@ OWN_FAULT: Final = frozenset({"rejected", "not_found"})
 OUTCOMES: Final[dict[str, RetryOutcome]] = {"confirmed": "sent", "rejected": "rejected", "not_sent": "not_sent"}
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
+class Retry(Struct, frozen=True):
     """A retried run and its outcome."""
 
     run_id: str

@@ -3,11 +3,11 @@
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import click
+from msgspec import Struct
 
 from app.api.errors import ApiError, ForbiddenError, NotAuthorizedError, RateLimitedError
 from app.cli.context import Invocation
@@ -31,8 +31,7 @@ MOST_LOOK_UPS: Final = 3
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True, slots=True)
-class WaitResult:
+class WaitResult(Struct, frozen=True):
     """The result of waiting for one run."""
 
     outcome: Literal["ended", "waiting", "lost", "unlisted"]
@@ -84,8 +83,7 @@ async def wait(invocation: Invocation, *, run_ids: tuple[str, ...], patience: ti
     return failure.exit
 
 
-@dataclass(frozen=True, slots=True)
-class RunWaiter:
+class RunWaiter(Struct, frozen=True):
     """Polls, ever more slowly, until runs have ended."""
 
     engine: "Engine"

@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import islice
 from pathlib import Path
 from typing import ClassVar, Final
 
+from msgspec import Struct
+from msgspec.structs import replace
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
@@ -93,8 +94,7 @@ class RulesFile:
             return ()
 
 
-@dataclass(frozen=True, slots=True)
-class Automations:
+class Automations(Struct, frozen=True):
     """The rules of one profile, and the pending approvals."""
 
     rules: tuple[Rule, ...]
@@ -108,8 +108,7 @@ class Automations:
     """The bot's process, or None."""
 
 
-@dataclass(frozen=True, slots=True)
-class Approval:
+class Approval(Struct, frozen=True):
     """One pending decision."""
 
     decision: Decision

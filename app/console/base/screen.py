@@ -1,10 +1,10 @@
 """The base of every screen: header, tabs, banner and keys, and the notice for terminals that are too small."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
+from msgspec import Struct
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 KeyScope = Literal["here", "in the list", "everywhere"]
 
 
-@dataclass(frozen=True, slots=True)
-class KeyAction:
+class KeyAction(Struct, frozen=True):
     """An action that is available now."""
 
     keys: tuple[str, ...]

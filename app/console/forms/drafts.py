@@ -3,10 +3,12 @@
 import asyncio
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from app.api.requests import WriteRequest, as_json
 from app.atomic_file import alone, replacing
@@ -35,8 +37,7 @@ class DraftsError(RunwardenError):
     """Drafts cannot be read or stored; the message names the file and the cure. Forms work without them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(Struct, frozen=True):
     """What was typed into one form."""
 
     values: Values
@@ -46,8 +47,7 @@ class Draft:
     """When sending began, if no confirmation came back; None: it was never sent."""
 
 
-@dataclass(frozen=True, slots=True)
-class Drafts:
+class Drafts(Struct, frozen=True):
     """The drafts of one profile, in a file that only its owner can read."""
 
     path: Path

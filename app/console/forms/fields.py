@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from app.actions.refusals import FieldProblem
 from app.api.requests import Json
@@ -47,8 +48,7 @@ def _read_number(key: str, text: str) -> int | FieldProblem | None:
     return int(typed) if typed else None
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(Struct, frozen=True):
     """What is typed into a field, how it is read into the request, and how a sent value is written back."""
 
     control: Callable[..., FormField]
@@ -85,8 +85,7 @@ def _written(value: Json) -> str:
     return str(value) if is_plain else json.dumps(value)
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(Struct, frozen=True):
     """One field of a form, and of the request that it makes."""
 
     key: str

@@ -1,8 +1,9 @@
 """An action's outcome in words: what happened, what still holds, and what to do next."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
+
+from msgspec import Struct
 
 from app.text import safe_text
 from app.times import ago, stamp
@@ -11,8 +12,7 @@ from widgets.badges import action_badge
 from widgets.forms.pages import OutcomeText, reason
 
 
-@dataclass(frozen=True, slots=True)
-class KindText:
+class KindText(Struct, frozen=True):
     """What is said about the outcomes of one kind of write."""
 
     done: str

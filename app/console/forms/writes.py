@@ -2,9 +2,9 @@
 
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Final
 
+from msgspec.structs import replace
 from textual import work
 from textual.widget import Widget
 

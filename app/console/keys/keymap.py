@@ -5,10 +5,10 @@ import importlib
 import pkgutil
 import string
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Final, cast
 
+from msgspec import Struct
 from textual.app import App
 from textual.binding import Binding, BindingsMap
 from textual.dom import DOMNode
@@ -26,8 +26,7 @@ _CHARACTERS: Final = {_character_to_key(character): character for character in s
 _NAMED: Final = frozenset({*(key.value for key in Keys), *ASCII_KEY_NAMES.values(), *KEY_ALIASES, *_CHARACTERS})
 
 
-@dataclass(frozen=True, slots=True)
-class KeyFact:
+class KeyFact(Struct, frozen=True):
     """An action and its keys."""
 
     id: str

@@ -8,9 +8,9 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
+from msgspec import Struct
 from textual.app import App, ComposeResult, SuspendNotSupported
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
@@ -39,8 +39,7 @@ class CommandUnusableError(RunwardenError):
     """The command cannot be run; the message tells the user why."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommandResult:
+class CommandResult(Struct, frozen=True):
     """The result of a command that ran beside the console."""
 
     code: int | None

@@ -3,10 +3,11 @@
 import asyncio
 import shlex
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec import Struct
 from textual.app import App
 from textual.await_complete import AwaitComplete
 from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
@@ -43,8 +44,7 @@ MOST_NAMES: Final = 500
 _NAME_CELLS: Final = 60
 
 
-@dataclass(frozen=True, slots=True)
-class PaletteCommand:
+class PaletteCommand(Struct, frozen=True):
     """One line of the palette."""
 
     name: str

@@ -3,11 +3,11 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, cast
 
+from msgspec.structs import replace
 from textual import on, work
 from textual.binding import Binding, BindingType
 from textual.widget import Widget

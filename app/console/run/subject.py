@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from msgspec import Struct
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.widget import Widget
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
     from storage.records.insights import RepositoryFigures
 
 
-@dataclass(frozen=True, slots=True)
-class RunVersion:
+class RunVersion(Struct, frozen=True):
     """A run or one of its turns, as last changed: an active or continued run may have more to show."""
 
     run_id: str

@@ -3,9 +3,10 @@
 import csv
 import json
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from app.atomic_file import replacing
 from app.console.sheets import ExportScreen
@@ -25,8 +26,7 @@ CHUNK: Final = 500
 """Runs read and written at a time, so that a million of them need little memory."""
 
 
-@dataclass(frozen=True, slots=True)
-class Export:
+class Export(Struct, frozen=True):
     """The runs to export."""
 
     engine: "Engine"

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from app.console.ledger_turns import indented, turn_of
 from app.console.runs.views import ALL, TableQuery, View

@@ -3,10 +3,11 @@
 import hashlib
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import ClassVar, Final, Self
 
+from msgspec import Struct, field
+from msgspec.structs import replace
 from rich.cells import cell_len
 from textual.content import Content
 from textual.widget import Widget
@@ -39,8 +40,7 @@ WAITING: Final = Badge("◌", "waiting", "quiet")
 REFUSED: Final = Badge("⊘", "not sent", "warn")
 
 
-@dataclass(frozen=True, slots=True)
-class ManyText:
+class ManyText(Struct, frozen=True):
     """The form's texts."""
 
     title: str
@@ -91,8 +91,7 @@ RETRY: Final = ManyText(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ManyTask:
+class ManyTask(Struct, frozen=True):
     """A task for many runs."""
 
     text: ManyText
@@ -172,8 +171,7 @@ async def retried(ledger: Ledger, runs: Sequence[Run]) -> ManyTask:
     return ManyTask(RETRY, known, _left_out(*others), turns, again, retry_key)
 
 
-@dataclass(frozen=True, slots=True)
-class RequestOutcome:
+class RequestOutcome(Struct, frozen=True):
     """The outcome of one run's request."""
 
     run: Run
@@ -206,8 +204,7 @@ class RequestOutcome:
         return self.action is not None and self.action.state in {"not_sent", "rejected"} and self.ends_all
 
 
-@dataclass(frozen=True, slots=True)
-class RunBatch:
+class RunBatch(Struct, frozen=True):
     """A confirmed task and its progress."""
 
     batch_id: str

@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Final, Literal, assert_never
 
+from msgspec.structs import replace
 from textual.binding import Binding
 from textual.content import Content
 

@@ -1,11 +1,11 @@
 """The Runs screen: the query, the table of matching runs, and the run under the cursor."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from msgspec.structs import replace
 from textual import events, on
 from textual.binding import Binding, BindingType
 from textual.reactive import var

@@ -8,11 +8,13 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, cast
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from app.atomic_file import alone, replacing
 from app.config import CACHE_FILE, Profile, Settings, ViewSettings, data_folder
@@ -41,8 +43,7 @@ class PreferencesError(RunwardenError):
     """Preferences cannot be saved; the message names the file and the cure. The console works without."""
 
 
-@dataclass(frozen=True, slots=True)
-class Preferences:
+class Preferences(Struct, frozen=True):
     """All preferences."""
 
     views: tuple[ViewSettings, ...] = ()
@@ -86,8 +87,7 @@ class Preferences:
 PreferenceChange = Callable[[Preferences], Preferences]
 
 
-@dataclass(frozen=True, slots=True)
-class PreferencesFile:
+class PreferencesFile(Struct, frozen=True):
     """One file, readable by its owner only."""
 
     path: Path
@@ -280,8 +280,7 @@ FIRST_ROWS: Final = 120
 """Rows of the first frame: more than any terminal has lines."""
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(Struct, frozen=True):
     """A named line."""
 
     name: str
@@ -314,8 +313,7 @@ def views_of(configured: Iterable[ViewSettings], saved: Iterable[ViewSettings]) 
     return tuple(found.values())
 
 
-@dataclass(frozen=True, slots=True)
-class TableQuery:
+class TableQuery(Struct, frozen=True):
     """The current query: the line, which began as a view's and may have been changed, and the order."""
 
     view: View = ALL

@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
+from msgspec.structs import replace
 from textual.signal import Signal
 
 from app.console.session.coalesced_task import CoalescedTask

@@ -1,9 +1,10 @@
 """The tour: six steps in a line above the keys; they advance by themselves and can be left at any time."""
 
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
+from msgspec.structs import replace
 from textual.content import Content
 from textual.signal import Signal
 from textual.widgets import Static
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
     from app.console.session import Session
 
 
-@dataclass(frozen=True, slots=True)
-class TourStep:
+class TourStep(Struct, frozen=True):
     """A step, shown until the next screen is reached."""
 
     text: str

@@ -3,9 +3,11 @@
 import asyncio
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from app.atomic_file import alone, replacing
 from app.config import Settings, data_root
@@ -16,8 +18,7 @@ MOST_RECENT: Final = 12
 """Names kept for the palette."""
 
 
-@dataclass(frozen=True, slots=True)
-class UserPreferences:
+class UserPreferences(Struct, frozen=True):
     """All preferences."""
 
     theme: str = ""

@@ -1,12 +1,12 @@
 """A configuration file with automations, and a state with a history of theirs."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from app.config.load import parse
 from app.console.automations.form import recipes

@@ -5,10 +5,10 @@ import json
 import re
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from syrupy.assertion import SnapshotAssertion
 
 from app.console.automations.sheets import ApprovalsSheet

@@ -1,9 +1,11 @@
 """What leaves the screen: by the chosen ways, once, and never silently not at all."""
 
 import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from app.config import NotifySettings
 from app.console.follow.following import RunFollower

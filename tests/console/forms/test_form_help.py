@@ -1,9 +1,9 @@
 """What helps to fill a form in: branches and repositories that were seen, templates, and what was said before."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from app.api.requests import ContinueRun
 from app.config import Template

@@ -1,9 +1,9 @@
 """A new run from the form: preview, sending, refusals and everything that helps to fill it in."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
 from textual.widgets import Input
 
 from app.console.forms import NewRunForm

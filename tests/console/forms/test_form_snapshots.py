@@ -1,9 +1,9 @@
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from app.config import Profile
 from app.console.forms import ContinueRunForm, NewRunForm, OrganizationForm, ResolveForm, StartAgentForm

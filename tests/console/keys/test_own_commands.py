@@ -1,12 +1,12 @@
 """The user's own commands: what is filled in, what is refused, and what becomes of them."""
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from app.config import UserCommand
 from app.console.keys.own_commands import (

@@ -3,12 +3,12 @@
 import asyncio
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from syrupy.assertion import SnapshotAssertion
 
 from app.config import LEDGER_FILE, Settings, data_folder

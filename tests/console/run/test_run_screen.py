@@ -1,10 +1,10 @@
 """One run on the whole screen: each part shows what it is given, and says why where there is nothing."""
 
-from dataclasses import replace
 from pathlib import Path
 from unittest.mock import AsyncMock
 
 import pytest
+from msgspec.structs import replace
 
 from app.actions import Actions
 from app.console.forms import ContinueRunForm

@@ -2,10 +2,10 @@
 
 import os
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.console.conftest import WIDE, Scene, Staged
 from tests.console.scenes import TOKEN_VARIABLE, settings_for

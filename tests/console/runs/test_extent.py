@@ -1,9 +1,9 @@
 """The line that says how many runs are held, and what is missing."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from storage.records import Coverage, CoverageGap, CoverageRange, RunFilter
 from storage.records.coverage import BackfillProgress

@@ -4,11 +4,11 @@ import csv
 import json
 import webbrowser
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from app.console.forms import ContinueRunForm, NewRunForm
 from app.console.runs import run_actions

@@ -1,10 +1,10 @@
 """Runs that are not here: they are said to be missing, and fetched when a person asks."""
 
 import asyncio
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from app.api.errors import RateLimitedError
 from app.events import BackfillMoved, RunsChanged

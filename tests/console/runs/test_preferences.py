@@ -1,11 +1,11 @@
 """Preferences survive, are private, and never keep the console from starting."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from app.config import ViewSettings
 from app.console.runs.views import Preferences, PreferencesError, PreferencesFile, PreferencesWriter

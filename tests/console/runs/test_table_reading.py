@@ -1,9 +1,9 @@
 """How the table of runs is read."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from app.events import CacheChangedElsewhere
 from storage.cache import Cache
