@@ -28,7 +28,7 @@ from app.sync.listing import Listing
 from app.sync.polls import HealthSync
 from app.sync.retention import Retention
 from app.sync.runs import RunSync
-from storage.cache import Cache
+from storage.cache.cache import Cache
 from storage.errors import StorageError
 from storage.ledger import Ledger
 from storage.state import State

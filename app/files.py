@@ -12,7 +12,7 @@ from typing import Final, Self
 from msgspec import Struct
 
 from app.config import CACHE_FILE, LEDGER_FILE, Profile, Settings, data_folder
-from storage.cache import Cache
+from storage.cache.cache import Cache
 from storage.ledger import Ledger
 from storage.records import Author, Surface
 from storage.values import utc_now

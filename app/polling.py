@@ -18,7 +18,7 @@ from app.events import ActionChanged, Announce, CacheChangedElsewhere, PollDelay
 from app.schedule import Job, JobWork, Schedule
 from app.sync.polls import CANNOT_POLL, HealthSync
 from app.sync.runs import RunSync
-from storage.cache import Cache
+from storage.cache.cache import Cache
 from storage.errors import StorageError
 from storage.ledger import Ledger
 from storage.records.activity import Subject

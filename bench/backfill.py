@@ -19,7 +19,7 @@ from app.sync.backfill import Backfill
 from app.sync.runs import RunSync
 from bench.busy import peer
 from bench.figures import Figure
-from storage.cache import Cache
+from storage.cache.cache import Cache
 from storage.values import utc_now
 
 LATENCY_S = 0.05

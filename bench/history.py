@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from pathlib import Path
 
-from storage.cache import Cache
+from storage.cache.cache import Cache
 from storage.records import Repository, Run
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)

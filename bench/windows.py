@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bench.figures import Figure
 from bench.history import NOW, fill
-from storage.cache import Cache
+from storage.cache.cache import Cache
 from storage.records import RunFilter, RunSort
 
 WINDOW = 50

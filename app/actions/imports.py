@@ -218,7 +218,7 @@ class Import:
 
 
 def standing(row: ImportRow, attempts: Sequence[Action]) -> Imported:
-    """The state of a row before it is sent, from the attempts for its email, newest first."""
+    """Decide from earlier attempts, newest first, whether the row is created, blocked or still to create."""
     for action in attempts:
         if action.state == "confirmed":
             return Imported(row, "already_created", action)

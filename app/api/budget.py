@@ -28,7 +28,7 @@ from app.api.errors import (
     UnreachableError,
 )
 from app.api.timestamps import clock_ahead_s
-from storage.cache import Cache
+from storage.cache.cache import Cache
 from storage.errors import StorageError
 from storage.records.service_traits import BudgetState, Wait
 

@@ -205,7 +205,7 @@ def request_of(action: Action) -> WriteRequest:
 
 
 def asked_of(action: Action) -> WriteRequest:
-    """The request before the action's id was filled in, so that the next one gets its own."""
+    """Rebuild the request with a placeholder for the action's id, so that a new action is marked with its own."""
     request = request_of(action)
     if not isinstance(request, StartRun | ContinueRun):
         return request

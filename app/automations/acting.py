@@ -16,7 +16,7 @@ from app.rules.rule import DoAgent, DoCancel, DoCommand, DoContinue, DoNotify, D
 from app.text import safe_text
 from app.times import rfc3339
 from storage.base_error import RunwardenError
-from storage.cache import Cache
+from storage.cache.cache import Cache
 from storage.records import Action, Repository
 from storage.records.alert import Alert, Level
 from storage.records.decision import Decision, Outcome

@@ -10,7 +10,7 @@ from typing import Final
 from app.automations.occurrences import Seen
 from app.notify.incidents import IncidentReader
 from app.run_document import as_received
-from storage.cache import Cache
+from storage.cache.cache import Cache
 from storage.ledger import Ledger
 from storage.records.following import Watermark
 

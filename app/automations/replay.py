@@ -248,5 +248,5 @@ class Playback:
         return replace(seen, changes=tuple(changes[self._shown : until]), watermark=Watermark(until))
 
     def passed(self, seen: Seen) -> None:
-        """Continue after this observation."""
+        """Remember that everything in `seen` was decided on."""
         self._shown = seen.watermark.transition

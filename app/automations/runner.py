@@ -16,7 +16,7 @@ from app.rules.placeholders import mentions
 from app.rules.policy import decide, is_quiet, lasts
 from app.rules.rule import DoCommand, DoNotify, OnInterval, OnRun, OnSchedule, OnStuck, Rule, fingerprint
 from app.text import plural
-from storage.cache import Cache
+from storage.cache.cache import Cache
 from storage.errors import StorageError
 from storage.records.decision import Decision, Occurrence, Outcome, RuleHistory, RuleState, Verdict
 from storage.state import State

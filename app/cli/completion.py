@@ -102,7 +102,7 @@ async def _found(kind: str, invocation: Invocation) -> list[tuple[str, str]]:
         path = data_folder(settings, invocation.profile(settings)) / CACHE_FILE
     if path is None or not path.exists():
         return [(status, "") for status in STATUS_ORDER] if kind == "statuses" else []
-    from storage.cache import Cache  # sqlite3
+    from storage.cache.cache import Cache  # sqlite3
 
     async with await Cache.open(path) as cache:
         match kind:

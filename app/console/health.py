@@ -28,7 +28,7 @@ from app.health import HealthLevel, Incident, Uptime, flips, incidents, slices, 
 from app.query import parse
 from app.text import SafeText, safe_text
 from app.times import age, ago, clock_time, span
-from storage.cache import Cache
+from storage.cache.cache import Cache
 from storage.records import ACTIVE_STATUSES, HealthSpan, LinkState, PlatformHealth, RunFilter, RunSort
 from storage.records.activity import ANSWERED, FAILED, ActivityFilter, PollSpan
 from storage.records.insights import FailedRuns

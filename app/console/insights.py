@@ -26,7 +26,7 @@ from app.console.session.coalesced_task import CoalescedTask
 from app.console.session.troubles import UNREADABLE, link_notice
 from app.events import CacheChangedElsewhere, Event, LinkChanged, RunsChanged
 from app.text import csv_cell, json_escaped, safe_text
-from storage.cache import Cache
+from storage.cache.cache import Cache
 from storage.records import RunFilter
 from storage.records.insights import Concurrency, Outcomes, RepositoryFigures
 from widgets.badges import STYLES

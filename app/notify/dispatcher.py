@@ -16,7 +16,7 @@ from app.config.settings import DEFAULT_ROUTE
 from app.notify.delivery import send
 from app.notify.news import LATEST, RULES, NewsReader, rule_alerts
 from app.notify.plan import Situation, plan
-from storage.cache import Cache
+from storage.cache.cache import Cache
 from storage.records.alert import Alert, Delivery
 from storage.records.following import StatusChange
 from storage.state import OWN, State

@@ -8,7 +8,7 @@ from typing import Final, Self
 
 from app.config import Profile, Settings
 from app.health import Incident, incidents
-from storage.cache import Cache
+from storage.cache.cache import Cache
 from storage.records import PlatformHealth
 
 WHOLE: Final = timedelta(days=40)

@@ -13,7 +13,7 @@ from app.notify.incidents import IncidentReader
 from app.notify.notifications import move_notifications, state_notifications
 from app.notify.plan import Present
 from app.text import plural, safe_text
-from storage.cache import Cache
+from storage.cache.cache import Cache
 from storage.ledger import Ledger
 from storage.records.alert import Alert
 from storage.records.decision import BY_HAND, FINISHED_OUTCOMES, Decision

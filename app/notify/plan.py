@@ -46,7 +46,7 @@ class Present(Struct, frozen=True):
     """When a run last completed, by its repository's label."""
 
     def has(self, group: str, newest_at: datetime) -> bool | None:
-        """Whether this problem is still there; None: that cannot be known now."""
+        """Whether the problem that `group` names still exists; None if a failing link hides the answer."""
         kind, _, what = group.partition(":")
         match kind:
             case "link":

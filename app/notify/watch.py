@@ -17,7 +17,7 @@ from app.notify.notifications import (
     move_notifications,
     state_notifications,
 )
-from storage.cache import Cache
+from storage.cache.cache import Cache
 from storage.records.following import Watermark
 
 RECENT: Final = timedelta(days=2)

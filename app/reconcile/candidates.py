@@ -113,7 +113,7 @@ class Send(Struct, frozen=True):
         return RunFilter(since=self.shown_at - self.margin, until=self.ended_at + self.clock.ahead + self.margin)
 
     def after(self, moment: datetime | None) -> timedelta | None:
-        """How long after the send a run's time is."""
+        """The time from the send to `moment`; None if `moment` is unknown."""
         return None if moment is None else moment - self.shown_at
 
     def is_place(self, run: Run, branch: str | None) -> bool:

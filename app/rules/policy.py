@@ -14,7 +14,7 @@ def decide(rule: Rule, occurrence: Occurrence, past: RuleHistory, now: datetime)
 
 
 def lasts(rule: Rule) -> bool:
-    """Whether what sets the rule off goes on, so that it is looked at again after quiet hours and a long absence."""
+    """Whether the trigger is a state that lasts, which is checked again after quiet hours, and not a single event."""
     return isinstance(rule.on, OnStuck | OnHealth | OnUnknownAction)
 
 

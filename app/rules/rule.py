@@ -70,7 +70,7 @@ class OnHealth(Struct, frozen=True):
 
     @property
     def is_over(self) -> bool:
-        """False: it goes bad. True: it is well again."""
+        """Whether the rule fires when the host recovers; if not, it fires when the host goes bad."""
         return self.health == "recovered"
 
 

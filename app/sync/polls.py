@@ -17,7 +17,7 @@ from app.api.errors import (
     UnreachableError,
 )
 from app.events import Announce, HealthChanged, LinkChanged
-from storage.cache import Cache
+from storage.cache.cache import Cache
 from storage.records import HealthChange, PollOutcome
 from storage.records.activity import Subject
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from app.config import HistorySettings
 from app.events import Announce, RunsChanged
-from storage.cache import Cache
+from storage.cache.cache import Cache
 from storage.ledger import Ledger
 from storage.records import RunChanges
 

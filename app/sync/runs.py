@@ -11,7 +11,7 @@ from app.api.errors import ApiError, EndlessListError, RejectedError
 from app.events import Announce, RunsChanged
 from app.sync.polls import OthersPoll, PollRecord, no_others_poll
 from app.sync.walk import SECOND, RunQuery, RunReader, StoredPage, Walk, dates_are_creations
-from storage.cache import Cache
+from storage.cache.cache import Cache
 from storage.records import ACTIVE_STATUSES, CLOCK_STEP, Presence, Run, RunChanges
 
 LookUpVerdict = Literal["found", "lost", "unknown"]

@@ -13,7 +13,7 @@ from app.api.client import Client
 from app.api.errors import EndlessListError
 from app.api.timestamps import names_offset
 from app.events import Announce, RunsChanged
-from storage.cache import Cache
+from storage.cache.cache import Cache
 from storage.records import CoverageRange, Repository, Run, RunChanges, RunPage
 
 TICK: Final = timedelta(microseconds=1)
@@ -24,7 +24,7 @@ IN_A_ROW: Final = 3
 BARREN: Final = 2
 """Pages in a row without a new run. One is normal: runs move while a list is read."""
 NAMELESS: Final = 20
-"""As `BARREN`, if the last page has only entries without a usable id: whether these are new is unknown."""
+"""The limit in place of `BARREN` when the last page held only entries without a usable id."""
 
 
 class RunQuery(Struct, frozen=True):

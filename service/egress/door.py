@@ -47,7 +47,7 @@ class Door(ABC):
                     connection.shutdown(socket.SHUT_RDWR)
 
     def keep(self, connection: socket.socket) -> None:
-        """End this connection to the outside as well when the door is closed."""
+        """Register an outgoing connection, so that closing the door ends it too."""
         with self._lock:
             self._open.add(connection)
 

@@ -213,7 +213,7 @@ class Cache:
         return await self.reader.run(partial(insights.repositories, since=since))
 
     async def failed_between(self, wanted: RunFilter, start: datetime, end: datetime) -> FailedRuns:
-        """Those of these runs that failed between two times."""
+        """The runs matching `wanted` that failed from `start` to `end`."""
         await self._index("updated")
         return await self.reader.run(partial(insights.failed_between, wanted=wanted, start=start, end=end))
 

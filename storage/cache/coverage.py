@@ -143,7 +143,7 @@ def _coverage(connection: sqlite3.Connection) -> Coverage:
 
 
 def neighbour(connection: sqlite3.Connection, at: datetime, but_not: str) -> datetime | None:
-    """The creation nearest to a time, of a current run whose last change is apart from it. None: there is none near."""
+    """The creation time nearest to `at` of another current run that changed clearly later; None if none is near."""
     near = (
         "SELECT created_us FROM (SELECT run_id, created_us, updated_us, presence FROM runs"
         f" WHERE created_us {{}} ORDER BY created_us {{}}, run_id {{}} LIMIT {_NEAR})"

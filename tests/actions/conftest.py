@@ -15,7 +15,7 @@ from app.api.requests import CreateOrganization
 from app.config.token import Token
 from app.events import Event
 from app.sync.runs import RunSync
-from storage.cache import Cache
+from storage.cache.cache import Cache
 from storage.ledger import Ledger
 from storage.records import Repository
 from tests.lab import Server

@@ -23,7 +23,7 @@ from app.cli.writes import carry_out, exit_of
 from app.config.token import Token
 from app.sync.runs import RunSync
 from storage import database
-from storage.cache import Cache
+from storage.cache.cache import Cache
 from storage.errors import StorageError
 from storage.ledger import Ledger, opening
 from tests.actions.accounts import Accounts

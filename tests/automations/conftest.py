@@ -17,7 +17,7 @@ from app.automations.runner import Runner
 from app.config.load import parse
 from app.notify.incidents import IncidentReader
 from app.rules.rule import DoCommand, Rule
-from storage.cache import Cache
+from storage.cache.cache import Cache
 from storage.claims import Owner
 from storage.database import make_fleeting
 from storage.errors import StorageError

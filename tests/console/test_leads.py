@@ -10,7 +10,7 @@ from app.console.health import HealthShare, HealthView, SampleReader, figures, r
 from app.console.leads import of_platform, runs_lead
 from app.health import Uptime
 from app.query import parse
-from storage.cache import Cache
+from storage.cache.cache import Cache
 from storage.records import HealthReport, HealthSample, Repository, Run
 from storage.records.insights import FailedRuns
 from tests.console.conftest import Staged

@@ -19,7 +19,7 @@ from app.events import (
     LinkChanged,
     StateChangedElsewhere,
 )
-from storage.cache import Cache
+from storage.cache.cache import Cache
 from storage.errors import DatabaseBusyError
 from storage.ledger import Ledger
 from storage.records import RunFilter

@@ -13,7 +13,7 @@ from app.config import NotifySettings
 from app.notify.notifications import Notification
 from app.notify.watch import NewNotifications, Watch
 from app.text import safe_text
-from storage.cache import Cache
+from storage.cache.cache import Cache
 from storage.ledger import Ledger
 from storage.records import HealthReport, HealthSample, PollOutcome, Repository, Run
 from storage.state import State

@@ -37,6 +37,7 @@ class Terminal:
         size: tuple[int, int] = (100, 30),
         *,
         code: str | None = None,
+        cwd: Path = ROOT,
     ) -> None:
         self.master, self.slave = pty.openpty()
         self._closed = False
@@ -45,7 +46,7 @@ class Terminal:
         self._set_size(size)
         self.attributes_before = termios.tcgetattr(self.slave)
         env = {**os.environ, "TERM": "xterm-256color", "PYTHONPATH": str(ROOT), **env}
-        self.process = Program(arguments, env, code=code, streams=[self.slave] * 3)
+        self.process = Program(arguments, env, code=code, cwd=cwd, streams=[self.slave] * 3)
 
     @property
     def screen(self) -> Screen:

@@ -13,7 +13,8 @@ from typing import Final
 
 import pytest
 
-from storage.cache import Cache, opening, store_runs
+from storage.cache import opening, store_runs
+from storage.cache.cache import Cache
 from storage.ledger import Ledger
 from storage.records import Action, Repository, Run
 
@@ -144,7 +145,7 @@ RACER = """
 import asyncio, sys
 from datetime import UTC, datetime
 from pathlib import Path
-from storage.cache import Cache
+from storage.cache.cache import Cache
 from storage.ledger import KeyTakenError, Ledger, SubjectBlockedError
 from storage.state import State
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from storage.cache import Cache, polls
+from storage.cache import polls
+from storage.cache.cache import Cache
 from storage.ledger import Ledger
 from storage.records import ActionError, PollOutcome
 from storage.records.activity import ActivityFilter

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from storage.cache import Cache, coverage
+from storage.cache import coverage
+from storage.cache.cache import Cache
 from storage.records import CLOCK_STEP, Coverage, CoverageRange
 from tests.storage.conftest import NOON, connected, make_run
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from storage.cache import Cache
+from storage.cache.cache import Cache
 from storage.records import RunFilter, RunSort
 from storage.records.insights import Outcomes, RepositoryFigures
 from tests.storage.conftest import NOON, make_run

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.cache import Cache
+from storage.cache.cache import Cache
 from storage.cache.first_paint import FirstPaint, peek
 from storage.records import HealthReport, HealthSample, PollOutcome, RunFilter, RunSort
 from tests.storage.conftest import NOON, make_run

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
-from storage.cache import Cache
+from storage.cache.cache import Cache
 from storage.cache.following import PIN_CAP, PIN_KEPT
 from storage.records.following import RunDurations, Watermark
 from tests.storage.conftest import NOON, make_run

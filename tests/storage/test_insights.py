@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from storage.cache import Cache
+from storage.cache.cache import Cache
 from storage.records import FINAL_STATUSES, Run
 from tests.storage.conftest import NOON, make_run
 

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from storage.cache import Cache
+from storage.cache.cache import Cache
 from storage.records import HealthChange, HealthReport, HealthSample, HealthSpan, LinkState, PollOutcome
 from tests.storage.conftest import NOON
 

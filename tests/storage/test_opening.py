@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from storage import private_file
-from storage.cache import Cache
 from storage.cache import opening as cache_opening
+from storage.cache.cache import Cache
 from storage.cache.first_paint import peek
 from storage.errors import (
     DatabaseBusyError,

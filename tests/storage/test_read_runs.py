@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.cache import Cache, read_runs
+from storage.cache import read_runs
 from storage.cache import window as windows
+from storage.cache.cache import Cache
 from storage.cache.read_runs import Remembered
 from storage.cache.run_sql import orders_used
 from storage.cache.schema import ORDER_INDEXES, make_index

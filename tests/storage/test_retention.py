@@ -4,7 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from storage.cache import Cache, retention
+from storage.cache import retention
+from storage.cache.cache import Cache
 from storage.records import CoverageGap, Run, RunFilter
 from tests.storage.conftest import NOON, make_run
 

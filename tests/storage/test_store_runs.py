@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.cache import Cache
+from storage.cache.cache import Cache
 from storage.records import RunChanges, RunDetail, RunFilter, RunSort, StatusTransition
 from tests.storage.conftest import NOON, connected, make_run, store
 

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from storage.cache import Cache
+from storage.cache.cache import Cache
 from storage.records import Run, RunFilter, RunSort
 from tests.storage.conftest import NOON, make_run
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.cache import Cache
+from storage.cache.cache import Cache
 from storage.cache.work_time import TurnTimes
 from storage.records import Run, RunFilter, RunSort, WorkTime
 from storage.values import to_sortable_us, to_us

@@ -9,7 +9,7 @@ import pytest
 from app.config import HistorySettings
 from app.events import Event, RunsChanged
 from app.sync.retention import Retention
-from storage.cache import Cache
+from storage.cache.cache import Cache
 from storage.ledger import Ledger
 from storage.records import RunFilter, RunSort
 from tests.storage.conftest import make_run

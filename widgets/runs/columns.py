@@ -347,7 +347,7 @@ class TitleDrag(Struct, frozen=True):
     choice: ColumnChoice
 
     def dragged_to(self, x: int) -> ColumnChoice:
-        """The columns with the pointer at this cell."""
+        """The choice of columns that results if the drag ends at cell `x`."""
         key = self.placed.column.key
         if self.is_edge:
             return self.choice if x == self.x else self.choice.sized(key, self.placed.width + x - self.x)

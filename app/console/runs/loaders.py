@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from app.engine import Engine
     from app.events import Event
     from app.results.service import ServiceTurns
-    from storage.cache import Cache
+    from storage.cache.cache import Cache
     from storage.cache.first_paint import FirstPaint
     from storage.records import RunDetail, RunFigures
     from storage.records.coverage import BackfillPhase

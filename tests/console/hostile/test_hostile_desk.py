@@ -84,7 +84,7 @@ def _opened(board: Board, folder: Path) -> Terminal:
         "TERM": "foot",
         "TZ": "UTC",
     }
-    return Terminal([], env, (140, 40))
+    return Terminal([], env, (140, 40), cwd=folder)
 
 
 def _visit(terminal: Terminal, board: Board, folder: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from app.events import CacheChangedElsewhere
-from storage.cache import Cache
+from storage.cache.cache import Cache
 from storage.errors import DiskFailedError
 from storage.records import RunWindow, WindowRequest
 from tests.console.conftest import Staged
