@@ -82,8 +82,6 @@ def ending_with_terminal() -> Iterator[None]:
         yield
     finally:
         os.close(end)
-        watch.join()
-        os.close(ended)
 
 
 def _watch(terminal: int, ended: int) -> None:
@@ -95,12 +93,15 @@ def _watch(terminal: int, ended: int) -> None:
     if poll.poll(0):
         return  # This system reports nothing about terminals, or always the same.
     if any(descriptor == ended for descriptor, _ in poll.poll()):
+        os.close(ended)
         return
     _let_go(terminal)
     os.kill(os.getpid(), signal.SIGHUP)
     poll.unregister(terminal)
     if poll.poll(_PATIENCE_MS):
-        time.sleep(_PATIENCE_MS / 1000)  # The interpreter waits for all threads, and one of them may never end.
+        # What opened the console still tidies up; then the interpreter waits for all threads, and one may never end.
+        threading.main_thread().join()
+        time.sleep(_PATIENCE_MS / 1000)
     os._exit(SIGNAL_STATUS + signal.SIGHUP)
 
 
