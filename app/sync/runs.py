@@ -128,7 +128,7 @@ class RunSync:
         """
         if walk.runs == 0:
             await self._compare_clocks(walk, stored)
-        walk.step(stored)
+        walk.step(stored, await self.cache.unwalked([run.run_id for run in stored.page.runs]))
         if walk.refuted:
             # It is another history.
             await self.cache.forget_coverage()

@@ -1,7 +1,7 @@
 """Reading the list of runs, page by page, and what such a walk proves (spec 4.2)."""
 
 import json
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
@@ -212,14 +212,14 @@ class Walk:
     joined: bool = False
     """Whether it met the newest complete range."""
     met: bool = False
-    """Whether it met runs that were held before, be they of a complete range or not."""
+    """Whether it met runs that an earlier walk had read, be they of a complete range or not."""
     refuted: bool = False
     """Whether most of a page's runs were new to us, though they lie where all of them should be known."""
     _joining: int = 0
     _meeting: int = 0
 
-    def step(self, stored: StoredPage) -> None:
-        """Add the next page."""
+    def step(self, stored: StoredPage, unwalked: Collection[str] = ()) -> None:
+        """Add the next page; `unwalked`: those of its runs that came into the cache since a walk was last recorded."""
         page, new = stored.page, set(stored.changes.new)
         changed = new | {*stored.changes.updated, *(moved.run_id for moved in stored.changes.transitions)}
         self.token, self.ended = page.next_token, page.next_token is None
@@ -232,7 +232,7 @@ class Walk:
             self.top = self.top or run.created_at
             self.order.add(run)
             is_same = run.run_id not in changed and run.run_id not in page.repeated
-            self._meeting = self._meeting + 1 if is_same else 0
+            self._meeting = self._meeting + 1 if is_same and run.run_id not in unwalked else 0
             self._joining = self._joining + 1 if is_same and self.known and self.known.holds(run.created_at) else 0
             self.met = self.met or self._meeting >= IN_A_ROW
             is_joined = self._joining >= IN_A_ROW and not self.order.is_odd and not self.refuted

@@ -137,6 +137,7 @@ class Cache:
     used_bytes = reads(retention.used_bytes)
     dropped_until = reads(retention.dropped_until)
     is_unread = reads(coverage_queries.is_unread)
+    unwalked = reads(coverage_queries.unwalked)
     budget = reads(poll_queries.budget)
     run_clock = reads(poll_queries.run_clock)
     run_clock_ahead = reads(poll_queries.run_clock_ahead)

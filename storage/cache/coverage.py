@@ -1,6 +1,7 @@
 """Coverage: the complete ranges of creation times, the places at which walks stopped, and the state of the backfill."""
 
 import sqlite3
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -53,6 +54,24 @@ def record_walk(
                 _note(connection, "out_of_order", 1)
             else:
                 connection.execute("DELETE FROM notes WHERE name = 'out_of_order'")
+        last = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'runs'").fetchone()
+        _note(connection, "walked", last[0] if last else 0)
+
+
+def unwalked(connection: sqlite3.Connection, run_ids: Collection[str]) -> set[str]:
+    """Those of the runs that came into the cache since a walk was last recorded.
+
+    They prove nothing about the runs below them: a process may have ended between storing and recording its page, or
+    a filtered list may have shown them.
+    """
+    marks = ", ".join("?" * len(run_ids))
+    return {
+        run_id
+        for (run_id,) in connection.execute(
+            f"SELECT run_id FROM runs WHERE id > ? AND run_id IN ({marks})",
+            (_noted(connection, "walked") or 0, *map(sqlite_text, run_ids)),
+        )
+    }
 
 
 def extend(

@@ -11,9 +11,10 @@ import pytest
 from app.api.errors import ApiError, RateLimitedError
 from app.engine import Engine
 from app.events import Event, LinkChanged, RunsChanged
+from app.sync.walk import RunQuery
 from storage.records import LinkState, RunFilter
 from storage.records.service_traits import BudgetState
-from tests.sync.claims import HOSTS, ODD, UNIDENTIFIED, milliseconds, seconds, unreadable
+from tests.sync.claims import HOSTS, ODD, UNIDENTIFIED, eastern, milliseconds, seconds, unreadable
 from tests.sync.conftest import MINUTE, Desk
 from tests.waiting import until
 
@@ -52,6 +53,23 @@ async def test_new_runs_are_fetched_until_known_ones_are_met_or_the_head_is_full
     else:
         assert coverage.ranges[1] == before.ranges[0]
         assert coverage.gaps[0].after == before.ranges[0].end
+
+
+@pytest.mark.parametrize("status", [None, "completed"])
+@pytest.mark.parametrize("peer", [{}, {"show_time": eastern}], indirect=True)
+async def test_runs_that_no_walk_has_read_end_no_walk(desk: Desk, status: str | None) -> None:
+    """A process that ended before it recorded a stored page, or a filtered list, leaves no hole below its runs."""
+    desk.peer.fill(30, until=desk.peer.now - 100 * MINUTE)
+    async with desk.engine(page_size=5, first_runs=10) as engine:
+        await engine.runs.refresh()
+        await engine.backfill.run()
+        desk.peer.fill(40, until=desk.peer.now)
+        await engine.runs.reader.page(RunQuery(status=status))
+        await engine.runs.refresh()
+        await engine.backfill.run()
+        held = await engine.cache.count(RunFilter())
+
+    assert held == len(desk.peer.runs)
 
 
 async def test_an_old_run_that_came_alive_again_is_seen(desk: Desk) -> None:
