@@ -196,6 +196,11 @@ class Server:
         """Append steps, one for each of the next requests."""
         self._steps.extend(steps)
 
+    @property
+    def posts(self) -> list[bytes]:
+        """The body of every POST, oldest first."""
+        return [request.body for request in self.requests if request.method == "POST"]
+
     def wait_for(self, count: int) -> list[Received]:
         """The requests, as soon as so many have been read."""
         with self._changed:

@@ -17,6 +17,8 @@ from app.__main__ import main
 from tests.service_process import FORKS, ROOT
 
 LONGEST_S: Final = 300.0
+CREATE: Final = ("orgs", "create", "New.Admin@example.com", "--json")
+"""A command that writes."""
 
 
 class Descriptor:

@@ -20,7 +20,7 @@ from click.testing import CliRunner
 
 from service.cli import main
 from service.settings import DataFolder
-from tests.fault_server import free_port
+from tests.lab import free_port
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 READY_S: Final = 120.0

@@ -11,7 +11,7 @@ import pytest
 
 from app.automations.bot import Bot
 from app.config import Settings, load
-from tests.fault_server import FaultServer, Received, Respond
+from tests.lab import Received, Respond, Server
 
 RUN: dict[str, object] = {
     "run_id": "run_1",
@@ -24,7 +24,7 @@ RUN: dict[str, object] = {
 class Service:
     """A service with one run, which takes every write."""
 
-    def __init__(self, server: FaultServer) -> None:
+    def __init__(self, server: Server) -> None:
         self.runs: list[dict[str, object]] = []
         self.posted: list[Received] = []
         self.to_post: Respond | None = None
@@ -48,7 +48,7 @@ class Service:
 def service() -> AsyncIterator[Service]:
     # Of now: what was long ago when a rule began is history.
     RUN.update(dict.fromkeys(("created_at", "updated_at"), datetime.now(UTC).isoformat()))
-    with FaultServer() as server:
+    with Server() as server:
         yield Service(server)
 
 

@@ -15,9 +15,8 @@ import pytest
 
 from app.__main__ import main
 from app.cli.logs import OURS
-from tests.fault_server import FaultServer
+from tests.lab import Lab, Server
 from tests.program import Program, run
-from tests.run_board import Board, served
 from tests.service_process import ROOT, RunningService, start_service
 
 
@@ -117,19 +116,19 @@ def real(tmp_path: Path, service: RunningService) -> CommandLine:
 
 
 @pytest.fixture
-def faulty(tmp_path: Path, server: FaultServer) -> CommandLine:
+def faulty(tmp_path: Path, server: Server) -> CommandLine:
     """A command line against a server that misbehaves as scripted."""
     return Inside(tmp_path, server.base_url)
 
 
 @pytest.fixture
-def board() -> Iterator[Board]:
+def board() -> Iterator[Lab]:
     """A peer whose runs the test decides."""
-    with served(Board()) as board:
+    with Lab() as board:
         yield board
 
 
 @pytest.fixture
-def boarded(tmp_path: Path, board: Board) -> CommandLine:
+def boarded(tmp_path: Path, board: Lab) -> CommandLine:
     """A command line against that peer."""
     return Inside(tmp_path, board.base_url)

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.answers import CREATE, EXECUTION, ORGANIZATION, RUN, posts
 from tests.cli.conftest import CommandLine
-from tests.fault_server import Drop, FaultServer, Hang, Respond
+from tests.lab import EXECUTION, ORGANIZATION, RUN, Drop, Hang, Respond, Server
+from tests.program import CREATE
 
 
 def test_an_unknown_outcome_blocks_the_email_until_a_person_says_what_became_of_it(
-    faulty: CommandLine, server: FaultServer
+    faulty: CommandLine, server: Server
 ) -> None:
     """One POST on the wire, then none, until it is resolved."""
     server.script(Drop())
@@ -25,7 +25,7 @@ def test_an_unknown_outcome_blocks_the_email_until_a_person_says_what_became_of_
 
     again = faulty("orgs", "create", "new.admin@EXAMPLE.com", "--json")
 
-    assert (unknown.code, again.code, len(posts(server))) == (6, 6, 1)
+    assert (unknown.code, again.code, len(server.posts)) == (6, 6, 1)
     error = again.json()["error"]
     assert (error["kind"], error["action_id"]) == ("blocked", action_id)
     assert f"runwarden actions resolve {action_id}" in error["message"]
@@ -35,10 +35,10 @@ def test_an_unknown_outcome_blocks_the_email_until_a_person_says_what_became_of_
     after = faulty(*CREATE)
 
     assert (resolved.code, resolved.json()["state"]) == (0, "not_created")
-    assert (after.code, after.json()["organization"], len(posts(server))) == (0, ORGANIZATION, 2)
+    assert (after.code, after.json()["organization"], len(server.posts)) == (0, ORGANIZATION, 2)
 
 
-def test_a_person_can_link_what_an_unknown_write_made(faulty: CommandLine, server: FaultServer) -> None:
+def test_a_person_can_link_what_an_unknown_write_made(faulty: CommandLine, server: Server) -> None:
     """It then counts as created, and a second word on it is refused."""
     server.script(Drop())
     action_id = faulty(*CREATE).json()["action_id"]
@@ -52,7 +52,7 @@ def test_a_person_can_link_what_an_unknown_write_made(faulty: CommandLine, serve
     assert (twice.code, twice.json()["error"]["kind"]) == (2, "wrong_state")
 
 
-def test_sending_again_needs_the_email_typed(faulty: CommandLine, server: FaultServer) -> None:
+def test_sending_again_needs_the_email_typed(faulty: CommandLine, server: Server) -> None:
     """As an option or on stdin; anything else sends nothing."""
     server.script(Drop(), Drop(), Respond(201, ORGANIZATION))
     first = faulty(*CREATE).json()["action_id"]
@@ -60,20 +60,20 @@ def test_sending_again_needs_the_email_typed(faulty: CommandLine, server: FaultS
 
     unconfirmed = faulty(*resolve, first)
     mistyped = faulty(*resolve, first, "--confirm", "old.admin@example.com")
-    sent = len(posts(server))
+    sent = len(server.posts)
     second = faulty(*resolve, first, "--confirm", "new.admin@example.com")
     third = faulty(*resolve, second.json()["action_id"], stdin="new.admin@example.com\n")
 
     assert [unconfirmed.code, mistyped.code, sent] == [2, 2, 1]
     assert unconfirmed.json()["error"]["expected"] == "new.admin@example.com"
     assert (second.code, second.json()["state"]) == (6, "unknown")
-    assert (third.code, third.json()["organization"], len(posts(server))) == (0, ORGANIZATION, 3)
-    assert len(set(posts(server))) == 1
+    assert (third.code, third.json()["organization"], len(server.posts)) == (0, ORGANIZATION, 3)
+    assert len(set(server.posts)) == 1
     shown = faulty("actions", "show", first, "--json").json()["action"]
     assert (shown["resolution"], shown["superseded_by"]) == ("sent_again", second.json()["action_id"])
 
 
-def test_a_key_whose_write_had_no_effect_sends_again(faulty: CommandLine, server: FaultServer) -> None:
+def test_a_key_whose_write_had_no_effect_sends_again(faulty: CommandLine, server: Server) -> None:
     """A person said that nothing was done: the same command line does it now."""
     server.script(Drop(), Respond(201, ORGANIZATION))
     unknown = faulty(*CREATE, "--key", "k1").json()["action_id"]
@@ -83,10 +83,10 @@ def test_a_key_whose_write_had_no_effect_sends_again(faulty: CommandLine, server
 
     assert (resolved.code, resolved.json()["state"]) == (0, "not_created")
     assert "error" not in resolved.json()
-    assert (again.code, again.json()["state"], len(posts(server))) == (0, "confirmed", 2)
+    assert (again.code, again.json()["state"], len(server.posts)) == (0, "confirmed", 2)
 
 
-def test_read_only_resolves_nothing(faulty: CommandLine, server: FaultServer) -> None:
+def test_read_only_resolves_nothing(faulty: CommandLine, server: Server) -> None:
     """A person's word on an outcome changes the ledger, which is precious."""
     server.script(Drop())
     unknown = faulty(*CREATE).json()["action_id"]
@@ -96,10 +96,10 @@ def test_read_only_resolves_nothing(faulty: CommandLine, server: FaultServer) ->
         assert (result.code, result.json()["error"]["kind"]) == (2, "read_only"), word
 
     assert faulty("actions", "show", unknown, "--json").json()["action"]["state"] == "unknown"
-    assert len(posts(server)) == 1
+    assert len(server.posts) == 1
 
 
-def test_a_process_that_is_killed_leaves_an_unknown_action_behind(faulty: CommandLine, server: FaultServer) -> None:
+def test_a_process_that_is_killed_leaves_an_unknown_action_behind(faulty: CommandLine, server: Server) -> None:
     """The next command finds it."""
     server.script(Hang())
     process = faulty.begin(*CREATE)
@@ -110,10 +110,10 @@ def test_a_process_that_is_killed_leaves_an_unknown_action_behind(faulty: Comman
 
     [action] = faulty("actions", "list", "--json").json()["actions"]
     assert (action["state"], action["error"]["kind"]) == ("unknown", "crashed")
-    assert len(posts(server)) == 1
+    assert len(server.posts) == 1
 
 
-def test_candidates_for_a_lost_run_are_proposed(faulty: CommandLine, server: FaultServer) -> None:
+def test_candidates_for_a_lost_run_are_proposed(faulty: CommandLine, server: Server) -> None:
     """Asked for once, they are shown without asking again; what a colleague may have started is never certain."""
     now = datetime.now(UTC).isoformat()
     run = {**RUN, "run_id": "run_made1", "branch_name": "agent/x", "created_at": now, "updated_at": now}
@@ -131,7 +131,7 @@ def test_candidates_for_a_lost_run_are_proposed(faulty: CommandLine, server: Fau
 
 
 def test_an_id_that_does_not_look_right_needs_force_and_a_mistake_can_be_undone(
-    faulty: CommandLine, server: FaultServer
+    faulty: CommandLine, server: Server
 ) -> None:
     """`hello` is no organization's id, nor is one that another creation made."""
     server.script(Respond(201, ORGANIZATION), Drop())
@@ -154,7 +154,7 @@ def test_an_id_that_does_not_look_right_needs_force_and_a_mistake_can_be_undone(
     assert twice.code == 2
 
 
-def test_a_runs_id_is_no_organizations_id(faulty: CommandLine, server: FaultServer) -> None:
+def test_a_runs_id_is_no_organizations_id(faulty: CommandLine, server: Server) -> None:
     """The cache knows the runs."""
     server.script(Respond(200, {"runs": [{**RUN, "run_id": f"run_{n}"} for n in range(3)]}), Drop())
     faulty("runs", "list", "--json")
@@ -164,7 +164,7 @@ def test_a_runs_id_is_no_organizations_id(faulty: CommandLine, server: FaultServ
     assert (refused["kind"], "is a run's id" in refused["message"]) == ("doubtful_id", True)
 
 
-def test_unknown_fields_are_printed_as_received(faulty: CommandLine, server: FaultServer) -> None:
+def test_unknown_fields_are_printed_as_received(faulty: CommandLine, server: Server) -> None:
     """The service may say more than the spec."""
     server.script(Respond(201, {**RUN, "cost": {"tokens": 3}}), Respond(200, {**EXECUTION, "queue": 1}))
 
@@ -175,7 +175,7 @@ def test_unknown_fields_are_printed_as_received(faulty: CommandLine, server: Fau
     assert execution.json()["execution"] == {**EXECUTION, "queue": 1}
 
 
-def test_the_ledger_is_filtered_by_state_and_kind(faulty: CommandLine, server: FaultServer) -> None:
+def test_the_ledger_is_filtered_by_state_and_kind(faulty: CommandLine, server: Server) -> None:
     """Newest first."""
     server.script(Drop(), Respond(201, RUN))
     faulty(*CREATE)
@@ -199,7 +199,7 @@ def _moved(home: Path, change: str, *values: object) -> None:
 
 
 @pytest.fixture
-def audited(faulty: CommandLine, server: FaultServer) -> CommandLine:
+def audited(faulty: CommandLine, server: Server) -> CommandLine:
     """A ledger with an old start by ada on another machine, and a new organization from here."""
     server.script(Respond(201, RUN), Respond(201, ORGANIZATION))
     faulty("runs", "start", "-R", "acme/api", "=1+1")
@@ -259,7 +259,7 @@ def test_an_export_says_who_did_what_when_and_where_to(audited: CommandLine) -> 
     assert (audited.token in file.read_text(), file.stat().st_mode & 0o777) == (False, 0o600)
 
 
-def test_an_export_is_whole_however_long_the_ledger_is(faulty: CommandLine, server: FaultServer) -> None:
+def test_an_export_is_whole_however_long_the_ledger_is(faulty: CommandLine, server: Server) -> None:
     """It is read in parts, each action once."""
     server.script(Respond(201, RUN))
     faulty("runs", "start", "-R", "acme/api", "go")

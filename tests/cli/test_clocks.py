@@ -7,10 +7,10 @@ from email.utils import format_datetime
 import pytest
 
 from tests.cli.conftest import CommandLine
-from tests.fault_server import FaultServer, Received, Respond
+from tests.lab import Received, Respond, Server
 
 
-def by_its_clock(server: FaultServer, ahead: timedelta) -> None:
+def by_its_clock(server: Server, ahead: timedelta) -> None:
     """The server answers, each time dated by that clock; its one run was made five minutes ago."""
 
     def answer(request: Received) -> Respond:
@@ -34,9 +34,7 @@ def by_its_clock(server: FaultServer, ahead: timedelta) -> None:
         (timedelta(seconds=20), ""),
     ],
 )
-def test_health_says_that_the_clocks_disagree(
-    faulty: CommandLine, server: FaultServer, ahead: timedelta, said: str
-) -> None:
+def test_health_says_that_the_clocks_disagree(faulty: CommandLine, server: Server, ahead: timedelta, said: str) -> None:
     """In a line of its own and in JSON, also of what is cached; seconds are noise."""
     by_its_clock(server, ahead)
 
@@ -48,7 +46,7 @@ def test_health_says_that_the_clocks_disagree(
         assert found == pytest.approx(ahead.total_seconds() if said else 0, abs=30)
 
 
-def test_a_run_is_as_old_as_its_service_says(faulty: CommandLine, server: FaultServer) -> None:
+def test_a_run_is_as_old_as_its_service_says(faulty: CommandLine, server: Server) -> None:
     """Five minutes, although our clock is two hours behind; when it was seen is said by our own."""
     by_its_clock(server, timedelta(hours=2))
     faulty("runs", "list")
@@ -61,7 +59,7 @@ def test_a_run_is_as_old_as_its_service_says(faulty: CommandLine, server: FaultS
 PAGE = Respond(200, {"runs": [], "page_size": 10, "next_token": None, "total_count": 0})
 
 
-def test_a_second_command_sends_nothing_until_the_wait_is_over(faulty: CommandLine, server: FaultServer) -> None:
+def test_a_second_command_sends_nothing_until_the_wait_is_over(faulty: CommandLine, server: Server) -> None:
     """It ends with the exit code of a rate limit and says until when."""
     server.script(Respond(429, {"message": "slow down"}, {"Retry-After": "60"}))
     first, second, health = faulty("runs", "list"), faulty("runs", "list", "--json"), faulty("health")
@@ -74,7 +72,7 @@ def test_a_second_command_sends_nothing_until_the_wait_is_over(faulty: CommandLi
     assert re.search(r"asked to wait until \d\d:\d\d:\d\d", error["message"])
 
 
-def test_a_short_wait_is_waited_out(faulty: CommandLine, server: FaultServer) -> None:
+def test_a_short_wait_is_waited_out(faulty: CommandLine, server: Server) -> None:
     """A second or two end no script."""
     server.script(Respond(429, {"message": "slow down"}, {"Retry-After": "1"}), PAGE, PAGE)
 

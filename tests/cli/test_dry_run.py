@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.answers import CREATE, EXECUTION, ORGANIZATION, RUN
 from tests.cli.conftest import CommandLine
-from tests.fault_server import Drop, FaultServer, Received, Respond, Step
+from tests.lab import EXECUTION, ORGANIZATION, RUN, Drop, Received, Respond, Server, Step
+from tests.program import CREATE
 
 PAGE = {"runs": [RUN], "page_size": 100, "next_token": None, "total_count": 1}
 ANSWERS = {"runs": RUN, "organizations": ORGANIZATION, "projects": {"success": True, "project_path": "acme/tools"}}
@@ -33,9 +33,7 @@ def ledger(home: Path) -> bytes:
 
 
 @pytest.mark.parametrize("write", WRITES, ids=" ".join)
-def test_it_prints_what_the_command_then_sends(
-    faulty: CommandLine, server: FaultServer, write: tuple[str, ...]
-) -> None:
+def test_it_prints_what_the_command_then_sends(faulty: CommandLine, server: Server, write: tuple[str, ...]) -> None:
     """Method, address, headers and body, in every format, the token masked; the ledger is as it was."""
     server.otherwise = answering
     faulty("runs", "list")
@@ -60,7 +58,7 @@ def test_it_prints_what_the_command_then_sends(
     assert f"Nothing is sent to {faulty.base_url} (profile environment)." in table.err
 
 
-def test_what_would_be_refused_is_refused_in_the_same_words(faulty: CommandLine, server: FaultServer) -> None:
+def test_what_would_be_refused_is_refused_in_the_same_words(faulty: CommandLine, server: Server) -> None:
     """With the same exit code: invalid, read-only, blocked, done before, under a key that was used."""
     server.script(Drop(), Respond(201, ORGANIZATION), Respond(201, RUN))
     faulty(*CREATE)
@@ -84,7 +82,7 @@ def test_what_would_be_refused_is_refused_in_the_same_words(faulty: CommandLine,
     assert (ledger(faulty.home), len(server.requests)) == (before, count)
 
 
-def test_an_import_shows_the_request_of_each_row(faulty: CommandLine, server: FaultServer) -> None:
+def test_an_import_shows_the_request_of_each_row(faulty: CommandLine, server: Server) -> None:
     """Of those rows that would be sent."""
     server.script(Respond(201, ORGANIZATION))
     faulty("orgs", "create", "a@example.com")
@@ -104,7 +102,7 @@ def test_an_import_shows_the_request_of_each_row(faulty: CommandLine, server: Fa
     assert len(server.requests) == 1
 
 
-def test_sending_again_is_rehearsed_without_a_confirmation(faulty: CommandLine, server: FaultServer) -> None:
+def test_sending_again_is_rehearsed_without_a_confirmation(faulty: CommandLine, server: Server) -> None:
     """It prints what was sent the first time; what is not unknown is refused."""
     server.script(Drop(), Respond(201, ORGANIZATION))
     unknown = faulty(*CREATE).json()["action_id"]

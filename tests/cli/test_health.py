@@ -6,7 +6,7 @@ import pytest
 from app.cli.health import ExitLevel, HostView, detail
 from storage.records import HealthChange, PlatformHealth
 from tests.cli.conftest import CommandLine
-from tests.fault_server import FaultServer, Respond
+from tests.lab import Respond, Server
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
@@ -29,9 +29,7 @@ def hosts(**statuses: str) -> Respond:
         (Respond(200, b"{"), 3, "UNKNOWN"),
     ],
 )
-def test_the_exit_code_is_a_plugins(
-    faulty: CommandLine, server: FaultServer, answer: Respond, code: int, word: str
-) -> None:
+def test_the_exit_code_is_a_plugins(faulty: CommandLine, server: Server, answer: Respond, code: int, word: str) -> None:
     """0 ok, 1 warning, 2 critical, 3 unknown: the worst host counts, and a link that is down says nothing of hosts."""
     server.script(answer, answer)
 
@@ -44,7 +42,7 @@ def test_the_exit_code_is_a_plugins(
     assert ("error" in parsed) == (answer.status not in {200, 404} or answer.body == b"{")
 
 
-def test_unreachable_is_unknown_and_what_was_seen_stays_readable(faulty: CommandLine, server: FaultServer) -> None:
+def test_unreachable_is_unknown_and_what_was_seen_stays_readable(faulty: CommandLine, server: Server) -> None:
     """`--cached` shows the last answer."""
     server.script(hosts(github="degraded"))
     faulty("health")
@@ -66,7 +64,7 @@ def test_even_a_mistake_is_unknown(lone: CommandLine, arguments: list[str]) -> N
     assert result.out.startswith("RUNWARDEN UNKNOWN - ")
 
 
-def test_a_host_is_printed_as_received(faulty: CommandLine, server: FaultServer) -> None:
+def test_a_host_is_printed_as_received(faulty: CommandLine, server: Server) -> None:
     """Fields that no spec names are there; ours stand under a name of their own."""
     server.script(Respond(200, {"code_hosting": {"gitlab": {"status": "ok", "version": "17.1", "group": None}}}))
 
@@ -77,7 +75,7 @@ def test_a_host_is_printed_as_received(faulty: CommandLine, server: FaultServer)
     assert observed["connected"] is True
 
 
-def test_a_host_that_was_disconnected_on_purpose_raises_no_alarm(faulty: CommandLine, server: FaultServer) -> None:
+def test_a_host_that_was_disconnected_on_purpose_raises_no_alarm(faulty: CommandLine, server: Server) -> None:
     """It is gone from the answer, and from ours."""
     server.script(hosts(github="ok", gitlab="unreachable"), hosts(github="ok"))
 

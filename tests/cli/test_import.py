@@ -12,9 +12,8 @@ import pytest
 from storage.errors import StorageError
 from storage.ledger import Ledger
 from storage.records import Action
-from tests.answers import ORGANIZATION, posts
 from tests.cli.conftest import CommandLine, Inside
-from tests.fault_server import Drop, FaultServer, Hang, Received, Respond, Step
+from tests.lab import ORGANIZATION, Drop, Hang, Received, Respond, Server, Step
 from tests.pty.terminal import Terminal
 from tests.service_process import RunningService, start_service
 
@@ -27,7 +26,7 @@ def creating(request: Received) -> Step:
     return Respond(201, ORGANIZATION | {"organization_id": f"org_{name}", "organization_name": name})
 
 
-def emails(server: FaultServer) -> Counter[str]:
+def emails(server: Server) -> Counter[str]:
     return Counter(str(json.loads(request.body)["email"]) for request in server.requests)
 
 
@@ -39,7 +38,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_an_import_stops_at_an_unknown_outcome_and_goes_on_when_it_is_resolved(
-    faulty: CommandLine, server: FaultServer, file: Path
+    faulty: CommandLine, server: Server, file: Path
 ) -> None:
     """Exit code 6; no email is ever sent twice without a person's word."""
     server.otherwise = creating
@@ -60,7 +59,7 @@ def test_an_import_stops_at_an_unknown_outcome_and_goes_on_when_it_is_resolved(
     assert emails(server) == {"a@example.com": 1, "b@example.com": 2, "c@example.com": 1}
 
 
-def test_a_refused_row_does_not_stop_the_others(faulty: CommandLine, server: FaultServer, file: Path) -> None:
+def test_a_refused_row_does_not_stop_the_others(faulty: CommandLine, server: Server, file: Path) -> None:
     """Exit code 2; the row may be tried again, corrected."""
     server.otherwise = creating
     server.script(Respond(400, {"message": "no such offer", "error_code": "invalid_offer_code"}))
@@ -77,7 +76,7 @@ def test_a_refused_row_does_not_stop_the_others(faulty: CommandLine, server: Fau
     ("step", "code"), [(Respond(429, {"message": "slow"}), 5), (Respond(403, {"message": "no"}), 4)]
 )
 def test_what_every_row_would_suffer_stops_the_import(
-    faulty: CommandLine, server: FaultServer, file: Path, step: Respond, code: int
+    faulty: CommandLine, server: Server, file: Path, step: Respond, code: int
 ) -> None:
     """One request, not one for each row."""
     server.script(step)
@@ -88,7 +87,7 @@ def test_what_every_row_would_suffer_stops_the_import(
     assert [row["outcome"] for row in result.json()["rows"]] == ["rejected", "not_tried", "not_tried"]
 
 
-def test_an_interrupted_import_tells_how_far_it_came(faulty: CommandLine, server: FaultServer, file: Path) -> None:
+def test_an_interrupted_import_tells_how_far_it_came(faulty: CommandLine, server: Server, file: Path) -> None:
     """Exit code 130, and every row accounted for."""
     server.script(creating(Received("POST", "/", {}, b'{"email": "a@example.com"}')), Hang())
     process = faulty.begin("orgs", "import", str(file), "--json")
@@ -101,7 +100,7 @@ def test_an_interrupted_import_tells_how_far_it_came(faulty: CommandLine, server
     assert [row["outcome"] for row in json.loads(out)["rows"]] == ["created", "unknown", "not_tried"]
 
 
-def test_an_import_that_waits_for_its_list_can_be_interrupted(faulty: CommandLine, server: FaultServer) -> None:
+def test_an_import_that_waits_for_its_list_can_be_interrupted(faulty: CommandLine, server: Server) -> None:
     """Exit code 130, and nothing was sent."""
     process = faulty.begin("orgs", "import", "-", "--json", stdin=subprocess.PIPE)
     assert process.stdin is not None
@@ -115,11 +114,11 @@ def test_an_import_that_waits_for_its_list_can_be_interrupted(faulty: CommandLin
         with suppress(subprocess.TimeoutExpired):
             process.wait(timeout=20)
 
-    assert (process.returncode, posts(server)) == (130, [])
+    assert (process.returncode, server.posts) == (130, [])
     process.communicate()
 
 
-def test_a_dry_run_sends_nothing(faulty: CommandLine, server: FaultServer, file: Path) -> None:
+def test_a_dry_run_sends_nothing(faulty: CommandLine, server: Server, file: Path) -> None:
     """It says what would be done, even without a token."""
     result = faulty("orgs", "import", str(file), "--dry-run", "--json", RUNWARDEN_TOKEN="")
 
@@ -144,7 +143,7 @@ def test_a_dry_run_sends_nothing(faulty: CommandLine, server: FaultServer, file:
     ],
 )
 def test_a_file_with_a_mistake_sends_nothing_at_all(
-    faulty: CommandLine, server: FaultServer, file: Path, content: bytes, said: str
+    faulty: CommandLine, server: Server, file: Path, content: bytes, said: str
 ) -> None:
     """Everything is checked before the first row is sent."""
     file.write_bytes(content)
@@ -156,7 +155,7 @@ def test_a_file_with_a_mistake_sends_nothing_at_all(
     assert server.requests == []
 
 
-def test_a_list_may_come_on_stdin(faulty: CommandLine, server: FaultServer) -> None:
+def test_a_list_may_come_on_stdin(faulty: CommandLine, server: Server) -> None:
     """Below the token, where that comes the same way; mistakes name the stream."""
     server.otherwise = creating
 
@@ -168,7 +167,7 @@ def test_a_list_may_come_on_stdin(faulty: CommandLine, server: FaultServer) -> N
     assert server.requests[0].headers["authorization"] == "Bearer typed"
 
 
-def test_a_terminal_shows_a_bar(faulty: CommandLine, server: FaultServer, file: Path) -> None:
+def test_a_terminal_shows_a_bar(faulty: CommandLine, server: Server, file: Path) -> None:
     """It is replaced as rows are done, and gone when the table comes; elsewhere each row is a line."""
     server.otherwise = creating
     server.script(Respond(400, {"message": "no such offer"}))
@@ -223,7 +222,7 @@ def test_an_import_that_is_killed_three_times_makes_each_organization_once(own: 
 
 
 def test_an_import_whose_ledger_fails_tells_the_rows_that_were_done(
-    faulty: CommandLine, server: FaultServer, file: Path, monkeypatch: pytest.MonkeyPatch
+    faulty: CommandLine, server: Server, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beside the error: what was sent is not forgotten because the next row could not be looked up."""
     server.otherwise = creating
@@ -244,7 +243,7 @@ def test_an_import_whose_ledger_fails_tells_the_rows_that_were_done(
 
 
 def test_an_email_that_another_process_takes_in_the_middle_is_passed_over(
-    faulty: CommandLine, server: FaultServer, file: Path, monkeypatch: pytest.MonkeyPatch
+    faulty: CommandLine, server: Server, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The ledger decides when the row is entered, not when it was looked up."""
     server.otherwise = creating

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.answers import RUN
 from tests.cli.conftest import CommandLine
-from tests.fault_server import Drop, FaultServer, Respond
+from tests.lab import RUN, Drop, Respond, Server
 
 OWN_TOKEN = 'token_env = "TWO_TOKEN"\n'
 START = ("runs", "start", "-R", "acme/api", "Review", "--json")
@@ -16,15 +15,15 @@ NAMED = ("--config", "two.toml")
 
 
 @pytest.fixture
-def other() -> Iterator[FaultServer]:
+def other() -> Iterator[Server]:
     """The service that the file names; the environment names another."""
-    with FaultServer() as server:
+    with Server() as server:
         server.script(*[Respond(201, RUN)] * 5)
         yield server
 
 
 @pytest.fixture
-def two(faulty: CommandLine, server: FaultServer, other: FaultServer) -> CommandLine:
+def two(faulty: CommandLine, server: Server, other: Server) -> CommandLine:
     """A command line whose environment names one service, and two.toml another."""
     server.script(*[Respond(201, RUN)] * 5)
     _write(faulty.home, other.base_url)
@@ -37,7 +36,7 @@ def _write(home: Path, address: str, before: str = "", after: str = OWN_TOKEN) -
 
 @pytest.mark.parametrize("options", [NAMED, ("--config", "two.toml", "--profile", "two")])
 def test_a_file_named_on_the_command_line_beats_the_address_in_the_environment(
-    two: CommandLine, server: FaultServer, other: FaultServer, options: tuple[str, ...]
+    two: CommandLine, server: Server, other: Server, options: tuple[str, ...]
 ) -> None:
     """The write goes where the person pointed, with that service's token, and the variable is said to be unused."""
     result = two(*options, *START)
@@ -49,7 +48,7 @@ def test_a_file_named_on_the_command_line_beats_the_address_in_the_environment(
 
 
 def test_a_profile_named_on_the_command_line_beats_the_address_in_the_environment(
-    two: CommandLine, server: FaultServer, other: FaultServer
+    two: CommandLine, server: Server, other: Server
 ) -> None:
     """Whichever file it is in, and though the address is not even one."""
     for address in (two.base_url, "nonsense"):
@@ -60,7 +59,7 @@ def test_a_profile_named_on_the_command_line_beats_the_address_in_the_environmen
 
 
 def test_without_an_explicit_choice_the_environment_decides_as_ever(
-    two: CommandLine, server: FaultServer, other: FaultServer
+    two: CommandLine, server: Server, other: Server
 ) -> None:
     """The file that a variable names is no explicit choice; `--profile environment` is."""
     assert two(*START, RUNWARDEN_CONFIG="two.toml").code == 0
@@ -70,7 +69,7 @@ def test_without_an_explicit_choice_the_environment_decides_as_ever(
     assert {request.headers["authorization"] for request in server.requests} == {"Bearer token-for-tests"}
 
 
-def test_advice_names_the_file_and_the_profile_that_were_given(two: CommandLine, other: FaultServer) -> None:
+def test_advice_names_the_file_and_the_profile_that_were_given(two: CommandLine, other: Server) -> None:
     """What it says to run looks into the same ledger."""
     other.script(*[Drop()] * 3)
     given = (*NAMED, "--profile", "two", "--data-dir", "here is data")
@@ -86,7 +85,7 @@ def test_advice_names_the_file_and_the_profile_that_were_given(two: CommandLine,
 @pytest.mark.parametrize("source", ["", 'token_env = "RUNWARDEN_TOKEN"\n'])
 @pytest.mark.parametrize(("options", "variables"), [(NAMED, {}), ((), {"RUNWARDEN_PROFILE": "two"})])
 def test_the_token_of_one_service_never_goes_to_another(
-    two: CommandLine, server: FaultServer, other: FaultServer, source: str, options: tuple[str, ...],
+    two: CommandLine, server: Server, other: Server, source: str, options: tuple[str, ...],
     variables: dict[str, str],
 ) -> None:  # fmt: skip
     """RUNWARDEN_TOKEN belongs to RUNWARDEN_BASE_URL where both are set; alone, or on stdin, a token is free."""
@@ -118,7 +117,7 @@ def test_the_token_of_one_service_never_goes_to_another(
     ],
 )
 def test_a_token_that_could_be_meant_for_two_services_goes_to_neither(
-    two: CommandLine, other: FaultServer, source: str, address: str, variables: dict[str, str], code: int
+    two: CommandLine, other: Server, source: str, address: str, variables: dict[str, str], code: int
 ) -> None:  # fmt: skip
     """Unless a profile names it, RUNWARDEN_BASE_URL says whose it is, or both have the same address."""
     second = f'[profiles.b]\nbase_url = "{address or other.base_url}"\n'

@@ -11,8 +11,7 @@ from service.settings import DataFolder
 from service.store import turns, usage
 from service.store.database import Database
 from tests.cli.conftest import CommandLine, Inside
-from tests.fault_server import Drop, FaultServer, Received, Respond
-from tests.run_board import stamp
+from tests.lab import Drop, Received, Respond, Server, stamp
 from tests.service_process import RunningService, start_service
 from tests.waiting import eventually
 
@@ -128,7 +127,7 @@ def listing(turns: Any, cancel: Any) -> Callable[[Received], Any]:
     ("outcome", "state", "code"), [("cancelled", "confirmed", 0), ("completed", "not_created", 2), (None, "unknown", 6)]
 )
 def test_a_cancellation_without_an_answer_is_looked_up(
-    faulty: CommandLine, server: FaultServer, outcome: str | None, state: str, code: int
+    faulty: CommandLine, server: Server, outcome: str | None, state: str, code: int
 ) -> None:
     """It took effect, it did not, or the run still works: then it stays unknown, and is not sent again."""
     server.otherwise = listing([{"number": 1, "state": outcome or "working", "outcome": outcome}], Drop())
@@ -139,7 +138,7 @@ def test_a_cancellation_without_an_answer_is_looked_up(
     assert done.json()["state"] == state
 
 
-def test_a_pull_request_is_shown_and_opened(faulty: CommandLine, server: FaultServer) -> None:
+def test_a_pull_request_is_shown_and_opened(faulty: CommandLine, server: Server) -> None:
     """With what keeps the rest from being posted; without one there is nothing to open."""
     url = "https://github.example/acme/api/pull/7"
     postings = [
@@ -159,7 +158,7 @@ def test_a_pull_request_is_shown_and_opened(faulty: CommandLine, server: FaultSe
     assert none.code == 7
 
 
-def test_a_service_without_results_says_so(faulty: CommandLine, server: FaultServer) -> None:
+def test_a_service_without_results_says_so(faulty: CommandLine, server: Server) -> None:
     """Asked once a day, not at every command; cancelling is refused for certain."""
     refusal = Respond(405, {"message": "GET no"})
     server.otherwise = listing(refusal, refusal)
@@ -174,7 +173,7 @@ def test_a_service_without_results_says_so(faulty: CommandLine, server: FaultSer
     assert len([request for request in server.requests if request.path.endswith("/run_1")]) == 1
 
 
-def test_a_log_is_followed_through_a_fault_and_a_replacement(faulty: CommandLine, server: FaultServer) -> None:
+def test_a_log_is_followed_through_a_fault_and_a_replacement(faulty: CommandLine, server: Server) -> None:
     """A broken connection is waited out; a log that became shorter is read on from its end, and that is said."""
     place = {"Runwarden-Log-Size": "4", "Runwarden-Log-Ended": "false"}
     pieces = [

@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.answers import RUN
 from tests.cli.conftest import CommandLine, Inside
-from tests.fault_server import FaultServer, Hang, Respond
-from tests.run_board import Board, stamp
+from tests.lab import RUN, Hang, Lab, Respond, Server, stamp
 from tests.service_process import RunningService, git
 
 Started = tuple[CommandLine, dict[str, Any]]
@@ -124,7 +122,7 @@ def test_a_run_the_service_does_not_know_is_not_found(real: CommandLine) -> None
         assert (result.code, result.json()["error"]["kind"]) == (7, "not_found")
 
 
-def test_a_turn_while_the_run_is_at_work_is_refused(faulty: CommandLine, server: FaultServer) -> None:
+def test_a_turn_while_the_run_is_at_work_is_refused(faulty: CommandLine, server: Server) -> None:
     """Exit code 2, with the service's own words."""
     server.script(
         Respond(200, {"runs": [{**RUN, "status": "working"}], "page_size": 100, "next_token": None, "total_count": 1}),
@@ -146,7 +144,7 @@ def ids(boarded: CommandLine, *arguments: str) -> list[str]:
 
 
 @pytest.mark.parametrize("where", [[], ["--cached"]], ids=["live", "cached"])
-def test_filters_hold_together(boarded: CommandLine, board: Board, where: list[str]) -> None:
+def test_filters_hold_together(boarded: CommandLine, board: Lab, where: list[str]) -> None:
     """Those the API has and those it has not, as options and as a query, live and from the cache."""
     for number, status in enumerate(["completed", "failed", "working", "failed"]):
         board.put(f"run_{number}", status, created=number, branch_name=f"agent/b{number}")
@@ -187,7 +185,7 @@ def test_a_mistake_in_a_query_is_told_with_its_place(lone: CommandLine) -> None:
     assert (error["problems"][0]["start"], error["problems"][0]["end"]) == (6, 13)
 
 
-def test_all_walks_every_page(boarded: CommandLine, board: Board) -> None:
+def test_all_walks_every_page(boarded: CommandLine, board: Lab) -> None:
     """However many there are; the default stops at fifty."""
     for number in range(230):
         board.put(f"run_{number:03}", "completed", created=number)
@@ -196,7 +194,7 @@ def test_all_walks_every_page(boarded: CommandLine, board: Board) -> None:
     assert boarded("runs", "list", "--all", "--json").json()["count"] == 230
 
 
-def test_the_cache_answers_when_the_service_does_not(boarded: CommandLine, board: Board) -> None:
+def test_the_cache_answers_when_the_service_does_not(boarded: CommandLine, board: Lab) -> None:
     """`--cached` never touches the network; without it the error names it."""
     board.put("run_1", "completed", created=0)
     boarded("runs", "list")
@@ -219,7 +217,7 @@ def test_an_unreachable_service_is_exit_code_8(lone: CommandLine) -> None:
 
 
 @pytest.mark.parametrize("part", ["run_1", "wxyz"])
-def test_a_part_that_fits_several_runs_names_them(boarded: CommandLine, board: Board, part: str) -> None:
+def test_a_part_that_fits_several_runs_names_them(boarded: CommandLine, board: Lab, part: str) -> None:
     """Exit code 2: nothing guesses which was meant."""
     for created, run_id in enumerate(("run_1a_wxyz", "run_1b_wxyz")):
         board.put(run_id, "completed", created=created)
@@ -233,7 +231,7 @@ def test_a_part_that_fits_several_runs_names_them(boarded: CommandLine, board: B
 
 @pytest.mark.parametrize("write", [("continue", "X37QCR", "More"), ("cancel", "X37QCR")])
 def test_a_write_by_the_end_of_an_id_says_which_run_it_is(
-    boarded: CommandLine, board: Board, write: tuple[str, ...]
+    boarded: CommandLine, board: Lab, write: tuple[str, ...]
 ) -> None:
     """Four characters at least; in the middle of an id they name no run."""
     board.put("run_01X37QCR", "working", created=0)
@@ -246,7 +244,7 @@ def test_a_write_by_the_end_of_an_id_says_which_run_it_is(
     assert refused == [7, 7]
 
 
-def test_a_hostile_branch_does_nothing_to_the_terminal(boarded: CommandLine, board: Board) -> None:
+def test_a_hostile_branch_does_nothing_to_the_terminal(boarded: CommandLine, board: Lab) -> None:
     """In no format."""
     board.put("run_1", "completed", created=0, branch_name="=x\x1b]52;c;aGk=\x07\u202e\x9b2J\n")
 
@@ -256,7 +254,7 @@ def test_a_hostile_branch_does_nothing_to_the_terminal(boarded: CommandLine, boa
     assert boarded("runs", "list", "--json").json()["runs"][0]["branch_name"].startswith("=x\x1b]52")
 
 
-def test_an_export_is_whole_or_not_there(boarded: CommandLine, board: Board, tmp_path: Path) -> None:
+def test_an_export_is_whole_or_not_there(boarded: CommandLine, board: Lab, tmp_path: Path) -> None:
     """NDJSON by default, one's own file, CSV when asked for."""
     for number in range(120):
         board.put(f"run_{number:03}", "completed", created=number)
@@ -288,7 +286,7 @@ def test_nothing_is_no_id(lone: CommandLine, arguments: tuple[str, ...]) -> None
     assert lone(*arguments, "--json").json()["error"]["kind"] == "usage"
 
 
-def test_a_list_that_is_not_there_hints_at_the_base_address(faulty: CommandLine, server: FaultServer) -> None:
+def test_a_list_that_is_not_there_hints_at_the_base_address(faulty: CommandLine, server: Server) -> None:
     """404 for the list means that the address does not lead to the API; the service's words end as a sentence does."""
     server.script(Respond(404, {"message": "nothing here"}))
 
@@ -300,7 +298,7 @@ def test_a_list_that_is_not_there_hints_at_the_base_address(faulty: CommandLine,
     )
 
 
-def test_one_run_as_csv_is_for_programs(boarded: CommandLine, board: Board) -> None:
+def test_one_run_as_csv_is_for_programs(boarded: CommandLine, board: Lab) -> None:
     """The status is the service's word, and every time is one."""
     board.put("run_1", "completed", created=0)
 
@@ -313,7 +311,7 @@ def test_one_run_as_csv_is_for_programs(boarded: CommandLine, board: Board) -> N
 @pytest.mark.parametrize(
     ("status", "code"), [(400, 2), (401, 4), (403, 4), (404, 7), (429, 5), (500, 8), (503, 8), (302, 8)]
 )
-def test_a_failed_reading_tells_what_failed(faulty: CommandLine, server: FaultServer, status: int, code: int) -> None:
+def test_a_failed_reading_tells_what_failed(faulty: CommandLine, server: Server, status: int, code: int) -> None:
     """By the service's answer."""
     server.script(Respond(status, {"message": "so it is"}, {"Location": "/v1/elsewhere"}))
 
@@ -323,7 +321,7 @@ def test_a_failed_reading_tells_what_failed(faulty: CommandLine, server: FaultSe
     assert result.json()["error"]["message"]
 
 
-def test_an_answer_that_takes_too_long_is_exit_code_8(faulty: CommandLine, server: FaultServer) -> None:
+def test_an_answer_that_takes_too_long_is_exit_code_8(faulty: CommandLine, server: Server) -> None:
     """The deadline is the configuration's."""
     server.script(Hang())
     file = faulty.home / "config.toml"

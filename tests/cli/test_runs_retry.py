@@ -6,11 +6,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tests.answers import posts
 from tests.cli.conftest import CommandLine
-from tests.fault_server import Drop, FaultServer, Received, Respond, Step
+from tests.lab import Drop, Lab, Received, Respond, Server, Step
 from tests.pty.terminal import Terminal
-from tests.run_board import Board
 
 RETRY = ("runs", "retry", "--yes", "--json")
 
@@ -19,7 +17,7 @@ RETRY = ("runs", "retry", "--yes", "--json")
 class Works:
     """A service whose starts and continuations are on a board, where the test ends them."""
 
-    board: Board = field(default_factory=Board)
+    board: Lab = field(default_factory=Lab)
     refuse: dict[str, Step] = field(default_factory=dict)
     """By word in the instructions: what is answered instead."""
 
@@ -41,7 +39,7 @@ class Works:
 
 
 @pytest.fixture
-def works(server: FaultServer) -> Works:
+def works(server: Server) -> Works:
     server.otherwise = works = Works()
     return works
 
@@ -50,9 +48,7 @@ def outcomes(result: object) -> dict[str, str]:
     return {row["run_id"]: row["outcome"] for row in result.json()["rows"]}  # type: ignore[attr-defined] — a Result
 
 
-def test_what_failed_is_sent_again_with_the_same_body_once(
-    faulty: CommandLine, server: FaultServer, works: Works
-) -> None:
+def test_what_failed_is_sent_again_with_the_same_body_once(faulty: CommandLine, server: Server, works: Works) -> None:
     """A second call finds that it was done; what fails again is another failure, and a prefix another intention."""
     faulty("runs", "start", "-R", "acme/api", "--branch", "b", "--metadata", "n=1", "One")
     faulty("runs", "start", "-R", "acme/web", "Two")
@@ -60,13 +56,13 @@ def test_what_failed_is_sent_again_with_the_same_body_once(
     faulty("runs", "continue", "run_1", "Two, next")
     for run_id in ("run_0", "run_1"):
         works.end(run_id, "failed", updated=70)
-    first = posts(server)
+    first = server.posts
 
     result = faulty(*RETRY, "run_0", "run_1")
     again = faulty(*RETRY, "run_0", "run_1")
 
     assert (result.code, outcomes(result)) == (0, {"run_0": "sent", "run_1": "sent"})
-    assert [json.loads(body) for body in posts(server)[3:]] == [json.loads(first[0]), json.loads(first[2])]
+    assert [json.loads(body) for body in server.posts[3:]] == [json.loads(first[0]), json.loads(first[2])]
     assert [row["result_id"] for row in result.json()["rows"]] == ["run_2", "run_1"]
     assert (again.code, outcomes(again)) == (2, {"run_0": "sent_before", "run_1": "refused"})
     works.end("run_1", "failed", updated=80)
@@ -76,13 +72,13 @@ def test_what_failed_is_sent_again_with_the_same_body_once(
     assert faulty("actions", "list", "--limit", "1", "--json").json()["actions"][0]["key"] == "k-run_0"
 
 
-def test_each_run_that_cannot_be_retried_says_why(faulty: CommandLine, server: FaultServer, works: Works) -> None:
+def test_each_run_that_cannot_be_retried_says_why(faulty: CommandLine, server: Server, works: Works) -> None:
     """The others are sent all the same; the exit code tells that one was not."""
     for number, status in enumerate(["failed", "completed", "working"]):
         faulty("runs", "start", "-R", "acme/api", f"Task {number}")
         works.end(f"run_{number}", status, updated=60)
     works.board.put("run_8", "failed", created=8)
-    before = len(posts(server))
+    before = len(server.posts)
 
     result = faulty(*RETRY, "run_0", "run_1", "run_2", "run_8", "run_9")
 
@@ -90,11 +86,11 @@ def test_each_run_that_cannot_be_retried_says_why(faulty: CommandLine, server: F
     assert (result.code, result.json()["outcomes"]) == (2, {"sent": 1, "refused": 4})
     said = {"run_1": "completed", "run_2": "not ended", "run_8": "not started from here", "run_9": "has no run"}
     assert all(words in problems[run_id] for run_id, words in said.items()), problems
-    assert len(posts(server)) == before + 1
+    assert len(server.posts) == before + 1
 
 
 def test_the_batch_ends_where_the_next_would_end_the_same_way_and_goes_on_later(
-    faulty: CommandLine, server: FaultServer, works: Works
+    faulty: CommandLine, server: Server, works: Works
 ) -> None:
     """A refusal of one run lets the others go; an unknown outcome does not, and is not sent again by the next call."""
     for number in range(4):
@@ -110,24 +106,24 @@ def test_the_batch_ends_where_the_next_would_end_the_same_way_and_goes_on_later(
 
     assert (stopped.code, list(outcomes(stopped).values())) == (6, ["rejected", "sent", "unknown", "not_tried"])
     assert (resumed.code, list(outcomes(resumed).values())) == (6, ["sent", "sent_before", "unknown", "sent"])
-    bodies = [json.loads(body)["instructions"] for body in posts(server)[4:]]
+    bodies = [json.loads(body)["instructions"] for body in server.posts[4:]]
     assert sorted(bodies) == ["Task 0", "Task 0", "Task 1", "Task 2", "Task 3"]
 
 
-def test_nothing_is_sent_without_a_yes(faulty: CommandLine, server: FaultServer, works: Works) -> None:
+def test_nothing_is_sent_without_a_yes(faulty: CommandLine, server: Server, works: Works) -> None:
     """One question for all of them, on a terminal; a dry run asks nothing and prints the requests."""
     (faulty.home / "c.toml").write_text("[console]\nsend_cap = 1\n")
     for number in range(2):
         faulty("runs", "start", "-R", "acme/api", f"Task {number}")
         works.end(f"run_{number}", "failed", updated=60)
-    before = len(posts(server))
+    before = len(server.posts)
 
     unasked = faulty("runs", "retry", "run_0", "--json")
     dry = faulty("runs", "retry", "run_0", "run_1", "--dry-run", "--json")
     assert (unasked.code, unasked.json()["error"]["kind"]) == (2, "not_confirmed")
     assert (dry.code, dry.json()["outcomes"]) == (0, {"to_send": 2})
     assert [row["request"]["body"]["instructions"] for row in dry.json()["rows"]] == ["Task 0", "Task 1"]
-    assert len(posts(server)) == before
+    assert len(server.posts) == before
 
     argv = ("--config", str(faulty.home / "c.toml"), "runs", "retry", "run_0", "run_1")
     for answer, sent, code in (("x", 0, 130), ("y\r", 2, 0)):
@@ -136,12 +132,12 @@ def test_nothing_is_sent_without_a_yes(faulty: CommandLine, server: FaultServer,
         terminal.press(answer)
         if code == 130:
             terminal.process.send_signal(signal.SIGINT)
-        assert (terminal.end(), len(posts(server))) == (code, before + sent)
+        assert (terminal.end(), len(server.posts)) == (code, before + sent)
     assert b"2 of 2 \xc2\xb7 run_1  batch 2 of 2" in terminal.seen
 
 
 def test_a_retry_of_a_start_that_carried_its_own_id_carries_its_own(
-    faulty: CommandLine, server: FaultServer, works: Works
+    faulty: CommandLine, server: Server, works: Works
 ) -> None:
     """So that it, too, can be recognised with certainty."""
     first = faulty("runs", "start", "-R", "acme/api", "--branch", "b/{action}", "Go", "--json").json()["action_id"]
@@ -149,7 +145,7 @@ def test_a_retry_of_a_start_that_carried_its_own_id_carries_its_own(
 
     second = faulty(*RETRY, "run_0").json()["rows"][0]["action_id"]
 
-    assert [json.loads(body)["branch_name"] for body in posts(server)] == [f"b/{first}", f"b/{second}"]
+    assert [json.loads(body)["branch_name"] for body in server.posts] == [f"b/{first}", f"b/{second}"]
 
 
 def test_a_retried_agent_of_the_real_service_is_waited_for(real: CommandLine) -> None:
@@ -166,7 +162,7 @@ def test_a_retried_agent_of_the_real_service_is_waited_for(real: CommandLine) ->
     assert (retried.code, retried.json()["error"]["kind"]) == (1, "run_failed")
 
 
-def test_waiting_is_over_when_all_have_ended(faulty: CommandLine, server: FaultServer, works: Works) -> None:
+def test_waiting_is_over_when_all_have_ended(faulty: CommandLine, server: Server, works: Works) -> None:
     """A continuation is another turn of the same run; a second call waits for what the first sent; time runs out."""
     for number in range(2):
         faulty("runs", "start", "-R", "acme/api", f"Task {number}")
@@ -190,7 +186,7 @@ def test_waiting_is_over_when_all_have_ended(faulty: CommandLine, server: FaultS
     assert done.json()["rows"][1]["run"]["status"] == "completed"
 
 
-def test_a_batch_that_was_stopped_does_not_wait(faulty: CommandLine, server: FaultServer, works: Works) -> None:
+def test_a_batch_that_was_stopped_does_not_wait(faulty: CommandLine, server: Server, works: Works) -> None:
     """What stopped it is told at once; a refused token or a signal while it waits leaves the rows beside the error."""
     for number in range(2):
         faulty("runs", "start", "-R", "acme/api", f"Task {number}")

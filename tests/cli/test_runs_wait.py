@@ -5,10 +5,8 @@ import signal
 
 import pytest
 
-from tests.answers import EXECUTION, RUN
 from tests.cli.conftest import CommandLine
-from tests.fault_server import FaultServer, Received, Respond
-from tests.run_board import Board
+from tests.lab import EXECUTION, RUN, Lab, Received, Respond, Server
 
 
 @pytest.mark.parametrize(
@@ -21,7 +19,7 @@ from tests.run_board import Board
     ],
 )
 def test_waiting_ends_as_the_runs_do(
-    boarded: CommandLine, board: Board, statuses: list[str], code: int, kind: str | None
+    boarded: CommandLine, board: Lab, statuses: list[str], code: int, kind: str | None
 ) -> None:
     """0 all completed, 1 one failed, 3 time ran out; a bare number is seconds."""
     for number, status in enumerate(statuses):
@@ -36,7 +34,7 @@ def test_waiting_ends_as_the_runs_do(
     assert document.get("error", {}).get("kind") == kind
 
 
-def test_waiting_sees_a_run_end_and_outlasts_a_service_that_is_busy(boarded: CommandLine, board: Board) -> None:
+def test_waiting_sees_a_run_end_and_outlasts_a_service_that_is_busy(boarded: CommandLine, board: Lab) -> None:
     """The run goes on while a command waits; a 429 on the way is told, and waited out."""
     board.put("run_1", "working", created=0)
     board.fail_from = 2
@@ -52,7 +50,7 @@ def test_waiting_sees_a_run_end_and_outlasts_a_service_that_is_busy(boarded: Com
     assert (process.returncode, "completed" in out, "completed" in err) == (0, True, True)
 
 
-def test_ctrl_c_ends_the_waiting(boarded: CommandLine, board: Board) -> None:
+def test_ctrl_c_ends_the_waiting(boarded: CommandLine, board: Lab) -> None:
     """Exit code 130, and an error in the format asked for."""
     board.put("run_1", "working", created=0)
     process = boarded.begin("runs", "wait", "run_1", "--json")
@@ -66,7 +64,7 @@ def test_ctrl_c_ends_the_waiting(boarded: CommandLine, board: Board) -> None:
     assert "Traceback" not in err
 
 
-def test_waiting_for_a_run_that_vanishes_ends(boarded: CommandLine, board: Board) -> None:
+def test_waiting_for_a_run_that_vanishes_ends(boarded: CommandLine, board: Lab) -> None:
     """Exit code 7: it will never end."""
     board.put("run_0", "completed", created=0)
     board.put("run_1", "working", created=1)
@@ -80,7 +78,7 @@ def test_waiting_for_a_run_that_vanishes_ends(boarded: CommandLine, board: Board
     assert (process.returncode, json.loads(out)["error"]["kind"]) == (7, "not_found")
 
 
-def test_an_agents_run_is_waited_for_where_its_id_is_listed(faulty: CommandLine, server: FaultServer) -> None:
+def test_an_agents_run_is_waited_for_where_its_id_is_listed(faulty: CommandLine, server: Server) -> None:
     """It appears later than the execution, and its end is the command's."""
     listed = {**RUN, "run_id": "exe_1", "status": "failed"}
     pages = [{"runs": runs, "page_size": 100, "next_token": None, "total_count": len(runs)} for runs in ([], [listed])]
@@ -101,7 +99,7 @@ def test_an_agents_run_is_waited_for_where_its_id_is_listed(faulty: CommandLine,
     assert (document["execution"], document["run"]) == (EXECUTION, listed)
 
 
-def test_an_execution_without_a_listed_run_is_said_to_be_one(faulty: CommandLine, server: FaultServer) -> None:
+def test_an_execution_without_a_listed_run_is_said_to_be_one(faulty: CommandLine, server: Server) -> None:
     """Exit code 3; that it was accepted is certain, and no other run is taken for its own."""
     page = {"runs": [RUN], "page_size": 100, "next_token": None, "total_count": 1}
     server.otherwise = lambda request: Respond(201, EXECUTION) if request.method == "POST" else Respond(200, page)

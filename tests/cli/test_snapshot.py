@@ -1,5 +1,5 @@
 from tests.cli.conftest import CommandLine
-from tests.run_board import Board
+from tests.lab import Lab
 from tests.service_process import RunningService
 
 
@@ -14,7 +14,7 @@ def test_without_a_terminal_the_console_is_a_snapshot(real: CommandLine, service
         assert "github ok" in result.out
 
 
-def test_a_snapshot_shows_the_newest_runs_and_what_they_do(boarded: CommandLine, board: Board) -> None:
+def test_a_snapshot_shows_the_newest_runs_and_what_they_do(boarded: CommandLine, board: Lab) -> None:
     """Counts first, then a table."""
     for number, status in enumerate(["completed", "working", "queued", "working"] * 10):
         board.put(f"run_{number:02}", status, created=number)
@@ -29,7 +29,7 @@ def test_a_snapshot_shows_the_newest_runs_and_what_they_do(boarded: CommandLine,
     assert "… and 20 more: runwarden runs list" in lines
 
 
-def test_a_snapshot_of_a_service_that_is_down_shows_what_was_seen(boarded: CommandLine, board: Board) -> None:
+def test_a_snapshot_of_a_service_that_is_down_shows_what_was_seen(boarded: CommandLine, board: Lab) -> None:
     """Old rows stay, marked stale, and the exit code says why."""
     board.put("run_1", "working", created=0)
     boarded()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import CommandLine
-from tests.run_board import Board
+from tests.lab import Lab
 
 
 def redirected(process: CommandLine, redirection: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -34,7 +34,7 @@ def test_a_process_without_streams_does_what_it_is_asked_for(lone: CommandLine, 
     assert lone("runs", "list", "--cached", "--json").json()["count"] == 0
 
 
-def test_a_reader_that_has_seen_enough_ends_a_long_output(boarded: CommandLine, board: Board) -> None:
+def test_a_reader_that_has_seen_enough_ends_a_long_output(boarded: CommandLine, board: Lab) -> None:
     """More than a pipe holds: 141, as of any program that SIGPIPE ends, and nothing on stderr."""
     for number in range(300):
         board.put(f"run_{number}", "completed", created=number)

@@ -12,10 +12,9 @@ from subprocess import DEVNULL, TimeoutExpired
 import pytest
 
 from storage import database
-from tests.answers import CREATE, ORGANIZATION, RUN, posts
 from tests.cli.conftest import CommandLine
-from tests.fault_server import Drop, FaultServer, Hang, Received, Respond
-from tests.program import LONGEST_S, Program
+from tests.lab import ORGANIZATION, RUN, Drop, Hang, Received, Respond, Server
+from tests.program import CREATE, LONGEST_S, Program
 
 START = ("runs", "start", "-R", "acme/api", "--json", "Review")
 
@@ -28,7 +27,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def locked(faulty: CommandLine, server: FaultServer, name: str) -> Iterator[sqlite3.Connection]:
+def locked(faulty: CommandLine, server: Server, name: str) -> Iterator[sqlite3.Connection]:
     """Held from when the POST arrives."""
     faulty("runs", "list", "--cached")
     (path,) = (faulty.home / "data").rglob(name)
@@ -57,7 +56,7 @@ def test_a_confirmed_write_is_reported_though_the_cache_is_locked(faulty: Comman
 
 @pytest.mark.parametrize("name", ["cache.sqlite3"])
 def test_a_run_that_the_cache_could_not_take_is_waited_for(
-    faulty: CommandLine, server: FaultServer, locked: sqlite3.Connection
+    faulty: CommandLine, server: Server, locked: sqlite3.Connection
 ) -> None:
     """It is not lost: the service is asked, and its word counts."""
     lock = server.otherwise
@@ -80,7 +79,7 @@ def test_a_run_that_the_cache_could_not_take_is_waited_for(
 
 @pytest.mark.parametrize("name", ["cache.sqlite3"])
 def test_the_end_of_an_earlier_turn_is_not_that_of_the_next(
-    faulty: CommandLine, server: FaultServer, locked: sqlite3.Connection
+    faulty: CommandLine, server: Server, locked: sqlite3.Connection
 ) -> None:
     """Where the cache could not take the continued run, it holds the turn before: the service is asked first."""
     lock, turns = server.otherwise, ["completed", "working", "failed"]
@@ -120,7 +119,7 @@ def test_a_write_that_the_ledger_could_not_record_is_unknown(faulty: CommandLine
 
 
 def test_a_close_that_fails_does_not_hide_the_result(
-    faulty: CommandLine, server: FaultServer, monkeypatch: pytest.MonkeyPatch
+    faulty: CommandLine, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The write is done: what comes after it is a warning."""
     server.script(Respond(201, ORGANIZATION))
@@ -135,7 +134,7 @@ def test_a_close_that_fails_does_not_hide_the_result(
     assert "the disk is gone" in result.json()["warnings"][0]
 
 
-def test_a_second_signal_ends_a_write_at_once_and_says_nothing_wrong(faulty: CommandLine, server: FaultServer) -> None:
+def test_a_second_signal_ends_a_write_at_once_and_says_nothing_wrong(faulty: CommandLine, server: Server) -> None:
     """Not even of a write whose outcome the ledger cannot take yet; the next command finds it unknown."""
     faulty("actions", "list")
     (path,) = (faulty.home / "data").rglob("ledger.sqlite3")
@@ -163,7 +162,7 @@ def test_a_second_signal_ends_a_write_at_once_and_says_nothing_wrong(faulty: Com
 
 @pytest.mark.parametrize("place", ["app.cli.writes.tell", "app.cli.output.Output.record"])
 def test_an_interruption_after_a_write_does_not_call_it_unsent(
-    faulty: CommandLine, server: FaultServer, monkeypatch: pytest.MonkeyPatch, place: str
+    faulty: CommandLine, server: Server, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     """Before its document is printed it is told beside the error; while it is printed there is no second one."""
     server.script(Respond(201, ORGANIZATION))
@@ -197,16 +196,16 @@ def redirected(cli: CommandLine, stdout: str, stderr: str, *arguments: str) -> i
     [(CREATE, Respond(201, ORGANIZATION), 0), (CREATE, Drop(), 6), (("orgs", "import", "list.csv"), Drop(), 6)],
 )
 def test_a_reader_that_has_gone_does_not_change_a_writes_exit_code(
-    faulty: CommandLine, server: FaultServer, step: Respond | Drop, code: int, command: tuple[str, ...]
+    faulty: CommandLine, server: Server, step: Respond | Drop, code: int, command: tuple[str, ...]
 ) -> None:
     """What became of the write, or of a batch, is what the code tells."""
     server.script(step)
     (faulty.home / "list.csv").write_text("email\nada@example.com\n")
 
-    assert (redirected(faulty, "gone", "", *command), len(posts(server))) == (code, 1)
+    assert (redirected(faulty, "gone", "", *command), len(server.posts)) == (code, 1)
 
 
-def test_the_ledger_is_read_though_the_cache_cannot_be_opened(faulty: CommandLine, server: FaultServer) -> None:
+def test_the_ledger_is_read_though_the_cache_cannot_be_opened(faulty: CommandLine, server: Server) -> None:
     """On a full disk the cache has no room for what it needs beside its file; what was sent can be looked up."""
     server.script(Drop())
     action_id = faulty(*CREATE).json()["action_id"]
@@ -230,28 +229,28 @@ def test_the_ledger_is_read_though_the_cache_cannot_be_opened(faulty: CommandLin
     ],
 )
 def test_a_stderr_that_cannot_be_written_changes_nothing(
-    faulty: CommandLine, server: FaultServer, stdout: str, stderr: str, step: Respond | Drop, code: int
+    faulty: CommandLine, server: Server, stdout: str, stderr: str, step: Respond | Drop, code: int
 ) -> None:
     """A log on a full disk neither keeps a write from being sent nor changes its exit code."""
     server.script(step)
 
     done = redirected(faulty, stdout, stderr, "orgs", "create", "ada@customer.test")
 
-    assert (done, len(posts(server))) == (code, 1)
+    assert (done, len(server.posts)) == (code, 1)
 
 
-def test_an_empty_key_is_refused(faulty: CommandLine, server: FaultServer) -> None:
+def test_an_empty_key_is_refused(faulty: CommandLine, server: Server) -> None:
     """A variable that is not set must not quietly drop the promise that a key makes."""
     for command in (START, CREATE, ("runs", "retry", "run_1", "--yes", "--json")):
         result = faulty(*command, "--key", " ")
 
-        assert (result.code, result.json()["error"]["kind"], posts(server)) == (2, "usage", [])
+        assert (result.code, result.json()["error"]["kind"], server.posts) == (2, "usage", [])
         assert "the key is empty" in result.json()["error"]["message"]
 
 
 @pytest.mark.parametrize("content", [b"no database " * 500, None])
 def test_a_ledger_that_cannot_be_used_sends_nothing_and_says_so(
-    faulty: CommandLine, server: FaultServer, content: bytes | None
+    faulty: CommandLine, server: Server, content: bytes | None
 ) -> None:
     """Junk, or a newer program's: a write's document with `not_sent`; what can be read is listed, with a warning."""
     server.script(Respond(201, ORGANIZATION))
@@ -275,12 +274,12 @@ def test_a_ledger_that_cannot_be_used_sends_nothing_and_says_so(
     assert document["error"]["kind"] == ("database_newer" if content is None else "database_damaged")
     assert listed.code == (0 if content is None else 2)
     assert ("The ledger can only be read" in listed.err) == (content is None)
-    assert len(posts(server)) == 1
+    assert len(server.posts) == 1
 
 
 @pytest.mark.parametrize("word", [("--send-again", "--confirm", "new.admin@example.com"), ("--not-created",)])
 def test_what_a_killed_command_was_sending_can_be_resolved(
-    faulty: CommandLine, server: FaultServer, word: tuple[str, ...]
+    faulty: CommandLine, server: Server, word: tuple[str, ...]
 ) -> None:
     """Resolving looks first whether its process still lives."""
     server.script(Drop(), Respond(201, ORGANIZATION))

@@ -3,9 +3,9 @@ import signal
 
 import pytest
 
-from tests.answers import CREATE, EXECUTION, ORGANIZATION, RUN, posts
 from tests.cli.conftest import CommandLine, Inside
-from tests.fault_server import Drop, FaultServer, Hang, Raw, Respond
+from tests.lab import EXECUTION, ORGANIZATION, RUN, Drop, Hang, Raw, Respond, Server
+from tests.program import CREATE
 from tests.service_process import RunningService
 
 
@@ -23,12 +23,12 @@ def test_an_organization_is_created_and_listed(real: CommandLine, service: Runni
 
 
 @pytest.mark.parametrize("form", [("--input", "a=1", "b=x"), ("--input", "a=1", "--input", "b=x")])
-def test_inputs_follow_one_option_or_several(faulty: CommandLine, server: FaultServer, form: tuple[str, ...]) -> None:
+def test_inputs_follow_one_option_or_several(faulty: CommandLine, server: Server, form: tuple[str, ...]) -> None:
     """Either way they are sent, JSON as JSON; without the option they are a mistake."""
     server.script(Respond(201, EXECUTION))
 
     assert faulty("agents", "start", "nightly", "-R", "acme/api", *form, "--json").code == 0
-    assert json.loads(posts(server)[0])["inputs"] == {"a": 1, "b": "x"}
+    assert json.loads(server.posts[0])["inputs"] == {"a": 1, "b": "x"}
     assert faulty("agents", "start", "nightly", "-R", "acme/api", "a=1", "--json").json()["error"]["kind"] == "usage"
 
 
@@ -78,7 +78,7 @@ def test_a_token_without_the_scope_is_exit_code_4(real: CommandLine, service: Ru
     ],
 )
 def test_each_answer_to_a_write_has_its_exit_code(
-    faulty: CommandLine, server: FaultServer, step: Respond | Drop | Raw, code: int, state: str, kind: str
+    faulty: CommandLine, server: Server, step: Respond | Drop | Raw, code: int, state: str, kind: str
 ) -> None:
     """And the document is there all the same."""
     server.script(step)
@@ -89,7 +89,7 @@ def test_each_answer_to_a_write_has_its_exit_code(
     assert (result.code, document["state"], document["error"]["kind"]) == (code, state, kind)
     assert document["organization"] is None
     assert document["action_id"]
-    assert len(posts(server)) == 1
+    assert len(server.posts) == 1
 
 
 def test_nothing_is_sent_where_nothing_listens(lone: CommandLine) -> None:
@@ -100,7 +100,7 @@ def test_nothing_is_sent_where_nothing_listens(lone: CommandLine) -> None:
     assert [each.json()["state"] for each in (first, second)] == ["not_sent", "not_sent"]
 
 
-def test_a_write_that_was_refused_here_has_a_writes_document_too(faulty: CommandLine, server: FaultServer) -> None:
+def test_a_write_that_was_refused_here_has_a_writes_document_too(faulty: CommandLine, server: Server) -> None:
     """Scripts read the same fields from every outcome; nothing was sent, so nothing is in them."""
     server.script(Drop())
     assert faulty(*CREATE).code == 6
@@ -116,10 +116,10 @@ def test_a_write_that_was_refused_here_has_a_writes_document_too(faulty: Command
             "organization": None,
         }
         assert document["error"]["message"]
-    assert len(posts(server)) == 1
+    assert len(server.posts) == 1
 
 
-def test_the_same_key_sends_once(faulty: CommandLine, server: FaultServer) -> None:
+def test_the_same_key_sends_once(faulty: CommandLine, server: Server) -> None:
     """A script that is run twice is told the same; another request under that key is refused."""
     server.script(Respond(201, ORGANIZATION))
 
@@ -129,10 +129,10 @@ def test_the_same_key_sends_once(faulty: CommandLine, server: FaultServer) -> No
 
     assert first.out == second.out
     assert (second.code, other.code, other.json()["error"]["kind"]) == (0, 2, "already_asked")
-    assert len(posts(server)) == 1
+    assert len(server.posts) == 1
 
 
-def test_a_second_organization_for_an_address_needs_a_knowing_yes(faulty: CommandLine, server: FaultServer) -> None:
+def test_a_second_organization_for_an_address_needs_a_knowing_yes(faulty: CommandLine, server: Server) -> None:
     """However the address is written; the refusal names what there is, and how to go on."""
     server.script(Respond(201, ORGANIZATION), Respond(201, ORGANIZATION | {"organization_id": "org_2"}))
     first = faulty(*CREATE).json()
@@ -143,7 +143,7 @@ def test_a_second_organization_for_an_address_needs_a_knowing_yes(faulty: Comman
     error = refused.json()["error"]
     assert (refused.code, error["kind"], error["action_id"]) == (2, "duplicate", first["action_id"])
     assert all(word in error["message"] for word in ("org_1", first["action_id"], "Nothing was sent", "--again"))
-    assert (meant.code, meant.json()["organization"]["organization_id"], len(posts(server))) == (0, "org_2", 2)
+    assert (meant.code, meant.json()["organization"]["organization_id"], len(server.posts)) == (0, "org_2", 2)
 
 
 def test_simultaneous_creations_of_one_address_make_one_organization(
@@ -164,9 +164,7 @@ def test_simultaneous_creations_of_one_address_make_one_organization(
 
 
 @pytest.mark.parametrize("write", [CREATE[:-1], ("runs", "start", "-R", "acme/api", "Review")])
-def test_a_writes_first_line_says_where_it_goes(
-    faulty: CommandLine, server: FaultServer, write: tuple[str, ...]
-) -> None:
+def test_a_writes_first_line_says_where_it_goes(faulty: CommandLine, server: Server, write: tuple[str, ...]) -> None:
     """On stderr for people; in JSON a field of the document, and nothing on stderr."""
     server.script(Respond(429, {"message": "slow"}), Respond(429, {"message": "slow"}))
 
@@ -176,9 +174,7 @@ def test_a_writes_first_line_says_where_it_goes(
     assert (document.json()["base_url"], document.err) == (faulty.base_url, "")
 
 
-def test_a_started_run_is_told_however_the_waiting_for_its_end_goes_wrong(
-    faulty: CommandLine, server: FaultServer
-) -> None:
+def test_a_started_run_is_told_however_the_waiting_for_its_end_goes_wrong(faulty: CommandLine, server: Server) -> None:
     """It is at work: a script that lost its id could only start it a second time."""
     server.script(Respond(201, RUN), Respond(401, {"message": "expired"}))
 
@@ -190,7 +186,7 @@ def test_a_started_run_is_told_however_the_waiting_for_its_end_goes_wrong(
     assert document["action_id"]
 
 
-def test_a_signal_during_a_write_leaves_it_unknown_and_says_so(faulty: CommandLine, server: FaultServer) -> None:
+def test_a_signal_during_a_write_leaves_it_unknown_and_says_so(faulty: CommandLine, server: Server) -> None:
     """The bytes have left: what became of them is unknown."""
     server.script(Hang())
     process = faulty.begin(*CREATE)
@@ -216,7 +212,7 @@ def test_a_repository_without_a_known_run_is_pointed_out(real: CommandLine) -> N
     assert "No run of acme/nope is known here." in unknown.json()["warnings"][0]
 
 
-def test_the_token_may_come_on_stdin(faulty: CommandLine, server: FaultServer) -> None:
+def test_the_token_may_come_on_stdin(faulty: CommandLine, server: Server) -> None:
     """Its first line; the instructions may follow it."""
     server.script(Respond(201, RUN))
 
@@ -232,7 +228,7 @@ def test_the_token_may_come_on_stdin(faulty: CommandLine, server: FaultServer) -
     assert "secret-token" not in result.out + result.err
 
 
-def test_read_only_sends_nothing(faulty: CommandLine, server: FaultServer) -> None:
+def test_read_only_sends_nothing(faulty: CommandLine, server: Server) -> None:
     """Neither here nor for any other write."""
     for arguments in (
         ["orgs", "create", "a@example.com"],
@@ -260,7 +256,7 @@ def test_read_only_sends_nothing(faulty: CommandLine, server: FaultServer) -> No
     ],
 )
 def test_what_cannot_succeed_is_not_even_sent(
-    faulty: CommandLine, server: FaultServer, arguments: list[str], field: str
+    faulty: CommandLine, server: Server, arguments: list[str], field: str
 ) -> None:
     """Exit code 2, naming the field."""
     result = faulty(*arguments, "--json")

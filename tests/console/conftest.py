@@ -27,7 +27,7 @@ from storage.records import PollOutcome
 from storage.thread import DatabaseThread
 from tests.console.quiet import all_answered, idle, kept, lines, paint, put_off, quiet, toasts
 from tests.console.scenes import TOKEN_VARIABLE, SceneClock, app_on, engine_on, settings_for
-from tests.run_board import Board
+from tests.lab import Lab
 from widgets.cursor_view import HEADER
 from widgets.runs.table import RunTable
 
@@ -164,7 +164,7 @@ def quiet_place(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def staged(board: Board, tmp_path: Path) -> Staged:
+def staged(board: Lab, tmp_path: Path) -> Staged:
     """Puts the console on show, over the real engine on that service; `changed` is what a user configured."""
 
     @asynccontextmanager

@@ -14,7 +14,7 @@ from app.config.token import EnvToken
 from app.console.app import RunwardenApp
 from app.console.runs.views import first_picture
 from app.engine import Engine
-from tests.run_board import START, Board
+from tests.lab import START, Lab
 
 TOKEN_VARIABLE = "RUNWARDEN_SCENE_TOKEN"
 MINUTES_INTO_THE_DAY = 600.0
@@ -46,7 +46,7 @@ class SceneClock:
         self.now += timedelta(**by)
 
 
-def a_day(board: Board, runs: int = 60) -> None:
+def a_day(board: Lab, runs: int = 60) -> None:
     """Fills the board with a day's runs, the newest a minute old."""
     for number in range(runs):
         age = 1.0 + number * 7.3 + (number % 5) * 0.9

@@ -5,10 +5,10 @@ from rich.color import Color
 from storage.records.activity import PollOutcome
 from tests.console.conftest import Scene, Staged
 from tests.console.quiet import strips
-from tests.run_board import Board
+from tests.lab import Lab
 
 
-async def test_a_host_that_is_no_longer_connected_is_said_so(staged: Staged, board: Board) -> None:
+async def test_a_host_that_is_no_longer_connected_is_said_so(staged: Staged, board: Lab) -> None:
     """It is not shown as healthy, nor forgotten."""
     async with staged() as scene:
         await scene.press("2")

@@ -10,7 +10,7 @@ from syrupy.assertion import SnapshotAssertion
 from app.events import StorageFailed
 from storage.records.activity import PollOutcome
 from tests.console.conftest import SMALL, WIDE, Scene, Staged
-from tests.run_board import Board
+from tests.lab import Lab
 
 SIZES: Final = {"80x24": SMALL, "140x40": WIDE}
 ROOMS: Final = ("runs", "health", "organizations", "insights", "automations", "activity", "inbox")
@@ -117,7 +117,7 @@ async def test_no_first_answer(
         assert scene.app.export_screenshot() == picture
 
 
-async def test_a_service_without_anything(staged: Staged, picture: SnapshotAssertion, board: Board) -> None:
+async def test_a_service_without_anything(staged: Staged, picture: SnapshotAssertion, board: Lab) -> None:
     """What would be here, and how it comes about."""
     board.runs.clear()
     board.health = {}
@@ -131,7 +131,7 @@ async def test_read_only(staged: Staged, picture: SnapshotAssertion) -> None:
         await looked_at(scene, picture, "run", "organizations")
 
 
-async def test_hostile_names(staged: Staged, picture: SnapshotAssertion, board: Board) -> None:
+async def test_hostile_names(staged: Staged, picture: SnapshotAssertion, board: Lab) -> None:
     """What a terminal would obey, hide or choke on keeps to its own cells."""
     for number, run in enumerate(board.runs.values()):
         run["branch_name"] = HOSTILE[number % len(HOSTILE)]

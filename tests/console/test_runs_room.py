@@ -4,7 +4,7 @@ from app.console.session.user_preferences import read
 from app.events import LinkChanged
 from storage.records import LinkState, PollOutcome
 from tests.console.conftest import WIDE, Staged
-from tests.run_board import Board
+from tests.lab import Lab
 from tests.waiting import until
 from widgets.cursor_view import HEADER
 from widgets.runs.pane import RunPane
@@ -36,7 +36,7 @@ async def test_the_mouse_sorts_and_opens(staged: Staged) -> None:
         assert "esc back" in scene.text
 
 
-async def test_at_rest_nothing_on_the_screen_changes(staged: Staged, board: Board) -> None:
+async def test_at_rest_nothing_on_the_screen_changes(staged: Staged, board: Lab) -> None:
     """Neither seconds nor polls that bring nothing new make it say anything else, or look up what its keys do."""
     board.runs.clear()
     for number in range(20):
@@ -56,7 +56,7 @@ async def test_at_rest_nothing_on_the_screen_changes(staged: Staged, board: Boar
         assert not keys_looked_up
 
 
-async def test_history_that_a_poll_completed_is_called_complete(staged: Staged, board: Board) -> None:
+async def test_history_that_a_poll_completed_is_called_complete(staged: Staged, board: Lab) -> None:
     """Its runs are announced as they are stored, before it is known that none is missing."""
     async with staged(WIDE, synced=False) as scene:
         engine = scene.engine

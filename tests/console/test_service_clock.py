@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
 from tests.console.conftest import Scene, Staged
-from tests.run_board import START, Board
+from tests.lab import START, Lab
 
 AHEAD = timedelta(hours=2)
 
@@ -19,7 +19,7 @@ async def hear(scene: Scene, ahead: timedelta) -> None:
     await scene.ring()
 
 
-async def test_ages_count_by_the_service_s_clock_and_that_is_said_once(staged: Staged, board: Board) -> None:
+async def test_ages_count_by_the_service_s_clock_and_that_is_said_once(staged: Staged, board: Lab) -> None:
     """A run that the service made three minutes ago is three minutes old, and the last 24 hours are its own."""
     async with staged() as scene:
         created = (scene.clock() + AHEAD - timedelta(minutes=3) - START).total_seconds() / 60

@@ -11,7 +11,7 @@ from app.console.run.screen import RunScreen
 from app.console.runs.screen import RunsScreen
 from tests.console.conftest import Staged
 from tests.console.scenes import SceneClock, settings_for
-from tests.run_board import Board
+from tests.lab import Lab
 from widgets.line_text import LineText
 
 
@@ -73,7 +73,7 @@ async def test_what_reads_for_a_screen_ends_before_the_screen_goes(staged: Stage
 
 
 async def test_sixteen_colours_have_a_theme_of_their_own(
-    board: Board, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    board: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Soft hues would all be the same grey there; a theme that was asked for by name is kept."""
     monkeypatch.setenv("TERM", "xterm")

@@ -16,7 +16,7 @@ from typing import Any, Final
 import pytest
 
 from tests.distribution.containers import COMPOSE, FOLDER, IMAGE, ROOT, NoContainersError, Podman, options_of
-from tests.fault_server import free_port
+from tests.lab import free_port
 from tests.service.postgres import NoPostgresError, cluster
 from tests.service_process import make_repository
 from tests.waiting import eventually

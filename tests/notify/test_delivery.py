@@ -18,7 +18,7 @@ from app.notify.dispatcher import BACKOFF
 from storage.claims import Owner
 from storage.errors import DiskFullError
 from storage.records.alert import Delivery, Message
-from tests.fault_server import FaultServer, Respond
+from tests.lab import Respond, Server
 from tests.notify.desk import Desk
 from tests.service.mail_servers import MailServer
 
@@ -50,7 +50,7 @@ def route(folder: Path, *urls: str, **more: Any) -> NotifyRoute:
     return NotifyRoute("oncall", urls_file=file, **more)
 
 
-async def test_every_kind_of_sink_gets_it_without_foreign_markup(server: FaultServer, tmp_path: Path) -> None:
+async def test_every_kind_of_sink_gets_it_without_foreign_markup(server: Server, tmp_path: Path) -> None:
     """JSON, form, XML, ntfy and a chat; neither controls, nor a mention, nor a link with a text of its own."""
     server.otherwise = lambda _: Respond(200, b"{}")
     host = server.origin.removeprefix("http://")
@@ -86,7 +86,7 @@ async def test_mail_arrives(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("answer", [Respond(500), Respond(302, headers={"Location": "/elsewhere"})])
 async def test_what_is_not_taken_is_a_failure_that_names_no_address(
-    server: FaultServer, tmp_path: Path, answer: Respond
+    server: Server, tmp_path: Path, answer: Respond
 ) -> None:
     """A redirect, too: it would have swallowed the text."""
     server.otherwise = lambda _: answer

@@ -7,7 +7,7 @@ import pytest
 
 from app.api.heartbeat import Heartbeat
 from app.config import NotifySettings
-from tests.fault_server import Drop, FaultServer, Respond
+from tests.lab import Drop, Respond, Server
 
 
 @dataclass
@@ -27,7 +27,7 @@ def heartbeat(address: str, said: list[dict[str, Any]], *watched: Profile) -> He
     return Heartbeat(lambda: NotifySettings(heartbeat_env="BEAT"), {"BEAT": address}, watched, say)
 
 
-async def test_it_beats_while_all_profiles_are_well(server: FaultServer) -> None:
+async def test_it_beats_while_all_profiles_are_well(server: Server) -> None:
     """One that is not silences it: silence is the alarm. It brings no token."""
     server.otherwise = lambda _: Respond(200)
     one, said = Profile(), list[dict[str, Any]]()
@@ -42,7 +42,7 @@ async def test_it_beats_while_all_profiles_are_well(server: FaultServer) -> None
     assert (dict(beats.counts), said) == ({"taken": 2}, [])
 
 
-async def test_a_failing_one_is_said_once_and_follows_no_redirect(server: FaultServer) -> None:
+async def test_a_failing_one_is_said_once_and_follows_no_redirect(server: Server) -> None:
     """Without the address, which may be a secret; its recovery is said as well."""
     said: list[dict[str, Any]] = []
     server.script(Respond(500), Respond(500), Respond(302, headers={"Location": "/stolen"}), Drop(), Respond(204))

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
+from tests.lab import Lab
 from tests.pty.terminal import Terminal
-from tests.run_board import Board
 
 TOKEN = "token-of-the-terminal"
 
 
 @pytest.fixture
-def opened(board: Board, tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
+def opened(board: Lab, tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
     """Opens the program on a terminal: `program` instead of it; without a config there is no file."""
     terminals: list[Terminal] = []
 

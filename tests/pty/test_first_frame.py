@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from tests.console.scenes import a_day
+from tests.lab import Lab
 from tests.pty.ansi import Screen
 from tests.pty.conftest import TOKEN
 from tests.pty.terminal import Terminal
-from tests.run_board import Board, served
 
 Opened = Callable[..., Terminal]
 ENTER = b"\x1b[?1049h"
@@ -43,15 +43,15 @@ SIZES = (80, 24), (140, 40)
 
 
 @pytest.fixture(scope="module")
-def board() -> Iterator[Board]:
+def board() -> Iterator[Lab]:
     """A service with a day's runs, for all of these starts."""
-    with served(Board()) as board:
+    with Lab() as board:
         a_day(board)
         yield board
 
 
 @pytest.fixture(scope="module")
-def home(board: Board, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def home(board: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where a console was opened in two sizes, and left by its key."""
     home = tmp_path_factory.mktemp("home")
     for size in SIZES:
@@ -67,7 +67,7 @@ def home(board: Board, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def again(board: Board, home: Path) -> Iterator[Opened]:
+def again(board: Lab, home: Path) -> Iterator[Opened]:
     """Opens a console there; each test finds the frames of the first ones."""
     terminals: list[Terminal] = []
 
@@ -83,7 +83,7 @@ def again(board: Board, home: Path) -> Iterator[Opened]:
 
 
 def opened_in(
-    home: Path, board: Board, *, config: str = "[notify]\non = []\n", program: str | None = None, **env: Any
+    home: Path, board: Lab, *, config: str = "[notify]\non = []\n", program: str | None = None, **env: Any
 ) -> Terminal:
     """Opens the program; a toast would lie over the rows."""
     size = env.pop("size", SIZES[0])

@@ -5,9 +5,9 @@ import signal
 from collections.abc import Callable
 
 from tests.console.scenes import a_day
+from tests.lab import Lab
 from tests.pty.ansi import pieces
 from tests.pty.terminal import ESCAPE, Terminal
-from tests.run_board import Board, served
 
 Opened = Callable[..., Terminal]
 MOUSE_ON, MOUSE_OFF = b"\x1b[?1003h", b"\x1b[?1003l"
@@ -90,7 +90,7 @@ def test_stopped_by_another_it_goes_on_once_and_gives_the_modes_back(opened: Ope
 
 def test_a_restart_without_the_service_shows_the_same_rows(opened: Opened) -> None:
     """The cached ones, at once; then the service is said to be unreachable, and nothing stands over them."""
-    with served(Board()) as board:
+    with Lab() as board:
         a_day(board)
         first = opened(RUNWARDEN_BASE_URL=board.base_url)
         # The rows are there a moment before it is written down that the service answered.

@@ -8,8 +8,8 @@ import pytest
 
 from app.cli.runs.changes import resolved
 from tests.cli.conftest import CommandLine, Inside
+from tests.lab import Lab
 from tests.results.repository import Origin, git
-from tests.run_board import Board
 
 REVIEW = b"# Review\n\n### `code.py`\n\n- **major** line 2: \x1b]0;title\x07wrong\n"
 
@@ -23,7 +23,7 @@ def origin(tmp_path: Path) -> Origin:
 
 
 @pytest.fixture
-def cli(tmp_path: Path, board: Board, origin: Origin) -> CommandLine:
+def cli(tmp_path: Path, board: Lab, origin: Origin) -> CommandLine:
     board.put("run_01", "completed", created=0, updated=5, branch_name="agent/x")
     config = tmp_path / "config.toml"
     config.write_text(

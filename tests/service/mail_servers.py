@@ -9,7 +9,7 @@ from typing import Any
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 
-from tests.fault_server import free_port
+from tests.lab import free_port
 from tests.service.certificates import Certificate
 
 USER, PASSWORD = "runwarden", "sesame"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psycopg
 
-from tests.fault_server import free_port
+from tests.lab import free_port
 
 USER = "runwarden"
 

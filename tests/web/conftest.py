@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.console.scenes import a_day
+from tests.lab import Lab
 from tests.program import Program
-from tests.run_board import Board, served
 from tests.service_process import ROOT
 
 PATIENCE_S = 120.0
@@ -65,7 +65,7 @@ class Web:
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """A home of its own, and a service with a day's runs configured."""
-    with served(Board()) as board:
+    with Lab() as board:
         a_day(board)
         yield {
             "PATH": os.environ["PATH"],

@@ -15,7 +15,7 @@ from storage.records.decision import Occurrence, Outcome, Verdict
 from storage.state import State
 from tests.console.conftest import Scene
 from tests.console.scenes import TOKEN_VARIABLE, settings_for
-from tests.run_board import Board
+from tests.lab import Lab
 
 Changed = dict[str, Any]
 RECIPES = "\n".join(recipes(settings_for("http://127.0.0.1", Path())))
@@ -29,7 +29,7 @@ approval = true
 
 
 @pytest.fixture
-def configured(board: Board, tmp_path: Path) -> Callable[[str], Changed]:
+def configured(board: Lab, tmp_path: Path) -> Callable[[str], Changed]:
     """Writes a configuration with these automations; what a scene is staged with."""
 
     def configure(text: str = ONE) -> Changed:

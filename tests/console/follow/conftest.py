@@ -6,14 +6,14 @@ import pytest
 
 from tests.console.conftest import Scene
 from tests.console.scenes import MINUTES_INTO_THE_DAY
-from tests.run_board import START, Board, stamp
+from tests.lab import START, Lab, stamp
 
 SOLO = {"platform": "github", "data": {"owner": "acme", "repo": "solo"}}
 Mover = Callable[..., Awaitable[None]]
 
 
 @pytest.fixture
-def move(board: Board) -> Mover:
+def move(board: Lab) -> Mover:
     """Has a run change its status now, and the console poll."""
 
     async def change(scene: Scene, run_id: str, status: str) -> None:
@@ -25,7 +25,7 @@ def move(board: Board) -> Mover:
 
 
 @pytest.fixture(autouse=True)
-def busy(board: Board) -> None:
+def busy(board: Lab) -> None:
     """Six runs that go on, on `acme/solo`, whose runs took 2 to 12 minutes."""
     for number in range(20):
         end = MINUTES_INTO_THE_DAY - 100 - number

@@ -4,7 +4,7 @@ from textual.widgets import OptionList
 
 from tests.console.conftest import SMALL, WIDE, Scene, Staged
 from tests.console.follow.conftest import Mover
-from tests.run_board import Board
+from tests.lab import Lab
 from widgets.follow import FollowStrip
 
 
@@ -71,7 +71,7 @@ async def test_many_are_one_line_in_a_small_terminal(staged: Staged) -> None:
         assert "run_go1" in scene.text
 
 
-async def test_the_strip_is_in_every_room_and_a_click_on_a_run_opens_it(staged: Staged, board: Board) -> None:
+async def test_the_strip_is_in_every_room_and_a_click_on_a_run_opens_it(staged: Staged, board: Lab) -> None:
     """Over one run on the whole screen as well; escape leads back to where the click was."""
     async with staged(WIDE) as scene:
         await scene.press("F")

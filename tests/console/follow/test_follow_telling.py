@@ -13,7 +13,7 @@ from app.console.session import Session
 from tests.console.conftest import Scene, Staged
 from tests.console.follow.conftest import Mover
 from tests.console.scenes import NotedApp
-from tests.run_board import START, Board, stamp
+from tests.lab import START, Lab, stamp
 
 WRITE_TITLE = "import sys; open(sys.argv[1], 'a').write(sys.argv[2] + '\\n')"
 
@@ -81,7 +81,7 @@ async def test_a_command_that_fails_is_said_once(staged: Staged, move: Mover) ->
     assert "Correct notify.command" in said
 
 
-async def test_toasts_of_one_cause_are_one(staged: Staged, board: Board) -> None:
+async def test_toasts_of_one_cause_are_one(staged: Staged, board: Lab) -> None:
     """Two failures in one repository, and a third while their toast is on the screen; the inbox counts them all."""
     async with staged() as scene:
         person = Person(scene)

@@ -13,7 +13,7 @@ from app.console.guard import BaseApp
 from app.console.themes import DEFAULT, THEMES
 from app.engine import Engine
 from tests.console.scenes import SceneClock
-from tests.fault_server import FaultServer, Received, Respond, Step
+from tests.lab import Received, Respond, Server, Step
 
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 
@@ -44,7 +44,7 @@ def clock() -> SceneClock:
 
 
 @pytest.fixture
-def profile(server: FaultServer, monkeypatch: pytest.MonkeyPatch) -> Profile:
+def profile(server: Server, monkeypatch: pytest.MonkeyPatch) -> Profile:
     """A profile of that service."""
     monkeypatch.setenv("TOKEN_FOR_TESTS", "token-for-tests")
     return Profile("acme", server.base_url, EnvToken("TOKEN_FOR_TESTS"), poll=PollSettings(deadline_s=60.0))
@@ -67,7 +67,7 @@ async def engine(settings: Settings, profile: Profile, clock: SceneClock) -> Asy
 class Post:
     """Answers writes as told, one step each; reading always works and finds nothing."""
 
-    def __init__(self, server: FaultServer) -> None:
+    def __init__(self, server: Server) -> None:
         self.steps: list[Step] = []
         self._server = server
         server.otherwise = self._answer
@@ -90,7 +90,7 @@ class Post:
 
 
 @pytest.fixture
-def post(server: FaultServer) -> Post:
+def post(server: Server) -> Post:
     """How writes are answered."""
     return Post(server)
 

@@ -5,7 +5,7 @@ from app.console.forms.second_press import SecondPress
 from app.engine import Engine
 from storage.records import Repository, Run
 from tests.console.forms.steps import CREATED, opened, painted, press, words, write
-from tests.fault_server import Drop, Respond
+from tests.lab import Drop, Respond
 
 EXECUTION = {
     "agent_name": "security-review",

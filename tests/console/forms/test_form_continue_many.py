@@ -9,7 +9,7 @@ from app.console.runs.many_form import ManyForm, continued, retried, started_lik
 from app.engine import Engine
 from storage.records import FINAL_STATUSES, Repository, Run
 from tests.console.forms.steps import CREATED, opened, painted, press, settle, words, write
-from tests.fault_server import Drop, Respond
+from tests.lab import Drop, Respond
 from widgets.forms.pages import RequestPreview
 
 

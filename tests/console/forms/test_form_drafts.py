@@ -16,7 +16,7 @@ from app.console.forms.drafts import Draft, Drafts, DraftsError
 from app.engine import Engine
 from tests.console.forms.steps import CREATED, FILLED, drafts_of, opened, painted, press, settle, write
 from tests.console.quiet import toasts
-from tests.fault_server import Respond
+from tests.lab import Respond
 from widgets.forms.field import FormField
 
 NEWER = json.dumps({"version": 99, "drafts": {}})

@@ -12,7 +12,7 @@ from app.console.forms.instructions import filled_in
 from app.engine import Engine
 from storage.records import Repository, Run
 from tests.console.forms.steps import CREATED, opened, painted, press, settle, words, write
-from tests.fault_server import Drop, Respond
+from tests.lab import Drop, Respond
 
 API, TOOLS = Repository.parse("acme/api"), Repository.parse("gitlab:acme/tools")
 

@@ -10,7 +10,7 @@ from app.console.forms import NewRunForm
 from app.engine import Engine
 from tests.console.forms.conftest import Stage
 from tests.console.forms.steps import CREATED, FILLED, drafts_of, opened, painted, press, settle, words, write
-from tests.fault_server import Drop, Respond
+from tests.lab import Drop, Respond
 
 
 async def test_what_is_previewed_is_what_is_sent(stage: Any, engine: Engine, post: Any) -> None:

@@ -5,7 +5,7 @@ from app.console.forms import OrganizationForm, ResolveForm
 from app.engine import Engine
 from storage.records import Action
 from tests.console.forms.steps import opened, press, settle, words, write
-from tests.fault_server import Drop, Respond
+from tests.lab import Drop, Respond
 
 CREATED = {
     "organization_id": "org_9",

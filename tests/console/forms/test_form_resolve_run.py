@@ -11,7 +11,7 @@ from app.engine import Engine
 from app.events import CacheChangedElsewhere
 from storage.records import Action, Repository
 from tests.console.forms.steps import CREATED, opened, painted, press, settle, words, write
-from tests.fault_server import Drop, FaultServer, Received, Respond, Step
+from tests.lab import Drop, Received, Respond, Server, Step
 from widgets.forms.inputs import LineInput
 
 
@@ -20,7 +20,7 @@ def listed(run_id: str, branch: str) -> dict[str, object]:
     return CREATED | {"run_id": run_id, "branch_name": branch}
 
 
-async def unknown_start(engine: Engine, server: FaultServer, answer: Step) -> Action:
+async def unknown_start(engine: Engine, server: Server, answer: Step) -> Action:
     """A start whose answer was lost; the list then answers as told."""
 
     def otherwise(request: Received) -> Step:
@@ -33,7 +33,7 @@ async def unknown_start(engine: Engine, server: FaultServer, answer: Step) -> Ac
 RUNS = Respond(200, {"runs": [listed("run_other", "main"), listed("run_made1", "fix/x")]})
 
 
-async def test_the_run_it_may_have_made_is_shown_and_prefilled(stage: Any, engine: Engine, server: FaultServer) -> None:
+async def test_the_run_it_may_have_made_is_shown_and_prefilled(stage: Any, engine: Engine, server: Server) -> None:
     """One match on its branch is no proof: a person says so."""
     action = await unknown_start(engine, server, RUNS)
     app = stage(lambda engine: ResolveForm(engine, action))
@@ -46,7 +46,7 @@ async def test_the_run_it_may_have_made_is_shown_and_prefilled(stage: Any, engin
     assert (app.outcome.state, app.outcome.result_id) == ("confirmed", "run_made1")
 
 
-async def test_another_candidate_is_taken_by_a_click(stage: Any, engine: Engine, server: FaultServer) -> None:
+async def test_another_candidate_is_taken_by_a_click(stage: Any, engine: Engine, server: Server) -> None:
     """By mouse alone."""
     runs = [listed("run_later1", "fix/x"), listed("run_made1", "fix/x")]
     action = await unknown_start(engine, server, Respond(200, {"runs": runs}))
@@ -61,9 +61,7 @@ async def test_another_candidate_is_taken_by_a_click(stage: Any, engine: Engine,
     assert app.outcome.result_id not in shown[0]
 
 
-async def test_sending_again_says_what_to_type_beside_candidates(
-    stage: Any, engine: Engine, server: FaultServer
-) -> None:
+async def test_sending_again_says_what_to_type_beside_candidates(stage: Any, engine: Engine, server: Server) -> None:
     """The ids that fit are offered for what it made, not for the word that confirms a second send."""
     action = await unknown_start(engine, server, RUNS)
     app = stage(lambda engine: ResolveForm(engine, action))
@@ -78,7 +76,7 @@ async def test_sending_again_says_what_to_type_beside_candidates(
 
 @pytest.mark.parametrize("how", ["created", "send_again"])
 async def test_what_is_settled_elsewhere_is_said_while_the_form_is_open(
-    stage: Any, engine: Engine, server: FaultServer, how: str
+    stage: Any, engine: Engine, server: Server, how: str
 ) -> None:
     """By another console or a command: nothing can be applied, and the form ends with what was decided."""
     action = await unknown_start(engine, server, RUNS)
@@ -105,7 +103,7 @@ async def test_what_is_settled_elsewhere_is_said_while_the_form_is_open(
     assert app.outcome == await engine.ledger.action(action.action_id)
 
 
-async def test_an_id_that_does_not_look_right_is_asked_about(stage: Any, engine: Engine, server: FaultServer) -> None:
+async def test_an_id_that_does_not_look_right_is_asked_about(stage: Any, engine: Engine, server: Server) -> None:
     """It is recorded by a key of its own, and not by the one that records all others; another id is a new question."""
     action = await unknown_start(engine, server, RUNS)
     app = stage(lambda engine: ResolveForm(engine, action))
@@ -134,7 +132,7 @@ async def test_an_id_that_does_not_look_right_is_asked_about(stage: Any, engine:
     ],
 )
 async def test_where_no_run_is_found_the_decision_stays_open(
-    stage: Any, engine: Engine, server: FaultServer, answer: Step, said: str
+    stage: Any, engine: Engine, server: Server, answer: Step, said: str
 ) -> None:
     """Nothing is decided by itself; a person's word counts all the same."""
     action = await unknown_start(engine, server, answer)

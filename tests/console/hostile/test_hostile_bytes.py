@@ -5,9 +5,8 @@ from typing import Any
 
 from tests.console.hostile.conftest import foreign
 from tests.console.hostile.payloads import SEQUENCES
-from tests.lab import Received, Respond, Step
+from tests.lab import Lab, Received, Respond, Step, stamp
 from tests.pty.terminal import ESCAPE, Terminal
-from tests.run_board import Board, served, stamp
 
 Terminals = Callable[..., Terminal]
 PAGE_DOWN = "\x1b[6~"
@@ -19,7 +18,7 @@ SHEETS = tuple(key for sheet in ("s", "R", "B", "t", "V", "C", "o", "n", "a", "N
 OVER_ALL = ("?", "q", ":", ESCAPE, ESCAPE, ESCAPE)
 
 
-def hostile_board(board: Board, payloads: list[str]) -> None:
+def hostile_board(board: Lab, payloads: list[str]) -> None:
     """Puts each payload into every field that the service fills in."""
     for number, payload in enumerate(payloads):
         board.put(
@@ -54,7 +53,7 @@ def assert_clean(terminal: Terminal) -> None:
 
 def test_the_worst_known_text_in_every_field(terminals: Terminals) -> None:
     """Thirty payloads, each in the run's id, status, branch, repository and platform, and in health."""
-    with served(Board()) as board:
+    with Lab() as board:
         hostile_board(board, list(SEQUENCES))
         terminal = terminals(board.base_url)
         terminal.shows("the-marker")
@@ -71,7 +70,7 @@ def test_the_worst_known_text_in_every_field(terminals: Terminals) -> None:
 def test_an_error_message_is_no_way_in_either(terminals: Terminals) -> None:
     """The service refuses, and says so with sequences; the banner and the card show them as text."""
     body: dict[str, Any] = {"message": "".join(SEQUENCES[:12]) + "refused-by-the-service", "error_code": SEQUENCES[0]}
-    with served(RefusingBoard(body)) as board:
+    with RefusingBoard(body) as board:
         terminal = terminals(board.base_url)
         terminal.shows("403")
         # There is no row to act on: the rooms tell it, and what lies over them.
@@ -80,7 +79,7 @@ def test_an_error_message_is_no_way_in_either(terminals: Terminals) -> None:
     assert_clean(terminal)
 
 
-class RefusingBoard(Board):
+class RefusingBoard(Lab):
     """Answers each list request with a 403 and a body."""
 
     def __init__(self, body: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from tests.console.hostile.conftest import COLOURS, foreign
 from tests.console.hostile.desk import configuration, ledger_file, write_ledger, write_list
 from tests.console.hostile.payloads import SEQUENCES
 from tests.console.hostile.test_hostile_bytes import RefusingBoard, hostile_board
-from tests.run_board import Board, served
+from tests.lab import Lab
 
 COMMANDS = (
     ("runs", "list", "--all"),
@@ -26,7 +26,7 @@ Prints = Callable[..., list[tuple[bytes, int]]]
 
 def test_a_command_prints_no_foreign_sequence(prints: Prints) -> None:
     """Tables, documents and spreadsheets alike: what is on a terminal is obeyed by it."""
-    with served(Board()) as board:
+    with Lab() as board:
         hostile_board(board, list(SEQUENCES))
         printed = prints(board.base_url, COMMANDS)
 
@@ -35,7 +35,7 @@ def test_a_command_prints_no_foreign_sequence(prints: Prints) -> None:
 
 def test_a_refusal_prints_none_either(prints: Prints) -> None:
     """The service's own words for it are text."""
-    with served(RefusingBoard({"message": "".join(SEQUENCES[:20]), "error_code": SEQUENCES[0]})) as board:
+    with RefusingBoard({"message": "".join(SEQUENCES[:20]), "error_code": SEQUENCES[0]}) as board:
         printed = prints(board.base_url, (("runs", "list"), ("runs", "list", "--json")))
 
     assert all(status != 0 and foreign(sent, COLOURS) == [] for sent, status in printed), printed

@@ -16,9 +16,9 @@ from tests.console.hostile.conftest import foreign
 from tests.console.hostile.desk import configuration, ledger_file, now, write_ledger, write_list
 from tests.console.hostile.payloads import SEQUENCES
 from tests.console.hostile.test_hostile_bytes import OVER_ALL, hostile_board
+from tests.lab import Lab
 from tests.pty.ansi import pieces, unprintable
 from tests.pty.terminal import ESCAPE, Terminal
-from tests.run_board import Board, served
 
 NOTIFICATION = re.compile(r"\]777;notify;[^;]*;[^;]*")
 COPIED = re.compile(r"\]52;c;([A-Za-z0-9+/=]*)")
@@ -50,7 +50,7 @@ class Left:
 def left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Left]:
     """One visit to a hostile desk, for all that is asked of it below."""
     folder = tmp_path_factory.mktemp("desk")
-    with pytest.MonkeyPatch.context() as patch, served(Board()) as board:
+    with pytest.MonkeyPatch.context() as patch, Lab() as board:
         # A multiplexer's own notifications are none.
         for name in ("TMUX", "STY"):
             patch.delenv(name, raising=False)
@@ -70,7 +70,7 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Left]:
         yield Left(terminal.seen, told, folder, [p.text for p in pieces(terminal.seen) if p.kind == "osc"])
 
 
-def _opened(board: Board, folder: Path) -> Terminal:
+def _opened(board: Lab, folder: Path) -> Terminal:
     (folder / FOLDER).mkdir()
     (folder / "config.toml").write_text(configuration(board.base_url, folder / "told"))
     write_list(folder / FOLDER / "list.csv")
@@ -87,7 +87,7 @@ def _opened(board: Board, folder: Path) -> Terminal:
     return Terminal([], env, (140, 40), cwd=folder)
 
 
-def _visit(terminal: Terminal, board: Board, folder: Path) -> None:
+def _visit(terminal: Terminal, board: Lab, folder: Path) -> None:
     terminal.shows("the-marker")
     terminal.press(*COPYING, *FORM, *ORGANIZATIONS, *ACTIVITY, *PROFILES, *OVER_ALL, *OWN)
     _import(terminal, folder)

@@ -15,7 +15,7 @@ from textual.widgets import Input
 from app.actions.imports import Import
 from app.console.organizations.imports import OrganizationImportScreen
 from tests.console.conftest import SMALL, WIDE, Hasty, Scene, Staged
-from tests.fault_server import Drop, FaultServer, Hang, Received, Respond, Step
+from tests.lab import Drop, Hang, Received, Respond, Server, Step
 from widgets.organizations import ImportTable
 
 LIST = """Email,offer_code
@@ -47,14 +47,14 @@ def creating(request: Received) -> Step:
 ADA = creating(Received("POST", "/", {}, b'{"email": "ada@globex.example"}'))
 
 
-def emails(server: FaultServer) -> Counter[str]:
+def emails(server: Server) -> Counter[str]:
     """Who was invited, and how often."""
     return Counter(str(json.loads(each.body)["email"]) for each in server.requests if each.method == "POST")
 
 
 @asynccontextmanager
 async def importing(
-    staged: Staged, server: FaultServer, file: Path | None, size: tuple[int, int] = WIDE, *, read_only: bool = False
+    staged: Staged, server: Server, file: Path | None, size: tuple[int, int] = WIDE, *, read_only: bool = False
 ) -> AsyncIterator[Scene]:
     """The screen, with the file read."""
     async with staged(size, synced=False, base_url=server.base_url, read_only=read_only) as scene:
@@ -71,9 +71,9 @@ def states(scene: Scene) -> list[str]:
 
 
 @pytest.fixture
-def server() -> Iterator[FaultServer]:
+def server() -> Iterator[Server]:
     """A service that creates what it is asked for."""
-    with FaultServer() as server:
+    with Server() as server:
         server.otherwise = creating
         yield server
 
@@ -86,7 +86,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-async def test_no_more_are_sent_than_may_be(staged: Staged, server: FaultServer, file: Path, hasty: Hasty) -> None:
+async def test_no_more_are_sent_than_may_be(staged: Staged, server: Server, file: Path, hasty: Hasty) -> None:
     """Then it asks again, for the rest; a cap that is not a number, escape and a changed cap take the question back."""
     async with importing(staged, server, file) as scene:
         most = scene.app.screen.query_one("#field-most Input", Input)
@@ -117,7 +117,7 @@ async def test_no_more_are_sent_than_may_be(staged: Staged, server: FaultServer,
 
 
 async def test_a_rate_limit_stops_it_and_a_row_refused_for_its_own_sake_stops_nothing(
-    staged: Staged, server: FaultServer, file: Path
+    staged: Staged, server: Server, file: Path
 ) -> None:
     """One request meets the limit, ctrl+s goes on; the refusal is told, and not tried again before the next reading."""
     refused = Respond(400, {"message": "no such offer", "error_code": "invalid_offer_code"})
@@ -144,7 +144,7 @@ async def test_a_rate_limit_stops_it_and_a_row_refused_for_its_own_sake_stops_no
 
 
 async def test_stop_ends_it_after_the_row_on_its_way(
-    staged: Staged, server: FaultServer, file: Path, monkeypatch: pytest.MonkeyPatch
+    staged: Staged, server: Server, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That row is settled; the rest waits for ctrl+s; escape does not leave until then."""
     async with importing(staged, server, file) as scene:
@@ -166,9 +166,7 @@ async def test_stop_ends_it_after_the_row_on_its_way(
         assert scene.app.screen is screen
 
 
-async def test_a_crash_in_the_middle_is_taken_up_where_it_stood(
-    staged: Staged, server: FaultServer, file: Path
-) -> None:
+async def test_a_crash_in_the_middle_is_taken_up_where_it_stood(staged: Staged, server: Server, file: Path) -> None:
     """What was created is passed over, what was on its way is unknown, the file is remembered."""
     server.script(ADA, Hang())
     async with importing(staged, server, file) as scene:
@@ -183,7 +181,7 @@ async def test_a_crash_in_the_middle_is_taken_up_where_it_stood(
     assert set(emails(server).values()) == {1}
 
 
-async def test_read_only_shows_and_sends_nothing(staged: Staged, server: FaultServer, file: Path) -> None:
+async def test_read_only_shows_and_sends_nothing(staged: Staged, server: Server, file: Path) -> None:
     """Not even when asked twice."""
     async with importing(staged, server, file, read_only=True) as scene:
         await scene.press("ctrl+s", "ctrl+s")
@@ -194,7 +192,7 @@ async def test_read_only_shows_and_sends_nothing(staged: Staged, server: FaultSe
 
 
 async def test_picture_of_an_import_that_stopped(
-    staged: Staged, server: FaultServer, file: Path, monkeypatch: pytest.MonkeyPatch, picture: SnapshotAssertion
+    staged: Staged, server: Server, file: Path, monkeypatch: pytest.MonkeyPatch, picture: SnapshotAssertion
 ) -> None:
     """One created, one unknown, the rest waiting."""
     monkeypatch.chdir(file.parent)

@@ -14,7 +14,7 @@ from storage.records.decision import Occurrence, Verdict
 from storage.state import State
 from tests.automations.conftest import rule
 from tests.console.conftest import WIDE, Scene, Staged
-from tests.run_board import Board
+from tests.lab import Lab
 from widgets.inbox import InboxTable
 
 RULES: Final = parse(
@@ -68,7 +68,7 @@ def here(scene: Scene) -> str:
     return "" if item is None else item.key
 
 
-async def fail(scene: Scene, board: Board, run_id: str, **changed: object) -> None:
+async def fail(scene: Scene, board: Lab, run_id: str, **changed: object) -> None:
     """Another run fails, now."""
     scene.clock.move(minutes=1)
     minutes = 600.0 + (scene.clock() - datetime.fromisoformat("2026-05-01T22:00:00+00:00")).total_seconds() / 60

@@ -17,7 +17,7 @@ from storage.state.opening import DAMAGE_CURE
 from tests.console.conftest import SMALL, Staged, seen
 from tests.console.inbox.conftest import fail, here, inbox, keys, state_of
 from tests.console.scenes import engine_on
-from tests.run_board import Board
+from tests.lab import Lab
 from widgets.frame.header_bar import HeaderBar
 from widgets.inbox import InboxTable
 from widgets.line_table import LineTable
@@ -62,7 +62,7 @@ async def test_what_waits_is_counted_everywhere_and_leads_to_what_it_is_about(st
                 assert held.key == key.partition(":")[2]
 
 
-async def test_done_stays_away_until_something_new_and_says_that_it_is_back(staged: Staged, board: Board) -> None:
+async def test_done_stays_away_until_something_new_and_says_that_it_is_back(staged: Staged, board: Lab) -> None:
     """Of what came back only the new is counted."""
     async with inbox(staged, automated=False) as scene:
         before = keys(scene)
@@ -95,7 +95,7 @@ async def test_several_are_put_away_and_taken_back(staged: Staged) -> None:
             assert scene.app.screen.check_action("undo", ()) is False
 
 
-async def test_a_snooze_ends_by_the_clock_or_by_news(staged: Staged, board: Board) -> None:
+async def test_a_snooze_ends_by_the_clock_or_by_news(staged: Staged, board: Lab) -> None:
     """Within a minute of its end; sooner where the same fails again, with all that was put off."""
     async with inbox(staged, automated=False) as scene:
         (key,) = [key for key in keys(scene) if key.startswith("failed:acme/web")]
@@ -145,7 +145,7 @@ async def test_two_consoles_have_one_inbox(staged: Staged) -> None:
         assert keys(scene) == before[2:]
 
 
-async def test_enter_opens_the_run_or_asks_which(staged: Staged, board: Board) -> None:
+async def test_enter_opens_the_run_or_asks_which(staged: Staged, board: Lab) -> None:
     """One run is opened at once; of several the newest stands first."""
     async with inbox(staged, automated=False) as scene:
         scene.app.screen.query_one(InboxTable).seek("failed:acme/web")
@@ -164,7 +164,7 @@ async def test_enter_opens_the_run_or_asks_which(staged: Staged, board: Board) -
         assert "2 of 61" in scene.text
 
 
-async def test_a_cause_is_one_item(staged: Staged, board: Board) -> None:
+async def test_a_cause_is_one_item(staged: Staged, board: Lab) -> None:
     """What the service says of a failure tells causes apart, whatever numbers are in it."""
     async with inbox(staged, automated=False) as scene:
         data = {"platform": "github", "data": {"owner": "acme", "repo": "web"}}
@@ -184,7 +184,7 @@ async def test_a_cause_is_one_item(staged: Staged, board: Board) -> None:
         assert "failed:acme/web" in await state_of(scene).marks()
 
 
-async def test_a_notification_that_is_acknowledged_is_done(staged: Staged, board: Board) -> None:
+async def test_a_notification_that_is_acknowledged_is_done(staged: Staged, board: Lab) -> None:
     """By its repository's key, whatever the causes; what fails later is news."""
     async with inbox(staged, automated=False) as scene:
         data = {"platform": "github", "data": {"owner": "acme", "repo": "web"}}

@@ -12,7 +12,7 @@ from textual.widgets import Input
 
 from storage.records import Repository, Run
 from tests.console.conftest import SMALL, WIDE, Scene, Staged, seen
-from tests.run_board import Board
+from tests.lab import Lab
 from widgets.insights import Chart
 
 STATUSES = ("completed",) * 8 + ("failed",)
@@ -55,13 +55,13 @@ def count_of(glyph: str, scene: Scene, widget: Widget) -> int:
 
 
 @pytest.fixture
-def empty_board(board: Board) -> Board:
+def empty_board(board: Lab) -> Lab:
     """A service without runs."""
     board.runs.clear()
     return board
 
 
-async def test_picture(staged: Staged, picture: SnapshotAssertion, empty_board: Board) -> None:
+async def test_picture(staged: Staged, picture: SnapshotAssertion, empty_board: Lab) -> None:
     """A week, as charts and as numbers; in the colour-blind theme shapes carry as much as hues."""
     async with staged(SMALL) as scene:
         await show(scene)
@@ -76,7 +76,7 @@ async def test_picture(staged: Staged, picture: SnapshotAssertion, empty_board: 
         assert scene.app.export_screenshot() == picture(name="tables")
 
 
-async def test_a_key_or_a_click_chooses_the_stretch_of_time(staged: Staged, empty_board: Board, tmp_path: Path) -> None:
+async def test_a_key_or_a_click_chooses_the_stretch_of_time(staged: Staged, empty_board: Lab, tmp_path: Path) -> None:
     """A day by the hour, a month by the day; the month is longer than what is complete. The figures can be exported."""
     async with staged(WIDE) as scene:
         await show(scene)
@@ -94,7 +94,7 @@ async def test_a_key_or_a_click_chooses_the_stretch_of_time(staged: Staged, empt
     assert "179 runs since 2 Apr" in month
 
 
-async def test_what_is_not_known_completely_is_said(staged: Staged, empty_board: Board) -> None:
+async def test_what_is_not_known_completely_is_said(staged: Staged, empty_board: Lab) -> None:
     """A month of which ten days are held."""
     async with staged(WIDE, synced=False) as scene:
         created = scene.clock() - timedelta(days=10)
@@ -114,7 +114,7 @@ async def test_what_is_not_known_completely_is_said(staged: Staged, empty_board:
         assert "(partial)" in scene.text
 
 
-async def test_no_runs_in_a_stretch_says_where_to_look(staged: Staged, board: Board) -> None:
+async def test_no_runs_in_a_stretch_says_where_to_look(staged: Staged, board: Lab) -> None:
     """And nothing can be exported."""
     async with staged(SMALL) as scene:
         scene.clock.move(days=5)
@@ -130,7 +130,7 @@ async def test_no_runs_in_a_stretch_says_where_to_look(staged: Staged, board: Bo
         assert "60 runs" in scene.text
 
 
-async def test_a_figure_leads_to_the_runs_that_it_counts(staged: Staged, empty_board: Board) -> None:
+async def test_a_figure_leads_to_the_runs_that_it_counts(staged: Staged, empty_board: Lab) -> None:
     """A repository's row to its runs, a day's bar to that day's; as charts and as numbers. Back is where one was."""
     async with staged(WIDE) as scene:
         await show(scene)
@@ -178,7 +178,7 @@ async def exported(scene: Scene, folder: Path) -> None:
     assert "\x1b" not in table.read_text("utf-8")
 
 
-async def test_export_replaces_a_file_only_when_told_twice(staged: Staged, board: Board, tmp_path: Path) -> None:
+async def test_export_replaces_a_file_only_when_told_twice(staged: Staged, board: Lab, tmp_path: Path) -> None:
     """And refuses what it cannot write, with the cure."""
     path = tmp_path / "old.json"
     path.write_text("precious")

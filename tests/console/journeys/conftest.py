@@ -10,8 +10,7 @@ from app.console.app import RunwardenApp
 from tests.console.conftest import WIDE, Staged
 from tests.console.journeys.steps import Hand, Mouse, Service
 from tests.console.scenes import a_day
-from tests.fault_server import FaultServer
-from tests.run_board import Board
+from tests.lab import Lab, Server
 
 Walked = Callable[..., AbstractAsyncContextManager[Hand]]
 
@@ -27,17 +26,17 @@ BY_MOUSE = _first(Mouse, pytest.param(Hand, marks=pytest.mark.campaign))
 
 
 @pytest.fixture
-def board() -> Board:
+def board() -> Lab:
     """A day's runs."""
-    board = Board()
+    board = Lab()
     a_day(board)
     return board
 
 
 @pytest.fixture
-def service(board: Board) -> Iterator[Service]:
+def service(board: Lab) -> Iterator[Service]:
     """The service of that day, which can be written to."""
-    with FaultServer() as server:
+    with Server() as server:
         yield Service(server, board)
 
 

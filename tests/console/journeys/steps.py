@@ -11,8 +11,7 @@ from textual.widgets import Input, TextArea
 from tests.console.conftest import Scene
 from tests.console.quiet import wheel
 from tests.console.scenes import MINUTES_INTO_THE_DAY
-from tests.fault_server import Drop, FaultServer, Received, Respond, Step
-from tests.run_board import Board
+from tests.lab import Drop, Lab, Received, Respond, Server, Step
 
 PATIENCE: Final = 50
 """How many steps of a key or the wheel lead at most to a row or a field."""
@@ -23,8 +22,8 @@ NEW_RUN: Final = "run_01JYSTARTED"
 class Service:
     """The whole API over one socket: the board's runs and hosts, and whatever is written."""
 
-    server: FaultServer
-    board: Board
+    server: Server
+    board: Lab
     refuses: Step | None = None
     """What every reading request is answered with; None: what the board says."""
     rejects: Step | None = None

@@ -6,7 +6,7 @@ from tests.console.journeys.conftest import BY_KEYS, BY_MOUSE, Walked
 from tests.console.journeys.steps import NEW_RUN, Hand, Mouse, Service
 from tests.console.journeys.test_act_once import named
 from tests.console.scenes import MINUTES_INTO_THE_DAY
-from tests.run_board import stamp
+from tests.lab import stamp
 from widgets.follow import FollowStrip
 
 SECOND = f"{NEW_RUN}2"

@@ -13,7 +13,7 @@ from storage.records import Repository
 from tests.console.conftest import SMALL, Staged
 from tests.console.journeys.conftest import BY_KEYS, BY_MOUSE, Walked
 from tests.console.journeys.steps import Hand, Service
-from tests.fault_server import Respond
+from tests.lab import Respond
 
 
 def order(hand: Hand, *names: str) -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 from tests.console.conftest import Scene
 from tests.console.journeys.conftest import BY_KEYS, Walked
 from tests.console.journeys.steps import Service
-from tests.fault_server import Drop
+from tests.lab import Drop
 from tests.waiting import until
 
 HEALTHY = {"github": {"status": "ok"}}

@@ -16,8 +16,7 @@ from tests.console.conftest import Scene
 from tests.console.journeys.conftest import Walked
 from tests.console.journeys.steps import NEW_RUN, Hand, Mouse, Service
 from tests.console.scenes import MINUTES_INTO_THE_DAY, TOKEN_VARIABLE
-from tests.fault_server import Received, Respond, Step
-from tests.run_board import stamp
+from tests.lab import Received, Respond, Step, stamp
 
 MOST_KEYS: Final = 6
 TUESDAY: Final = "run_01JXTUESDAY"

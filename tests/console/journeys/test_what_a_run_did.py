@@ -10,9 +10,8 @@ import pytest
 from tests.console.journeys.conftest import BY_MOUSE, Walked
 from tests.console.journeys.steps import NEW_RUN, Service
 from tests.console.scenes import MINUTES_INTO_THE_DAY
-from tests.fault_server import Received, Respond, Step
+from tests.lab import Received, Respond, Step, stamp
 from tests.results.repository import git
-from tests.run_board import stamp
 
 REVIEW = b"# Review\n\n## src/sign_in.py\n\n1. **major** - line 2: `md5` is not meant for passwords.\n"
 

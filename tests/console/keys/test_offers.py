@@ -2,10 +2,10 @@
 
 from app.console.base.screen import key_hints
 from tests.console.conftest import Staged
-from tests.run_board import Board
+from tests.lab import Lab
 
 
-async def test_without_any_run_no_tab_offers_a_key_about_one(staged: Staged, board: Board) -> None:
+async def test_without_any_run_no_tab_offers_a_key_about_one(staged: Staged, board: Lab) -> None:
     """Before the first answer, and after one without a run or a code host; each list is all that is offered there."""
     board.runs.clear()
     board.health = {}

@@ -6,7 +6,7 @@ from textual.widgets import Input, OptionList
 from app.console.run.screen import RunScreen
 from tests.console.conftest import SMALL, Scene, Staged
 from tests.console.scenes import a_day
-from tests.run_board import Board
+from tests.lab import Lab
 
 
 async def offered(scene: Scene, text: str) -> list[str]:
@@ -28,7 +28,7 @@ LEADS = (
 )
 
 
-async def test_what_is_typed_leads_there(staged: Staged, board: Board) -> None:
+async def test_what_is_typed_leads_there(staged: Staged, board: Lab) -> None:
     """By its name, from any tab, on one line; what was chosen lately comes first, also in the next console."""
     a_day(board)
     async with staged() as scene:
@@ -52,7 +52,7 @@ async def test_what_is_typed_leads_there(staged: Staged, board: Board) -> None:
         assert scene.app.theme == "dracula", "what is configured anew counts"
 
 
-async def test_a_run_is_found_by_its_id_its_repository_or_its_branch(staged: Staged, board: Board) -> None:
+async def test_a_run_is_found_by_its_id_its_repository_or_its_branch(staged: Staged, board: Lab) -> None:
     """Not only among those on show."""
     a_day(board, 40)
     async with staged() as scene:
@@ -65,7 +65,7 @@ async def test_a_run_is_found_by_its_id_its_repository_or_its_branch(staged: Sta
         assert "run_01JX0033" in scene.text
 
 
-async def test_foreign_names_are_text_on_one_line(staged: Staged, board: Board) -> None:
+async def test_foreign_names_are_text_on_one_line(staged: Staged, board: Lab) -> None:
     """Neither markup nor a control character is obeyed."""
     for number, name in enumerate(("[red]x[/nope]", "x\x1b[31my", "a" * 300)):
         board.put(f"run_hostile{number}", "failed", created=1.0, branch_name=name)

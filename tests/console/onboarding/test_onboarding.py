@@ -15,9 +15,8 @@ from app.config.token import CommandToken, EnvToken, FileToken, resolve
 from app.console.onboarding import OnboardingApp, suggested_name
 from tests.console.conftest import SMALL
 from tests.console.quiet import lines, quiet
-from tests.fault_server import FaultServer, Hang, Respond
+from tests.lab import Hang, Lab, Respond, Server
 from tests.pty.terminal import Terminal
-from tests.run_board import Board
 
 TOKEN = "a-token-for-newcomers"
 
@@ -68,7 +67,7 @@ def first_screen(*variables: str) -> OnboardingApp:
     return OnboardingApp(Path("config.toml"), frozenset(variables))
 
 
-async def test_by_keyboard_from_nothing_to_a_profile(place: Path, board: Board) -> None:
+async def test_by_keyboard_from_nothing_to_a_profile(place: Path, board: Lab) -> None:
     """Address and token typed, the name suggested; asked once; both files are for their owner alone."""
     async with first_screen().run_test(size=SMALL) as pilot:
         newcomer = Newcomer(pilot)
@@ -87,7 +86,7 @@ async def test_by_keyboard_from_nothing_to_a_profile(place: Path, board: Board) 
 
 
 async def test_by_mouse_with_a_variable_and_to_look_only(
-    place: Path, board: Board, monkeypatch: pytest.MonkeyPatch
+    place: Path, board: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The variable is still there for the console that opens next."""
     monkeypatch.setenv("ACME_TOKEN", TOKEN)
@@ -114,7 +113,7 @@ async def test_by_mouse_with_a_variable_and_to_look_only(
     ],
 )
 async def test_a_file_or_a_command_gives_the_token(
-    place: Path, board: Board, choice: int, typed: str, source: Callable[[Path], object]
+    place: Path, board: Lab, choice: int, typed: str, source: Callable[[Path], object]
 ) -> None:
     """A relative path counts from where one is, not from where the configuration is."""
     (place / "mine.token").write_text(TOKEN)
@@ -142,7 +141,7 @@ UNCONFIRMED = (
 
 async def test_what_the_service_does_not_confirm_is_not_written(place: Path) -> None:
     """What happened and what to do; changed answers take the offer to write anyway back."""
-    with FaultServer() as server:
+    with Server() as server:
         async with first_screen().run_test(size=SMALL) as pilot:
             newcomer = Newcomer(pilot)
             await newcomer.answer(server.base_url)
@@ -163,7 +162,7 @@ async def test_what_the_service_does_not_confirm_is_not_written(place: Path) -> 
 
 async def test_an_unreachable_service_is_no_reason_not_to_write(place: Path) -> None:
     """The service may be down, or behind a VPN: ctrl+y writes all the same."""
-    with FaultServer() as server:
+    with Server() as server:
         address = server.base_url
     async with first_screen().run_test(size=SMALL) as pilot:
         newcomer = Newcomer(pilot)
@@ -179,7 +178,7 @@ async def test_an_unreachable_service_is_no_reason_not_to_write(place: Path) -> 
 
 async def test_escape_stops_asking_and_then_leaves(place: Path) -> None:
     """Two steps back, and nothing was written."""
-    with FaultServer() as server:
+    with Server() as server:
         server.script(Hang())
         async with first_screen().run_test(size=SMALL) as pilot:
             newcomer = Newcomer(pilot)
@@ -218,7 +217,7 @@ async def test_wrong_answers_are_said_below_their_fields(place: Path) -> None:
         assert "in the clear" not in newcomer.text
 
 
-async def test_a_file_that_cannot_be_written_is_said(place: Path, board: Board) -> None:
+async def test_a_file_that_cannot_be_written_is_said(place: Path, board: Lab) -> None:
     """And the token does not stay behind in a file that nothing names."""
     (place / "config.toml").write_text("this is no TOML")
     async with first_screen().run_test(size=SMALL) as pilot:
@@ -272,7 +271,7 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
     terminal.close()
 
 
-def test_on_a_terminal_the_console_opens_after_the_answers(terminal: Terminal, board: Board) -> None:
+def test_on_a_terminal_the_console_opens_after_the_answers(terminal: Terminal, board: Lab) -> None:
     """The whole way, in the program itself; all is typed at once, and the token still is nowhere but in its field."""
     terminal.shows("Welcome", "up to the version")
     terminal.type(f"{board.base_url}\t\r\t{TOKEN}")

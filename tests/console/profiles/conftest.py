@@ -15,25 +15,24 @@ from app.console.engines import ProfileEngines
 from app.console.runs.views import first_picture
 from tests.console.conftest import SMALL, Scene
 from tests.console.scenes import TOKEN_VARIABLE, SceneClock, a_day, settings_for
-from tests.fault_server import FaultServer
-from tests.run_board import Board, served
+from tests.lab import Lab, Server
 
 FleetStaged = Callable[..., AbstractAsyncContextManager[Scene]]
 
 
 @pytest.fixture
-def staging() -> Iterator[Board]:
+def staging() -> Iterator[Lab]:
     """Another service: few runs, all well."""
-    with served(Board()) as board:
+    with Lab() as board:
         a_day(board, 3)
         board.health = {"github": {"status": "ok"}}
         yield board
 
 
 @pytest.fixture
-def several(board: Board, staging: Board, tmp_path: Path) -> Settings:
+def several(board: Lab, staging: Lab, tmp_path: Path) -> Settings:
     """Three services: one with a degraded host, one that may only be looked at, one that is not there."""
-    with FaultServer() as gone:
+    with Server() as gone:
         nowhere = gone.base_url
     one = settings_for(board.base_url, tmp_path)
     poll = PollSettings(deadline_s=60.0)

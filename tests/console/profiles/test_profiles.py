@@ -24,7 +24,7 @@ from tests.console.conftest import SMALL, WIDE, Disk, Scene, Staged, seen
 from tests.console.profiles.conftest import FleetStaged
 from tests.console.scenes import TOKEN_VARIABLE, SceneClock
 from tests.console.test_error_boundary import press_all
-from tests.run_board import Board
+from tests.lab import Lab
 from widgets.profiles import ProfileFacts, ProfileList
 
 
@@ -75,7 +75,7 @@ async def test_keys_between_two_profiles_wait_for_the_rooms(
         await scene.shows("acme-staging ▾ read-only")
 
 
-async def test_another_profile_by_its_letters_and_back_again(fleet_staged: FleetStaged, staging: Board) -> None:
+async def test_another_profile_by_its_letters_and_back_again(fleet_staged: FleetStaged, staging: Lab) -> None:
     """Its rooms, its header, its polling; the one that was left is closed, and opens again with the same token."""
     async with fleet_staged() as scene:
         left = scene.engine
@@ -128,7 +128,7 @@ async def test_the_name_at_the_top_stays_what_it_is_where_there_is_one(staged: S
             assert not isinstance(scene.app.screen, ProfileSwitcher)
 
 
-async def test_looking_is_gentle(several: Settings, board: Board, staging: Board) -> None:
+async def test_looking_is_gentle(several: Settings, board: Lab, staging: Lab) -> None:
     """A minute between two questions, longer where they fail; the one on show is never asked from here."""
     clock = SceneClock()
     profile_engines = ProfileEngines(several, several.profile(), os.environ, clock)

@@ -13,7 +13,7 @@ from app.results.git import GitError
 from storage.records import Repository, RunDetail
 from storage.records.results import Change, Finding, LogChunk, Review, RunTurns, Turn, Unavailable
 from tests.console.conftest import Scene, Staged
-from tests.run_board import START
+from tests.lab import START
 
 PATCH = b"""\
 diff --git a/src/sign_in.py b/src/sign_in.py

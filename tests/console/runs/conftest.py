@@ -9,14 +9,14 @@ from msgspec.structs import replace
 
 from tests.console.conftest import WIDE, Scene, Staged
 from tests.console.scenes import TOKEN_VARIABLE, settings_for
-from tests.run_board import Board
+from tests.lab import Lab
 
 HELD = 20
 """How many runs the first refresh of a console that has `begun` reads."""
 
 
 @pytest.fixture
-def begun(staged: Staged, board: Board, tmp_path: Path) -> Staged:
+def begun(staged: Staged, board: Lab, tmp_path: Path) -> Staged:
     """Puts a console on show whose first refresh reads the newest 20 of 60 runs."""
 
     def begin(size: tuple[int, int] = WIDE, *, synced: bool = True) -> AbstractAsyncContextManager[Scene]:

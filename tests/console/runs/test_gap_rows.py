@@ -5,14 +5,14 @@ from datetime import UTC, datetime, timedelta
 from storage.records import CoverageGap, RunFilter, RunRow, RunSort, RunWindow
 from tests.console.conftest import SMALL, WIDE, Scene, Staged
 from tests.console.runs.conftest import HELD, cursor_line
-from tests.run_board import Board
+from tests.lab import Lab
 from tests.widgets.stage import staged
 from widgets.runs.table import RunTable
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 
 
-async def with_a_gap(scene: Scene, board: Board, new: int = 50) -> None:
+async def with_a_gap(scene: Scene, board: Lab, new: int = 50) -> None:
     """So many new runs since the last poll, which reads the newest 20 of them."""
     for number in range(new):
         board.put(f"run_new{number:03}", "completed" if number % 2 else "failed", created=601.0 + number)
@@ -24,7 +24,7 @@ def gap_lines(scene: Scene) -> list[int]:
     return [number for number, line in enumerate(scene.lines) if "are not fetched" in line and "before" not in line]
 
 
-async def test_a_gap_is_a_line_between_its_neighbours(begun: Staged, board: Board) -> None:
+async def test_a_gap_is_a_line_between_its_neighbours(begun: Staged, board: Lab) -> None:
     """Enter on it fetches what is missing there, and then it is gone; the cursor is on the first of those runs."""
     async with begun(SMALL) as scene:
         await with_a_gap(scene, board)
@@ -44,7 +44,7 @@ async def test_a_gap_is_a_line_between_its_neighbours(begun: Staged, board: Boar
         assert "runs before" in cursor_line(scene)
 
 
-async def test_the_cursor_stays_on_a_gap(begun: Staged, board: Board) -> None:
+async def test_the_cursor_stays_on_a_gap(begun: Staged, board: Lab) -> None:
     """Where runs arrive above it; a range of marks stops there; a click fetches."""
     async with begun(WIDE) as scene:
         await with_a_gap(scene, board)
@@ -62,7 +62,7 @@ async def test_the_cursor_stays_on_a_gap(begun: Staged, board: Board) -> None:
         assert scene.table.count >= 51 + HELD
 
 
-async def test_other_orders_have_no_gap(begun: Staged, board: Board) -> None:
+async def test_other_orders_have_no_gap(begun: Staged, board: Lab) -> None:
     """Where runs stand in another order than that of time; oldest first has it in its place."""
     async with begun(WIDE) as scene:
         await with_a_gap(scene, board)

@@ -3,10 +3,10 @@
 from app.console.runs.screen import RunsScreen
 from tests.console.conftest import SMALL, Staged
 from tests.console.scenes import a_day
-from tests.run_board import Board
+from tests.lab import Lab
 
 
-async def test_the_cursor_stays_on_the_screen(staged: Staged, board: Board) -> None:
+async def test_the_cursor_stays_on_the_screen(staged: Staged, board: Lab) -> None:
     """From the last run of many, into a narrower list and back; nothing is called new that is not."""
     a_day(board, 300)
     async with staged(SMALL) as scene:
@@ -26,7 +26,7 @@ async def test_the_cursor_stays_on_the_screen(staged: Staged, board: Board) -> N
                 assert screen.focused_run_id == last
 
 
-async def test_what_is_typed_behind_a_view_is_a_term_of_its_own(staged: Staged, board: Board) -> None:
+async def test_what_is_typed_behind_a_view_is_a_term_of_its_own(staged: Staged, board: Lab) -> None:
     """`/` begins with a blank, and what means nothing cannot be kept as a view."""
     a_day(board)
     async with staged() as scene:

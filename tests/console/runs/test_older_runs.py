@@ -13,7 +13,7 @@ from storage.records.coverage import BackfillProgress
 from tests.console.conftest import SMALL, Scene, Staged
 from tests.console.quiet import strips
 from tests.console.runs.conftest import HELD, cursor_line
-from tests.run_board import Board
+from tests.lab import Lab
 from widgets.cursor_view import HEADER
 
 TAIL = "runs before 19:36:42 are not fetched · enter fetches them"
@@ -41,7 +41,7 @@ async def pressed(scene: Scene, *keys: str, shows: str) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_the_last_line_fetches_what_is_older(begun: Staged, board: Board) -> None:
+async def test_the_last_line_fetches_what_is_older(begun: Staged, board: Lab) -> None:
     """Enter on it brings the runs in its place, and then nothing is said to be missing; new runs above leave it."""
     async with begun(SMALL) as scene:
         assert "since 19:36:42" in scene.text
@@ -88,7 +88,7 @@ async def test_an_empty_result_says_where_it_looked_and_asks_for_more(begun: Sta
         assert scene.table.row.run_id.startswith("run_01JX0045")
 
 
-async def test_older_runs_of_a_status_are_asked_for_with_it(begun: Staged, board: Board) -> None:
+async def test_older_runs_of_a_status_are_asked_for_with_it(begun: Staged, board: Lab) -> None:
     """Not the whole history: a few pages each time, and once the service has no more, nothing is said to be missing."""
     failed = [f"run_old{number:03}" for number in range(30)]
     for number in range(900):

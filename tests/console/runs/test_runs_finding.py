@@ -9,7 +9,7 @@ from app.console.app import RunwardenApp
 from storage.records import RunFilter, RunSort
 from tests.console.conftest import SMALL, Scene, Staged
 from tests.console.scenes import app_on
-from tests.run_board import Board
+from tests.lab import Lab
 from widgets.filter import SearchInput
 
 
@@ -120,7 +120,7 @@ async def test_a_repository_is_found_by_a_few_letters_and_a_stretch_of_time_by_p
         assert "is not a valid time" in scene.text
 
 
-async def test_what_is_shown_becomes_a_view_and_is_there_next_time(staged: Staged, board: Board) -> None:
+async def test_what_is_shown_becomes_a_view_and_is_there_next_time(staged: Staged, board: Lab) -> None:
     """With its order; the last view and order open the next console, before the service is asked."""
     async with staged() as scene:
         await scene.press("slash")

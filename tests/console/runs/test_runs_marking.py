@@ -5,7 +5,7 @@ from textual import events
 from tests.console.conftest import Scene, Staged
 from tests.console.quiet import wheel
 from tests.console.scenes import MINUTES_INTO_THE_DAY
-from tests.run_board import Board
+from tests.lab import Lab
 from widgets.cursor_view import HEADER
 from widgets.runs.columns import PlacedColumn, lay_out, squeezed
 
@@ -30,7 +30,7 @@ def titles(scene: Scene) -> list[str]:
     return scene.lines[region.y][region.x : region.right].replace("↓", " ").replace("▸", " ").split()
 
 
-async def test_marks_stay_on_their_runs(staged: Staged, board: Board) -> None:
+async def test_marks_stay_on_their_runs(staged: Staged, board: Lab) -> None:
     """Whatever arrives above them, in whichever order they stand, and while a filter hides them."""
     async with staged() as scene:
         await scene.press("j", "space", "space")
@@ -98,7 +98,7 @@ async def test_columns_are_chosen_moved_and_stretched(staged: Staged) -> None:
         assert "started ↓" in scene.text
 
 
-async def test_the_wheel_and_the_scroll_bar_move_the_view(staged: Staged, board: Board) -> None:
+async def test_the_wheel_and_the_scroll_bar_move_the_view(staged: Staged, board: Lab) -> None:
     """The cursor stays on its run, and every line on show is filled in."""
     for number in range(400):
         board.put(f"run_old{number:03}", "completed", created=-number - 10.0, branch_name=f"old-{number:03}")
