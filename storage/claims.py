@@ -1,7 +1,8 @@
-"""Claims: of all processes, one works on a row, be it an action, a decision or a delivery.
+"""Claims: of all processes, one works on a row, be it an action, a decision or a delivery; and one has a lease.
 
 A claim is made under the write lock and names its process. When that process has ended, the row is abandoned, and
 another process finds out, or assumes, how far the work came. A reused process id does not count as the same process.
+A lease is for work that goes on, such as polling: one that is not renewed in time is free again.
 """
 
 import json
@@ -17,7 +18,8 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from storage.values import from_us, to_us
+from storage.database import immediate
+from storage.values import Clock, from_us, to_us
 
 UNSEEN_FOR: Final = timedelta(hours=1)
 """After this, a claim of a process that cannot be seen from here counts as abandoned: requests take seconds at most."""
@@ -25,6 +27,7 @@ UNSEEN_FOR: Final = timedelta(hours=1)
 NOT_TOLD: Final = "?"
 """Stands for a fact that the system does not report; it counts as equal to any value."""
 
+_SECOND_US: Final = 1_000_000
 _PROC: Final = Path("/proc")
 _TELL_S: Final = 5.0
 _STATE_FIELD: Final = 0
@@ -95,6 +98,46 @@ class Claims(Struct, frozen=True):
 def _is_abandoned(owner_json: str, owned_us: int, at: datetime) -> bool:
     ended = is_dead(Owner(*json.loads(owner_json)))
     return at - from_us(owned_us) > UNSEEN_FOR if ended is None else ended
+
+
+def acquire_lease(connection: sqlite3.Connection, name: str, owner: str, ttl_s: float, clock: Clock) -> bool:
+    """Take the lease for `ttl_s` seconds; return whether it was free, expired, or the owner's."""
+    with immediate(connection):
+        # The clock is read under the lock: before the wait for it, the time could be earlier than the holder's.
+        now_us, ttl_us = to_us(clock()), round(ttl_s * _SECOND_US)
+        taken = connection.execute(
+            "INSERT INTO leases (name, owner, until_us) VALUES (:name, :owner, :until) ON CONFLICT (name) DO UPDATE"
+            " SET owner = excluded.owner, until_us = excluded.until_us"
+            " WHERE owner = excluded.owner OR until_us <= :now OR until_us > :unbelievable",
+            # No lease ends so late: the clock was set back, and the lease would outlast its holder.
+            {
+                "name": name,
+                "owner": owner,
+                "until": now_us + ttl_us,
+                "now": now_us,
+                "unbelievable": now_us + 2 * ttl_us,
+            },
+        )
+    return taken.rowcount == 1
+
+
+def release_lease(connection: sqlite3.Connection, name: str, owner: str) -> None:
+    """Give the lease back, if the owner holds it."""
+    with immediate(connection):
+        connection.execute("DELETE FROM leases WHERE name = ? AND owner = ?", (name, owner))
+
+
+def lease_until(connection: sqlite3.Connection, name: str) -> datetime | None:
+    """Until when a lease is held; None: it is not held."""
+    row = connection.execute("SELECT until_us FROM leases WHERE name = ?", (name,)).fetchone()
+    return None if row is None else from_us(row[0])
+
+
+def lease_owner(connection: sqlite3.Connection, name: str, now: datetime) -> str | None:
+    """The name of the process that holds a lease now, or None."""
+    query = "SELECT owner FROM leases WHERE name = ? AND until_us > ?"
+    row = connection.execute(query, (name, to_us(now))).fetchone()
+    return None if row is None else str(row[0])
 
 
 def this_process() -> Owner:

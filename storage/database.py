@@ -1,36 +1,42 @@
-"""A database: its connection, its transactions and its schema."""
+"""A database: its connection, its transactions, its schema, and copies of it while it is in use."""
 
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final
 
 from msgspec import Struct
 
-from storage.errors import DatabaseDamagedError, DatabaseNewerError, DatabaseOlderError
-
-if TYPE_CHECKING:
-    from sqlite_utils import Database
+from storage.errors import DatabaseDamagedError, DatabaseNewerError, DatabaseOlderError, translated
+from storage.private_file import make_private, opening
 
 BUSY_WAIT_S: Final = 10.0
 """How long a statement waits for another process's transaction."""
 
-T = TypeVar("T")
-
-MigrationStep = Callable[["Database"], None]
+PRECIOUS: Final[Mapping[str, str | int]] = {
+    # Not WAL: its reset has a rare bug in the SQLite versions of most systems.
+    "journal_mode": "DELETE",
+    # EXTRA syncs the folder too: otherwise a power cut can bring back the journal, and with it the earlier state.
+    "synchronous": "EXTRA",
+    "cache_size": -2000,
+    "mmap_size": 0,
+    "foreign_keys": 1,
+}
+"""For a file that cannot be made again: it is durable before it is fast."""
+_COPY_CURE: Final = "Restore it from an earlier copy, or save what can be saved with `sqlite3 FILE .recover`."
 
 
 class Schema(Struct, frozen=True):
-    """A database's schema, as a list of migrations."""
+    """The tables of a file that cannot be made again, as migrations, and the cures when it cannot be used."""
 
     name: str
-    steps: Mapping[str, MigrationStep]
-    """By name, in order; a step that was released never changes."""
+    steps: Mapping[str, tuple[str, ...]]
+    """SQL statements by the migration's name, in order; a migration that was released never changes."""
     newer_cure: str
-    """The cure when a newer program wrote the file."""
+    damage_cure: str
     older_cure: str = "Move the file away; a new one is begun."
-    """The cure when a program from before the first release wrote the file."""
 
 
 def connect(path: Path, pragmas: Mapping[str, str | int]) -> sqlite3.Connection:
@@ -95,45 +101,79 @@ def check_integrity(connection: sqlite3.Connection, path: Path, damage_cure: str
         raise DatabaseDamagedError(f"The database {path} is damaged ({verdict}). {damage_cure}", path=path)
 
 
+def open_precious(path: Path, schema: Schema) -> sqlite3.Connection:
+    """The connection to a file that cannot be made again, created or migrated where needed.
+
+    Raises:
+        StorageError: It is damaged, or another version of Runwarden wrote it.
+        sqlite3.Error: It cannot be opened.
+    """
+    with opening(path):
+        make_private(path)
+        connection = connect(path, PRECIOUS)
+        try:
+            migrate(connection, schema, path)
+            # At each start: these files are small.
+            check_integrity(connection, path, schema.damage_cure)
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
 def migrate(connection: sqlite3.Connection, schema: Schema, path: Path) -> None:
-    """Apply missing steps.
+    """Apply missing migrations.
 
     Raises:
-        DatabaseNewerError, DatabaseOlderError: A step was applied that this program does not know.
+        DatabaseNewerError, DatabaseOlderError: One was applied that this program does not know.
     """
-    if is_current(connection, schema, path):
-        return
-    from sqlite_utils import Database
-    from sqlite_utils.migrations import Migrations
+    if _missing(connection, schema, path):
+        with immediate(connection):
+            connection.execute(
+                "CREATE TABLE IF NOT EXISTS _sqlite_migrations"
+                " (id INTEGER PRIMARY KEY, migration_set TEXT, name TEXT, applied_at TEXT)"
+            )
+            # Simultaneous first starts: the second process finds everything applied.
+            for name in _missing(connection, schema, path):
+                for statement in schema.steps[name]:
+                    connection.execute(statement)
+                connection.execute(
+                    "INSERT INTO _sqlite_migrations (migration_set, name, applied_at) VALUES (?, ?, ?)",
+                    (schema.name, name, datetime.now(UTC).isoformat()),
+                )
 
-    migrations = Migrations(schema.name)
-    for name, step in schema.steps.items():
-        migrations(name=name)(step)
-    # Simultaneous first starts: the second process finds everything applied.
-    with immediate(connection):
-        if not is_current(connection, schema, path):
-            migrations.apply(Database(connection, execute_plugins=False, recursive_triggers=False))
 
-
-def is_current(connection: sqlite3.Connection, schema: Schema, path: Path) -> bool:
-    """Whether every step is applied.
-
-    Raises:
-        DatabaseNewerError, DatabaseOlderError: A step was applied that this program does not know.
-    """
-    # Without sqlite-utils: its import would take a third of a start without migrations.
+def _missing(connection: sqlite3.Connection, schema: Schema, path: Path) -> list[str]:
     if connection.execute("SELECT 1 FROM sqlite_master WHERE name = '_sqlite_migrations'").fetchone() is None:
-        return False
+        return list(schema.steps)
     rows = connection.execute("SELECT name FROM _sqlite_migrations WHERE migration_set = ?", (schema.name,))
     applied = {name for (name,) in rows.fetchall()}
-    unknown = sorted(applied - schema.steps.keys())
-    if unknown and unknown[0] < min(schema.steps):
-        raise DatabaseOlderError(
-            f"A Runwarden from before the first release wrote {path} ({', '.join(unknown)}). {schema.older_cure}",
-            path=path,
-        )
-    if unknown:
-        raise DatabaseNewerError(
-            f"A newer Runwarden wrote {path} ({', '.join(unknown)}). {schema.newer_cure}", path=path
-        )
-    return applied == schema.steps.keys()
+    if unknown := sorted(applied - schema.steps.keys()):
+        if unknown[0] < min(schema.steps):
+            what = f"A Runwarden from before the first release wrote {path} ({', '.join(unknown)}). {schema.older_cure}"
+            raise DatabaseOlderError(what, path=path)
+        what = f"A newer Runwarden wrote {path} ({', '.join(unknown)}). {schema.newer_cure}"
+        raise DatabaseNewerError(what, path=path)
+    return [name for name in schema.steps if name not in applied]
+
+
+def copy_database(source: Path, target: Path) -> None:
+    """Copy a database, while others may write to it, into a new file that only its owner can read.
+
+    Raises:
+        StorageError: One of them cannot be used, or the copy is damaged; no target is left behind.
+        FileExistsError: The target exists already.
+    """
+    partial = target.with_name(f".{target.name}.part")
+    if target.exists():
+        raise FileExistsError(target)
+    partial.unlink(missing_ok=True)
+    make_private(partial)
+    try:
+        with translated(source, _COPY_CURE), closing(connect(source, {})) as reading:
+            reading.execute("VACUUM INTO ?", (str(partial),))
+        with translated(partial, _COPY_CURE), closing(connect(partial, {})) as copy:
+            check_integrity(copy, source, _COPY_CURE)
+        partial.rename(target)
+    finally:
+        partial.unlink(missing_ok=True)

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,18 @@ FOLDER_MODE: Final = 0o700
 SIDE_FILES: Final = ("-wal", "-shm", "-journal")
 """Files that SQLite keeps beside a database."""
 
+_OCTAL: Final = re.compile(r"\\([0-7]{3})")
+"""An escaped character in a mount point, such as a blank."""
+MOUNTS: Final = Path("/proc/self/mountinfo")
+"""The mounts, as Linux lists them."""
+NETWORK: Final = frozenset(
+    {
+        *("nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "afs", "9p"),
+        *("ceph", "glusterfs", "lustre", "gpfs", "beegfs", "davfs"),
+        *("fuse.sshfs", "fuse.glusterfs", "fuse.ceph", "fuse.rclone", "fuse.s3fs", "fuse.davfs2", "fuse.gcsfuse"),
+    }
+)
+"""File systems whose locks may not hold between machines, or at all."""
 _OPENING_WAIT_S: Final = 10.0
 _RETRY_S: Final = 0.01
 
@@ -97,6 +110,36 @@ def file_identity(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+def check_locks(path: Path) -> None:
+    """Check that the file is, or will be, where locks hold.
+
+    Raises:
+        DatabaseUnopenableError: It is on a network file system.
+    """
+    if (kind := file_system(path.parent)) in NETWORK:
+        raise DatabaseUnopenableError(
+            f"{path} is on a network file system ({kind}), where two bots could both hold a lock and act twice. Set"
+            " data_dir in the configuration, or RUNWARDEN_DATA_DIR, to a folder on a local disk.",
+            path=path,
+        )
+
+
+def file_system(folder: Path) -> str | None:
+    """The kind of the file system that a folder is on, or will be; None: the system does not tell."""
+    try:
+        lines = MOUNTS.read_text(errors="surrogateescape").splitlines()
+    except OSError:
+        return None
+    path, best, kind = folder.resolve(), -1, None
+    for line in lines:
+        before, _, after = line.partition(" - ")
+        point = Path(_OCTAL.sub(lambda found: chr(int(found[1], 8)), before.split(" ")[4]))
+        # Of several mounts at one point the last one is on top.
+        if path.is_relative_to(point) and len(point.parts) >= best:
+            best, kind = len(point.parts), after.split(" ")[0]
+    return kind
 
 
 def _file_error(error: OSError, path: Path) -> StorageError:

@@ -16,7 +16,6 @@ from app.config.token import EnvToken
 from app.engine import Engine
 from app.notify.dispatcher import Dispatcher, Say
 from app.notify.incidents import IncidentReader
-from app.notify.news import NewsReader
 from app.rules.placeholders import filled, filled_argument
 from app.rules.rule import DoCommand, DoNotify, OnRun, OnStuck, Rule
 from storage.records.decision import Decision, Occurrence
@@ -46,9 +45,9 @@ def dispatcher_of(
     """The dispatcher of an engine's profile, with these settings."""
     notify, name = settings.notify, engine.profile.name
     incidents = IncidentReader.of(engine.cache, settings, engine.profile)
-    reader = NewsReader(engine.cache, engine.ledger, incidents, notify, name)
+    files = (state, engine.cache, engine.ledger)
     return Dispatcher(
-        state, engine.cache, reader, notify, name, engine.clock, say, on_changes, engine.settings.command_line
+        *files, incidents, notify, name, engine.clock, say, on_changes, command_line=engine.settings.command_line
     )
 
 

@@ -289,7 +289,7 @@ def backup(invocation: Invocation, /, *, folder: Path, all_profiles: bool) -> in
     Consoles and bots may go on working: each copy is complete and of one moment. To restore, end them all and put the
     files back where they were.
     """
-    from storage.copying import copy_database  # sqlite3
+    from storage.database import copy_database  # sqlite3
 
     settings = invocation.settings()
     copied: list[str] = []

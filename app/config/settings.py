@@ -200,6 +200,10 @@ class NotifySettings(Struct, frozen=True):
         own = NotifyRoute(DEFAULT_ROUTE, self.command, self.desktop)
         return next((route for route in self.routes if route.name == name), own)
 
+    def is_quiet(self, route: str, now: datetime) -> bool:
+        """Whether the channels above, if the route means those, have to be quiet."""
+        return route == DEFAULT_ROUTE and self.quiet is not None and self.quiet.cover(now.astimezone().time())
+
 
 ENVIRONMENT_PROFILE: Final = "environment"
 """The profile defined by RUNWARDEN_BASE_URL and RUNWARDEN_TOKEN."""

@@ -6,13 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from html import escape
 from shutil import which
-from typing import Final
+from typing import Final, Self
 
-from msgspec import Struct
+from msgspec import Struct, field
 
-from app.config import NotifySettings
-from app.notify.notifications import Notification
 from app.text import SafeText, as_argument, safe_text
+from storage.records.alert import Alert, Level
 
 _END: Final = "\x1b\\"
 _TITLED: Final = ("foot", "rxvt-unicode")
@@ -25,10 +24,28 @@ DEADLINE_S: Final = 15.0
 """A slower program is killed."""
 _URGENCY: Final = {"information": "low", "warning": "normal", "error": "critical"}
 _VALUE_LIMIT: Final = 300
+FACTS: Final = ("platform", "run_id", "repository", "branch", "status")
+"""Placeholders that are empty where nothing is known."""
 NO_DESKTOP = (
     "Desktop notifications are not available: this terminal has none, and notify-send is not installed."
     " Install it (libnotify), use notify.command, or set notify.desktop = false."
 )
+
+
+class Text(Struct, frozen=True):
+    """One notification as channels take it."""
+
+    title: SafeText
+    body: SafeText
+    level: Level
+    values: Mapping[str, str] = field(default_factory=dict)
+    """The placeholders' values, as received."""
+
+    @classmethod
+    def of(cls, alert: Alert, profile: str) -> Self:
+        """A console's own alert."""
+        values = {**alert.about, "kind": alert.kind, "level": alert.level, "profile": profile, "count": "1", "id": ""}
+        return cls(safe_text(alert.title), safe_text(alert.body), alert.level, values)
 
 
 def terminal_sequence(title: SafeText, body: SafeText, env: Mapping[str, str]) -> str | None:
@@ -43,28 +60,6 @@ def terminal_sequence(title: SafeText, body: SafeText, env: Mapping[str, str]) -
         # `9;4;` would be a progress bar: the text begins with a word of ours, never with a digit.
         return f"\x1b]9;Runwarden: {title} - {body}{_END}"
     return None
-
-
-def notify_send(news: Notification) -> tuple[str, ...]:
-    """The arguments for the desktop's own program."""
-    # Its body is a kind of HTML, its title is not.
-    body = escape(news.body, quote=False)
-    return "notify-send", "--app-name=Runwarden", f"--urgency={_URGENCY[news.level]}", "--", news.title, body
-
-
-def filled(template: Sequence[str], news: Notification, profile: str) -> tuple[str, ...]:
-    """Fill the user's command for one notification; unknown facts are empty."""
-    values = {
-        "title": _argument(news.title),
-        "body": _argument(news.body),
-        "kind": news.kind,
-        "level": news.level,
-        "profile": _argument(profile),
-        **dict.fromkeys(("platform", "run_id", "repository", "branch", "status", "id"), ""),
-        "count": "1",
-        **{name: _argument(value) for name, value in news.about.items()},
-    }
-    return tuple(fill(argument, values) for argument in template)
 
 
 async def run_program(
@@ -109,35 +104,37 @@ def fill(text: str, values: Mapping[str, str]) -> str:
     return re.sub(r"\{(\w+)\}", lambda found: values.get(found[1], found[0]), text)
 
 
-def _argument(value: str) -> str:
-    """Foreign text as an argument: printable, and never mistaken for an option or a file name."""
-    return as_argument(safe_text(value, limit=_VALUE_LIMIT))
-
-
 class Channels(Struct, frozen=True):
-    """The channels that the user chose."""
+    """The channels of this machine that the user chose."""
 
-    settings: NotifySettings
-    profile: str
+    bell: bool
+    desktop: bool
+    command: tuple[str, ...]
     env: Mapping[str, str]
     ring_bell: Callable[[], None]
     write: Callable[[str], None]
     """Writes to the terminal without change."""
 
-    async def deliver(self, news: Sequence[Notification]) -> tuple[str, ...]:
+    async def deliver(self, news: Sequence[Text]) -> tuple[str, ...]:
         """Deliver notifications. Returns each failure once."""
-        if news and self.settings.bell:
+        if news and self.bell:
             self.ring_bell()
         troubles: list[str | None] = []
         for one in news:
-            if self.settings.desktop:
+            if self.desktop:
                 sequence = terminal_sequence(one.title, one.body, self.env)
                 if sequence is not None:
                     self.write(sequence)
                 elif which("notify-send", path=self.env.get("PATH")) is None:
                     troubles.append(NO_DESKTOP)
                 else:
-                    troubles.append(await run_program(notify_send(one)))
-            if self.settings.command:
-                troubles.append(await run_program(filled(self.settings.command, one, self.profile)))
+                    # Its body is a kind of HTML, its title is not.
+                    options = ("--app-name=Runwarden", f"--urgency={_URGENCY[one.level]}")
+                    argv = ("notify-send", *options, "--", one.title, escape(one.body, quote=False))
+                    troubles.append(await run_program(argv))
+            if self.command:
+                # Foreign text is never mistaken for an option or a file name.
+                values = {**dict.fromkeys(FACTS, ""), **one.values, "title": one.title, "body": one.body}
+                safe = {name: as_argument(safe_text(value, limit=_VALUE_LIMIT)) for name, value in values.items()}
+                troubles.append(await run_program([fill(argument, safe) for argument in self.command]))
         return tuple(dict.fromkeys(trouble for trouble in troubles if trouble is not None))

@@ -15,12 +15,9 @@ from html import escape
 from importlib.util import find_spec
 from typing import Final
 
-from msgspec.structs import replace
-
 from app.config import NotifyRoute, NotifySettings
 from app.config.settings import Markup
-from app.notify.channels import Channels, fill
-from app.notify.notifications import Notification
+from app.notify.channels import FACTS, Channels, Text, fill
 from app.text import safe_text
 from app.version import DISTRIBUTION
 from storage.base_error import RunwardenError
@@ -51,9 +48,17 @@ async def send(
     route = notify.route(delivery.message.route)
     if route.is_silent:
         return OFF
-    own = replace(notify, bell=False, desktop=route.desktop, command=route.command)
-    channels = Channels(own, profile, env, ring_bell=lambda: None, write=lambda _: None)
-    troubles = [*await channels.deliver([notification(delivery, route, profile, command_line)])]
+    title, body = rendered(delivery, route, profile, command_line=command_line)
+    text = Text(safe_text(title), safe_text(body, limit=_LONGEST), delivery.message.level, values_of(delivery, profile))
+    channels = Channels(
+        bell=False,
+        desktop=route.desktop,
+        command=route.command,
+        env=env,
+        ring_bell=lambda: None,
+        write=lambda _: None,
+    )
+    troubles = [*await channels.deliver([text])]
     if route.urls_env or route.urls_file:
         title, body = rendered(delivery, route, profile, route.markup, command_line)
         trouble = await relayed(route, title, body, delivery.message.level, env)
@@ -132,7 +137,7 @@ def values_of(delivery: Delivery, profile: str) -> dict[str, str]:
     """The placeholders' values, as received."""
     message = delivery.message
     return {
-        **dict.fromkeys(("platform", "run_id", "repository", "branch", "status"), ""),
+        **dict.fromkeys(FACTS, ""),
         **message.about,
         "title": message.title,
         "body": message.body,
@@ -161,19 +166,3 @@ def rendered(
     cure = " · {command_line} notify ack {id}" if is_repeated and not route.text else ""
     title, text = route.title or "{title}", f"{route.text or '{body}'}{cure}{number}"
     return fill(title, values), fill(text, values)
-
-
-def notification(delivery: Delivery, route: NotifyRoute, profile: str, command_line: str = "runwarden") -> Notification:
-    """A delivery as desktop and command take it."""
-    title, body = rendered(delivery, route, profile, command_line=command_line)
-    values = values_of(delivery, profile)
-    del values["title"], values["body"]
-    return Notification(
-        key=f"delivery:{delivery.number}",
-        kind="run",
-        level=delivery.message.level,
-        title=safe_text(title, limit=_LONGEST),
-        body=safe_text(body, limit=_LONGEST),
-        at=delivery.made_at,
-        about=values,
-    )

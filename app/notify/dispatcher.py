@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -13,18 +14,26 @@ from msgspec.structs import replace
 
 from app.config import NotifySettings
 from app.config.settings import DEFAULT_ROUTE
+from app.notify.alerts import move_alert, own_alert, state_alerts, wanted
 from app.notify.delivery import send
-from app.notify.news import LATEST, RULES, NewsReader, rule_alerts
-from app.notify.plan import Situation, plan
+from app.notify.incidents import IncidentReader
+from app.notify.plan import Present, Situation, plan
+from app.text import plural
 from storage.cache.cache import Cache
+from storage.ledger import Ledger
 from storage.records.alert import Alert, Delivery
-from storage.records.following import StatusChange
+from storage.records.decision import BY_HAND, FINISHED_OUTCOMES, Decision
+from storage.records.following import StatusChange, StatusChanges, Watermark
 from storage.state import OWN, State
 
 BACKOFF: Final = (timedelta(seconds=15), timedelta(minutes=1), timedelta(minutes=5))
 """The wait after each failed attempt; one more failure is the last."""
 CLAIMED_FOR: Final = timedelta(minutes=2)
 """How long an attempt belongs to its process: longer than the deadlines of all channels of a route."""
+LATEST: Final = timedelta(days=1)
+"""Changes that are older, because no bot was at work, are not told."""
+RULES: Final = "automations"
+"""The word in `[notify] on` that selects alerts about automations."""
 
 Say = Callable[..., None]
 """Writes one line of the log: an event's name, and its facts by name."""
@@ -36,7 +45,8 @@ class Dispatcher:
 
     state: State
     cache: Cache
-    reader: NewsReader
+    ledger: Ledger
+    incidents: IncidentReader
     notify: NotifySettings
     profile: str
     clock: Callable[[], datetime]
@@ -47,6 +57,9 @@ class Dispatcher:
     """Begins the commands that messages quote."""
     _since: datetime | None = None
     """When `[notify] on` was last changed."""
+    _watermark: Watermark | None = None
+    _completed: dict[str, datetime] = field(default_factory=dict)
+    """When a run last completed, by its repository's label."""
     _unrouted: set[str] = field(default_factory=set)
     """Keys of alerts that were said to have no route: once is enough."""
 
@@ -56,60 +69,65 @@ class Dispatcher:
         Raises:
             StorageError: A file cannot be read or written; messages made so far are kept.
         """
-        now = self.clock()
+        now, tells_own = self.clock(), bool(self.notify.rules) or not self.notify.route(DEFAULT_ROUTE).is_silent
         if self._since is None:
-            asked = repr((sorted(self.notify.on), self._tells_own))
+            asked = repr((sorted(self.notify.on), tells_own))
             self._since = (await self.state.begin_rule(OWN, asked, now)).since
-        news = await self.reader.read(now, self._since)
-        self.on_changes(news.changes)
-        if self._tells_own:
-            of_rules: tuple[Alert, ...] = ()
+        since = max(self._since, now - LATEST)
+        present, alerts, found = await self._read(now, since)
+        if tells_own:
             if RULES in self.notify.on:
-                of_rules = await rule_alerts(self.state, max(self._since, now - LATEST), self.command_line)
-            await self.state.enter_alerts((*news.alerts, *of_rules), now)
+                alerts += await rule_alerts(self.state, since, self.command_line)
+            await self.state.enter_alerts(alerts, now)
+        self.on_changes(found.changes if self._watermark is not None else ())
+        self._watermark = found.watermark
         notify = replace(self.notify, group_wait=timedelta(0)) if at_once else self.notify
         while True:
             basis = await self.state.newest_delivery()
             waiting, problems = await self.state.waiting_alerts(), await self.state.told()
             if not waiting and not problems:
                 return False
-            # A console sends these here, too; not if `[notify]` has rules, which only a bot follows.
-            shared = [] if self.notify.rules else [each for each in waiting if not each.source]
-            at = Situation(
-                now=now,
-                present=news.present,
-                waiting=waiting,
-                told=problems,
-                last_made=await self.state.last_made(),
-                marks=await self.state.marks(),
-                elsewhere=await self.cache.following.claimed([each.key for each in shared]),
-            )
-            found = plan(at, notify)
-            # Otherwise another process, such as a command run by cron, has made messages: the plan is made again.
-            if await self.state.apply_plan(found, now, basis):
+            last_made, marks = await self.state.last_made(), await self.state.marks()
+            due = plan(Situation(now, present, waiting, problems, last_made, marks), notify)
+            # Otherwise another process has made messages or told an alert: the plan is made again.
+            if await self.state.apply_plan(due, now, basis):
                 break
-        # Last, as a claim is final: keep consoles from telling the same alerts and their ends.
-        own = (each.key for each in shared if each.key not in at.elsewhere)
-        notified = [key for key in own if found.settled.get(key) == "told"]
-        if notified:
-            ends = [f"{key.rpartition(':')[0] if key.startswith('health:') else key}:over" for key in notified]
-            await self.cache.following.claim([*notified, *ends], at=now)
-        for message in found.messages:
+        for message in due.messages:
             facts = {"phase": message.phase, "route": message.route, "title": message.title, "count": message.count}
             self.say("message", profile=self.profile, **facts)
-        for alert in (each for each in found.unrouted if each.key not in self._unrouted):
+        for alert in (each for each in due.unrouted if each.key not in self._unrouted):
             why = "no [[notify.rules]] matches it now"
             self.say("unrouted", profile=self.profile, key=alert.key, title=alert.title, message=why)
-        self._unrouted = {each.key for each in found.unrouted}
-        by_key = {each.key: each for each in at.waiting}
-        quiet = Counter((by_key[key].group, outcome) for key, outcome in found.settled.items() if outcome != "told")
+        self._unrouted = {each.key for each in due.unrouted}
+        groups = {each.key: each.group for each in waiting}
+        quiet = Counter((groups[key], outcome) for key, outcome in due.settled.items() if outcome != "told")
         for (group, outcome), count in quiet.items():
             self.say("not_told", profile=self.profile, group=group, outcome=outcome, count=count)
-        return bool(found.messages)
+        return bool(due.messages)
 
-    @property
-    def _tells_own(self) -> bool:
-        return bool(self.notify.rules) or not self.notify.route(DEFAULT_ROUTE).is_silent
+    async def _read(self, now: datetime, since: datetime) -> tuple[Present, list[Alert], StatusChanges]:
+        """The current problems, the alerts of those that began since then, and the new changes of status."""
+        ahead = await self.cache.run_clock_ahead()
+        found = await self.cache.following.changes(self._watermark or Watermark(), since=since + ahead)
+        for change in found.changes:
+            if change.new == "completed":
+                self._completed[change.repository] = change.at - ahead
+        stuck, links = await self.cache.following.stuck_runs(), await self.cache.links()
+        incidents = [each for each in await self.incidents.read(now) if not each.is_over]
+        present = Present(
+            unwell=frozenset(each.platform for each in incidents),
+            stuck=frozenset(each.run_id for each in stuck),
+            unknown=frozenset(each.action_id for each in await self.ledger.unresolved()),
+            failing=frozenset(each.subject for each in links if each.is_failing),
+            completed=dict(self._completed),
+        )
+        link = next(each for each in links if each.subject == "runs")
+        moves = [move_alert(move, self.profile) for move in wanted(found.changes, self.notify.on)]
+        states = state_alerts(self.notify, self.profile, now, stuck=stuck, incidents=incidents, link=link)
+        # Runs are dated by the service's clock.
+        of_runs = [replace(each, at=each.at - ahead) for each in (*moves, *states) if each.about.get("run_id")]
+        others = [each for each in states if not each.about.get("run_id") and not each.after]
+        return present, [each for each in (*of_runs, *others) if each.at >= since], found
 
     async def deliver(self) -> None:
         """Deliver due messages; routes do not wait for each other.
@@ -156,3 +174,32 @@ class Dispatcher:
                 message=trouble or None,
                 fallback=fallback or None,
             )
+
+
+async def rule_alerts(state: State, since: datetime, command_line: str = "runwarden") -> list[Alert]:
+    """Alerts about automations that wait for approval, reached a limit or paused themselves, since then.
+
+    `command_line` begins a command that works on the same files.
+
+    Raises:
+        StorageError: The state cannot be read.
+    """
+    run, alerts = f"{command_line} automations", list[Alert]()
+    for each in await state.open_decisions(outcome="waiting"):
+        text = f"{run} approve {each.decision_id} sends: {each.request_json or each.reason}"
+        alerts.append(_rule_alert(each, f"approval:{each.decision_id}", "waits for approval", text))
+    for newest, count in await state.limited(since):
+        # A day's worth is told once, however often its limit holds it back.
+        text = f"{newest.reason}; held back {plural(count, 'time')}: {run} log {shlex.quote(newest.rule)}"
+        alerts.append(_rule_alert(newest, f"limited:{newest.decided_at:%Y-%m-%d}", "reached its limit", text))
+    for rule in (await state.rule_states()).values():
+        if rule.paused is not None and not rule.paused.startswith(BY_HAND):
+            for last in await state.journal(rule.rule, limit=1, outcomes=FINISHED_OUTCOMES):
+                text = f"{rule.paused}. Once it is mended: {run} resume {shlex.quote(rule.rule)}"
+                alerts.append(_rule_alert(last, f"paused:{last.decision_id}", "paused itself", text))
+    return [each for each in alerts if each.at >= since]
+
+
+def _rule_alert(decision: Decision, key: str, what: str, text: str) -> Alert:
+    rule, at = decision.rule, decision.decided_at
+    return own_alert(f"rule:{rule}:{key}", f"rule:{rule}", "warning", f"{rule} {what}", text, at, {})

@@ -1,25 +1,24 @@
 """The plan: which messages a situation calls for now, and over which routes. Pure."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
-from typing import Final, Literal, get_args
+from typing import Final, Literal
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from app.config import NotifySettings
 from app.config.settings import DEFAULT_ROUTE, LONGEST_WAIT
+from app.notify.alerts import counted, places, together, worst
 from app.text import safe_text
 from app.times import span
-from storage.records.alert import Alert, Level, Message, MessagePhase, Plan, Settled, ToldProblem
+from storage.records.alert import Alert, Message, MessagePhase, Plan, Settled, ToldProblem
 from storage.records.inbox import Mark
 
 ENDING: Final = frozenset({"failed", "host", "stuck", "action", "link"})
 """Kinds of alerts about problems, which end. All other alerts are about single events."""
-LISTED: Final = 5
-"""Places that one message names."""
 OVER: Final = {
     "failed": "Runs complete again: {}",
     "host": "Code host {} is well again",
@@ -28,8 +27,6 @@ OVER: Final = {
     "link": "The link to the service is back ({})",
 }
 _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
-ToldKey = tuple[str, str, str]
-"""Group, source and route."""
 
 
 class Present(Struct, frozen=True):
@@ -74,8 +71,6 @@ class Situation(Struct, frozen=True):
     """When the last message was made, by route and batch."""
     marks: Mapping[str, Mark] = field(default_factory=dict)
     """Marks on the inbox's items, by group."""
-    elsewhere: frozenset[str] = frozenset()
-    """Keys of alerts that a console told over the same channels."""
 
     def is_snoozed(self, one: Alert | ToldProblem) -> bool:
         """Whether a person put it off, and nothing new happened since."""
@@ -109,11 +104,11 @@ def plan(at: Situation, notify: NotifySettings) -> Plan:
                 routes = routes_of(alert, notify, at.now)
                 if not routes:
                     unrouted.append(alert)
-                elif awake := tuple(route for route in routes if not is_quiet(route, notify, at.now)):
+                elif awake := tuple(route for route in routes if not notify.is_quiet(route, at.now)):
                     batches[alert.batch, awake].append(alert)
             case outcome:
                 settled[alert.key] = outcome
-    before = {key_of(problem): problem for problem in at.told}
+    before = {problem.key: problem for problem in at.told}
     told, messages = dict(before), list[Message]()
     for (batch, routes), alerts in batches.items():
         # A person waits for a message that was asked for.
@@ -124,25 +119,23 @@ def plan(at: Situation, notify: NotifySettings) -> Plan:
             continue
         settled |= dict.fromkeys((alert.key for alert in alerts), "told")
         for route in routes:
-            newest = max(alerts, key=lambda each: each.at)
-            title, level = _titled(newest.title, len(alerts)), worst(each.level for each in alerts)
-            body = " · ".join(filter(None, (_places(alerts), newest.body)))
-            groups = tuple(dict.fromkeys(each.group for each in alerts))
-            messages.append(Message(route, batch, "new", level, title, body, groups, dict(newest.about), len(alerts)))
+            one, groups = together(alerts), tuple(dict.fromkeys(each.group for each in alerts))
+            text = (one.level, one.title, one.body)
+            messages.append(Message(route, batch, "new", *text, groups, dict(one.about), len(alerts)))
             for alert in (each for each in alerts if each.kind in ENDING):
                 key = alert.group, alert.source, route
                 told[key] = _counted(told.get(key), alert, route, at, notify)
     # What was told just now is neither over nor told again.
-    lasting = [problem for problem in at.told if told[key_of(problem)] is problem]
+    lasting = [problem for problem in at.told if told[problem.key] is problem]
     over, again = _over(lasting, at, notify), []
     for problem in (each for each in lasting if each not in over):
         route_of = notify.route(problem.route)
         is_due = route_of.repeat is not None and at.now >= problem.last_at + route_of.repeat
-        is_put_off = at.is_acknowledged(problem) or at.is_snoozed(problem) or is_quiet(problem.route, notify, at.now)
+        is_put_off = at.is_acknowledged(problem) or at.is_snoozed(problem) or notify.is_quiet(problem.route, at.now)
         is_there = at.present.has(problem.group, problem.newest_at) is True
         if is_due and is_there and not is_put_off and at.now - problem.first_at <= route_of.give_up:
             again.append(problem)
-    told |= {key_of(problem): replace(problem, last_at=at.now) for problem in again}
+    told |= {problem.key: replace(problem, last_at=at.now) for problem in again}
     return Plan(
         (*messages, *_messages("over", over, at), *_messages("again", again, at)),
         settled,
@@ -153,8 +146,6 @@ def plan(at: Situation, notify: NotifySettings) -> Plan:
 
 
 def _verdict(alert: Alert, at: Situation, notify: NotifySettings) -> Settled | Literal["tell", "hold"]:
-    if alert.key in at.elsewhere:
-        return "told"
     is_snoozed, is_failure = at.is_snoozed(alert), alert.kind == "failed"
     # An event, unlike a problem, is not told after it was put off.
     if at.is_muted(alert) or (is_snoozed and alert.kind not in ENDING):
@@ -193,13 +184,13 @@ def _counted(
 
 def _over(lasting: Sequence[ToldProblem], at: Situation, notify: NotifySettings) -> list[ToldProblem]:
     """Ended problems, each batch together: a storm ends in one message, or in one an interval."""
-    is_there = {key_of(problem): at.present.has(problem.group, problem.newest_at) for problem in lasting}
-    open_batches = {(each.route, each.batch) for each in lasting if is_there[key_of(each)] is not False}
+    is_there = {problem.key: at.present.has(problem.group, problem.newest_at) for problem in lasting}
+    open_batches = {(each.route, each.batch) for each in lasting if is_there[each.key] is not False}
     over: list[ToldProblem] = []
-    for problem in (each for each in lasting if is_there[key_of(each)] is False):
+    for problem in (each for each in lasting if is_there[each.key] is False):
         key = problem.route, problem.batch
         is_due = key not in open_batches or at.now >= at.last_made.get(key, problem.last_at) + notify.group_interval
-        if is_due and not is_quiet(problem.route, notify, at.now):
+        if is_due and not notify.is_quiet(problem.route, at.now):
             over.append(problem)
     return over
 
@@ -221,30 +212,11 @@ def _messages(phase: MessagePhase, problems: Iterable[ToldProblem], at: Situatio
             title = OVER[kind].format(newest.about.get("repository") or safe_text(what, limit=80))
             title, level = f"{newest.source}: {title}" if newest.source else title, "information"
         lasted = f"after {span((at.now - min(problem.first_at for problem in group)).total_seconds())}"
-        body = " · ".join(filter(None, (_places(group), lasted, f"{count:,} in all" if count > 1 else "")))
+        body = " · ".join(filter(None, (places(group), lasted, f"{count:,} in all" if count > 1 else "")))
         groups = tuple(problem.group for problem in group)
-        title = _titled(title, len(group))
+        title = counted(title, len(group))
         messages.append(Message(route, batch, phase, level, title, body, groups, dict(newest.about), count))
     return messages
-
-
-def _titled(title: str, count: int) -> str:
-    return title if count == 1 else f"{title} (and {count - 1:,} more)"
-
-
-def _places(group: Sequence[Alert | ToldProblem]) -> str:
-    """The repositories of several, the most frequent first."""
-    if len(group) == 1:
-        return ""
-    names = Counter(name for each in group if (name := each.about.get("repository", ""))).most_common()
-    shown = [safe_text(name, limit=80) + (f" {count:,}" if count > 1 else "") for name, count in names]
-    more = f" and {len(shown) - LISTED:,} other places" if len(shown) > LISTED else ""
-    return ", ".join(shown[:LISTED]) + more
-
-
-def key_of(problem: ToldProblem) -> ToldKey:
-    """The key of a told problem."""
-    return problem.group, problem.source, problem.route
 
 
 def routes_of(alert: Alert, notify: NotifySettings, now: datetime) -> tuple[str, ...]:
@@ -258,13 +230,3 @@ def routes_of(alert: Alert, notify: NotifySettings, now: datetime) -> tuple[str,
         if is_there and is_meant and (rule.hours is None or rule.hours.cover(time)):
             return rule.routes
     return ()
-
-
-def is_quiet(route: str, notify: NotifySettings, now: datetime) -> bool:
-    """Whether the channels of `[notify]` itself, if those are meant, have to be quiet."""
-    return route == DEFAULT_ROUTE and notify.quiet is not None and notify.quiet.cover(now.astimezone().time())
-
-
-def worst(levels: Iterable[Level]) -> Level:
-    """The most severe of the levels."""
-    return max(levels, key=get_args(Level).index)

@@ -1,6 +1,7 @@
-"""The watch: looks at the cache after every change and returns the notifications, for the screen and outward."""
+"""The watch: a console's look at the cache after every change, for its screen and its own channels."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
@@ -8,42 +9,42 @@ from typing import Final
 from msgspec import Struct
 
 from app.config import NotifySettings
+from app.config.settings import DEFAULT_ROUTE
+from app.notify.alerts import link_back_alert, move_alert, state_alerts, together, wanted
 from app.notify.incidents import IncidentReader
-from app.notify.notifications import (
-    Notification,
-    condensed,
-    link_back_notification,
-    missed_notification,
-    move_notifications,
-    state_notifications,
-)
+from app.text import safe_text
+from app.times import clock_time
 from storage.cache.cache import Cache
-from storage.records.following import Watermark
+from storage.records.alert import Alert, Level
+from storage.records.following import StatusChange, Watermark
+from storage.state import State
 
 RECENT: Final = timedelta(days=2)
 """How long after an incident its end may still be told."""
 SKEW: Final = timedelta(minutes=5)
 """How far the service's clock may be behind ours before a new event is taken for an old one."""
+ONE_BY_ONE: Final = 3
+"""More alerts of a kind than this are told as one."""
 
 
-class NewNotifications(Struct, frozen=True):
-    """The notifications of one look."""
+class News(Struct, frozen=True):
+    """The alerts of one look."""
 
-    screen: tuple[Notification, ...] = ()
+    screen: tuple[Alert, ...] = ()
     """For this process's own screen."""
-    outward: tuple[Notification, ...] = ()
+    outward: tuple[Alert, ...] = ()
     """For bell, desktop and command: claimed by this process alone."""
 
 
 @dataclass(slots=True)
 class Watch:
-    """One process's watch over one profile's cache."""
+    """One console's watch over one profile."""
 
     cache: Cache
+    state: State | None
+    """None: it cannot be used, and every console tells for itself."""
     notify: NotifySettings
-    healthy_words: Collection[str]
-    health_s: float
-    """Seconds between health polls."""
+    incidents: IncidentReader
     profile: str
     clock: Callable[[], datetime]
     _watermark: Watermark | None = None
@@ -56,18 +57,13 @@ class Watch:
     """Keys of states that this process, or an earlier one, has told."""
     _held: set[str] = field(default_factory=set)
     """Keys of states that began in quiet hours and still have to be told outward."""
-    _link_down: Notification | None = None
-    _incidents: IncidentReader = field(init=False)
-
-    def __post_init__(self) -> None:
-        hold = timedelta(seconds=self.notify.hold_s)
-        self._incidents = IncidentReader(self.cache, self.healthy_words, self.health_s, hold)
+    _link_down: Alert | None = None
 
     async def begin(self) -> None:
         """Start where the last watch ended, or without one from what is cached now. Call it before the first look.
 
         Raises:
-            StorageError: The cache cannot be read.
+            StorageError: A file cannot be read.
         """
         now, self._file = self.clock(), self.cache.opened
         self._watermark = watermark = await self.cache.following.watermark()
@@ -75,15 +71,14 @@ class Watch:
         # Before the very first watch nothing is news, whatever the first sync brings.
         self._since = now if watermark.saved_at is None else min(now, watermark.saved_at) - SKEW
         self._began_at = now
-        states = await self._states(self._began_at)
-        keys = [key for one in states for key in (one.key, *one.after)]
-        self._said = set(await self.cache.following.claimed(keys))
+        keys = [key for one in await self._states(now) for key in (one.key, *one.after)]
+        self._said = set() if self.state is None else set(await self.state.told_alerts(keys, apart=self._is_apart))
 
-    async def look(self) -> NewNotifications:
+    async def look(self) -> News:
         """The changes since the last look.
 
         Raises:
-            StorageError: The cache cannot be read or written.
+            StorageError: A file cannot be read or written.
         """
         now = self.clock()
         if self._file not in {None, self.cache.opened}:
@@ -94,43 +89,67 @@ class Watch:
         # States that have ended are forgotten.
         known = {key for one in states for key in (one.key, *one.after)}
         self._said = (self._said & known) | {one.key for one in fresh}
-        pending = [one for one in states if one.key in self._held]
-        outward = [] if self._is_quiet(now) else [*events, *fresh, *pending]
-        if self._is_quiet(now):
+        screen = grouped([*events, *fresh, *([missed] if missed else [])])
+        if self.notify.is_quiet(DEFAULT_ROUTE, now):
             self._held |= {one.key for one in fresh if one.is_lasting}
-        else:
-            self._held.clear()
-        won = await self.cache.following.claim([one.key for one in outward], at=now) if outward else frozenset()
-        screen = [*events, *fresh, *([missed] if missed else [])]
-        return NewNotifications(condensed(screen), condensed([one for one in outward if one.key in won]))
+            return News(screen)
+        outward = [*events, *fresh, *(one for one in states if one.key in self._held)]
+        self._held.clear()
+        if outward and self.state is not None:
+            won = await self.state.claim_alerts(outward, now, apart=self._is_apart)
+            outward = [one for one in outward if one.key in won]
+        return News(screen, grouped(outward))
 
-    async def _moved(self) -> tuple[Sequence[Notification], Notification | None]:
+    @property
+    def _is_apart(self) -> bool:
+        # A bot that follows rules tells over their routes, besides what consoles tell over the channels of [notify].
+        return bool(self.notify.rules)
+
+    async def _moved(self) -> tuple[list[Alert], Alert | None]:
         if self._watermark is None or self._began_at is None or self._since is None:
             raise RuntimeError("A watch begins before it looks.")
         found = await self.cache.following.changes(self._watermark, since=self._since)
         if found.watermark != self._watermark:
             await self.cache.following.save_watermark(found.watermark, at=self.clock())
             self._watermark = found.watermark
-        begun = self._began_at - SKEW
-        # A followed run's end is always told; other moves before this watch began are summed up.
-        mine_or_new = [change for change in found.changes if change.at >= begun or change.is_pinned]
-        missed = [change for change in found.changes if change.at < begun and not change.is_pinned]
-        news = move_notifications(mine_or_new, self.notify.on, self.profile)
-        return news, missed_notification(missed, self.notify.on, self.clock())
+        told, missed = list[Alert](), list[StatusChange]()
+        for move in wanted(found.changes, self.notify.on):
+            # A followed run's end is always told; other moves before this watch began are summed up.
+            if move.at >= self._began_at - SKEW or move.is_pinned:
+                told.append(move_alert(move, self.profile))
+            else:
+                missed.append(move)
+        return told, missed_alert(missed, self.clock()) if missed else None
 
-    async def _states(self, now: datetime) -> list[Notification]:
-        found, links = await self._incidents.read(now), await self.cache.links()
+    async def _states(self, now: datetime) -> list[Alert]:
+        found, links = await self.incidents.read(now), await self.cache.links()
         link = next(each for each in links if each.subject == "runs")
         recent = [one for one in found if not one.is_over or (one.recovered_at or one.until) > now - RECENT]
         stuck = await self.cache.following.stuck_runs()
-        states = state_notifications(self.notify, self.profile, now, stuck=stuck, incidents=recent, link=link)
+        states = state_alerts(self.notify, self.profile, now, stuck=stuck, incidents=recent, link=link)
         down = next((each for each in states if each.kind == "link"), None)
         if down is None and self._link_down is not None and not link.is_failing:
-            states.append(link_back_notification(self._link_down, link, now, self.profile))
+            states.append(link_back_alert(self._link_down, link, now, self.profile))
         if down is not None or not link.is_failing:
             self._link_down = down
         return states
 
-    def _is_quiet(self, now: datetime) -> bool:
-        quiet = self.notify.quiet
-        return quiet is not None and quiet.cover(now.astimezone().time())
+
+def missed_alert(moves: Sequence[StatusChange], now: datetime) -> Alert:
+    """One alert for the moves before this watch began."""
+    counts, newest = Counter(move.new for move in moves), max(move.at for move in moves)
+    parts = ", ".join(f"{count} {safe_text(status, limit=30)}" for status, count in counts.most_common())
+    title, last = safe_text(f"While you were away: {parts}", limit=120), f"the last one at {clock_time(newest, now)}"
+    level: Level = "warning" if "failed" in counts else "information"
+    key = f"missed:{newest.isoformat()}"
+    return Alert("run:missed", "", DEFAULT_ROUTE, level, title, {}, key=key, body=last, at=newest)
+
+
+def grouped(alerts: Sequence[Alert]) -> tuple[Alert, ...]:
+    """The alerts, with many of one kind and status as one; a followed run is told alone."""
+    kinds: defaultdict[tuple[str, str], list[Alert]] = defaultdict(list)
+    for one in alerts:
+        if not one.is_followed:
+            kinds[one.kind, one.about.get("status", "") if one.kind == "run" else ""].append(one)
+    many = [each if len(each) <= ONE_BY_ONE else [together(each)] for each in kinds.values()]
+    return (*(one for one in alerts if one.is_followed), *(one for each in many for one in each))

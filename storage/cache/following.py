@@ -1,7 +1,6 @@
-"""Following: followed runs, changes of status since the last report, and which process reports them."""
+"""Following: followed runs, and changes of status since the last report."""
 
 import sqlite3
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -31,8 +30,6 @@ CHANGES_CAP: Final = 1_000
 """How many changes of status are returned at most, the newest ones."""
 _RUN: Final = "r.run_id, r.repository, r.branch"
 _REST: Final = "r.active_since_us - r.worked_us, EXISTS (SELECT 1 FROM pins AS p WHERE p.run_id = r.run_id)"
-CLAIM_KEPT: Final = timedelta(days=90)
-"""How long a claim is kept: what was reported is not reported again within this time."""
 
 
 def _pin(connection: sqlite3.Connection, run_id: str, at: datetime) -> None:
@@ -146,33 +143,8 @@ def _watermark(connection: sqlite3.Connection) -> Watermark:
     return Watermark(transition, run)
 
 
-def _claim(connection: sqlite3.Connection, keys: Sequence[str], at: datetime) -> frozenset[str]:
-    """Claim the right to report these; return those that no process had claimed before."""
-    at_us = to_us(at)
-    won: set[str] = set()
-    # The write lock is held from the start, so that the second of two processes sees the claim of the first.
-    with immediate(connection):
-        connection.execute("DELETE FROM claims WHERE at_us < ?", (at_us - CLAIM_KEPT // timedelta(microseconds=1),))
-        for key in keys:
-            taken = connection.execute(
-                "INSERT INTO claims (key, at_us) VALUES (?, ?) ON CONFLICT DO NOTHING", (sqlite_text(key), at_us)
-            )
-            if taken.rowcount == 1:
-                won.add(key)
-    return frozenset(won)
-
-
-def _claimed(connection: sqlite3.Connection, keys: Sequence[str]) -> frozenset[str]:
-    """The keys that any process has claimed."""
-    return frozenset(
-        key
-        for key in keys
-        if connection.execute("SELECT 1 FROM claims WHERE key = ?", (sqlite_text(key),)).fetchone() is not None
-    )
-
-
 class FollowStore(Struct, frozen=True):
-    """Pins, the watermark and claims, in the cache's file; every method may raise `StorageError`."""
+    """Pins and the watermark, in the cache's file; every method may raise `StorageError`."""
 
     writer: DatabaseThread
     reader: DatabaseThread
@@ -184,7 +156,5 @@ class FollowStore(Struct, frozen=True):
     watermark = reads(_saved_watermark)
     save_watermark = writes(_save_watermark)
     changes = reads(_changes)
-    claim = writes(_claim)
-    claimed = reads(_claimed)
     past_stuck = reads(stuck.past_stuck)
     stuck_runs = reads(stuck.stuck_runs)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, Self, TypeVar
 
 from storage.claims import this_process
-from storage.database import data_version
+from storage.database import data_version, open_precious
 from storage.errors import DatabaseDamagedError, DatabaseNewerError, DatabaseOlderError, StorageError
 from storage.ledger import queries, transitions
 from storage.ledger.errors import (
@@ -19,7 +19,7 @@ from storage.ledger.errors import (
     SubjectBlockedError,
     WrongStateError,
 )
-from storage.ledger.opening import DAMAGE_CURE, connect, connect_to_read
+from storage.ledger.opening import SCHEMA, connect_to_read
 from storage.ledger.transitions import new_action_id
 from storage.records import Action, ActionError, ActionKind, Author
 from storage.thread import DatabaseThread, reads
@@ -66,9 +66,9 @@ class Ledger:
         Raises:
             StorageError: It cannot be opened, or nothing of it can be read.
         """
-        start = partial(DatabaseThread.start, path, name="ledger", damage_cure=DAMAGE_CURE)
+        start = partial(DatabaseThread.start, path, name="ledger", damage_cure=SCHEMA.damage_cure)
         try:
-            return cls(await start(partial(connect, path)), author=author, clock=clock)
+            return cls(await start(partial(open_precious, path, SCHEMA)), author=author, clock=clock)
         except (DatabaseDamagedError, DatabaseNewerError, DatabaseOlderError) as problem:
             thread = await start(partial(connect_to_read, path, problem))
             return cls(thread, author=author, clock=clock, problem=problem)

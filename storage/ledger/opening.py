@@ -1,23 +1,13 @@
-"""The ledger's file: its tables, how it is opened to write, and how to read from one that must not be written.
-
-It is durable before it is fast, and never rebuilt, since it is the only record.
-"""
+"""The ledger's file: its tables, and how to read from one that must not be written. It is never rebuilt."""
 
 import sqlite3
-from collections.abc import Mapping
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from storage import database
-from storage.database import Schema
+from storage.database import BUSY_WAIT_S, Schema, migrate
 from storage.errors import DatabaseDamagedError, StorageError
 from storage.ledger.queries import COLUMNS
-from storage.private_file import make_private, opening
-
-if TYPE_CHECKING:
-    from sqlite_utils import Database
-
 
 _TABLES: Final = (
     """CREATE TABLE actions (
@@ -48,59 +38,18 @@ _TABLES: Final = (
     """CREATE TRIGGER audit_refuses_delete BEFORE DELETE ON audit
     BEGIN SELECT raise(ABORT, 'the audit is only ever added to'); END""",
 )
-
-
-def _create(db: "Database") -> None:
-    for statement in _TABLES:
-        db.execute(statement)
-
-
-SCHEMA: Final = Schema(
-    name="ledger",
-    steps={"0001_ledger": _create},
-    newer_cure="Install that version again: the ledger must not be written by a program that does not know all of it.",
-    older_cure="Settle its open actions with that version, then move the file away; a new one is begun.",
-)
 DAMAGE_CURE: Final = (
     "It is the only record of what was sent, and is never rebuilt by itself: restore it from a backup, or save what"
     " can be saved with `sqlite3 FILE .recover`. To go on without it, move it away yourself, and first check by hand"
     " every organization and run whose creation was under way."
 )
-
-PRAGMAS: Final[Mapping[str, str | int]] = {
-    # Not WAL: its reset has a rare bug in the SQLite versions of most systems.
-    "journal_mode": "DELETE",
-    # EXTRA syncs the folder too: otherwise a power cut can bring back the journal, and with it the earlier state.
-    "synchronous": "EXTRA",
-    "cache_size": -2000,
-    "mmap_size": 0,
-    "foreign_keys": 1,
-}
-
-
-def connect(path: Path) -> sqlite3.Connection:
-    """The ledger's connection, its file created where needed; raises as `connect_precious`."""
-    return connect_precious(path, SCHEMA, DAMAGE_CURE)
-
-
-def connect_precious(path: Path, schema: Schema, damage_cure: str) -> sqlite3.Connection:
-    """The connection to a file that cannot be made again, created or migrated where needed.
-
-    Raises:
-        StorageError: It is damaged, or another version of Runwarden wrote it.
-        sqlite3.Error: It cannot be opened.
-    """
-    with opening(path):
-        make_private(path)
-        connection = database.connect(path, PRAGMAS)
-        try:
-            database.migrate(connection, schema, path)
-            # At each start: these files are small.
-            database.check_integrity(connection, path, damage_cure)
-        except BaseException:
-            connection.close()
-            raise
-    return connection
+SCHEMA: Final = Schema(
+    name="ledger",
+    steps={"0001_ledger": _TABLES},
+    newer_cure="Install that version again: the ledger must not be written by a program that does not know all of it.",
+    damage_cure=DAMAGE_CURE,
+    older_cure="Settle its open actions with that version, then move the file away; a new one is begun.",
+)
 
 
 def connect_to_read(path: Path, problem: StorageError) -> sqlite3.Connection:
@@ -111,13 +60,13 @@ def connect_to_read(path: Path, problem: StorageError) -> sqlite3.Connection:
     """
     uri = f"{path.absolute().as_uri()}?mode=ro"
     try:
-        connection = sqlite3.connect(uri, uri=True, timeout=database.BUSY_WAIT_S, isolation_level=None)
+        connection = sqlite3.connect(uri, uri=True, timeout=BUSY_WAIT_S, isolation_level=None)
         if not isinstance(problem, DatabaseDamagedError):
             # Another version may not have all columns that this one reads.
             connection.execute(f"SELECT {COLUMNS} FROM actions LIMIT 0")
             return connection
         copy = sqlite3.connect(":memory:", isolation_level=None)
-        database.migrate(copy, SCHEMA, path)
+        migrate(copy, SCHEMA, path)
         with closing(connection):
             for table in ("actions", "audit"):
                 _salvage(connection, copy, table)

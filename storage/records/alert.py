@@ -9,8 +9,8 @@ from msgspec import Struct, field
 Level = Literal["information", "warning", "error"]
 MessagePhase = Literal["new", "again", "over"]
 """What a message says of a problem: it is new, lasts (`again`), or is over."""
-Settled = Literal["told", "over", "muted", "expired"]
-"""The end of an alert."""
+Settled = Literal["told", "shown", "over", "muted", "expired"]
+"""The end of an alert; `shown`: a console told it."""
 
 
 class AlertSubject(Struct, frozen=True):
@@ -52,6 +52,12 @@ class Alert(AlertSubject, frozen=True, kw_only=True):
     at: datetime
     entered_at: datetime | None = None
     """None: not entered yet."""
+    after: tuple[str, ...] = ()
+    """For the end of a state, the keys of its beginning: told only if one of them was. Empty: always told."""
+    is_lasting: bool = False
+    """It tells of a lasting state, not of an event, and is told even if it is late."""
+    is_followed: bool = False
+    """It concerns a followed run, and is never told together with others."""
 
 
 class ToldProblem(AlertSubject, frozen=True, kw_only=True):
@@ -65,6 +71,11 @@ class ToldProblem(AlertSubject, frozen=True, kw_only=True):
     """When the newest told alert happened."""
     count: int = 1
     """The number of alerts."""
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """A route is told of each group once for each source."""
+        return self.group, self.source, self.route
 
 
 class Message(Struct, frozen=True):

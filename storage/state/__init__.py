@@ -6,10 +6,12 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Self
 
-from storage.database import make_fleeting
+from storage import claims
+from storage.database import make_fleeting, open_precious
+from storage.private_file import check_locks
 from storage.records.decision import Decision, Occurrence, Outcome, RuleHistory, Verdict
-from storage.state import decisions, deliveries, inbox, lease, rules
-from storage.state.opening import DAMAGE_CURE, connect
+from storage.state import decisions, deliveries, inbox, rules
+from storage.state.opening import SCHEMA
 from storage.state.rules import AT_WORK, OWN
 from storage.thread import DatabaseThread, reads, writes
 from storage.values import Clock, utc_now
@@ -43,7 +45,9 @@ class State:
         Raises:
             StorageError: It cannot be opened, or is damaged; the message names the cure.
         """
-        thread = await DatabaseThread.start(path, partial(connect, path), name="state", damage_cure=DAMAGE_CURE)
+        check_locks(path)
+        connect = partial(open_precious, path, SCHEMA)
+        thread = await DatabaseThread.start(path, connect, name="state", damage_cure=SCHEMA.damage_cure)
         return cls(thread, clock)
 
     async def close(self) -> None:
@@ -100,7 +104,7 @@ class State:
     async def acquire_lease(self, name: str, owner: str, ttl_s: float) -> bool:
         """Take the lease for `ttl_s` seconds; return whether it was free, expired, or the owner's."""
         return await self.writer.run(
-            partial(lease.acquire, name=name, owner=owner, ttl_s=ttl_s, clock=self.clock),
+            partial(claims.acquire_lease, name=name, owner=owner, ttl_s=ttl_s, clock=self.clock),
         )
 
     make_fleeting = writes(make_fleeting)
@@ -125,14 +129,16 @@ class State:
     mark = writes(inbox.mark)
     undo = writes(inbox.undo)
     data_version = reads(_version)
-    lease_until = reads(lease.until)
-    lease_owner = reads(lease.owner)
-    release_lease = writes(lease.release)
+    lease_until = reads(claims.lease_until)
+    lease_owner = reads(claims.lease_owner)
+    release_lease = writes(claims.release_lease)
     limited = reads(decisions.limited)
     reject = writes(decisions.reject)
     adopt = writes(decisions.adopt)
     keep_request = writes(decisions.keep_request)
     enter_alerts = writes(deliveries.enter_alerts)
+    claim_alerts = writes(deliveries.claim_alerts)
+    told_alerts = reads(deliveries.told_alerts)
     waiting_alerts = reads(deliveries.waiting_alerts)
     told = reads(deliveries.told)
     last_made = reads(deliveries.last_made)

@@ -10,7 +10,7 @@ from msgspec.structs import asdict, replace
 
 from storage.claims import Claims
 from storage.database import immediate
-from storage.records.alert import Alert, Delivery, Message, Plan, ToldProblem
+from storage.records.alert import Alert, Delivery, Message, Plan, Settled, ToldProblem
 from storage.values import from_us, sqlite_text, to_us
 
 KEPT: Final = timedelta(days=90)
@@ -23,20 +23,53 @@ _TOLD: Final = "grp, source, route, level, title, about_json, first_us, last_us,
 _DELIVERY: Final = "id, message_json, made_us, due_us, attempts, outcome, error, origin"
 
 
+_ENTER: Final = f"INSERT INTO alerts ({_ALERT}, outcome) VALUES ({', '.join('?' * 11)}) ON CONFLICT (key)"
+
+
 def enter_alerts(connection: sqlite3.Connection, alerts: Sequence[Alert], now: datetime) -> None:
     """Enter alerts, each once, however often it is noticed."""
     with immediate(connection):
-        connection.executemany(
-            f"INSERT OR IGNORE INTO alerts ({_ALERT}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            [
-                (
-                    *map(sqlite_text, (each.key, each.group, each.source, each.route, each.level)),
-                    *(sqlite_text(each.title), sqlite_text(each.body), to_us(each.at)),
-                    *(sqlite_text(json.dumps(dict(each.about))), to_us(now)),
-                )
-                for each in alerts
-            ],
-        )
+        connection.executemany(f"{_ENTER} DO NOTHING", [_row(each, now) for each in alerts])
+
+
+def claim_alerts(
+    connection: sqlite3.Connection, alerts: Sequence[Alert], now: datetime, *, apart: bool
+) -> frozenset[str]:
+    """Claim alerts for a console; return the keys of those that neither a bot nor another console has told.
+
+    The end of a state is told by a console if a console told its beginning. `apart`: whatever bots do.
+    """
+    won: set[str] = set()
+    with immediate(connection):
+        _forget_alerts(connection, now)
+        for each in alerts:
+            begun = [_here(key, apart=apart) for key in each.after]
+            if begun and not any(_outcome(connection, key) == "shown" for key in begun):
+                continue
+            row = _row(replace(each, key=_here(each.key, apart=apart)), now, "shown")
+            claimed = connection.execute(f"{_ENTER} DO UPDATE SET outcome = 'shown' WHERE outcome IS NULL", row)
+            if claimed.rowcount == 1:
+                won.add(each.key)
+    return frozenset(won)
+
+
+def told_alerts(connection: sqlite3.Connection, keys: Sequence[str], *, apart: bool) -> frozenset[str]:
+    """Those of the keys that name alerts which people were told of, or need not be."""
+    return frozenset(key for key in keys if _outcome(connection, _here(key, apart=apart)) is not None)
+
+
+def _here(key: str, *, apart: bool) -> str:
+    return f"console:{key}" if apart else key
+
+
+def _outcome(connection: sqlite3.Connection, key: str) -> str | None:
+    row = connection.execute("SELECT outcome FROM alerts WHERE key = ?", (sqlite_text(key),)).fetchone()
+    return None if row is None else row[0]
+
+
+def _row(alert: Alert, now: datetime, outcome: Settled | None = None) -> tuple[str | int | None, ...]:
+    texts = map(sqlite_text, (alert.key, alert.group, alert.source, alert.route, alert.level, alert.title, alert.body))
+    return *texts, to_us(alert.at), sqlite_text(json.dumps(dict(alert.about))), to_us(now), outcome
 
 
 def waiting_alerts(connection: sqlite3.Connection) -> tuple[Alert, ...]:
@@ -66,10 +99,11 @@ def apply_plan(connection: sqlite3.Connection, plan: Plan, now: datetime, basis:
     """Carry out a plan in one transaction: no alert is settled without its message, and none is sent twice.
 
     `basis` is the newest delivery from before the plan. Returns False, and does nothing, if another process made one
-    since.
+    since, or settled an alert.
     """
     with immediate(connection):
-        if newest_delivery(connection) != basis:
+        waiting = {key for (key,) in connection.execute("SELECT key FROM alerts WHERE outcome IS NULL")}
+        if newest_delivery(connection) != basis or not waiting.issuperset(map(sqlite_text, plan.settled)):
             return False
         for message in plan.messages:
             _insert(connection, message, now)
@@ -172,9 +206,13 @@ def forget_told(connection: sqlite3.Connection, now: datetime) -> None:
     """Delete settled alerts, and told ones that never ended, when they are older than `KEPT`."""
     before = to_us(now - KEPT)
     with immediate(connection):
-        connection.execute("DELETE FROM alerts WHERE entered_us < ? AND outcome IS NOT NULL", (before,))
+        _forget_alerts(connection, now)
         connection.execute("DELETE FROM deliveries WHERE made_us < ? AND outcome IS NOT NULL", (before,))
         connection.execute("DELETE FROM told WHERE last_us < ?", (before,))
+
+
+def _forget_alerts(connection: sqlite3.Connection, now: datetime) -> None:
+    connection.execute("DELETE FROM alerts WHERE entered_us < ? AND outcome IS NOT NULL", (to_us(now - KEPT),))
 
 
 def _alert(row: tuple[Any, ...]) -> Alert:

@@ -1,29 +1,9 @@
-"""The state's file: durable before it is fast, like the ledger, because a lost claim would be acted on twice."""
+"""The state's tables: like the ledger it is never rebuilt, because a lost claim would be acted on twice."""
 
-import re
-import sqlite3
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from storage.database import Schema
-from storage.errors import DatabaseUnopenableError
-from storage.ledger.opening import connect_precious
 
-if TYPE_CHECKING:
-    from sqlite_utils import Database
-
-_OCTAL: Final = re.compile(r"\\([0-7]{3})")
-"""An escaped character in a mount point, such as a blank."""
-MOUNTS: Final = Path("/proc/self/mountinfo")
-"""The mounts, as Linux lists them."""
-NETWORK: Final = frozenset(
-    {
-        *("nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "afs", "9p"),
-        *("ceph", "glusterfs", "lustre", "gpfs", "beegfs", "davfs"),
-        *("fuse.sshfs", "fuse.glusterfs", "fuse.ceph", "fuse.rclone", "fuse.s3fs", "fuse.davfs2", "fuse.gcsfuse"),
-    }
-)
-"""File systems whose locks may not hold between machines, or at all."""
 _TABLES: Final = (
     """CREATE TABLE rules (
         rule TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, since_us INTEGER NOT NULL,
@@ -70,50 +50,13 @@ _TABLES: Final = (
     "CREATE INDEX deliveries_made ON deliveries (route, batch, made_us)",
     "CREATE INDEX deliveries_settled ON deliveries (settled_us)",
 )
-
-
-def _create(db: "Database") -> None:
-    for statement in _TABLES:
-        db.execute(statement)
-
-
-SCHEMA: Final = Schema(
-    name="state",
-    steps={"0001_state": _create},
-    newer_cure="Install that version again: what it claimed must not be claimed a second time.",
-)
 DAMAGE_CURE: Final = (
     "It says what the automations have done already, and is never rebuilt by itself: restore it from a backup. To go on"
     " without it, move it away yourself: every automation then begins as if it were new, and looks forward only."
 )
-
-
-def connect(path: Path) -> sqlite3.Connection:
-    """Open the state's connection, and create its file if needed.
-
-    Raises:
-        StorageError: It lies on a network file system; or as `connect_precious`.
-    """
-    if (kind := file_system(path.parent)) in NETWORK:
-        raise DatabaseUnopenableError(
-            f"{path} is on a network file system ({kind}), where two bots could both hold a lock and act twice. Set"
-            " data_dir in the configuration, or RUNWARDEN_DATA_DIR, to a folder on a local disk.",
-            path=path,
-        )
-    return connect_precious(path, SCHEMA, DAMAGE_CURE)
-
-
-def file_system(folder: Path) -> str | None:
-    """The kind of the file system that a folder is on, or will be; None: the system does not tell."""
-    try:
-        lines = MOUNTS.read_text(errors="surrogateescape").splitlines()
-    except OSError:
-        return None
-    path, best, kind = folder.resolve(), -1, None
-    for line in lines:
-        before, _, after = line.partition(" - ")
-        point = Path(_OCTAL.sub(lambda found: chr(int(found[1], 8)), before.split(" ")[4]))
-        # Of several mounts at one point the last one is on top.
-        if path.is_relative_to(point) and len(point.parts) >= best:
-            best, kind = len(point.parts), after.split(" ")[0]
-    return kind
+SCHEMA: Final = Schema(
+    name="state",
+    steps={"0001_state": _TABLES},
+    newer_cure="Install that version again: what it claimed must not be claimed a second time.",
+    damage_cure=DAMAGE_CURE,
+)

@@ -67,10 +67,9 @@ def main() -> None:
     """Serve until stdin ends; there is no thread and no event loop in this process, at any time."""
     _preload(PRELOADED)
     from storage import database
-    from storage.ledger import opening
 
     database.BUSY_WAIT_S = 5.0  # type: ignore[misc] — a test's own process
-    opening.PRAGMAS["synchronous"] = "OFF"  # type: ignore[index] — a dict, declared read-only
+    database.PRECIOUS["synchronous"] = "OFF"  # type: ignore[index] — a dict, declared read-only
     for line in sys.stdin:
         given = json.loads(line)
         # Killed ones have one line, and nothing to wait for.

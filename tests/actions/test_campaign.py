@@ -25,7 +25,7 @@ from app.sync.runs import RunSync
 from storage import database
 from storage.cache.cache import Cache
 from storage.errors import StorageError
-from storage.ledger import Ledger, opening
+from storage.ledger import Ledger
 from tests.actions.accounts import Accounts
 from tests.actions.conftest import API
 from tests.actions.peer import FaultyPeer, seeded
@@ -121,7 +121,7 @@ def trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ssl.SSLContext:
     monkeypatch.setattr(database, "BUSY_WAIT_S", 0.03)
     monkeypatch.setattr("app.actions.actions.RETRY_S", 0.2)
     monkeypatch.setattr("app.actions.actions.PAUSE_S", 0.02)
-    monkeypatch.setitem(opening.PRAGMAS, "synchronous", "OFF")  # type: ignore[arg-type] — a dict, declared read-only
+    monkeypatch.setitem(database.PRECIOUS, "synchronous", "OFF")  # type: ignore[arg-type] — a dict, declared read-only
     certificate = make_certificate(tmp_path / "tls")
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate.file))
     return certificate.server_context()

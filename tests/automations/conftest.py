@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -17,9 +17,7 @@ from app.automations.runner import Runner
 from app.config.load import parse
 from app.notify.incidents import IncidentReader
 from app.rules.rule import DoCommand, Rule
-from storage.cache.cache import Cache
 from storage.claims import Owner
-from storage.database import make_fleeting
 from storage.errors import StorageError
 from storage.ledger import Ledger
 from storage.records import ActionError, Repository
@@ -117,15 +115,8 @@ class Place:
 
 @pytest.fixture
 async def place(tmp_path: Path) -> AsyncIterator[Place]:
-    async with await Cache.open(tmp_path / "cache.sqlite3") as cache:
-        world = World(cache, datetime(2026, 5, 1, 12, tzinfo=UTC))
-        ledger = await Ledger.open(tmp_path / "ledger.sqlite3", clock=world.clock)
-        state = await State.open(tmp_path / "state.sqlite3", clock=world.clock)
-        async with ledger, state:
-            for database in (ledger, state):
-                # No test here cuts the power.
-                await database.writer.run(make_fleeting)
-            yield Place(world, ledger, state)
+    async with World().opened(tmp_path) as world:
+        yield Place(world, world.ledger, world.state)
 
 
 def rule(**keys: str) -> str:

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from app.automations.acting import ActingResult
-from app.notify.news import rule_alerts
+from app.notify.dispatcher import rule_alerts
 from storage.claims import this_process
 from storage.errors import StorageError
 from tests.automations.conftest import Place, rule
@@ -168,7 +168,7 @@ async def test_rules_tell_what_needs_a_person(place: Place) -> None:
     assert '"instructions": "asks run_1"' in next(each.body for each in told if "asks" in each.title)
     assert len([title for title in titles if "failed" not in title]) <= 2
     assert await desk.pass_(dispatcher, 3, hours=1) == []
-    assert await rule_alerts(place.state, place.world.now) == ()
+    assert await rule_alerts(place.state, place.world.now) == []
 
 
 async def test_a_ledger_that_was_moved_away_takes_no_write(place: Place) -> None:

@@ -120,7 +120,7 @@ async def test_without_a_file_for_the_lease_each_process_polls(tmp_path: Path, m
     """Such as on a network file system: it is said, and everything else works."""
     mounts = tmp_path / "mounts"
     mounts.write_text(f"1 0 0:1 / {tmp_path} rw - nfs4 server:/home rw\n")
-    monkeypatch.setattr("storage.state.opening.MOUNTS", mounts)
+    monkeypatch.setattr("storage.private_file.MOUNTS", mounts)
     told: list[Event] = []
     with told_apart(Drop()) as server:
         async with (

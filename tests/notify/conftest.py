@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from app.config import NotifySettings
-from app.notify.notifications import Notification
-from app.notify.watch import NewNotifications, Watch
+from app.notify.channels import Text
+from app.notify.incidents import IncidentReader
+from app.notify.watch import News, Watch
 from app.text import safe_text
 from storage.cache.cache import Cache
+from storage.database import make_fleeting
 from storage.ledger import Ledger
 from storage.records import HealthReport, HealthSample, PollOutcome, Repository, Run
 from storage.state import State
@@ -28,9 +31,24 @@ NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 class World:
     """A profile's cache as a service would fill it, minute by minute."""
 
-    cache: Cache
     now: datetime = NOON
     runs: dict[str, Run] = field(default_factory=dict)
+    cache: Cache = field(init=False)
+    state: State = field(init=False)
+    ledger: Ledger = field(init=False)
+
+    @asynccontextmanager
+    async def opened(self, folder: Path) -> AsyncIterator["World"]:
+        """With its files open. No test here cuts the power."""
+        async with AsyncExitStack() as stack:
+            self.cache = await stack.enter_async_context(await Cache.open(folder / "cache.sqlite3", clock=self.clock))
+            self.state = await stack.enter_async_context(await State.open(folder / "state.sqlite3", clock=self.clock))
+            self.ledger = await stack.enter_async_context(
+                await Ledger.open(folder / "ledger.sqlite3", clock=self.clock)
+            )
+            for database in (self.ledger, self.state):
+                await database.writer.run(make_fleeting)
+            yield self
 
     def clock(self) -> datetime:
         return self.now
@@ -41,7 +59,9 @@ class World:
 
     async def watch(self, *, begin: bool = True, **notify: Any) -> Watch:
         """One process's watch."""
-        watch = Watch(self.cache, NotifySettings(**notify), {"ok"}, 30.0, "acme-prod", self.clock)
+        settings = NotifySettings(**notify)
+        incidents = IncidentReader(self.cache, {"ok"}, 30.0, timedelta(seconds=settings.hold_s))
+        watch = Watch(self.cache, self.state, settings, incidents, "acme-prod", self.clock)
         if begin:
             await watch.begin()
         return watch
@@ -83,31 +103,27 @@ class World:
 
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
-    async with await Cache.open(tmp_path / "cache.sqlite3") as cache:
-        yield World(cache)
+    async with World().opened(tmp_path) as world:
+        yield world
 
 
 @pytest.fixture
-async def desk(world: World, tmp_path: Path) -> AsyncIterator["Desk"]:
+def desk(world: World) -> "Desk":
     from tests.notify.desk import Desk
 
-    ledger = await Ledger.open(tmp_path / "ledger.sqlite3", clock=world.clock)
-    state = await State.open(tmp_path / "state.sqlite3", clock=world.clock)
-    async with ledger, state:
-        yield Desk(world, ledger, state)
+    return Desk(world, world.ledger, world.state)
 
 
-def titles(telling: NewNotifications) -> list[str]:
+def titles(telling: News) -> list[str]:
     """What a look told on the screen, in its first words."""
     return [news.title for news in telling.screen]
 
 
-def outward(telling: NewNotifications) -> list[str]:
+def outward(telling: News) -> list[str]:
     """What a look told outside of it."""
     return [news.title for news in telling.outward]
 
 
-def news(title: str = "Run failed: acme/api", body: str = "agent/x", **facts: Any) -> Notification:
+def news(title: str = "Run failed: acme/api", body: str = "agent/x", **values: str) -> Text:
     """One piece of news."""
-    values = {"key": title, "kind": "run", "level": "error", "at": NOON, "about": {}, **facts}
-    return Notification(title=safe_text(title), body=safe_text(body), **values)
+    return Text(safe_text(title), safe_text(body), "error", values)

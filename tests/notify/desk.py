@@ -11,7 +11,6 @@ from msgspec.structs import astuple
 from app.config.load import parse
 from app.notify.dispatcher import Dispatcher
 from app.notify.incidents import IncidentReader
-from app.notify.news import NewsReader
 from storage.claims import Owner
 from storage.ledger import Ledger
 from storage.records.alert import Message
@@ -37,8 +36,8 @@ class Desk:
         """Another process, with this configuration."""
         notify = parse(Path("/etc/config.toml"), text).notify
         incidents = IncidentReader(self.world.cache, {"ok"}, 30.0, timedelta(seconds=notify.hold_s))
-        reader = NewsReader(self.world.cache, self.ledger, incidents, notify, "acme")
-        return Dispatcher(self.state, self.world.cache, reader, notify, "acme", self.world.clock, self._say)
+        files = (self.state, self.world.cache, self.ledger)
+        return Dispatcher(*files, incidents, notify, "acme", self.world.clock, self._say)
 
     async def began(self, text: str = TO_ALL) -> Dispatcher:
         """A process that has looked once, a minute ago."""

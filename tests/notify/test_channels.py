@@ -31,7 +31,8 @@ class Terminal:
 
 def channels(terminal: Terminal, env: Mapping[str, str] | None = None, **settings: object) -> Channels:
     notify = NotifySettings(**settings)  # type: ignore[arg-type]
-    return Channels(notify, "acme-prod", env or {}, terminal.ring, terminal.written.append)
+    out = {"ring_bell": terminal.ring, "write": terminal.written.append}
+    return Channels(notify.bell, notify.desktop, notify.command, env or {}, **out)  # type: ignore[arg-type] # by name
 
 
 async def test_the_bell_rings_once_for_all_that_came_together() -> None:
@@ -51,7 +52,7 @@ async def test_a_command_gets_its_arguments_as_they_are(tmp_path: Path) -> None:
     arguments = "{title}|{body},{repository},--status={status},{branch},{ {,{platform},$HOME;`id`"
     template = arguments.split(",")
     argv = (sys.executable, "-c", WRITE_ARGUMENTS, str(out), *template)
-    told = news(about={"repository": "{title}", "status": "failed\x1b[2J", "branch": "--rm -rf"})
+    told = news(repository="{title}", status="failed\x1b[2J", branch="--rm -rf")
 
     assert await channels(Terminal(), bell=False, command=argv).deliver([told]) == ()
 

@@ -1,6 +1,6 @@
 """The watch over runs: what is told, once, and what is not."""
 
-from app.notify.watch import NewNotifications
+from app.notify.watch import News
 from tests.notify.conftest import World, outward, titles
 
 
@@ -15,7 +15,7 @@ async def test_a_run_that_fails_is_told_once(world: World) -> None:
 
     assert titles(told) == outward(told) == ["Run failed after 4m00s: acme/api"]
     assert told.screen[0].body == "agent/x · run_1 · acme-prod"
-    assert await watch.look() == NewNotifications()
+    assert await watch.look() == News()
 
 
 async def test_every_move_of_a_followed_run_is_told(world: World) -> None:
@@ -43,7 +43,7 @@ async def test_the_first_sync_tells_nothing_of_the_past(world: World) -> None:
         await world.run(f"run_{number}", "failed", hours=1)
     world.now = now
 
-    assert await watch.look() == NewNotifications()
+    assert await watch.look() == News()
 
 
 async def test_many_at_once_are_told_as_one(world: World) -> None:
@@ -58,8 +58,15 @@ async def test_many_at_once_are_told_as_one(world: World) -> None:
 
     told = await watch.look()
 
-    assert titles(told) == outward(told) == ["Run failed after 1m00s: acme/r1", "11 runs failed"]
-    assert told.screen[1].body == "in acme/r0, acme/r1"
+    assert (
+        titles(told)
+        == outward(told)
+        == [
+            "Run failed after 1m00s: acme/r1",
+            "Run failed after 1m00s: acme/r1 (and 10 more)",
+        ]
+    )
+    assert told.screen[1].body.startswith("acme/r0 6, acme/r1 5 · ")
 
 
 async def test_what_happened_while_it_was_off_is_summed_up(world: World) -> None:
@@ -98,8 +105,8 @@ async def test_a_stuck_run_is_told_once(world: World) -> None:
 
     assert titles(told) == ["Run stuck: acme/api, working for 40m00s"]
     assert told.screen[0].body.startswith("95 of 100 there end within 2m00s")
-    assert await watch.look() == NewNotifications()
-    assert await (await world.watch()).look() == NewNotifications()
+    assert await watch.look() == News()
+    assert await (await world.watch()).look() == News()
 
 
 async def test_hostile_names_are_told_in_printable_text(world: World) -> None:

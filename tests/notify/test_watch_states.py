@@ -3,7 +3,7 @@
 from datetime import time
 
 from app.config.settings import QuietHours
-from app.notify.watch import NewNotifications
+from app.notify.watch import News
 from tests.notify.conftest import World, outward, titles
 
 NOON_HOURS = QuietHours(time(11), time(13))
@@ -21,20 +21,20 @@ async def test_a_host_is_told_once_it_has_been_bad_for_long_enough(world: World)
     await world.health(github="ok")
     watch = await world.watch(hold_s=60)
     await polled(world, 1, github="unreachable")
-    assert await watch.look() == NewNotifications()
+    assert await watch.look() == News()
 
     await polled(world, 1, github="unreachable")
     assert titles(await watch.look()) == ["Code host github is unreachable"]
     await polled(world, 5, github="unreachable")
-    assert await watch.look() == NewNotifications()
+    assert await watch.look() == News()
 
     await polled(world, 1, github="ok")
-    assert await watch.look() == NewNotifications()
+    assert await watch.look() == News()
     await polled(world, 1, github="ok")
     (over,) = (await watch.look()).screen
     assert over.title == "Code host github is well again"
     assert over.body.startswith("after 7m00s")
-    assert await watch.look() == NewNotifications()
+    assert await watch.look() == News()
 
 
 async def test_a_host_that_flaps_is_told_once(world: World) -> None:
@@ -65,7 +65,7 @@ async def test_a_trouble_that_gets_worse_is_told_again(world: World) -> None:
     await polled(world, 2, github="degraded")
 
     assert [news.level for news in (*first.screen, *second.screen)] == ["warning", "error"]
-    assert await watch.look() == NewNotifications()
+    assert await watch.look() == News()
 
 
 async def test_the_link_is_told_when_it_stays_down(world: World) -> None:
@@ -73,18 +73,18 @@ async def test_the_link_is_told_when_it_stays_down(world: World) -> None:
     await world.link()
     watch = await world.watch(hold_s=60)
     await world.link("unreachable")
-    assert await watch.look() == NewNotifications()
+    assert await watch.look() == News()
 
     world.pass_(seconds=61)
     await world.link("unreachable")
     down = await watch.look()
     assert titles(down) == outward(down) == ["No link to the service: acme-prod"]
-    assert await (await world.watch(hold_s=60)).look() == NewNotifications()
+    assert await (await world.watch(hold_s=60)).look() == News()
 
     world.pass_(minutes=3)
     await world.link()
     assert titles(await watch.look()) == ["The link to the service is back: acme-prod"]
-    assert await watch.look() == NewNotifications()
+    assert await watch.look() == News()
 
 
 async def test_a_refused_token_is_told_at_once_and_is_not_the_link(world: World) -> None:
@@ -111,4 +111,4 @@ async def test_quiet_hours_hold_states_back_and_drop_moves(world: World) -> None
 
     assert titles(late) == []
     assert outward(late) == ["Code host github is unreachable"]
-    assert await watch.look() == NewNotifications()
+    assert await watch.look() == News()

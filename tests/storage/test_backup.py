@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.copying import copy_database
+from storage.database import copy_database
 from storage.errors import StorageError
 
 

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from storage.errors import DatabaseUnopenableError
+from storage.private_file import NETWORK, file_system
 from storage.state import State
-from storage.state.opening import NETWORK, file_system
 
 
 def mounted(monkeypatch: pytest.MonkeyPatch, folder: Path, *lines: str) -> None:
     (folder / "mounts").write_text("".join(f"1 0 0:1 / {line} x y\n" for line in lines))
-    monkeypatch.setattr("storage.state.opening.MOUNTS", folder / "mounts")
+    monkeypatch.setattr("storage.private_file.MOUNTS", folder / "mounts")
 
 
 @pytest.mark.parametrize("kind", sorted(NETWORK))
@@ -36,6 +36,6 @@ def test_the_innermost_mount_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_a_system_that_does_not_tell_is_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Other systems than Linux have no such file."""
-    monkeypatch.setattr("storage.state.opening.MOUNTS", tmp_path / "missing")
+    monkeypatch.setattr("storage.private_file.MOUNTS", tmp_path / "missing")
 
     assert file_system(tmp_path) is None

@@ -1,9 +1,6 @@
-"""Following: pins, what moved, and who may tell of it."""
+"""Following: pins, and what moved."""
 
-import ast
-from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
 
 from storage.cache.cache import Cache
 from storage.cache.following import PIN_CAP, PIN_KEPT
@@ -12,13 +9,6 @@ from tests.storage.conftest import NOON, make_run
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
-
-
-CLAIM = """
-async with await Cache.open(Path(path)) as cache:
-    await start()
-    print(sorted(await cache.following.claim([f"key-{n}" for n in range(20)], at=datetime.now(UTC))))
-"""
 
 
 async def test_a_pinned_run_is_given_with_its_repositorys_times(cache: Cache) -> None:
@@ -75,22 +65,3 @@ async def test_history_is_no_news(cache: Cache) -> None:
     await cache.store_runs(old, asked_at=NOON)
 
     assert (await cache.following.changes(Watermark(), since=NOON)).changes == ()
-
-
-async def test_a_claim_is_won_once(cache: Cache, cache_path: Path) -> None:
-    """By the first who asks; later ones lose, also after a restart, until the key is forgotten after three months."""
-    assert await cache.following.claim(["a", "b"], at=NOON) == {"a", "b"}
-    assert await cache.following.claim(["b", "c"], at=NOON + HOUR) == {"c"}
-    assert await cache.following.claimed(["a", "d"]) == {"a"}
-
-    async with await Cache.open(cache_path) as other:
-        assert await other.following.claim(["a"], at=NOON) == set()
-        assert await other.following.claim(["a"], at=NOON + timedelta(days=91)) == {"a"}
-
-
-def test_of_many_processes_one_wins(race: Callable[..., list[str]], cache_path: Path) -> None:
-    """Four at the same moment: every key is won exactly once."""
-    answers = [ast.literal_eval(answer) for answer in race(CLAIM, 4, str(cache_path))]
-
-    won = sorted(key for answer in answers for key in answer)
-    assert won == sorted(f"key-{n}" for n in range(20))

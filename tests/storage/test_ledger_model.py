@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
-from storage import claims
+from storage import claims, database
 from storage.claims import Owner
-from storage.ledger import opening, queries, transitions
+from storage.ledger import queries, transitions
 from storage.ledger.errors import (
     AlreadyDoneError,
     KeyTakenError,
@@ -23,6 +23,7 @@ from storage.ledger.errors import (
     SubjectBlockedError,
     WrongStateError,
 )
+from storage.ledger.opening import SCHEMA
 from storage.ledger.transitions import StateChange, Transition, TransitionOutcome
 from storage.records import OPEN_STATES, UNUSED_STATES, Action, ActionError, Author
 from tests.storage.conftest import NOON
@@ -73,14 +74,14 @@ class LedgerMachine(RuleBasedStateMachine):
         self.dead: set[int] = set()
         self.patches = [
             patch.object(claims, "is_dead", lambda owner: owner.pid in self.dead),
-            patch.dict(opening.PRAGMAS, {"synchronous": "OFF"}),  # type: ignore[arg-type] — a dict, declared read-only
+            patch.dict(database.PRECIOUS, {"synchronous": "OFF"}),  # type: ignore[arg-type] — a dict, declared read-only
         ]
         for each in self.patches:
             each.start()
         self.connection = self.connect()
 
     def connect(self) -> sqlite3.Connection:
-        return opening.connect(Path(self.folder.name, "ledger.sqlite3"))
+        return database.open_precious(Path(self.folder.name, "ledger.sqlite3"), SCHEMA)
 
     def teardown(self) -> None:
         self.connection.close()

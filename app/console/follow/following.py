@@ -18,11 +18,13 @@ from app.console.session import Session
 from app.console.session.coalesced_task import CoalescedTask
 from app.console.sheets import BatchScreen, Sheet
 from app.events import ActionChanged, Event, StorageFailed
-from app.notify.channels import Channels
+from app.notify.channels import Channels, Text
+from app.notify.incidents import IncidentReader
 from app.notify.watch import Watch
 from app.text import safe_text
 from storage.cache.following import PIN_CAP
 from storage.records.following import PinnedRun
+from storage.state import State
 from widgets.after_refresh import after_refresh
 from widgets.batch import BatchView
 from widgets.follow import follow_line
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from app.engine import Engine
-    from app.notify.notifications import Notification
+    from storage.records.alert import Alert
 
 
 TOAST_S: Final = {"information": 6.0, "warning": 10.0, "error": 15.0}
@@ -40,16 +42,16 @@ IN_INBOX: Final = frozenset({"failed", "stuck"})
 """Changes of runs that also become items of the inbox."""
 
 
-def cause_of(news: "Notification") -> tuple[str, ...]:
+def cause_of(news: "Alert") -> tuple[str, ...]:
     """The cause that several toasts share; a followed run has its own."""
     if news.is_followed or not news.about.get("repository"):
         return (news.key,)
     return "stuck" if news.kind == "stuck" else news.about.get("status", ""), news.about["repository"]
 
 
-def merged_by_cause(news: "Iterable[Notification]") -> "tuple[Notification, ...]":
-    """Merge the notifications of each cause."""
-    causes: dict[tuple[str, ...], list[Notification]] = {}
+def merged_by_cause(news: "Iterable[Alert]") -> "tuple[Alert, ...]":
+    """Merge the alerts of each cause."""
+    causes: dict[tuple[str, ...], list[Alert]] = {}
     for one in news:
         causes.setdefault(cause_of(one), []).append(one)
     found = []
@@ -68,17 +70,15 @@ class RunFollower:
     def __init__(self, engine: "Engine", session: Session, write: Callable[[str], None]) -> None:
         """Start empty; `write` sends text to the terminal unchanged, or nowhere without a terminal."""
         settings, profile = engine.settings, engine.profile
-        self.watch = Watch(
-            engine.cache,
-            settings.notify,
-            frozenset(settings.console.health_ok),
-            profile.poll.health_s,
-            profile.name,
-            engine.clock,
-        )
+        state = engine.state if isinstance(engine.state, State) else None
+        incidents = IncidentReader.of(engine.cache, settings, profile)
+        self.watch = Watch(engine.cache, state, settings.notify, incidents, profile.name, engine.clock)
         self._engine = engine
         self._session = session
-        self._channels = Channels(settings.notify, profile.name, os.environ, session.app.bell, write)
+        notify = settings.notify
+        self._channels = Channels(
+            notify.bell, notify.desktop, notify.command, os.environ, ring_bell=session.app.bell, write=write
+        )
         self._troubles: set[str] = set()
         """Failures of channels that were reported; each is reported once."""
         self._toasted_at: dict[tuple[str, ...], datetime] = {}
@@ -153,8 +153,9 @@ class RunFollower:
         if pins != self._session.pins:
             self._session.show_pins(pins)
 
-    async def _deliver(self, news: "tuple[Notification, ...]") -> None:
-        for trouble in await self._channels.deliver(news):
+    async def _deliver(self, news: "tuple[Alert, ...]") -> None:
+        told = [Text.of(alert, self._engine.profile.name) for alert in news]
+        for trouble in await self._channels.deliver(told):
             if trouble not in self._troubles:
                 self._troubles.add(trouble)
                 said = safe_text(f"A notification was not delivered. {trouble}", limit=300)

@@ -1,0 +1,207 @@
+"""Alerts: what happened to runs, code hosts and our own link, in words, under keys that make each unique."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final, get_args
+
+from msgspec.structs import replace
+
+from app.config import NotifySettings
+from app.config.settings import DEFAULT_ROUTE
+from app.health import Incident
+from app.text import safe_text
+from app.times import clock_time, span
+from storage.records import LinkState
+from storage.records.alert import Alert, AlertSubject, Level
+from storage.records.following import StatusChange, StuckRun
+
+_FAILURES_TOLD: Final = 2
+"""One lost answer is no trouble yet."""
+LISTED: Final = 5
+"""Places that one message names."""
+REFUSALS: Final = frozenset({"not_authorized", "forbidden", "token", "no_token"})
+"""Errors of the token, while the link is up. A second look changes nothing, so they are told at once."""
+_TOKEN_WORDS: Final = {
+    "not_authorized": "The service refuses the token (401)",
+    "forbidden": "The token may not do this (403)",
+}
+
+
+def own_alert(
+    key: str,
+    group: str,
+    level: Level,
+    title: str,
+    body: str,
+    at: datetime,
+    about: Mapping[str, str],
+    *,
+    after: tuple[str, ...] = (),
+    is_lasting: bool = False,
+) -> Alert:
+    """An alert of `[notify] on`."""
+    title, body = safe_text(title, limit=120), safe_text(body, limit=400)
+    subject = (group, "", DEFAULT_ROUTE, level, title, about)
+    return Alert(*subject, key=key, body=body, at=at, after=after, is_lasting=is_lasting)
+
+
+def wanted(moves: Sequence[StatusChange], on: Collection[str]) -> list[StatusChange]:
+    """The moves that the settings ask for."""
+    return [move for move in moves if move.new in on or (move.is_pinned and "pinned" in on)]
+
+
+def move_alert(move: StatusChange, profile: str) -> Alert:
+    """A run's change of status."""
+    took = ""
+    if move.is_final and move.at > move.active_since:
+        took = f" after {span((move.at - move.active_since).total_seconds())}"
+    told = own_alert(
+        # To the microsecond: a run that was continued may fail a second time.
+        f"run:{move.run_id}:{move.new}:{move.at.isoformat()}",
+        f"{'' if move.new == 'failed' else 'run:'}{move.new}:{move.repository}",
+        "error" if move.new == "failed" else "information",
+        f"Run {move.new}{took}: {move.repository}",
+        f"{move.branch_name} · {move.run_id} · {profile}",
+        move.at,
+        {**_about(move.run_id, move.repository, move.new), "branch": move.branch_name},
+    )
+    return replace(told, is_followed=move.is_pinned)
+
+
+def state_alerts(
+    notify: NotifySettings,
+    profile: str,
+    now: datetime,
+    *,
+    stuck: Sequence[StuckRun],
+    incidents: Sequence[Incident],
+    link: LinkState,
+) -> list[Alert]:
+    """The lasting states that the settings ask for: stuck runs, incidents that held (and their ends), and our link."""
+    hold, states = timedelta(seconds=notify.hold_s), list[Alert]()
+    if "stuck" in notify.on:
+        states += [_stuck(run, profile) for run in stuck]
+    if "health" in notify.on:
+        held = (incident for incident in incidents if incident.lasted >= hold)
+        states += [_over(one, now, profile) if one.is_over else _begun(one, hold, now, profile) for one in held]
+    is_refused = link.error_kind in REFUSALS
+    if "link" in notify.on and link.failing_since is not None:
+        has_held = now - link.failing_since >= hold and link.failures >= _FAILURES_TOLD
+        if is_refused or has_held:
+            states.append(_link_down(link, link.failing_since, now, profile, is_refused=is_refused))
+    return states
+
+
+def _stuck(run: StuckRun, profile: str) -> Alert:
+    for_s = (run.last_seen_at - run.active_since).total_seconds()
+    usual = f"95 of 100 there end within {span(run.p95_s)}" if run.p95_s else "much longer than usual"
+    return own_alert(
+        f"stuck:{run.run_id}:{run.active_since.isoformat()}",
+        f"stuck:{run.run_id}",
+        "warning",
+        f"Run stuck: {run.repository}, {run.status} for {span(for_s)}",
+        f"{usual} · {run.run_id} · {profile}",
+        run.active_since,
+        _about(run.run_id, run.repository, run.status),
+        is_lasting=True,
+    )
+
+
+def _about(run_id: str, repository: str, status: str) -> dict[str, str]:
+    return {"run_id": run_id, "repository": repository, "status": status}
+
+
+def _link_down(link: LinkState, since: datetime, now: datetime, profile: str, *, is_refused: bool) -> Alert:
+    title, note = "No link to the service", "no code host is blamed for it"
+    if is_refused:
+        title = _TOKEN_WORDS.get(link.error_kind or "", "There is no usable token")
+        note = "create another and give it to this profile"
+    return own_alert(
+        f"link:{'token' if is_refused else 'down'}:{since.isoformat()}",
+        "link:runs",
+        "error",
+        f"{title}: {profile}",
+        f"since {clock_time(since, now)}; {note} · {link.error_message or ''}".rstrip(" ·"),
+        since,
+        {"status": "token refused" if is_refused else "down"},
+        is_lasting=True,
+    )
+
+
+def link_back_alert(outage: Alert, link: LinkState, now: datetime, profile: str) -> Alert:
+    """The link is back, or the token is accepted again."""
+    back = link.last_ok_at or now
+    is_token = outage.key.startswith("link:token")
+    what = "The service accepts the token again" if is_token else "The link to the service is back"
+    lasted = f"after {span((back - outage.at).total_seconds())}"
+    key, about = f"{outage.key}:over", {"status": "up"}
+    return own_alert(key, "link:runs", "information", f"{what}: {profile}", lasted, back, about, after=(outage.key,))
+
+
+def _keys(incident: Incident) -> tuple[str, str, str]:
+    """The keys of its alerts: impaired, bad, over."""
+    base = f"health:{incident.platform}:{incident.start.isoformat()}"
+    return f"{base}:impaired", f"{base}:bad", f"{base}:over"
+
+
+def _begun(incident: Incident, hold: timedelta, now: datetime, profile: str) -> Alert:
+    impaired, bad, _ = _keys(incident)
+    is_bad = incident.worst == "bad" and incident.bad_s >= hold.total_seconds()
+    how = f"is flapping: {' and '.join(incident.words[:3])}" if incident.recoveries else f"is {incident.word}"
+    return own_alert(
+        bad if is_bad else impaired,
+        f"host:{incident.platform}",
+        "error" if is_bad else "warning",
+        f"Code host {incident.platform} {how}",
+        f"since {clock_time(incident.start, now)} · {profile}",
+        incident.start,
+        {"platform": incident.platform, "status": incident.word},
+        # Well for the moment: not told now, but its end is told if its beginning was.
+        after=(impaired, bad) if incident.recovered_at is not None else (),
+        is_lasting=True,
+    )
+
+
+def _over(incident: Incident, now: datetime, profile: str) -> Alert:
+    impaired, bad, over = _keys(incident)
+    how = "is well again" if incident.recovered_at is not None else "is no longer connected"
+    lasted = f"after {span(incident.lasted.total_seconds())}, since {clock_time(incident.start, now)} · {profile}"
+    return own_alert(
+        over,
+        f"host:{incident.platform}",
+        "information",
+        f"Code host {incident.platform} {how}",
+        lasted,
+        incident.recovered_at or incident.until,
+        {"platform": incident.platform, "status": "well"},
+        after=(impaired, bad),
+    )
+
+
+def together(alerts: Sequence[Alert]) -> Alert:
+    """Several alerts as one: the newest, with their number, their places and their highest level."""
+    newest = max(alerts, key=lambda each: each.at)
+    body = " · ".join(filter(None, (places(alerts), newest.body)))
+    level = worst(each.level for each in alerts)
+    return replace(newest, level=level, title=counted(newest.title, len(alerts)), body=body, is_followed=False)
+
+
+def counted(title: str, count: int) -> str:
+    """The title of one of so many."""
+    return title if count == 1 else f"{title} (and {count - 1:,} more)"
+
+
+def places(group: Sequence[AlertSubject]) -> str:
+    """The repositories of several, the most frequent first."""
+    if len(group) == 1:
+        return ""
+    names = Counter(name for each in group if (name := each.about.get("repository", ""))).most_common()
+    shown = [safe_text(name, limit=80) + (f" {count:,}" if count > 1 else "") for name, count in names]
+    more = f" and {len(shown) - LISTED:,} other places" if len(shown) > LISTED else ""
+    return ", ".join(shown[:LISTED]) + more
+
+
+def worst(levels: Iterable[Level]) -> Level:
+    """The most severe of the levels."""
+    return max(levels, key=get_args(Level).index)

@@ -1,0 +1,99 @@
+"""What one of many processes gets: a lease until it is not renewed, and an alert for good."""
+
+import ast
+from collections.abc import AsyncIterator, Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from storage.records.alert import Alert, Message, Plan
+from storage.state import State
+from tests.storage.conftest import NOON
+
+LEASE = """
+async with await State.open(Path(path)) as state:
+    await start()
+    print(await state.acquire_lease("poller", number, 60))
+"""
+ALERTS = """
+from storage.records.alert import Alert
+def alert(key):
+    return Alert("failed:x", "", "default", "error", "t", {}, key=key, body="", at=datetime.now(UTC))
+async with await State.open(Path(path)) as state:
+    await start()
+    print(sorted(await state.claim_alerts([alert(f"key-{n}") for n in range(20)], datetime.now(UTC), apart=False)))
+"""
+
+
+@pytest.fixture
+async def lease(tmp_path: Path, clock: Callable[[], datetime]) -> AsyncIterator[State]:
+    async with await State.open(tmp_path / "state.sqlite3", clock=clock) as state:
+        yield state
+
+
+STORIES = {
+    "one at a time": [("ann", True), ("bob", False), ("ann", True)],
+    "it runs out": [("ann", True), 29, ("bob", False), 1, ("bob", True), ("ann", False)],
+    "renewed from now, not from the end of the old term": [("ann", True), 20, ("ann", True), 20, ("bob", False)],
+    "only the holder releases": [("ann", True), ("bob", "leaves"), ("bob", False), ("ann", "leaves"), ("bob", True)],
+    "a clock a little behind takes nothing": [("ann", True), -2, ("bob", False)],
+    "a clock set back does not lock everybody out": [("ann", True), -86_400, ("bob", True)],
+}
+"""Of a lease of thirty seconds: who asks and whether it is granted, who leaves, and how the clock moves."""
+
+
+@pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
+async def test_one_holds_it_until_the_term_ends(
+    lease: State, forward: Callable[[float], None], story: list[float | tuple[str, bool | str]]
+) -> None:
+    """And another name is another lease."""
+    for step in story:
+        match step:
+            case (who, "leaves"):
+                await lease.release_lease("poller", who)
+            case (who, granted):
+                assert await lease.acquire_lease("poller", who, 30) is granted
+            case seconds:
+                forward(seconds)
+    assert await lease.acquire_lease("backfill", "eve", 30)
+
+
+def test_processes_that_claim_at_once_get_one_lease(race: Callable[..., list[str]], tmp_path: Path) -> None:
+    """Exactly one of them."""
+    assert sorted(race(LEASE, 6, str(tmp_path / "state.sqlite3"))) == ["False"] * 5 + ["True"]
+
+
+def alert(key: str, *after: str) -> Alert:
+    """A host's trouble, or its end."""
+    return Alert("host:github", "", "default", "error", "t", {}, key=key, body="", at=NOON, after=after)
+
+
+async def test_an_alert_is_told_by_one_process(lease: State) -> None:
+    """The first that asks, until it is forgotten after three months; an end by the one that told the beginning."""
+    assert await lease.claim_alerts([alert("a"), alert("b")], NOON, apart=False) == {"a", "b"}
+    assert await lease.claim_alerts([alert("b"), alert("c"), alert("over", "a")], NOON, apart=False) == {"c", "over"}
+    await lease.enter_alerts([alert("of a bot"), alert("c")], NOON)
+    assert [each.key for each in await lease.waiting_alerts()] == ["of a bot"]
+
+    assert await lease.claim_alerts([alert("over 2", "of a bot")], NOON, apart=False) == set()
+    assert await lease.claim_alerts([alert("a")], NOON, apart=True) == {"a"}
+    assert await lease.told_alerts(["a", "of a bot", "d"], apart=False) == {"a"}
+    assert await lease.claim_alerts([alert("a")], NOON + timedelta(days=91), apart=False) == {"a"}
+
+
+async def test_a_plan_whose_alert_a_console_told_is_made_again(lease: State) -> None:
+    """Nothing is told twice."""
+    await lease.enter_alerts([alert("a")], NOON)
+    assert await lease.claim_alerts([alert("a")], NOON, apart=False) == {"a"}
+
+    message = Message("default", ":host", "new", "error", "t", "", ("host:github",))
+    assert not await lease.apply_plan(Plan((message,), {"a": "told"}), NOON, 0)
+    assert await lease.due_deliveries(NOON) == ()
+
+
+def test_of_many_processes_one_tells(race: Callable[..., list[str]], tmp_path: Path) -> None:
+    """Four at the same moment: every alert is told exactly once."""
+    answers = [ast.literal_eval(answer) for answer in race(ALERTS, 4, str(tmp_path / "state.sqlite3"))]
+
+    assert sorted(key for answer in answers for key in answer) == sorted(f"key-{n}" for n in range(20))
