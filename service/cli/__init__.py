@@ -32,11 +32,11 @@ _COMMANDS: Final = {
 _PROGRAM: Final = "runwarden service"
 
 EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
-    "": ("apply service.toml", "status", "token create --org acme --scope admin"),
+    "": ("apply setup.toml", "status", "token create --org acme --scope admin"),
     "serve": ("serve --data-dir /srv/runwarden --port 8080", "serve --port 0 --lab"),
     "worker": ("worker --database postgresql://runner@db/runwarden --workers 4",),
     "migrate": ("migrate --data-dir /srv/runwarden",),
-    "apply": ("apply service.toml", "apply agents.toml --elsewhere"),
+    "apply": ("apply setup.toml", "apply agents.toml --elsewhere"),
     "org": ("org create 'Acme Inc.' --entitlement ServiceAPI",),
     "org create": ("org create 'Acme Inc.' --slug acme --entitlement ServiceAPI",),
     "org list": ("org list -o csv",),
@@ -90,8 +90,8 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
     "run delete": ("run delete run_01J",),
     "usage": ("usage --from 2026-01-01 --by agent", "usage --org acme -o csv"),
     "prune": ("prune --older-than 90d --dry-run",),
-    "backup": ("backup /backup/runwarden.tar",),
-    "restore": ("restore /backup/runwarden.tar --data-dir /srv/runwarden",),
+    "backup": ("backup /backup/runwarden.tar.gz",),
+    "restore": ("restore /backup/runwarden.tar.gz --data-dir /srv/runwarden",),
     "audit": ("audit list --since 7d",),
     "audit list": ("audit list --since 7d --action token", "audit list --org acme -o ndjson"),
     "status": ("status", "status --json"),
