@@ -362,8 +362,10 @@ class RunwardenApp(BaseApp[None]):
         try:
             self.add_mode(BETWEEN, lambda: BetweenScreen(name))
             await self.switch_mode(BETWEEN)
-            # Close screens before the engine they read from.
+            # Close screens before the engine they read from, and their workers before the widgets they write to.
             for mode in (*(tab.name for tab in TABS), OVERVIEW):
+                for worker in [each for each in self.workers if each.node is not self]:
+                    worker.cancel()
                 await self.remove_mode(mode)
             self.following = None
             self.navigation.forget()

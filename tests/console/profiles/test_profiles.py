@@ -26,6 +26,7 @@ from tests.console.scenes import TOKEN_VARIABLE, SceneClock
 from tests.console.test_error_boundary import press_all
 from tests.lab import Lab
 from widgets.profiles import ProfileFacts, ProfileList
+from widgets.runs.table import RunTable
 
 
 def said(scene: Scene) -> str:
@@ -73,6 +74,21 @@ async def test_keys_between_two_profiles_wait_for_the_rooms(
         assert scene.app.current_mode == BETWEEN
         gate.set()
         await scene.shows("acme-staging ▾ read-only")
+
+
+async def test_a_reading_that_ends_while_its_screen_is_removed_ends_nothing(fleet_staged: FleetStaged) -> None:
+    """Its result would not find the screen's widgets."""
+    async with fleet_staged() as scene:
+        screen = scene.app.screen
+
+        async def late() -> None:
+            while screen.query(RunTable):
+                await asyncio.sleep(0)
+            screen.query_one(RunTable)
+
+        screen.run_worker(late)
+        scene.app.post_message(SwitchProfile("acme-staging"))
+        await scene.shows("acme-staging ▾ read-only", "All 3]")
 
 
 async def test_another_profile_by_its_letters_and_back_again(fleet_staged: FleetStaged, staging: Lab) -> None:
