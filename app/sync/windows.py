@@ -134,7 +134,7 @@ class WindowFill:
         since, until = window.start and window.start - SECOND, window.end + SECOND
         stored = await self._reader.page(RunQuery(since=since, until=until), window.token)
         page, order = stored.page, window.order
-        leads_on = page.next_token is None or (page.next_token != window.token and bool(page.runs or page.dropped))
+        leads_on = page.next_token is None or (page.next_token != window.token and bool(page.runs))
         order.read(page)
         order.is_odd = order.is_odd or not leads_on or not are_within(page.runs, since, until)
         floor = order.floor if page.next_token is not None else window.start

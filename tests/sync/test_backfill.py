@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.api.budget import Priority
-from app.api.errors import RejectedError, UnreachableError
+from app.api.errors import EndlessListError, RejectedError, UnreachableError
 from app.config import HistorySettings
 from app.events import BackfillMoved, Event
 from app.sync.backfill import Backfill
@@ -20,6 +20,7 @@ from tests.sync.conftest import MINUTE, Desk, ended, held
 from tests.waiting import until
 
 HOUR = timedelta(hours=1)
+PATIENCE_S = 60.0
 
 
 async def test_everything_that_the_configuration_names_is_fetched(history: Recorder, desk: Desk) -> None:
@@ -48,6 +49,19 @@ async def test_what_a_person_waits_for_has_a_persons_priority(history: Recorder,
 
         assert sent == before | {Priority.ASKED: sent[Priority.ASKED]}
         assert sent[Priority.ASKED] > before[Priority.ASKED]
+
+
+@pytest.mark.parametrize("peer", [{"endless": "around", "nulls": 2}], indirect=True)
+async def test_a_list_that_never_ends_ends_the_filling(desk: Desk) -> None:
+    """Not even its windows without a usable run are followed for ever."""
+    ended(desk.peer, 60)
+    async with desk.engine(page_size=5, first_runs=10) as engine:
+        with suppress(EndlessListError):
+            await engine.runs.refresh()
+        with suppress(EndlessListError):
+            await asyncio.wait_for(engine.backfill.run(), PATIENCE_S)
+
+        assert await held(engine) == 60
 
 
 async def test_history_ends_at_the_configured_number(history: Recorder, desk: Desk) -> None:
