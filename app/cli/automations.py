@@ -87,7 +87,7 @@ async def list_rules(invocation: Invocation, /) -> int:
 )
 @async_command
 async def check(invocation: Invocation, /, *, names: tuple[str, ...], period: timedelta | None) -> int:
-    """Say in plain sentences what automations do, when next, and what is odd about them."""
+    """Explain automations in plain sentences, with their next times and warnings about likely mistakes."""
     now, every, silent = datetime.now(UTC), _rules(invocation), invocation.settings().notify.silent
     chosen = [rule for rule in every if not names or rule.name in names]
     if unknown := set(names) - {rule.name for rule in every}:
@@ -131,9 +131,9 @@ def _print_check(output: Output, entry: Mapping[str, Any]) -> None:
     ]
     if replayed := entry.get("replay"):
         counts = ", ".join(f"{count} {WORDS.get(outcome, outcome)}" for outcome, count in replayed["counts"].items())
-        held = "nothing of that time is known to be held completely"
+        held = "the cache holds no part of that time completely: there may have been more"
         if since := replayed["held_since"]:
-            held = f"what could have set it off is held since {stamp(datetime.fromisoformat(since))}"
+            held = f"nothing is missing since {stamp(datetime.fromisoformat(since))}"
         lines += [f"  replay   {counts or 'nothing would have set it off'}", f"           {held}"]
         for one in replayed["newest"]:
             lines.append(f"           {one['at']} {one['outcome']}: {one['set_off_by']} {one['reason'] or ''}")
@@ -143,7 +143,7 @@ def _print_check(output: Output, entry: Mapping[str, Any]) -> None:
 
 @automations.command("log", cls=FactCommand)
 @click.argument("name", required=False, shell_complete=completed("automations"))
-@click.option("--limit", type=COUNT, default=50, show_default=True, help="Maximum number of lines.")
+@click.option("--limit", type=COUNT, default=50, show_default=True, help="Maximum number of decisions.")
 @click.option("--outcome", "outcomes", multiple=True, type=click.Choice(get_args(Outcome)), help="Repeatable.")
 @async_command
 async def log(invocation: Invocation, /, *, name: str | None, limit: int, outcomes: tuple[Outcome, ...]) -> int:
@@ -194,7 +194,7 @@ async def resume(invocation: Invocation, /, *, name: str) -> int:
 @click.argument("decision", type=COUNT)
 @async_command
 async def approve(invocation: Invocation, /, *, decision: int) -> int:
-    """Approve what waits for it, by the number that `automations log` shows; it is sent as it was shown."""
+    """Approve a waiting decision by its number in `automations log`; its request is sent as it was shown."""
     async with invocation.state() as state:
         held = await state.decision(decision)
         if held is None or held.outcome != "waiting":

@@ -37,7 +37,7 @@ class _ListingGroup(CommandGroup):
 
 @click.group(cls=_ListingGroup, no_args_is_help=False)
 def inbox() -> None:
-    """List what happened and is not dealt with, and say that it is."""
+    """List open items, and mark them as done."""
 
 
 @inbox.command("list", cls=FactCommand)
@@ -70,7 +70,7 @@ async def list_items(invocation: Invocation, /, *, with_done: bool) -> int:
 @KEYS
 @async_command
 async def done(invocation: Invocation, /, *, keys: tuple[str, ...]) -> int:
-    """Say that items are dealt with (`all`: those listed now); what happens later brings them back."""
+    """Mark items as done (`all`: those listed now); later events bring them back."""
     return await _mark(invocation, keys, lambda box, items: box.done(items))
 
 
@@ -130,7 +130,7 @@ async def _mark(
 
 @click.group(cls=CommandGroup)
 def notify() -> None:
-    """Try the routes of notifications, list what they told, and acknowledge it."""
+    """Test notification routes, list messages, and acknowledge them."""
 
 
 @notify.command("test", cls=FactCommand)
@@ -153,7 +153,7 @@ async def test(invocation: Invocation, /, *, route: str) -> int:
 
 
 @notify.command("log", cls=FactCommand)
-@click.option("--limit", type=COUNT, default=50, show_default=True, help="How many, the newest.")
+@click.option("--limit", type=COUNT, default=50, show_default=True, help="Maximum number of messages.")
 @async_command
 async def log(invocation: Invocation, /, *, limit: int) -> int:
     """List the messages that were made, newest first, and what became of each."""

@@ -96,7 +96,7 @@ def json_or_text(text: str) -> "Json":
 COUNT: Final = click.IntRange(1, 1_000_000_000)
 """The type of options that are a number of items."""
 OUT_OPTION: Final = click.option(
-    "--out", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Into a file, all or nothing."
+    "--out", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write to a file, all or nothing."
 )
 
 

@@ -26,7 +26,7 @@ _COMMANDS: Final = {
     "backup": ("service.cli.maintenance", "Write all of the service into one file, also while it runs."),
     "restore": ("service.cli.maintenance", "Restore a service that is stopped from such a file."),
     "audit": ("service.cli.audit", "Who administered what, and when."),
-    "status": ("service.cli.maintenance", "What is in force: sandbox, workers, queue."),
+    "status": ("service.cli.maintenance", "Show sandbox, workers and queue."),
 }
 
 _PROGRAM: Final = "runwarden service"

@@ -32,7 +32,7 @@ def audit() -> None:
 @click.option("--org", "slug", help="An organization's slug or id; of a deleted one, its id.")
 @click.option("--since", help="An age such as 7d, or an instant such as 2026-01-31T08:00:00Z.")
 @click.option("--action", help="Such as token.revoke, or token for all that begins with it.")
-@click.option("--limit", default=200, show_default=True, type=click.IntRange(1, 100_000), help="The latest so many.")
+@click.option("--limit", default=200, show_default=True, type=click.IntRange(1, 100_000), help="How many entries.")
 @admin_command
 def list_all(admin: AdminContext, slug: str | None, since: str | None, action: str | None, limit: int) -> None:
     """List acts of administration, by whom and when, the latest at the end."""

@@ -136,7 +136,7 @@ def _change(
 @click.option("--day-tokens", type=int, help="Tokens; without it there is no limit.")
 @admin_command
 def budget(admin: AdminContext, slug: str, day_usd: float | None, day_tokens: int | None) -> None:
-    """Set what all agents of an organization together may spend in one day (UTC); without options, as they like."""
+    """Set what all agents of an organization together may spend in one day (UTC); without options there is no limit."""
     limits = DayBudget(day_usd=day_usd, day_tokens=day_tokens)
     with admin.change("organization.budget") as change:
         found = find_organization(change.connection, slug)

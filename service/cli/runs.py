@@ -17,7 +17,7 @@ _WAIT_S: Final = 60.0
 """How long a deletion waits for a worker to stop a turn."""
 
 _yes = click.option("--yes", is_flag=True, help="Do not ask.")
-_force = click.option("--force", is_flag=True, help="Also while it works: what works is cancelled first.")
+_force = click.option("--force", is_flag=True, help="Also while it works: it is cancelled first.")
 
 
 class _RunGroup(click.Group):
@@ -39,7 +39,7 @@ def run() -> None:
 @click.argument("run_id")
 @admin_command
 def cancel(admin: AdminContext, run_id: str) -> None:
-    """End an active run as failed; what works on it is interrupted, and nothing of it is pushed."""
+    """End an active run as failed; its agent is stopped, and nothing is pushed."""
     with admin.change("run.cancel") as change:
         found = _found(change.connection, run_id)
         change.target, change.organization_id = run_id, found.organization_id

@@ -35,7 +35,7 @@ def list_all(admin: AdminContext, slug: str) -> None:
 @trigger.command("log")
 @click.option("--org", "slug", help="An organization's slug or id; all of them if left out.")
 @click.option("--waiting", is_flag=True, help="Only what waits for approval.")
-@click.option("--limit", default=200, show_default=True, type=click.IntRange(1, 100_000), help="The latest so many.")
+@click.option("--limit", default=200, show_default=True, type=click.IntRange(1, 100_000), help="How many entries.")
 @admin_command
 def log(admin: AdminContext, slug: str | None, limit: int, *, waiting: bool) -> None:
     """Show the decisions on deliveries, the latest at the end."""

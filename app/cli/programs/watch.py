@@ -49,7 +49,7 @@ def _address(text: str) -> tuple[str, int]:
 async def watch(invocation: Invocation, /, *, once: bool, all_profiles: bool, metrics: tuple[str, int] | None) -> int:
     """Watch without a screen, and carry out the automations of the configuration.
 
-    Each line on stdout is a JSON object. SIGTERM and ^C settle what is being sent, then end it; SIGHUP reads the
+    Each line on stdout is a JSON object. SIGTERM and ^C finish what is being sent, then end it; SIGHUP reads the
     automations and notification routes again, and keeps the old ones where the file has a mistake.
     """
     settings = invocation.settings()

@@ -28,4 +28,4 @@ _COMMANDS: Final = {
 
 @click.group(cls=CommandGroup, elsewhere=_COMMANDS)
 def runs() -> None:
-    """List, show, start, continue, retry, wait for and export runs, and take over what they did."""
+    """List, start, continue, retry and wait for runs; show and apply what they did."""

@@ -220,7 +220,7 @@ async def review(invocation: Invocation, *, run_id: str, turn: int | None) -> in
 @RUN_ID
 @TURN_OPTION
 @FOLDER_OPTION
-@click.option("--force", is_flag=True, help="Even to a checkout that has no remote of the run's repository.")
+@click.option("--force", is_flag=True, help="Also to a checkout that has no remote of the run's repository.")
 @async_command
 async def apply(invocation: Invocation, *, run_id: str, turn: int | None, folder: Path, force: bool) -> int:
     """Apply what a run changed to a checkout: to all of its files or to none, and never over uncommitted changes.

@@ -57,14 +57,14 @@ FILTERS: Final = options_of(
         callback=reading(_label),
         metavar="REPO",
         shell_complete=completed("repositories"),
-        help="owner/repo or gitlab:group/project; * and ! work.",
+        help="owner/repo or gitlab:group/project; * matches anything, ! inverts.",
     ),
-    click.option("--branch", "branches", multiple=True, metavar="BRANCH", help="A branch; * and ! work."),
+    click.option("--branch", "branches", multiple=True, metavar="BRANCH", help="* matches anything, ! inverts."),
     click.option(
         "--from", "since", callback=reading(_time), metavar="TIME", help="Created then or later: -2h, -7d, RFC 3339."
     ),
     click.option(
-        "--to", "until", callback=reading(_time), metavar="TIME", help="Created then or earlier; a date with its day."
+        "--to", "until", callback=reading(_time), metavar="TIME", help="Created by then; a date includes its day."
     ),
     click.option(
         "--search",
@@ -134,7 +134,7 @@ VERSION_HINT: Final = "Check the base address: it ends with the version, as in h
 
 @click.command("list", cls=FactCommand)
 @FILTERS
-@click.option("--limit", type=COUNT, default=None, help=f"At most so many.  [default: {DEFAULT_LIMIT}]")
+@click.option("--limit", type=COUNT, default=None, help=f"Maximum number of runs.  [default: {DEFAULT_LIMIT}]")
 @click.option("--all", "everything", is_flag=True, help="All of them, however many.")
 @click.option("--cached", is_flag=True, help="Use the cache only; do not contact the service.")
 @async_command

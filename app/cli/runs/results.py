@@ -31,7 +31,7 @@ T = TypeVar("T")
 TURN_FACTS: Final = (
     "number instructions caller state outcome reason commit summary started_at ended_at files additions deletions"
 )
-TURN_OPTION: Final = click.option("--turn", type=click.IntRange(1), metavar="N", help="Only what turn N did.")
+TURN_OPTION: Final = click.option("--turn", type=click.IntRange(1), metavar="N", help="Turn N only.")
 
 
 @asynccontextmanager
@@ -129,7 +129,7 @@ async def show(invocation: Invocation, *, run_id: str, cached: bool) -> int:
 
 @click.command("view", cls=FactCommand)
 @RUN_ID
-@click.option("--turn", type=click.IntRange(1), metavar="N", help="Turn N alone.")
+@click.option("--turn", type=click.IntRange(1), metavar="N", help="Turn N only.")
 @async_command
 async def view(invocation: Invocation, *, run_id: str, turn: int | None) -> int:
     """Show what a run did, turn by turn: its instructions, how it ended and why, its commit and summary.

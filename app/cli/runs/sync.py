@@ -23,11 +23,11 @@ WAIT_S: Final = 10.0
     "--days",
     type=click.FloatRange(min=0, max=36_500),
     metavar="N",
-    help="So many days before the newest run. Default: as the configuration says (history.days, history.runs).",
+    help="Days before the newest run. Default: history.days and history.runs of the configuration.",
 )
 @async_command
 async def sync(invocation: Invocation, /, *, days: float | None) -> int:
-    """Fetch the history that is missing, newest first; what is held already is not fetched again.
+    """Fetch the history that is missing, newest first; what is cached is not fetched again.
 
     It may be ended at any time: the next one, or a console, goes on from there.
     """
