@@ -1,16 +1,18 @@
 """A database: its connection, its transactions, its schema, and copies of it while it is in use."""
 
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
 from storage.errors import DatabaseDamagedError, DatabaseNewerError, DatabaseOlderError, translated
 from storage.private_file import make_private, opening
+
+if TYPE_CHECKING:
+    from sqlite_utils import Database
 
 BUSY_WAIT_S: Final = 10.0
 """How long a statement waits for another process's transaction."""
@@ -127,20 +129,27 @@ def migrate(connection: sqlite3.Connection, schema: Schema, path: Path) -> None:
     Raises:
         DatabaseNewerError, DatabaseOlderError: One was applied that this program does not know.
     """
-    if _missing(connection, schema, path):
-        with immediate(connection):
-            connection.execute(
-                "CREATE TABLE IF NOT EXISTS _sqlite_migrations"
-                " (id INTEGER PRIMARY KEY, migration_set TEXT, name TEXT, applied_at TEXT)"
-            )
-            # Simultaneous first starts: the second process finds everything applied.
-            for name in _missing(connection, schema, path):
-                for statement in schema.steps[name]:
-                    connection.execute(statement)
-                connection.execute(
-                    "INSERT INTO _sqlite_migrations (migration_set, name, applied_at) VALUES (?, ?, ?)",
-                    (schema.name, name, datetime.now(UTC).isoformat()),
-                )
+    if not _missing(connection, schema, path):
+        return
+    # Imported here: it would take a third of a start without migrations.
+    from sqlite_utils import Database
+    from sqlite_utils.migrations import Migrations
+
+    migrations = Migrations(schema.name)
+    for name, statements in schema.steps.items():
+        migrations(name=name)(_migration(statements))
+    # Simultaneous first starts: the second process finds everything applied.
+    with immediate(connection):
+        if _missing(connection, schema, path):
+            migrations.apply(Database(connection, execute_plugins=False, recursive_triggers=False))
+
+
+def _migration(statements: tuple[str, ...]) -> "Callable[[Database], None]":
+    def apply(database: "Database") -> None:
+        for statement in statements:
+            database.execute(statement)
+
+    return apply
 
 
 def _missing(connection: sqlite3.Connection, schema: Schema, path: Path) -> list[str]:
