@@ -50,7 +50,7 @@ def shown(key: str) -> str:
 FAILED: Final = (("right_square_bracket", "Failed 24h"), ("right_square_bracket", ""))
 JOURNEYS: Final = (
     Journey(
-        "Find the failed run of last Tuesday",
+        "Find the failed run of last Tuesday (today is Friday)",
         (*FAILED, ("t", "started since"), ("3", "Tuesday, 28 Apr")),
         ("1 of", "since:2026-04-28", "fix/tuesday"),
     ),
