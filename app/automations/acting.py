@@ -11,8 +11,18 @@ from msgspec.structs import replace
 from app.actions import ActionRefusedError, Actions, AlreadyAskedError
 from app.api.requests import CancelRun, ContinueRun, StartAgent, StartRun, WriteRequest, asked_of
 from app.notify.channels import run_program
-from app.rules.placeholders import filled, filled_argument
-from app.rules.rule import DoAgent, DoCancel, DoCommand, DoContinue, DoNotify, DoRetry, DoStart, Rule
+from app.rules.rule import (
+    DoAgent,
+    DoCancel,
+    DoCommand,
+    DoContinue,
+    DoNotify,
+    DoRetry,
+    DoStart,
+    Rule,
+    filled,
+    filled_argument,
+)
 from app.text import safe_text
 from app.times import rfc3339
 from storage.base_error import RunwardenError
@@ -61,11 +71,7 @@ class ResponseRunner(Struct, frozen=True):
     """Environment variables that no command gets."""
 
     async def carry_out(self, rule: Rule, decision: Decision) -> ActingResult:
-        """Carry out the rule's action, at most once for this decision; no failure is raised.
-
-        Raises:
-            StorageError: Cache or ledger failed; nothing was sent, or the ledger knows.
-        """
+        """Carry out the rule's action, at most once for this decision; no failure is raised."""
         facts = facts_of(rule, decision, self.profile)
         match rule.do:
             case DoNotify() as do:
@@ -85,7 +91,6 @@ class ResponseRunner(Struct, frozen=True):
 
         Raises:
             CannotActError: It would send nothing.
-            StorageError: Cache or ledger cannot be read.
         """
         facts = facts_of(rule, decision, self.profile)
         match rule.do:

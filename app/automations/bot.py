@@ -1,27 +1,34 @@
 """The bot: one profile's engine without a screen, its rules at work while it holds their lease, reloaded by SIGHUP."""
 
 import asyncio
+import json
 import os
 import secrets
+import shlex
 import signal
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
-from app.automations.assembly import dispatcher_of, occurrence_asked_for, rules_of, runner_of
+from msgspec import Struct
+
+from app.automations.acting import CannotActError, ResponseRunner, facts_of
 from app.automations.metrics import RunCounts, Snapshot, snapshot
+from app.automations.occurrences import Observer, RunFacts, asked_for
 from app.automations.runner import Runner
 from app.config import ConfigError, Profile, Settings
+from app.config.token import EnvToken
 from app.engine import Engine
 from app.events import Event, LinkChanged, StorageFailed
 from app.notify.dispatcher import Dispatcher, Say
-from app.rules.rule import Rule, fingerprint_of
+from app.notify.incidents import IncidentReader
+from app.rules.rule import DoCommand, DoNotify, OnRun, OnStuck, Rule, filled, filled_argument, fingerprint_of
 from app.times import rfc3339
 from storage.errors import StorageError
-from storage.records.decision import Decision
+from storage.records.decision import Decision, Occurrence
 from storage.state import AT_WORK, State
 
 _DEMO: Final = b"app.demo.live"
@@ -34,23 +41,33 @@ STANDBY_S: Final = 5.0
 FORGET_EVERY: Final = timedelta(days=1)
 RETRY_EVERY_S: Final = 10.0
 """How often to look for messages whose next attempt is due."""
+_FROM_THE_RULE: Final = "(made from the rule's name and what set it off)"
+
+
+class Preview(Struct, frozen=True):
+    """The exact effect of a rule."""
+
+    verb: str
+    """`POST`, `RUN` or `NOTIFY`."""
+    target: str
+    body: str
+    """JSON, or text; empty: there is none."""
 
 
 @dataclass(slots=True)
 class Bot:
-    """One profile's bot."""
+    """One profile's bot; every method may raise `StorageError`."""
 
     settings: Settings
-    profile: Profile
+    engine: Engine
     say: Say
     journal: Callable[[Decision], None] = lambda _: None
     """Called with each decision, and again when it is settled."""
     counts: RunCounts = field(default_factory=RunCounts)
     """The changes of runs since the bot was opened."""
-    _engine: Engine | None = None
-    _runner: Runner | None = None
-    _dispatcher: Dispatcher | None = None
-    _lease: State | None = None
+    state: State = field(init=False)
+    _runner: Runner = field(init=False)
+    _dispatcher: Dispatcher = field(init=False)
     _owner: str = field(default_factory=lambda: f"{os.getpid()}-{secrets.token_hex(8)}")
     _made: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when there are messages to deliver."""
@@ -60,71 +77,97 @@ class Bot:
     _failure: str = ""
     """The error of the file that failed at the last look at the rules; empty: none failed."""
 
-    async def open(self) -> None:
+    def __post_init__(self) -> None:
+        self.state = self.engine.usable_state()
+        self.reload(self.settings)
+
+    @classmethod
+    async def open(
+        cls, settings: Settings, profile: Profile, say: Say, journal: Callable[[Decision], None] = lambda _: None
+    ) -> Self:
         """Open the profile's files and begin to listen.
 
         Raises:
-            StorageError: A file cannot be used; the message names the cure.
             TokenError: There is no usable token.
         """
-        self._engine = engine = await Engine.open(self.settings, self.profile, actor="bot:watch", announce=self._hear)
-        if engine.token_problem is not None:
-            raise engine.token_problem
-        state = engine.usable_state()
-        self._lease = state
-        self._make(engine, state)
+        engine = await Engine.open(settings, profile, actor="bot:watch")
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(engine.close)
+            if engine.token_problem is not None:
+                raise engine.token_problem
+            bot = cls(settings, engine, say, journal)
+            engine.subscribe(bot._hear)
+            stack.pop_all()
+        return bot
 
     async def close(self) -> None:
         """Settle running writes, give the lease back and close the files, even if one of these fails."""
-        if self._lease is not None and self._is_working:
+        if self._is_working:
             with suppress(StorageError):
-                await self._lease.release_lease(LEASE, self._owner)
-        if self._engine is not None:
-            await self._engine.close()
+                await self.state.release_lease(LEASE, self._owner)
+        await self.engine.close()
+
+    @property
+    def profile(self) -> Profile:
+        """The profile that it watches."""
+        return self.engine.profile
 
     async def once(self) -> str | None:
-        """Ask the service once, decide, act. Returns why the service could not be asked, if so.
-
-        Raises:
-            StorageError: A file cannot be read or written.
-        """
-        engine, runner, dispatcher = self._opened()
+        """Ask the service once, decide, act. Returns why the service could not be asked, if so."""
         # The lease is not given back: the inbox tells from it when a bot was at work last.
-        if self._lease is not None and await self._lease.acquire_lease(LEASE, self._owner, LEASE_S):
+        if await self.state.acquire_lease(LEASE, self._owner, LEASE_S):
             await self._say_rules()
-        problem = await engine.refresh()
-        await runner.look()
-        await dispatcher.look(at_once=True)
-        await dispatcher.deliver()
+        problem = await self.engine.refresh()
+        await self._runner.look()
+        await self._dispatcher.look(at_once=True)
+        await self._dispatcher.deliver()
         return None if problem is None else problem.message
 
+    async def preview(self, rule: Rule, run_id: str | None) -> Preview:
+        """The rule's effect now, on this run if it needs one.
+
+        Raises:
+            CannotActError: It could not act; the message says why.
+        """
+        occurrence = await self._asked_for(rule, run_id)
+        decision = Decision(0, rule.name, occurrence, self.engine.clock(), "acting", "")
+        facts = facts_of(rule, decision, self.profile.name)
+        match rule.do:
+            case DoNotify(route, title, text):
+                return Preview("NOTIFY", route, "\n".join(filter(None, (filled(title or _FROM_THE_RULE, facts), text))))
+            case DoCommand(argv):
+                return Preview("RUN", shlex.join(filled_argument(argument, facts) for argument in argv), "")
+        request = await self._runner.responses.request(rule, decision)
+        if request is None:
+            raise CannotActError("it sends nothing to the service")
+        return Preview("POST", request.path, json.dumps(request.body(), indent=2, ensure_ascii=False))
+
     async def set_off(self, rule: Rule, run_id: str | None) -> None:
-        """Trigger a rule now by hand, on this run if it needs one.
+        """Trigger a rule now by a person's wish, within its limits, on this run if it needs one.
 
         Raises:
             CannotActError: It needs a run, and this one is not held.
-            StorageError: A file cannot be read or written.
         """
-        engine, runner, dispatcher = self._opened()
-        await runner.set_off(rule, await occurrence_asked_for(engine, rule, run_id))
-        await dispatcher.look()
-        await dispatcher.deliver()
+        await self._runner.set_off(rule, await self._asked_for(rule, run_id))
+        if isinstance(rule.do, DoNotify):
+            # Without a bot at work, nothing else would deliver the message.
+            await self._dispatcher.look()
+            await self._dispatcher.deliver()
+
+    async def _asked_for(self, rule: Rule, run_id: str | None) -> Occurrence:
+        held = None if run_id is None else await self.engine.cache.detail(run_id)
+        if run_id is not None and held is None:
+            raise CannotActError(f"run {run_id} is not held here: runwarden runs show {run_id} fetches it")
+        if held is None and isinstance(rule.on, OnRun | OnStuck):
+            raise CannotActError("it needs a run: name one with --run")
+        return asked_for(self.engine.clock(), None if held is None else held.run)
 
     async def snapshot(self, heartbeats: Mapping[str, int]) -> Snapshot:
-        """The figures now.
-
-        Raises:
-            StorageError: A file cannot be read.
-        """
-        engine, *_ = self._opened()
-        return await snapshot(engine, self.state, self.counts, heartbeats, is_working=self._is_working)
+        """The figures now."""
+        return await snapshot(self.engine, self.state, self.counts, heartbeats, is_working=self._is_working)
 
     async def is_well(self) -> bool:
-        """Whether the last look at the rules succeeded, no poll fails, and some process polled the runs lately.
-
-        Raises:
-            StorageError: The cache cannot be read.
-        """
+        """Whether the last look at the rules succeeded, no poll fails, and some process polled the runs lately."""
         poll, now = self.profile.poll, self.engine.clock()
         latest = now - timedelta(seconds=max(60.0, 3 * poll.runs_s) + poll.deadline_s)
         links = await self.engine.cache.links()
@@ -133,27 +176,38 @@ class Bot:
 
     async def run(self) -> None:
         """Work until cancelled; a file that fails is reported, and tried again."""
-        engine, *_ = self._opened()
-        engine.start_polling()
+        self.engine.start_polling()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._look())
             tasks.create_task(self._deliver())
             tasks.create_task(self._keep_lease())
 
     def reload(self, settings: Settings) -> None:
-        """Use other rules and routes from now on; decisions made so far stay."""
-        self.settings = settings
-        if self._engine is not None:
-            self._make(self._engine, self.state)
+        """Use these rules and routes from now on; decisions made so far stay."""
+        self.settings, engine, name = settings, self.engine, self.engine.profile.name
+        incidents, notify = IncidentReader.of(engine.cache, settings, engine.profile), settings.notify
+        self._runner = Runner(
+            rules=rules_of(settings.automations, name),
+            state=self.state,
+            cache=engine.cache,
+            responses=ResponseRunner(engine.cache, engine.actions, self.state, name, hidden_variables(settings)),
+            observer=Observer(RunFacts(engine.cache, engine.ledger, engine.extension.reason), incidents),
+            journal=self._journal,
+            clock=engine.clock,
+        )
+        files, command_line = (self.state, engine.cache, engine.ledger), engine.settings.command_line
+        self._dispatcher = Dispatcher(
+            *files, incidents, notify, name, engine.clock, self.say, self.counts.add, command_line=command_line
+        )
         self._rang.set()
 
     async def _look(self) -> None:
-        engine, *_ = self._opened()
+        engine = self.engine
         forgot_at = engine.clock()
         while True:
             self._rang.clear()
             wait_s = STANDBY_S
-            _, runner, dispatcher = self._opened()
+            runner, dispatcher = self._runner, self._dispatcher
             try:
                 if await self._may_work():
                     await self._say_rules()
@@ -181,18 +235,17 @@ class Bot:
         # The lease is renewed beside the looks: while a rule's program runs for long, no other bot may take it.
         while True:
             await asyncio.sleep(LEASE_S / 3)
-            if self._is_working and self._lease is not None:
+            if self._is_working:
                 with suppress(StorageError):
-                    await self._lease.acquire_lease(LEASE, self._owner, LEASE_S)
+                    await self.state.acquire_lease(LEASE, self._owner, LEASE_S)
 
     async def _deliver(self) -> None:
         # Messages are delivered beside the looks: no rule waits for a server that does not answer.
         while True:
             self._made.clear()
-            *_, dispatcher = self._opened()
             try:
                 if self._is_working:
-                    await dispatcher.deliver()
+                    await self._dispatcher.deliver()
             except StorageError as error:
                 self._storage_failed(error)
             with suppress(TimeoutError):
@@ -202,32 +255,9 @@ class Bot:
     def _storage_failed(self, error: Exception) -> None:
         self.say("storage_failed", profile=self.profile.name, message=str(error))
 
-    @property
-    def state(self) -> State:
-        """The bot's open state."""
-        return self.engine.usable_state()
-
-    @property
-    def engine(self) -> Engine:
-        """The bot's open engine."""
-        if self._engine is None:
-            raise RuntimeError("A bot is opened before it works.")
-        return self._engine
-
-    def _opened(self) -> tuple[Engine, Runner, Dispatcher]:
-        if self._runner is None or self._dispatcher is None:
-            raise RuntimeError("A bot is opened before it works.")
-        return self.engine, self._runner, self._dispatcher
-
-    def _make(self, engine: Engine, state: State) -> None:
-        self._runner = runner_of(self.settings, engine, state, self._journal)
-        self._dispatcher = dispatcher_of(self.settings, engine, state, self.say, self.counts.add)
-
     async def _may_work(self) -> bool:
-        if self._lease is None:
-            return False
         self.state.check_place()
-        holds = await self._lease.acquire_lease(LEASE, self._owner, LEASE_S)
+        holds = await self.state.acquire_lease(LEASE, self._owner, LEASE_S)
         if holds != self._is_working:
             self._is_working = holds
             self.say("working" if holds else "standing_by", profile=self.profile.name)
@@ -250,6 +280,18 @@ class Bot:
     def _journal(self, decision: Decision) -> None:
         self.say("decision", profile=self.profile.name, **document(decision))
         self.journal(decision)
+
+
+def rules_of(rules: Sequence[Rule], profile: str) -> tuple[Rule, ...]:
+    """The rules that concern a profile."""
+    return tuple(rule for rule in rules if rule.profile in {None, profile})
+
+
+def hidden_variables(settings: Settings) -> frozenset[str]:
+    """The environment variables with secrets: no command of a rule gets them."""
+    tokens = {profile.token.variable for profile in settings.profiles if isinstance(profile.token, EnvToken)}
+    routes = {route.urls_env for route in settings.notify.routes if route.urls_env} | {settings.notify.heartbeat_env}
+    return frozenset({"RUNWARDEN_TOKEN", *tokens, *routes})
 
 
 def document(decision: Decision) -> dict[str, object]:

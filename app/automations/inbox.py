@@ -11,9 +11,8 @@ from typing import Final, Self
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.automations.assembly import rules_of
-from app.automations.bot import LEASE
-from app.automations.observing import reason_of
+from app.automations.bot import LEASE, rules_of
+from app.automations.occurrences import reason_of
 from app.engine import Engine
 from app.health import Incident
 from app.notify.incidents import IncidentReader
@@ -79,30 +78,18 @@ class Inbox(Struct, frozen=True):
         return cls(engine, Causes(engine, engine.state if isinstance(engine.state, State) else None, automations))
 
     async def items(self, *, with_done: bool = False) -> tuple[InboxItem, ...]:
-        """The open items, the most severe first, then the newest; new activity brings an item back.
-
-        Raises:
-            StorageError: A file cannot be read.
-        """
+        """The open items, the most severe first, then the newest; new activity brings an item back."""
         now, marks = self.engine.clock(), {} if with_done else await self._marks()
         causes, command_line = await self.causes.read(now), self.engine.settings.command_line
         items = [item for cause in causes if (item := _item(cause, marks, now, command_line)) is not None]
         return tuple(sorted(items, key=lambda item: (item.rank, -item.at.timestamp(), item.key)))
 
     async def done(self, items: Sequence[InboxItem]) -> None:
-        """Mark the items as done, up to now: later events bring them back.
-
-        Raises:
-            StorageError: The state cannot be written.
-        """
+        """Mark the items as done, up to now: later events bring them back."""
         await self._mark({entry.key: Mark(done_until=entry.at) for entry in await self._whole(items)})
 
     async def snooze(self, items: Sequence[InboxItem], until: datetime) -> None:
-        """Snooze the items until then; earlier events bring them back sooner.
-
-        Raises:
-            StorageError: The state cannot be written.
-        """
+        """Snooze the items until then; earlier events bring them back sooner."""
         marks = await self._marks()
         await self._mark(
             {
@@ -112,28 +99,16 @@ class Inbox(Struct, frozen=True):
         )
 
     async def mute(self, items: Sequence[InboxItem]) -> None:
-        """Take the items out for good, whatever comes later.
-
-        Raises:
-            StorageError: The state cannot be written.
-        """
+        """Take the items out for good, whatever comes later."""
         keys = [key for item in items for key in (item.key, *(entry.key for entry in item.newest))]
         await self._mark(dict.fromkeys(keys, Mark(is_muted=True)))
 
     async def undo(self) -> tuple[str, ...]:
-        """Undo the last change of any console and return its keys; called again, undo the one before it.
-
-        Raises:
-            StorageError: The state cannot be written.
-        """
+        """Undo the last change of any console and return its keys; called again, undo the one before it."""
         return await self.engine.usable_state().undo(self.engine.clock())
 
     async def can_undo(self) -> bool:
-        """Whether there is a change to undo.
-
-        Raises:
-            StorageError: The state cannot be read.
-        """
+        """Whether there is a change to undo."""
         return any(mark != _NO_MARK for mark in (await self._marks()).values())
 
     async def _mark(self, marked: Mapping[str, Mark]) -> None:
@@ -201,11 +176,7 @@ class Causes:
         self._incidents = IncidentReader.of(self.engine.cache, self.engine.settings, self.engine.profile)
 
     async def read(self, now: datetime) -> list[Cause]:
-        """Read all causes of the present.
-
-        Raises:
-            StorageError: A file cannot be read.
-        """
+        """Read all causes of the present."""
         incidents = await self._incidents.read(now)
         found = await self._runs(now, incidents)
         for one in (each for each in incidents if not each.is_over):

@@ -86,11 +86,7 @@ class Snapshot(Struct, frozen=True):
 async def snapshot(
     engine: Engine, state: State, counts: RunCounts, heartbeats: Mapping[str, int], *, is_working: bool
 ) -> Snapshot:
-    """The figures now.
-
-    Raises:
-        StorageError: A file cannot be read.
-    """
+    """The figures now."""
     cache, ledger, budget, now = engine.cache, engine.ledger, engine.client.budget, engine.clock()
     links, wait = await cache.links(), await budget.wait()
     states = {name: each for name, each in (await state.rule_states()).items() if name not in {OWN, AT_WORK}}

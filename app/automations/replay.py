@@ -15,8 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app.automations.acting import ActingResult
-from app.automations.observing import RunFacts
-from app.automations.occurrences import Seen, occurrences, upcoming
+from app.automations.occurrences import RunFacts, Seen, occurrences, upcoming
 from app.automations.runner import Runner
 from app.engine import Engine
 from app.health import Incident, incidents
@@ -73,9 +72,6 @@ async def replay(
 
     Runs that a rule would have started, and their consequences, are not part of it. `reached` is called with each
     moment that was replayed.
-
-    Raises:
-        StorageError: Cache or ledger cannot be read.
     """
     history = await ReplayHistory.read(engine, rules, since, now)
     tallies = {rule.name: _Tally() for rule in rules}
@@ -146,11 +142,7 @@ class ReplayHistory(Struct, frozen=True):
 
     @classmethod
     async def read(cls, engine: Engine, rules: Sequence[Rule], since: datetime, until: datetime) -> "ReplayHistory":
-        """Read what these rules need.
-
-        Raises:
-            StorageError: Cache or ledger cannot be read.
-        """
+        """Read what these rules need."""
         cache, kinds = engine.cache, {type(rule.on) for rule in rules}
         ahead, complete_since = await cache.run_clock_ahead(), (await cache.coverage()).complete_since
         found = await cache.following.changes(

@@ -11,18 +11,18 @@ from msgspec.structs import replace
 
 from app.api.requests import WriteRequest
 from app.automations.acting import ActingResult, CannotActError, result_of, shown
-from app.automations.occurrences import Anchor, Seen, changed_since, due, is_labelled, occurrences, upcoming
-from app.rules.placeholders import mentions
+from app.automations.occurrences import Seen, changed_since, due, is_labelled, occurrences, upcoming
 from app.rules.policy import decide, is_quiet, lasts
-from app.rules.rule import DoCommand, DoNotify, OnInterval, OnRun, OnSchedule, OnStuck, Rule, fingerprint
+from app.rules.rule import DoCommand, DoNotify, OnInterval, OnRun, OnSchedule, OnStuck, Rule, fingerprint, mentions
 from app.text import plural
+from app.times import rfc3339
 from storage.cache.cache import Cache
 from storage.errors import StorageError
 from storage.records.decision import Decision, Occurrence, Outcome, RuleHistory, RuleState, Verdict
 from storage.state import State
 
 if TYPE_CHECKING:
-    from app.automations.observing import Observer
+    from app.automations.occurrences import Observer
     from app.automations.replay import Playback
 
 log = logging.getLogger(__name__)
@@ -81,11 +81,7 @@ class Runner:
     """Whether the state knows which rules are gone."""
 
     async def look(self) -> None:
-        """Decide on everything that happened, and act; decisions of an earlier process are finished first.
-
-        Raises:
-            StorageError: A file cannot be read or written; decisions are kept.
-        """
+        """Decide on everything that happened, and act; decisions of an earlier process are finished first."""
         now = self.clock()
         if not self._has_retired:
             await self.state.retire_rules(tuple(rule.name for rule in self.rules))
@@ -99,11 +95,7 @@ class Runner:
         self.observer.passed(seen)
 
     async def set_off(self, rule: Rule, occurrence: Occurrence) -> None:
-        """Decide on a manual trigger, and act.
-
-        Raises:
-            StorageError: A file cannot be read or written; decisions are kept.
-        """
+        """Decide on a manual trigger, and act."""
         await self._begin(self.clock())
         await self._decide(rule, occurrence)
 
@@ -130,9 +122,9 @@ class Runner:
             return
         comes = isinstance(rule.on, OnSchedule | OnInterval)
         last_due = await self.state.last_due(rule.name, seen.now) if comes else None
-        come = due(rule, Anchor(state.since, last_due), seen.now)
-        if come.newest is not None:
-            await self._decide(rule, come.newest, come.missed)
+        if come := due(rule, state.since, last_due, seen.now):
+            # One decision catches up for all times that were missed.
+            await self._decide(rule, Occurrence(f"at:{rfc3339(come[-1])}", come[-1]), len(come) - 1)
         found = {each.identity: each for each in occurrences(rule, seen, state.since - SKEW)}
         free = await self.state.unclaimed(rule.name, tuple(found)) if found else frozenset()
         for identity in (each for each in found if each in free):

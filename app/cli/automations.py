@@ -10,8 +10,7 @@ from typing import Any, Final, get_args
 import click
 
 from app.automations.acting import CannotActError
-from app.automations.assembly import rules_of
-from app.automations.bot import Bot, document
+from app.automations.bot import Bot, document, rules_of
 from app.automations.occurrences import upcoming
 from app.automations.replay import WORDS, replay
 from app.cli.context import Invocation
@@ -225,9 +224,8 @@ async def approve(invocation: Invocation, /, *, decision: int) -> int:
 async def run(invocation: Invocation, /, *, name: str, run_id: str | None) -> int:
     """Set an automation off now, within its limits; what became of it is its last line in the log."""
     rule, settings, seen = _rule(invocation, name), invocation.settings(), list[Decision]()
-    bot = Bot(settings, invocation.profile(settings), lambda *_, **__: None, seen.append)
+    bot = await Bot.open(settings, invocation.profile(settings), lambda *_, **__: None, seen.append)
     try:
-        await bot.open()
         await bot.set_off(rule, run_id)
     except CannotActError as error:
         raise failed("usage", f"{rule.name}: {error}.") from error

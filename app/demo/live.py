@@ -51,14 +51,14 @@ async def _work(folder: Path, lab_token: str, ended: asyncio.Event) -> None:
         raise _EndedError
 
     settings, team = load(folder / "config.toml", {}), load(folder / "team.toml", {})
-    bot = Bot(settings, settings.profile(), lambda *_, **__: None)
-    reload_on_hangup(lambda: load(folder / "config.toml", {}), [bot], bot.say)
+    bots = list[Bot]()
+    reload_on_hangup(lambda: load(folder / "config.toml", {}), bots, lambda *_, **__: None)
     async with (
         await Engine.open(settings, settings.profile(), actor="demo") as own,
         await Engine.open(team, team.profile(), actor="team") as others,
     ):
+        bots.append(bot := await Bot.open(settings, settings.profile(), lambda *_, **__: None))
         try:
-            await bot.open()
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(until_ended())
                 tasks.create_task(bot.run())

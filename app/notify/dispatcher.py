@@ -64,11 +64,7 @@ class Dispatcher:
     """Keys of alerts that were said to have no route: once is enough."""
 
     async def look(self, *, at_once: bool = False) -> bool:
-        """Make the due messages; `at_once`: without waiting for more of the same. Return whether there are any.
-
-        Raises:
-            StorageError: A file cannot be read or written; messages made so far are kept.
-        """
+        """Make the due messages; `at_once`: without waiting for more of the same. Return whether there are any."""
         now, tells_own = self.clock(), bool(self.notify.rules) or not self.notify.route(DEFAULT_ROUTE).is_silent
         if self._since is None:
             asked = repr((sorted(self.notify.on), tells_own))
@@ -130,11 +126,7 @@ class Dispatcher:
         return present, [each for each in (*of_runs, *others) if each.at >= since], found
 
     async def deliver(self) -> None:
-        """Deliver due messages; routes do not wait for each other.
-
-        Raises:
-            StorageError: The state cannot be read or written; a sent message may be sent once more.
-        """
+        """Deliver due messages; routes do not wait for each other."""
         now = self.clock()
         await self.state.release_orphans(now)
         due = sorted(await self.state.due_deliveries(now), key=lambda each: each.message.route)
@@ -180,9 +172,6 @@ async def rule_alerts(state: State, since: datetime, command_line: str = "runwar
     """Alerts about automations that wait for approval, reached a limit or paused themselves, since then.
 
     `command_line` begins a command that works on the same files.
-
-    Raises:
-        StorageError: The state cannot be read.
     """
     run, alerts = f"{command_line} automations", list[Alert]()
     for each in await state.open_decisions(outcome="waiting"):

@@ -37,11 +37,7 @@ class IncidentReader:
         return cls(cache, frozenset(settings.console.health_ok), profile.poll.health_s, hold)
 
     async def read(self, now: datetime) -> tuple[Incident, ...]:
-        """The incidents of all hosts, each host's in their order.
-
-        Raises:
-            StorageError: The cache cannot be read.
-        """
+        """The incidents of all hosts, each host's in their order."""
         hosts = await self.cache.health()
         # This is called after every poll of runs, too; incidents change only with health samples.
         if hosts != self._hosts:

@@ -60,11 +60,7 @@ class Watch:
     _link_down: Alert | None = None
 
     async def begin(self) -> None:
-        """Start where the last watch ended, or without one from what is cached now. Call it before the first look.
-
-        Raises:
-            StorageError: A file cannot be read.
-        """
+        """Start where the last watch ended, or without one from what is cached now. Call it before the first look."""
         now, self._file = self.clock(), self.cache.opened
         self._watermark = watermark = await self.cache.following.watermark()
         await self.cache.following.save_watermark(watermark, at=now)
@@ -75,11 +71,7 @@ class Watch:
         self._said = set() if self.state is None else set(await self.state.told_alerts(keys, apart=self._is_apart))
 
     async def look(self) -> News:
-        """The changes since the last look.
-
-        Raises:
-            StorageError: A file cannot be read or written.
-        """
+        """The changes since the last look."""
         now = self.clock()
         if self._file not in {None, self.cache.opened}:
             await self.begin()

@@ -7,7 +7,7 @@ fires the first time.
 import hashlib
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta
-from itertools import islice, pairwise, takewhile
+from itertools import islice, pairwise
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -100,8 +100,3 @@ def interval_times(on: OnInterval, anchor: datetime, after: datetime) -> Iterato
         at += on.every
         if at > after:
             yield at
-
-
-def due_times(times: Iterator[datetime], now: datetime) -> list[datetime]:
-    """Those of the times that have come."""
-    return list(takewhile(lambda at: at <= now, times))

@@ -7,7 +7,6 @@ from typing import Any, Final
 from app.config.settings import DEFAULT_ROUTE, OneOrMore, Settings
 from app.config.table import Table, check_route
 from app.rules.fire_times import check_schedule
-from app.rules.placeholders import known_to, names_in, texts_of
 from app.rules.rule import (
     DoAgent,
     DoCancel,
@@ -25,6 +24,9 @@ from app.rules.rule import (
     Rule,
     Scope,
     Trigger,
+    known_to,
+    names_in,
+    texts_of,
 )
 from storage.records import Repository
 

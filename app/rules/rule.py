@@ -1,13 +1,15 @@
-"""A rule: its trigger, its action and its limits."""
+"""A rule: its trigger, its action with the placeholders in its texts, and its limits."""
 
 import hashlib
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 from msgspec import Struct, field
 
 from app.config.settings import Between, OneOrMore, QuietHours
+from app.text import as_argument
 from app.times import MAX_DURATION
 
 Overlap = Literal["skip", "queue", "allow"]
@@ -179,3 +181,61 @@ def fingerprint(rule: Rule) -> str:
 def fingerprint_of(rules: Iterable[Rule]) -> str:
     """A digest of a set of rules, in any order."""
     return hashlib.sha256("".join(sorted(map(fingerprint, rules))).encode()).hexdigest()
+
+
+_RUN: Final = ("run.id", "run.repository", "run.branch", "run.status", "run.was", "run.reason")
+_ALWAYS: Final = ("rule.name", "profile.name", "time", "date")
+_OF: Final[Mapping[type, tuple[str, ...]]] = {
+    OnSchedule: (),
+    OnInterval: (),
+    OnRun: _RUN,
+    OnStuck: _RUN,
+    OnHealth: ("host.platform", "host.status"),
+    OnUnknownAction: ("action.id", "action.kind", "action.subject"),
+}
+_PLACEHOLDER: Final = re.compile(r"\{([a-z][a-z_]*(?:\.[a-z_]+)?)\}")
+"""JSON and shell braces in a text stay as they are."""
+
+
+def known_to(trigger: Trigger) -> tuple[str, ...]:
+    """The placeholders that this trigger fills."""
+    return (*_OF[type(trigger)], *_ALWAYS)
+
+
+def texts_of(do: Response) -> Iterator[str]:
+    """Every text of a response in which placeholders are filled."""
+    match do:
+        case DoStart(instructions, repository, branch):
+            yield from filter(None, (instructions, repository, branch))
+        case DoAgent(_, repository, branch, inputs):
+            yield from filter(None, (repository, branch, *(value for _, value in inputs)))
+        case DoContinue(instructions):
+            yield instructions
+        case DoNotify(_, title, text):
+            yield from (title, text)
+        case DoCommand(argv):
+            yield from argv
+        case DoRetry() | DoCancel():
+            pass
+
+
+def mentions(do: Response, name: str) -> bool:
+    """Whether a response has this placeholder."""
+    return any(name in names_in(text) for text in texts_of(do))
+
+
+def names_in(text: str) -> list[str]:
+    """The names of a text's placeholders, known or not."""
+    return [found for found in _PLACEHOLDER.findall(text) if "." in found or found in _ALWAYS]
+
+
+def filled(text: str, facts: Mapping[str, str]) -> str:
+    """The text with its facts, in one pass: a value with braces in it is never filled again."""
+    return _PLACEHOLDER.sub(lambda found: facts.get(found[1], found[0]), text)
+
+
+def filled_argument(argument: str, facts: Mapping[str, str]) -> str:
+    """One argument of a program: a placeholder's value never makes it an option or a file name."""
+    if _PLACEHOLDER.match(argument) is None:
+        return filled(argument, facts)
+    return as_argument(filled(argument, facts))

@@ -12,7 +12,7 @@ from msgspec.structs import astuple
 
 from app.api.requests import StartRun, WriteRequest
 from app.automations.acting import ActingResult, CannotActError
-from app.automations.observing import Observer, RunFacts
+from app.automations.occurrences import Observer, RunFacts
 from app.automations.runner import Runner
 from app.config.load import parse
 from app.notify.incidents import IncidentReader

@@ -77,8 +77,7 @@ class Said(list[tuple[str, dict[str, object]]]):
 async def fail_once(service: Service, settings: Settings) -> Said:
     """A bot that sees the run fail, and a second look at it."""
     said = Said()
-    bot = Bot(settings, settings.profile(), said)
-    await bot.open()
+    bot = await Bot.open(settings, settings.profile(), said)
     try:
         await bot.once()
         service.runs = [RUN]
@@ -158,8 +157,7 @@ async def test_a_command_gets_facts_as_arguments_and_no_secret(
     settings = configured(service, tmp_path, automation(f"{{ command = {json.dumps(argv)} }}"))
     hostile = {**RUN, "branch_name": "--output=/etc/passwd"}
     said = Said()
-    bot = Bot(settings, settings.profile(), said)
-    await bot.open()
+    bot = await Bot.open(settings, settings.profile(), said)
     await bot.once()
     service.runs = [hostile]
     await bot.once()
@@ -183,8 +181,7 @@ async def test_what_waits_for_approval_is_sent_as_it_was_shown(
     said = await fail_once(service, configured(service, tmp_path, text))
     settings = configured(service, tmp_path, text.replace("first", words))
 
-    bot = Bot(settings, settings.profile(), said)
-    await bot.open()
+    bot = await Bot.open(settings, settings.profile(), said)
     await bot.state.take(_waiting(said), "waiting", "approved", "approved by ann")
     await bot.once()
     await bot.close()

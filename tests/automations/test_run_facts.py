@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from app.automations.acting import ActingResult
-from app.automations.observing import MOST_QUESTIONS
+from app.automations.occurrences import MOST_QUESTIONS
 from app.rules.rule import fingerprint
 from tests.automations.conftest import Place, rule
 

@@ -16,8 +16,7 @@ __all__ = ["service"]
 @asynccontextmanager
 async def at_work(settings: Settings) -> AsyncIterator[tuple[Bot, Said]]:
     """A bot that runs, and what it says."""
-    bot = Bot(settings, settings.profile(), said := Said())
-    await bot.open()
+    bot = await Bot.open(settings, settings.profile(), said := Said())
     working = asyncio.create_task(bot.run())
     try:
         yield bot, said

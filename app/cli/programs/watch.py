@@ -57,8 +57,8 @@ async def watch(invocation: Invocation, /, *, once: bool, all_profiles: bool, me
     bots: list[Bot] = []
     try:
         for profile in profiles:
-            bots.append(bot := Bot(settings, profile, say))
-            await bot.open()
+            bot = await Bot.open(settings, profile, say)
+            bots.append(bot)
         heartbeat = Heartbeat(lambda: bots[0].settings.notify, os.environ, bots, say)
         if once:
             problems = [problem for bot in bots if (problem := await bot.once()) is not None]

@@ -13,8 +13,7 @@ from textual.content import Content
 from textual.widget import Widget
 
 from app.automations.acting import CannotActError
-from app.automations.assembly import ByHand
-from app.automations.bot import LEASE, hand_over, process_of
+from app.automations.bot import LEASE, Bot, hand_over, process_of
 from app.automations.occurrences import is_within
 from app.config import ConfigError
 from app.config.automation_tables import read_tables, save_table, with_enabled
@@ -40,6 +39,7 @@ from app.text import safe_text
 from app.times import ago, started
 from storage.errors import StorageError
 from storage.records import Run, RunFilter
+from storage.records.decision import Decision
 from storage.state import State
 from widgets.automations import (
     OUTCOMES,
@@ -340,28 +340,30 @@ class RulesBase(BaseScreen):
         self.app.push_screen(ChoiceSheet("On which run?", choices), picked)
 
     async def _preview(self, rule: Rule, run_id: str | None) -> None:
-        by_hand = ByHand(self.file.settings, self.engine, self.state)
+        seen = list[Decision]()
+        bot = Bot(self.file.settings, self.engine, lambda *_, **__: None, seen.append)
         try:
-            preview = await by_hand.preview(rule, run_id)
+            preview = await bot.preview(rule, run_id)
         except CannotActError as error:
             self.session.notify(f"{safe_text(rule.name, limit=60)}: {error}.", severity="warning")
             return
 
         def answered(is_sure: bool | None) -> None:
             if is_sure:
-                self.run_worker(partial(self._set_off, by_hand, rule, run_id))
+                self.run_worker(partial(self._set_off, bot, seen, rule, run_id))
 
         limits = "Within its limits: what it does counts towards them, and its journal says so."
         title = safe_text(f"Run now: {rule.name}", limit=80)
         self.app.push_screen(PreviewSheet(title, "sets it off", preview, limits), answered)
 
-    async def _set_off(self, by_hand: ByHand, rule: Rule, run_id: str | None) -> None:
+    async def _set_off(self, bot: Bot, seen: list[Decision], rule: Rule, run_id: str | None) -> None:
         try:
-            decision = await by_hand.set_off(rule, run_id)
+            await bot.set_off(rule, run_id)
         except CannotActError as error:
             self.session.notify(f"{safe_text(rule.name, limit=60)}: {error}.", severity="warning")
             return
-        if decision is not None:
+        if seen:
+            decision = seen[-1]
             badge = OUTCOMES[decision.outcome]
             why = f": {safe_text(decision.reason, limit=200)}" if decision.reason else ""
             made = f" → {safe_text(decision.result_id)}" if decision.result_id else ""

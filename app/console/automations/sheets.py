@@ -15,8 +15,7 @@ from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from app.automations.assembly import Preview, rules_of
-from app.automations.bot import LEASE, process_of
+from app.automations.bot import LEASE, Preview, process_of, rules_of
 from app.automations.occurrences import upcoming
 from app.automations.replay import SHOWN, WORDS, Replayed, replay
 from app.config import ConfigError, Settings
