@@ -117,9 +117,9 @@ def detail(host: HostView) -> str:
     since = ", since when is not known yet"
     if platform.since < platform.checked_at:
         since = f" since {exact_ago(platform.since, host.now)}"
-    elif platform.history and platform.history[0].old:
+    elif platform.before:
         # The status was only seen once, so when it began is not known.
-        since = f", {platform.history[0].old} when last asked"
+        since = f", {platform.before} when last asked"
     return f"{platform.platform}: {platform.status}{since}{label and ','}{label}"
 
 

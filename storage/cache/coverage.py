@@ -51,11 +51,11 @@ def record_walk(
             _leave(connection, to_sortable_us(found.start if found else None), token, total)
         if is_odd != is_disordered(connection):
             if is_odd:
-                _note(connection, "out_of_order", 1)
+                note(connection, "out_of_order", 1)
             else:
                 connection.execute("DELETE FROM notes WHERE name = 'out_of_order'")
         last = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'runs'").fetchone()
-        _note(connection, "walked", last[0] if last else 0)
+        note(connection, "walked", last[0] if last else 0)
 
 
 def unwalked(connection: sqlite3.Connection, run_ids: Collection[str]) -> set[str]:
@@ -69,7 +69,7 @@ def unwalked(connection: sqlite3.Connection, run_ids: Collection[str]) -> set[st
         run_id
         for (run_id,) in connection.execute(
             f"SELECT run_id FROM runs WHERE id > ? AND run_id IN ({marks})",
-            (_noted(connection, "walked") or 0, *map(sqlite_text, run_ids)),
+            (noted(connection, "walked") or 0, *map(sqlite_text, run_ids)),
         )
     }
 
@@ -118,13 +118,13 @@ def compare_clocks(connection: sqlite3.Connection, ahead: timedelta) -> bool:
     clock ends where the service's clock would have been then.
     """
     ahead_us, step_us = ahead // _MICROSECOND, CLOCK_STEP // _MICROSECOND
-    noted = _noted(connection, "clock_ahead_us")
-    if noted is not None and abs(ahead_us - noted) <= step_us:
+    before = noted(connection, "clock_ahead_us")
+    if before is not None and abs(ahead_us - before) <= step_us:
         return False
     with immediate(connection):
-        _note(connection, "clock_ahead_us", ahead_us)
+        note(connection, "clock_ahead_us", ahead_us)
         newest = connection.execute("SELECT as_of_us FROM coverage ORDER BY end_us DESC LIMIT 1").fetchone()
-        if noted is None or ahead_us > noted or newest is None:
+        if before is None or ahead_us > before or newest is None:
             return False
         present_us = newest[0] + ahead_us - step_us
         connection.execute("DELETE FROM coverage WHERE start_us > ?", (present_us,))
@@ -221,25 +221,27 @@ def _leave(connection: sqlite3.Connection, bottom_us: int, token: str, total: in
 def note_no_results(connection: sqlite3.Connection, at: datetime) -> None:
     """Remember that the service offers no results (docs/results.md)."""
     with immediate(connection):
-        _note(connection, "no_results_us", to_us(at))
+        note(connection, "no_results_us", to_us(at))
 
 
 def has_no_results(connection: sqlite3.Connection, now: datetime) -> bool:
     """Whether that was found out within a day."""
-    noted = _noted(connection, "no_results_us")
-    return noted is not None and abs(now - from_us(noted)) < REMEMBERED
+    found_us = noted(connection, "no_results_us")
+    return found_us is not None and abs(now - from_us(found_us)) < REMEMBERED
 
 
 def is_disordered(connection: sqlite3.Connection) -> bool:
     """Whether the service's list was out of order when it was last read."""
-    return _noted(connection, "out_of_order") is not None
+    return noted(connection, "out_of_order") is not None
 
 
-def _note(connection: sqlite3.Connection, name: str, value: int) -> None:
+def note(connection: sqlite3.Connection, name: str, value: int) -> None:
+    """Store one fact of the cache, inside the caller's transaction."""
     connection.execute("INSERT OR REPLACE INTO notes (name, value) VALUES (?, ?)", (name, value))
 
 
-def _noted(connection: sqlite3.Connection, name: str) -> int | None:
+def noted(connection: sqlite3.Connection, name: str) -> int | None:
+    """A fact of the cache; None: it was never noted."""
     row = connection.execute("SELECT value FROM notes WHERE name = ?", (name,)).fetchone()
     return None if row is None else int(row[0])
 
@@ -249,17 +251,13 @@ def _noted(connection: sqlite3.Connection, name: str) -> int | None:
 
 def is_backfill_paused(connection: sqlite3.Connection) -> bool:
     """Whether a user paused the backfill, in any process."""
-    return connection.execute("SELECT 1 FROM backfill WHERE is_paused").fetchone() is not None
+    return bool(noted(connection, "is_backfill_paused"))
 
 
 def pause_backfill(connection: sqlite3.Connection, *, paused: bool) -> None:
     """Pause the backfill of all processes, or resume it."""
     with immediate(connection):
-        connection.execute(
-            "INSERT INTO backfill (one, is_paused) VALUES (1, :paused)"
-            " ON CONFLICT DO UPDATE SET is_paused = excluded.is_paused",
-            {"paused": int(paused)},
-        )
+        note(connection, "is_backfill_paused", int(paused))
 
 
 def store_progress(connection: sqlite3.Connection, progress: BackfillProgress, at: datetime) -> None:

@@ -1,19 +1,15 @@
 """The observed health of the code hosts: now, since when, and in stretches of one status over time."""
 
 import sqlite3
-from collections import defaultdict
 from datetime import datetime, timedelta
 from typing import Final
 
 from msgspec.structs import asdict
 
-from storage.database import immediate, snapshot
+from storage.database import immediate
 from storage.records import HealthChange, HealthReport, PlatformHealth
 from storage.records.health import HealthSpan
 from storage.values import from_us, sqlite_text, sqlite_text_or_none, to_us
-
-HISTORY_CAP: Final = 50
-"""How many changes are returned with each platform."""
 
 LONGEST_GAP: Final = timedelta(minutes=10)
 """Samples further apart do not cover the time between them."""
@@ -26,6 +22,7 @@ _KEEP: Final = """
 INSERT INTO platforms (platform, status, host, host_group, raw_json, since_us, checked_us, connected)
 VALUES (:platform, :status, :host, :group, :raw_json, :at_us, :at_us, 1)
 ON CONFLICT (platform) DO UPDATE SET
+    before = CASE WHEN NOT connected THEN NULL WHEN status = excluded.status THEN before ELSE status END,
     since_us = CASE WHEN connected AND status = excluded.status THEN since_us ELSE excluded.since_us END,
     status = excluded.status, host = excluded.host, host_group = excluded.host_group,
     raw_json = excluded.raw_json, checked_us = excluded.checked_us, connected = 1
@@ -56,44 +53,22 @@ def store(connection: sqlite3.Connection, report: HealthReport, at: datetime) ->
             for platform in sorted(before.keys() | after.keys())
             if before.get(platform) != after.get(platform)
         )
-        connection.executemany(
-            "INSERT INTO health_changes (platform, old, new, at_us) VALUES (?, ?, ?, ?)",
-            [(change.platform, change.old, change.new, at_us) for change in changes],
-        )
         if changes:
             # In whole days, so that the start of a very long incident moves once a day, not with every sample.
             before_us = at_us - at_us % _DAY_US - KEPT // timedelta(microseconds=1)
             connection.execute("DELETE FROM health_spans WHERE end_us < ?", (before_us,))
-            connection.execute(
-                "DELETE FROM health_changes WHERE at_us < ? AND id NOT IN"
-                " (SELECT max(id) FROM health_changes GROUP BY platform)",
-                (before_us,),
-            )
     return changes
 
 
 def platforms(connection: sqlite3.Connection) -> tuple[PlatformHealth, ...]:
     """The state of each platform ever connected, by name."""
-    with snapshot(connection):
-        changed = connection.execute(
-            "SELECT platform, old, new, at_us FROM"
-            " (SELECT *, row_number() OVER (PARTITION BY platform ORDER BY id DESC) AS nth FROM health_changes)"
-            " WHERE nth <= ? ORDER BY platform, nth",
-            (HISTORY_CAP,),
-        ).fetchall()
-        found = connection.execute(
-            "SELECT platform, status, host, host_group, since_us, checked_us, connected, raw_json"
-            " FROM platforms ORDER BY platform"
-        ).fetchall()
-    history: defaultdict[str, list[HealthChange]] = defaultdict(list)
-    for platform, old, new, at_us in changed:
-        history[platform].append(HealthChange(platform, old, new, from_us(at_us)))
+    found = connection.execute(
+        "SELECT platform, status, host, host_group, since_us, checked_us, connected, raw_json, before"
+        " FROM platforms ORDER BY platform"
+    )
     return tuple(
-        PlatformHealth(
-            *(platform, status, host, group, from_us(since_us), from_us(checked_us), bool(connected), raw_json),
-            history=tuple(history[platform]),
-        )
-        for platform, status, host, group, since_us, checked_us, connected, raw_json in found
+        PlatformHealth(platform, status, host, group, from_us(since_us), from_us(checked_us), bool(connected), *rest)
+        for platform, status, host, group, since_us, checked_us, connected, *rest in found.fetchall()
     )
 
 

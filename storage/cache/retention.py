@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Final
 
+from storage.cache.coverage import note, noted
 from storage.cache.schema import make_index
 from storage.database import immediate
 from storage.values import NO_TIME_US, from_us_or_none, sqlite_text, to_us
@@ -36,8 +37,7 @@ def used_bytes(connection: sqlite3.Connection) -> int:
 
 def dropped_until(connection: sqlite3.Connection) -> datetime | None:
     """The creation time up to which runs were dropped, and are not fetched again. None: none were dropped."""
-    found = connection.execute("SELECT max(dropped_until_us) FROM retention").fetchone()
-    return from_us_or_none(found[0])
+    return from_us_or_none(noted(connection, "dropped_until_us"))
 
 
 def drop_oldest(connection: sqlite3.Connection, before: datetime | None, kept: Collection[str]) -> int:
@@ -90,11 +90,7 @@ def _claim_less(connection: sqlite3.Connection, until_us: int) -> None:
     else:
         connection.execute("DELETE FROM coverage WHERE end_us <= :until", bound)
         connection.execute("UPDATE coverage SET start_us = :until + 1 WHERE start_us <= :until", bound)
-    connection.execute(
-        "INSERT INTO retention (one, dropped_until_us) VALUES (1, :until) ON CONFLICT (one) DO UPDATE SET"
-        " dropped_until_us = max(dropped_until_us, excluded.dropped_until_us)",
-        bound,
-    )
+    note(connection, "dropped_until_us", max(until_us, noted(connection, "dropped_until_us") or until_us))
 
 
 def _json(values: Iterable[str | int]) -> str:

@@ -40,12 +40,8 @@ CREATE INDEX runs_moved ON runs (active_since_us, created_us) WHERE active_since
 -- Equal answers in a row extend one span.
 CREATE TABLE platforms (
     platform TEXT PRIMARY KEY, status TEXT NOT NULL, host TEXT, host_group TEXT, raw_json TEXT NOT NULL,
-    since_us INTEGER NOT NULL, checked_us INTEGER NOT NULL, connected INTEGER NOT NULL
+    since_us INTEGER NOT NULL, checked_us INTEGER NOT NULL, connected INTEGER NOT NULL, before TEXT
 ) STRICT;
-CREATE TABLE health_changes (
-    id INTEGER PRIMARY KEY, platform TEXT NOT NULL, old TEXT, new TEXT, at_us INTEGER NOT NULL
-) STRICT;
-CREATE INDEX health_changes_platform ON health_changes (platform, id);
 CREATE TABLE health_spans (
     id INTEGER PRIMARY KEY, platform TEXT NOT NULL, status TEXT NOT NULL, start_us INTEGER NOT NULL,
     end_us INTEGER NOT NULL, samples INTEGER NOT NULL
@@ -63,7 +59,6 @@ CREATE INDEX poll_log_subject ON poll_log (subject, id);
 CREATE TABLE coverage (start_us INTEGER PRIMARY KEY, end_us INTEGER NOT NULL, as_of_us INTEGER NOT NULL) STRICT;
 CREATE TABLE places (bottom_us INTEGER PRIMARY KEY, token TEXT NOT NULL, total INTEGER) STRICT;
 CREATE TABLE notes (name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;
-CREATE TABLE backfill (one INTEGER PRIMARY KEY CHECK (one = 1), is_paused INTEGER NOT NULL) STRICT;
 CREATE TABLE backfill_progress (
     one INTEGER PRIMARY KEY CHECK (one = 1), phase TEXT NOT NULL, done_runs INTEGER NOT NULL,
     estimated_runs INTEGER, seconds_left REAL, until_us INTEGER, why TEXT NOT NULL, told_us INTEGER NOT NULL
@@ -75,7 +70,6 @@ CREATE TABLE mark (
 ) STRICT;
 -- One row for each field of `BudgetState`.
 CREATE TABLE budget (name TEXT PRIMARY KEY, value REAL NOT NULL) STRICT, WITHOUT ROWID;
-CREATE TABLE retention (one INTEGER PRIMARY KEY CHECK (one = 1), dropped_until_us INTEGER NOT NULL) STRICT;
 """
 
 ORDER_INDEXES: Final = {

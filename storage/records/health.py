@@ -58,5 +58,5 @@ class PlatformHealth(Struct, frozen=True):
     """False: the last answer no longer named the platform."""
     raw_json: str = "{}"
     """The platform's object, as received."""
-    history: tuple[HealthChange, ...] = ()
-    """Changes, newest first, a bounded number of them."""
+    before: str | None = None
+    """The status before this one; None: it was not connected."""

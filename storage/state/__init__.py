@@ -10,9 +10,9 @@ from storage import claims
 from storage.database import make_fleeting, open_precious
 from storage.private_file import check_locks
 from storage.records.decision import Decision, Occurrence, Outcome, RuleHistory, Verdict
-from storage.state import decisions, deliveries, inbox, rules
+from storage.state import decisions, deliveries
+from storage.state.decisions import AT_WORK, OWN
 from storage.state.opening import SCHEMA
-from storage.state.rules import AT_WORK, OWN
 from storage.thread import DatabaseThread, reads, writes
 from storage.values import Clock, utc_now
 
@@ -108,13 +108,13 @@ class State:
         )
 
     make_fleeting = writes(make_fleeting)
-    begin_rule = writes(rules.begin)
-    retire_rules = writes(rules.retire)
-    mark_looked = writes(rules.mark_looked)
-    pause = writes(rules.pause)
-    resume = writes(rules.resume)
-    count_failure = writes(rules.count_failure)
-    rule_states = reads(rules.states)
+    begin_rule = writes(decisions.begin_rule)
+    retire_rules = writes(decisions.retire_rules)
+    mark_looked = writes(decisions.mark_looked)
+    pause = writes(decisions.pause)
+    resume = writes(decisions.resume)
+    count_failure = writes(decisions.count_failure)
+    rule_states = reads(decisions.rule_states)
     unclaimed = reads(decisions.unclaimed)
     open_decisions = reads(decisions.still_open)
     unknown_decisions = reads(decisions.unknown)
@@ -125,15 +125,14 @@ class State:
     last_due = reads(decisions.last_due)
     conversation = reads(decisions.conversation)
     forget = writes(decisions.forget)
-    marks = reads(inbox.marks)
-    mark = writes(inbox.mark)
-    undo = writes(inbox.undo)
+    marks = reads(deliveries.marks)
+    mark = writes(deliveries.mark)
+    undo = writes(deliveries.undo)
     data_version = reads(_version)
     lease_until = reads(claims.lease_until)
     lease_owner = reads(claims.lease_owner)
     release_lease = writes(claims.release_lease)
     limited = reads(decisions.limited)
-    reject = writes(decisions.reject)
     adopt = writes(decisions.adopt)
     keep_request = writes(decisions.keep_request)
     enter_alerts = writes(deliveries.enter_alerts)

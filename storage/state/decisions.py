@@ -1,4 +1,4 @@
-"""The decisions: a claim and its reason in one row, so that neither is ever without the other."""
+"""The decisions: a claim and its reason in one row; and the rules: since when each is as it is, why paused."""
 
 import json
 import sqlite3
@@ -8,8 +8,17 @@ from typing import Any, Final
 
 from storage.claims import Claims, this_process
 from storage.database import immediate, snapshot
-from storage.records.decision import ACTED_OUTCOMES, OPEN_OUTCOMES, Decision, Occurrence, Outcome, RuleHistory, Verdict
-from storage.state.rules import AHEAD
+from storage.records.decision import (
+    ACTED_OUTCOMES,
+    BY_HAND,
+    OPEN_OUTCOMES,
+    Decision,
+    Occurrence,
+    Outcome,
+    RuleHistory,
+    RuleState,
+    Verdict,
+)
 from storage.values import from_us, from_us_or_none, sqlite_text, sqlite_text_or_none, to_us
 
 KEPT: Final = timedelta(days=400)
@@ -20,6 +29,13 @@ _COLUMNS: Final = (
     " action_id, result_id, request_json"
 )
 _ACTED: Final = ", ".join(f"'{outcome}'" for outcome in sorted(ACTED_OUTCOMES))
+AHEAD: Final = timedelta(minutes=5)
+"""How far in the future a rule may have begun, for clocks that differ a little."""
+OWN: Final = "[notify] on"
+"""Stored like a rule's name: when Runwarden's own `[notify] on` was last changed."""
+AT_WORK: Final = "[automations] at work"
+"""Stored like a rule's name, with the fingerprint of all rules of the running bot."""
+_RULE: Final = "rule, fingerprint, since_us, failures, paused, looked"
 
 
 def enter(
@@ -108,16 +124,6 @@ def _move(
     settled_us = None if outcome in OPEN_OUTCOMES else to_us(now)
     change = {"outcome": outcome, "reason": sqlite_text(reason), "settled_us": settled_us}
     return CLAIMS.claim(connection, number, now, expected={"outcome": expected}, change=change)
-
-
-def reject(connection: sqlite3.Connection, decision_id: int, reason: str, at: datetime) -> bool:
-    """Settle a decision that waits for approval as skipped, if it still waits: one process wins."""
-    with immediate(connection):
-        rejected = connection.execute(
-            "UPDATE decisions SET outcome = 'skipped', reason = ?, settled_us = ? WHERE id = ? AND outcome = 'waiting'",
-            (sqlite_text(reason), to_us(at), decision_id),
-        )
-    return rejected.rowcount == 1
 
 
 def adopt(connection: sqlite3.Connection, decision_id: int, now: datetime) -> bool:
@@ -254,3 +260,69 @@ def _decision(row: tuple[Any, ...]) -> Decision:
     occurrence = Occurrence(identity, from_us(at_us), conversation_id, json.loads(facts))
     settled_at = from_us_or_none(settled_us)
     return Decision(number, rule, occurrence, from_us(decided_us), outcome, reason, settled_at, *made)
+
+
+def begin_rule(connection: sqlite3.Connection, rule: str, fingerprint: str, now: datetime) -> RuleState:
+    """Return the rule's state; a new rule, or an edited one, begins now.
+
+    An edit counts as the cure of a rule that paused itself; one that a person paused stays so.
+    """
+    with immediate(connection):
+        held = connection.execute(f"SELECT {_RULE} FROM rules WHERE rule = ?", (sqlite_text(rule),)).fetchone()
+        # A rule that began in the future, by a wrong clock, begins now instead of waiting for that time.
+        if held is not None and held[1] == fingerprint and held[2] <= to_us(now + AHEAD):
+            return _rule_state(held)
+        stays = held is not None and (held[1] == fingerprint or (held[4] or "").startswith(BY_HAND))
+        paused = held[4] if held is not None and stays else None
+        connection.execute(
+            f"INSERT OR REPLACE INTO rules ({_RULE}) VALUES (?, ?, ?, 0, ?, 0)",
+            (sqlite_text(rule), fingerprint, to_us(now), paused),
+        )
+    return RuleState(rule, fingerprint, now, paused=paused, is_new=True)
+
+
+def retire_rules(connection: sqlite3.Connection, names: Collection[str]) -> None:
+    """Forget the state of removed rules: one that comes back begins as a new one."""
+    query = "UPDATE rules SET fingerprint = '' WHERE rule NOT IN (SELECT value FROM json_each(?))"
+    with immediate(connection):
+        connection.execute(query, (json.dumps([*map(sqlite_text, names), OWN, AT_WORK]),))
+
+
+def mark_looked(connection: sqlite3.Connection, rule: str) -> None:
+    """Note that the rule has seen everything older than itself: all that follows is news."""
+    with immediate(connection):
+        connection.execute("UPDATE rules SET looked = 1 WHERE rule = ?", (sqlite_text(rule),))
+
+
+def pause(connection: sqlite3.Connection, rule: str, why: str) -> bool:
+    """Pause the rule; return whether it is known and was not paused."""
+    query = "UPDATE rules SET paused = ? WHERE rule = ? AND paused IS NULL"
+    with immediate(connection):
+        return connection.execute(query, (sqlite_text(why), sqlite_text(rule))).rowcount > 0
+
+
+def resume(connection: sqlite3.Connection, rule: str) -> bool:
+    """Resume the rule; return whether it was paused. Occurrences in between stay undone."""
+    query = "UPDATE rules SET paused = NULL, failures = 0 WHERE rule = ? AND paused IS NOT NULL"
+    with immediate(connection):
+        return connection.execute(query, (sqlite_text(rule),)).rowcount > 0
+
+
+def count_failure(connection: sqlite3.Connection, rule: str, *, has_failed: bool) -> int:
+    """Count failures in a row; a success resets them. Return their number."""
+    with immediate(connection):
+        connection.execute(
+            f"UPDATE rules SET failures = {'failures + 1' if has_failed else '0'} WHERE rule = ?", (sqlite_text(rule),)
+        )
+        found = connection.execute("SELECT failures FROM rules WHERE rule = ?", (sqlite_text(rule),)).fetchone()
+    return 0 if found is None else int(found[0])
+
+
+def rule_states(connection: sqlite3.Connection) -> dict[str, RuleState]:
+    """All rules ever seen, by name."""
+    return {row[0]: _rule_state(row) for row in connection.execute(f"SELECT {_RULE} FROM rules").fetchall()}
+
+
+def _rule_state(row: tuple[Any, ...]) -> RuleState:
+    rule, fingerprint, since_us, failures, paused, looked = row
+    return RuleState(rule, fingerprint, from_us(since_us), failures, paused, is_new=not looked)

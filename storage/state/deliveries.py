@@ -1,4 +1,4 @@
-"""Alerts to tell, what each route was told, and messages until they are delivered."""
+"""Alerts to tell, what each route was told, messages until they are delivered, and what a person put away of it all."""
 
 import json
 import sqlite3
@@ -11,13 +11,19 @@ from msgspec.structs import asdict, replace
 from storage.claims import Claims
 from storage.database import immediate
 from storage.records.alert import Alert, Delivery, Message, Plan, Settled, ToldProblem
-from storage.values import from_us, sqlite_text, to_us
+from storage.records.inbox import Mark
+from storage.values import from_us, from_us_or_none, sqlite_text, to_us
 
 KEPT: Final = timedelta(days=90)
 """How long an alert is remembered as told, and a delivery is kept."""
 CLAIMS: Final = Claims("deliveries", "id", "outcome IS NULL")
 MOST_WAITING: Final = 5_000
 """How many alerts are handled at one time, oldest first."""
+MARK_KEPT: Final = timedelta(days=400)
+"""How long a mark is kept, unless it mutes its item."""
+LEVELS: Final = 20
+"""How many changes can be undone."""
+_MARK: Final = "done_us, snoozed_us, muted, seen_us"
 _ALERT: Final = "key, grp, source, route, level, title, body, at_us, about_json, entered_us"
 _TOLD: Final = "grp, source, route, level, title, about_json, first_us, last_us, newest_us, count"
 _DELIVERY: Final = "id, message_json, made_us, due_us, attempts, outcome, error, origin"
@@ -233,3 +239,47 @@ def _delivery(row: tuple[Any, ...]) -> Delivery:
     values: Mapping[str, Any] = json.loads(text)
     message = Message(**{**values, "groups": tuple(values["groups"])})
     return Delivery(number, message, from_us(made_us), from_us(due_us), attempts, outcome, error or "", origin)
+
+
+def marks(connection: sqlite3.Connection) -> dict[str, Mark]:
+    """Every mark, by its item's key."""
+    rows = connection.execute(f"SELECT key, {_MARK} FROM inbox").fetchall()
+    return {
+        key: Mark(from_us_or_none(done), from_us_or_none(snoozed), bool(muted), from_us_or_none(seen))
+        for key, done, snoozed, muted, seen in rows
+    }
+
+
+def mark(connection: sqlite3.Connection, marked: Mapping[str, Mark], at: datetime) -> None:
+    """Mark items, and keep their earlier marks for `undo`."""
+    if not marked:
+        return
+    with immediate(connection):
+        (last,) = connection.execute("SELECT coalesce(max(step), 0) FROM inbox_undo").fetchone()
+        connection.execute("DELETE FROM inbox_undo WHERE step <= ?", (last + 1 - LEVELS,))
+        connection.execute("DELETE FROM inbox WHERE marked_us < ? AND NOT muted", (to_us(at - MARK_KEPT),))
+        for key, one in marked.items():
+            name = sqlite_text(key)
+            before = connection.execute(f"SELECT {_MARK} FROM inbox WHERE key = ?", (name,)).fetchone()
+            values = (last + 1, name, *(before or (None, None, 0, None)))
+            connection.execute(f"INSERT INTO inbox_undo (step, key, {_MARK}) VALUES (?, ?, ?, ?, ?, ?)", values)
+            done, snoozed, seen = (
+                None if when is None else to_us(when) for when in (one.done_until, one.snoozed_until, one.seen_until)
+            )
+            _set(connection, name, (done, snoozed, int(one.is_muted), seen), at)
+
+
+def undo(connection: sqlite3.Connection, at: datetime) -> tuple[str, ...]:
+    """Undo the last change that was not undone yet; return its keys."""
+    with immediate(connection):
+        rows = connection.execute(
+            f"DELETE FROM inbox_undo WHERE step = (SELECT max(step) FROM inbox_undo) RETURNING key, {_MARK}"
+        ).fetchall()
+        for key, *before in rows:
+            _set(connection, key, tuple(before), at)
+    return tuple(key for key, *_ in rows)
+
+
+def _set(connection: sqlite3.Connection, key: str, values: tuple[int | None, ...], at: datetime) -> None:
+    query = f"INSERT OR REPLACE INTO inbox (key, {_MARK}, marked_us) VALUES (?, ?, ?, ?, ?, ?)"
+    connection.execute(query, (key, *values, to_us(at)))

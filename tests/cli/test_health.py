@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from app.cli.health import ExitLevel, HostView, detail
-from storage.records import HealthChange, PlatformHealth
+from storage.records import PlatformHealth
 from tests.cli.conftest import CommandLine
 from tests.lab import Respond, Server
 
@@ -95,7 +95,6 @@ def test_a_host_that_was_disconnected_on_purpose_raises_no_alarm(faulty: Command
 )
 def test_a_host_that_was_seen_once_has_no_beginning(since: timedelta, old: str | None, said: str) -> None:
     """`since 0s ago` would be when it was asked, not when it began."""
-    history = (HealthChange("github", old, "ok", NOON),)
-    host = PlatformHealth("github", "ok", None, None, NOON + since, NOON, connected=True, history=history)
+    host = PlatformHealth("github", "ok", None, None, NOON + since, NOON, connected=True, before=old)
 
     assert detail(HostView(host, ExitLevel.OK, NOON)) == said

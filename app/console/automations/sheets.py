@@ -342,7 +342,7 @@ class ApprovalsSheet(Sheet[None]):
             start = f"It is sent as soon as a bot is running: {self._file.settings.command_line} watch"
             said = f"Approved: {name}. {start if bot is None else 'The bot sends it.'}"
         else:
-            done = await state.reject(number, f"rejected by {login}", engine.clock())
+            done = await state.take(number, "waiting", "skipped", f"rejected by {login}")
             said = f"Rejected: {name}."
         self._session.notify(said if done else f"{name} no longer waits: its journal says what became of it.")
 
