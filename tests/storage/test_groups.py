@@ -8,8 +8,7 @@ import pytest
 
 from storage.cache import window as windows
 from storage.cache.read_runs import Remembered
-from storage.cache.schema import make_index
-from storage.cache.window import group_runs, rows, within
+from storage.cache.window import rows, within
 from storage.records import Repository, Run, RunFilter, RunSort, RunWindow, WindowRequest
 from storage.records.query import Grouping
 from tests.storage.conftest import NOON, Connections, connected, store
@@ -121,23 +120,3 @@ def test_a_grouping_is_read_as_it_is_written(text: str, grouping: Grouping | Non
     """What is not known is no grouping."""
     assert Grouping.read(text) == grouping
     assert grouping is None or str(grouping) == text
-
-
-@pytest.mark.parametrize("by", ["repository", "branch"])
-def test_groups_are_counted_along_indexes(database: Connections, by: str) -> None:
-    """No run is looked up in the table but those that are active or stuck."""
-    writer, reader = database
-    make_index(writer, by)
-    statements: list[str] = []
-    reader.set_trace_callback(statements.append)
-    group_runs(reader, RunFilter(), by)  # type: ignore[arg-type]
-    reader.set_trace_callback(None)
-    (select,) = [statement for statement in statements if statement.startswith("WITH")]
-
-    plan = [step[3] for step in reader.execute(f"EXPLAIN QUERY PLAN {select}").fetchall()]
-    ways = [step for step in plan if " runs " in step]
-    assert ways == [
-        f"SCAN runs USING COVERING INDEX runs_{by}",
-        "SEARCH runs USING INTEGER PRIMARY KEY (rowid=?)",
-        "SCAN runs USING INDEX runs_active",
-    ]

@@ -148,29 +148,3 @@ async def test_only_time_at_work_counts(
     found = await cache.concurrency(edges_of(start, HOUR, len(averages)))
 
     assert [each.average for each in found] == pytest.approx(averages)
-
-
-async def test_every_figure_is_answered_by_an_index_alone(cache: Cache) -> None:
-    """At a million runs, a look at the table for each of them would take seconds."""
-    from storage.cache import insights
-
-    def plans(connection: object) -> list[str]:
-        statements = {
-            insights._OUTCOMES: (0, 1),
-            insights._BY_REPOSITORY: ("acme/api", 0),
-            insights._TOOK: ("acme/api", 0, 10),
-            insights._CREATED: {"start": 0, "end": 1},
-            insights._ENDED: {"start": 0, "end": 1},
-            insights._ENDING_LATER: (0,),
-            insights._MOVED_STARTS: (),
-        }
-        return [
-            " ".join(row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", bound).fetchall())  # type: ignore[attr-defined]
-            for sql, bound in statements.items()
-        ]
-
-    await cache.concurrency([NOON, NOON + HOUR])
-    await cache.repository_figures(NOON)
-    found = await cache.reader.run(plans)
-
-    assert [plan for plan in found if "COVERING INDEX" not in plan or "TEMP B-TREE" in plan] == []

@@ -166,26 +166,6 @@ def test_a_change_of_the_cache_moves_them_all(crowded: Connections, monkeypatch:
     assert windows.rows(reader, RunFilter(), sort, 41, 5, remembered) == before
 
 
-def test_paging_through_the_middle_skips_few_rows(crowded: Connections, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second window near the first one is found by a range of the index, with hardly anything to skip."""
-    _, reader = crowded
-    monkeypatch.setattr(windows, "NEAR", 3)
-    remembered = Remembered()
-    windows.rows(reader, RunFilter(), RunSort(), 40, 5, remembered)
-    skipped: list[int] = []
-    plain = windows.page
-
-    def watched(connection: Connection, condition: object, order: str, offset: int, limit: int) -> object:
-        skipped.append(offset)
-        return plain(connection, condition, order, offset, limit)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(windows, "page", watched)
-    windows.rows(reader, RunFilter(), RunSort(), 45, 5, remembered)
-    windows.rows(reader, RunFilter(), RunSort(), 35, 5, remembered)
-
-    assert max(skipped) == 5
-
-
 @given(
     ends=st.lists(st.integers(0, RUNS), max_size=6, unique=True).map(sorted),
     offset=st.integers(0, RUNS + 5),

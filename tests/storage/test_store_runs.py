@@ -2,13 +2,12 @@
 
 import asyncio
 from datetime import datetime, timedelta
-from pathlib import Path
 
 import pytest
 
 from storage.cache.cache import Cache
 from storage.records import RunChanges, RunDetail, RunFilter, RunSort, StatusTransition
-from tests.storage.conftest import NOON, connected, make_run, store
+from tests.storage.conftest import NOON, make_run
 
 SECOND = timedelta(seconds=1)
 
@@ -107,22 +106,6 @@ async def test_presence_changes_and_comes_back(cache: Cache) -> None:
     assert (await held(cache)).presence == "current"
 
 
-async def test_repositories_come_most_recent_first(cache: Cache) -> None:
-    """By their newest run."""
-    await cache.store_runs(
-        [
-            make_run(1, repository="acme/old", created_at=NOON - SECOND),
-            make_run(2, repository="gitlab:acme/new", created_at=NOON),
-            make_run(3, repository="acme/old", created_at=NOON - 9 * SECOND),
-        ],
-        asked_at=NOON,
-    )
-    assert await cache.repositories() == ("gitlab:acme/new", "acme/old")
-
-    await cache.store_runs([make_run(4, repository="acme/old", created_at=NOON + SECOND)], asked_at=NOON)
-    assert await cache.repositories() == ("acme/old", "gitlab:acme/new")
-
-
 async def test_answers_that_arrive_together_are_stored_each_for_itself(cache: Cache) -> None:
     """Each caller is told what its own answer changed, and of two answers about one run the later one wins."""
     changes = await asyncio.gather(
@@ -158,15 +141,3 @@ async def test_among_hundreds_one_that_changed_is_found_and_all_are_confirmed(ca
     assert changes == RunChanges(new=("run_0900",), updated=("run_0150",))
     details = await cache.details([run.run_id for run in runs])
     assert {detail.last_seen_at for detail in details.values()} == {NOON + SECOND}
-
-
-def test_what_is_held_unchanged_is_confirmed_without_being_read(tmp_path: Path) -> None:
-    """One statement a hundred runs, however often a history is read again."""
-    runs = [make_run(number) for number in range(200)]
-    with connected(tmp_path, runs) as (writer, _):
-        statements: list[str] = []
-        writer.set_trace_callback(lambda statement: statements.append(statement.strip()))
-        store(writer, runs)
-
-    assert sum(statement.startswith("UPDATE sightings") for statement in statements) == 2
-    assert not [statement for statement in statements if "digest" in statement and statement.startswith("SELECT")]

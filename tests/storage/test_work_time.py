@@ -1,15 +1,10 @@
 """How long runs took: their turns count, and the time between them does not."""
 
-from datetime import datetime, timedelta
-from pathlib import Path
-
-import pytest
+from datetime import timedelta
 
 from storage.cache.cache import Cache
-from storage.cache.work_time import TurnTimes
 from storage.records import Run, RunFilter, RunSort, WorkTime
-from storage.values import to_sortable_us, to_us
-from tests.storage.conftest import NOON, connected, make_run
+from tests.storage.conftest import NOON, make_run
 
 MINUTE = timedelta(minutes=1)
 DAY = timedelta(days=1)
@@ -65,18 +60,3 @@ async def test_a_turn_that_was_not_seen_adds_nothing(cache: Cache) -> None:
     await seen(cache, make_run(1, "failed", updated_at=NOON + DAY))
 
     assert await took(cache) == WorkTime(seconds=600)
-
-
-@pytest.mark.parametrize("status", ["working", "completed"])
-@pytest.mark.parametrize("created_at", [None, NOON])
-@pytest.mark.parametrize("updated_at", [None, NOON - MINUTE, NOON + MINUTE])
-def test_a_first_turn_is_the_same_in_sql(
-    tmp_path: Path, status: str, created_at: datetime | None, updated_at: datetime | None
-) -> None:
-    """Runs that are new are counted where they are inserted, many at a time."""
-    run = make_run(1, status, created_at=created_at, updated_at=updated_at)
-    created_us, updated_us = to_sortable_us(created_at), to_sortable_us(updated_at)
-    with connected(tmp_path, [run]) as (writer, _):
-        held = writer.execute("SELECT active_since_us, worked_us, took_us FROM runs").fetchone()
-
-    assert held == TurnTimes.first(created_us, updated_us, to_us(NOON), is_final=status == "completed")
