@@ -8,7 +8,6 @@ from msgspec.structs import replace
 from app.automations.acting import ActingResult
 from app.notify.dispatcher import rule_alerts
 from storage.claims import this_process
-from storage.errors import StorageError
 from tests.automations.conftest import Place, rule
 from tests.notify.desk import Desk
 
@@ -121,24 +120,6 @@ async def test_what_another_container_took_an_hour_late_is_left_to_it(place: Pla
     assert await place.state.adopt(found.decision_id, place.world.now + timedelta(minutes=61))
 
 
-async def test_a_rule_that_was_away_begins_as_if_it_were_new(place: Place) -> None:
-    """What failed while it was not in the file sets nothing off; one that a person paused stays so."""
-    other = rule(name='"other"')
-    both = f"{rule()}\n{other}"
-    await place.runner(both).look()
-    await place.state.pause("r", "by ann")
-    place.world.pass_(minutes=1)
-    await place.runner(other).look()
-    place.world.pass_(minutes=10)
-    await place.world.run("run_1", "failed")
-    await place.runner(other).look()
-    await place.runner(both).look()
-
-    assert [name for name, _ in place.acts.done] == ["other"]
-    states = await place.state.rule_states()
-    assert (states["r"].since, states["r"].paused) == (place.world.now, "by ann")
-
-
 async def test_rules_tell_what_needs_a_person(place: Place) -> None:
     """That one waits, with its request; that one pauses itself; that one reached its limit: each once, over a route."""
     desk = Desk(place.world, place.ledger, place.state)
@@ -169,14 +150,3 @@ async def test_rules_tell_what_needs_a_person(place: Place) -> None:
     assert len([title for title in titles if "failed" not in title]) <= 2
     assert await desk.pass_(dispatcher, 3, hours=1) == []
     assert await rule_alerts(place.state, place.world.now) == []
-
-
-async def test_a_ledger_that_was_moved_away_takes_no_write(place: Place) -> None:
-    """Another process would begin a new one, and know nothing of what is sent here."""
-    path = place.ledger.writer.path
-    path.rename(path.with_name("aside"))
-
-    with pytest.raises(StorageError, match=r"moved or deleted.*Put it back"):
-        await place.ledger.prepare(
-            action_id=None, kind="run.start", subject="", key="k", path="/x", body_json="{}", actor="cli"
-        )

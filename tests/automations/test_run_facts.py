@@ -110,49 +110,6 @@ async def test_an_edit_is_the_cure_of_a_rule_that_paused_itself(place: Place) ->
     assert {name for name, state in states.items() if state.since == place.world.now} == {"a", "b", "d"}
 
 
-async def test_order_is_no_edit_and_switching_on_again_looks_forward(place: Place) -> None:
-    """Moved in the file a rule acts as before; what failed while it was off stays undone."""
-    first, second = rule(), rule(name='"s"')
-    await place.runner(f"{first}\n{second}").look()
-    await shown(place, "run_1")
-    await place.runner(f"{second}\n{first}").look()
-    assert sorted(name for name, _ in place.acts.done) == ["r", "s"]
-
-    await place.runner(rule(enabled="false")).look()
-    await shown(place, "run_2")
-    await place.runner(rule(enabled="false")).look()
-    place.world.pass_(minutes=6)
-    await place.runner(first).look()
-    await shown(place, "run_3")
-    await place.runner(first).look()
-
-    assert [identity.split(":")[1] for name, identity in place.acts.done if name == "r"] == ["run_1", "run_3"]
-
-
-async def test_what_is_queued_goes_with_the_rule_that_queued_it(place: Place) -> None:
-    """The rule was edited before its turn came: nothing is done, and a line says so."""
-    hourly, edited = (
-        rule(on='{ schedule = "0 * * * *" }', overlap='"queue"', do=f'{{ start = "{word}", repository = "acme/api" }}')
-        for word in ("old", "new")
-    )
-    runner = await place.begun(hourly)
-    place.acts.results = [ActingResult("done", result_id="run_1")]
-    await place.world.run("run_1", "working")
-    for _ in range(2):
-        place.world.pass_(hours=1)
-        await runner.look()
-    place.world.pass_(minutes=1)
-    await place.runner(edited).look()
-    await place.world.run("run_1", "completed")
-    await place.runner(edited).look()
-
-    assert len(place.acts.done) == 1
-    assert next((each.outcome, each.reason) for each in await place.state.journal()) == (
-        "expired",
-        "its rule was edited",
-    )
-
-
 async def test_what_the_list_does_not_say_is_asked_of_the_results(place: Place) -> None:
     """Of a storm of failures for the first few alone."""
     asked: list[str] = []

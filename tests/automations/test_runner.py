@@ -1,5 +1,7 @@
 """The runner: each occurrence at most once, and each decision with its reason."""
 
+import re
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -8,227 +10,233 @@ from msgspec.structs import replace
 from app.automations.acting import ActingResult
 from app.rules.rule import fingerprint
 from storage.claims import Owner, this_process
-from storage.errors import StorageError
+from storage.errors import DiskFullError, StorageError
 from tests.automations.conftest import Place, rule
 
 HOURLY = '{ schedule = "0 * * * *" }'
+START = '{ start = "go", repository = "acme/api" }'
+CONTINUE = '{ continue = "go" }'
+COMMAND = '{ command = ["true"] }'
+WEB = '{ run = "failed", repository = "acme/web" }'
+QUIET = '"15:00-16:00"'
+MADE = ActingResult("done", result_id="run_1")
+NOT_YET = ActingResult("failed", "not yet", may_repeat=True)
+NO = ActingResult("failed", "no such agent")
+TIME = re.compile(r"\+?(-?\d+)([dhms])")
+OTHER, WRITES = rule(name='"s"'), rule(name='"w"', do=CONTINUE)
+UNITS = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
 
 
-async def test_a_run_that_fails_sets_a_rule_off_once(place: Place) -> None:
-    """However often it is looked at, by this process and the next one."""
-    await place.world.run("run_1", "working")
-    runner = await place.begun(rule())
-    place.world.pass_(minutes=3)
-    await place.world.run("run_1", "failed")
+async def play(place: Place, texts: list[str], steps: str) -> None:
+    """Let happen what the steps say, in their order, with these rules at work in one process after another.
 
-    for each in (runner, runner, place.runner(rule())):
-        await each.look()
-
-    assert [name for name, _ in place.acts.done] == ["r"]
-    assert [each.outcome for each in place.journal] == ["acting", "done"]
-
-
-async def test_what_was_so_before_the_rule_sets_nothing_off(place: Place) -> None:
-    """Failed runs, stuck ones, and history that is fetched later; neither now nor after a restart."""
-    await place.world.run("run_1", "failed", minutes=2)
-    await place.runner(rule()).look()
-    place.world.pass_(minutes=10)
-    now, place.world.now = place.world.now, place.world.now.replace(day=28, month=4)
-    for number in range(20):
-        await place.world.run(f"old_{number}", "failed", hours=1)
-    place.world.now = now
-
-    await place.runner(rule()).look()
-
-    assert place.acts.done == []
-    assert place.journal == []
-
-
-async def test_a_rule_that_was_paused_before_its_first_look_is_new_all_the_same(place: Place) -> None:
-    """What failed before it was there stays history."""
-    await place.world.run("run_1", "failed", minutes=2)
-    runner = place.runner(rule())
-    await place.state.begin_rule("r", fingerprint(runner.rules[0]), place.world.now)
-    await place.state.pause("r", "by ann")
-    await place.state.resume("r")
-
-    await runner.look()
-
-    assert place.acts.done == []
-
-
-async def test_an_edited_rule_looks_forward_only(place: Place) -> None:
-    """What failed under the old one does not set off the new one, even if the new one would have matched."""
-    await place.runner(rule(on='{ run = "failed", repository = "acme/web" }')).look()
-    place.world.pass_(minutes=5)
-    await place.world.run("run_1", "failed")
-    await place.runner(rule(on='{ run = "failed", repository = "acme/web" }')).look()
-
-    await place.runner(rule()).look()
-    place.world.pass_(minutes=5)
-    await place.world.run("run_2", "failed")
-    await place.runner(rule()).look()
-
-    assert [identity.split(":")[1] for _, identity in place.acts.done] == ["run_2"]
+    `look`; `next` (another process looks) and `rules N` (one with other rules); `+3m`; `run_1 failed`;
+    `approve`; `pause r by ann`, `resume r`; `dead` and `alive`: so is the process that is acting on something.
+    """
+    runner, which = place.runner(texts[0]), 0
+    for step in map(str.strip, re.split("[;\n]", steps.strip())):
+        match step.split(maxsplit=2):
+            case [time] if found := TIME.fullmatch(time):
+                place.world.pass_(**{UNITS[found[2]]: int(found[1])})
+            case ["look"]:
+                await runner.look()
+            case ["next" | "rules", *number]:
+                which = int(number[0]) if number else which
+                runner = place.runner(texts[which])
+                await runner.look()
+            case ["approve"]:
+                await place.approve()
+            case ["pause", name, why]:
+                await place.state.pause(name, why)
+            case ["resume", name]:
+                await place.state.resume(name)
+            case ["begin"]:
+                await place.state.begin_rule("r", fingerprint(runner.rules[0]), place.world.now)
+            case ["dead"]:
+                await place.owned_by(Owner(2**22 + 1, "1", "?", "?"))
+            case ["alive"]:
+                await place.owned_by(replace(this_process(), pid=1, started="?"))
+            case ["history"]:
+                now, place.world.now = place.world.now, place.world.now - timedelta(days=3)
+                for number in range(20):
+                    await place.world.run(f"old_{number}", "failed", hours=1)
+                place.world.now = now
+            case ["host", status]:
+                await place.world.health(github=status)
+            case [run_id, status]:
+                await place.world.run(run_id, status)
+            case _:
+                pytest.fail(f"{step!r} is no step")
 
 
-async def test_missed_times_are_caught_up_for_once(place: Place) -> None:
-    """Five hours away: the newest time within the window, and it says for how many."""
-    await place.runner(rule(on=HOURLY)).look()
-    place.world.pass_(hours=5, minutes=10)
-
-    await place.runner(rule(on=HOURLY)).look()
-    await place.runner(rule(on=HOURLY)).look()
-
-    assert [identity for _, identity in place.acts.done] == ["at:2026-05-01T17:00:00.000000Z"]
-    assert place.journal[0].reason == "for 4 missed before it as well"
-
-
-async def test_a_time_that_is_too_long_ago_is_passed_over_with_a_reason(place: Place) -> None:
-    """Nothing is lost without a line."""
-    daily = rule(on='{ schedule = "0 13 * * *" }')
-    await place.runner(daily).look()
-    place.world.pass_(hours=5)
-
-    await place.runner(daily).look()
-
-    assert place.acts.done == []
-    assert place.outcomes == [("skipped", "4h00m late; catch_up is 1h00m")]
-
-
-async def test_a_schedule_waits_for_its_last_run(place: Place) -> None:
-    """Skipped by default; with overlap = queue one waits, and a second one does not."""
-    do = '{ start = "go", repository = "acme/api" }'
-    skips, queues = rule(on=HOURLY, do=do), rule(on=HOURLY, do=do, name='"q"', overlap='"queue"')
-    runner = await place.begun(f"{skips}\n{queues}")
-    place.acts.results = [ActingResult("done", result_id="run_1"), ActingResult("done", result_id="run_1")]
-    await place.world.run("run_1", "working")
-    for _ in range(3):
-        place.world.pass_(hours=1)
-        await runner.look()
-
-    assert len(place.acts.done) == 2
-    assert [outcome for outcome, _ in place.outcomes if outcome in {"skipped", "queued"}] == [
-        *("skipped", "queued", "skipped", "skipped")
-    ]
-    await place.world.run("run_1", "completed")
-    await runner.look()
-    assert [name for name, _ in place.acts.done] == ["r", "q", "q"]
-
-
-async def test_failures_in_a_row_pause_a_rule(place: Place) -> None:
-    """It then says why, until a person resumes it; what came in between stays undone."""
-    runner = await place.begun(rule(pause_after="2"))
-    place.acts.results = [ActingResult("failed", "no such agent")] * 2
-    for number in range(3):
-        place.world.pass_(minutes=1)
-        await place.world.run(f"run_{number}", "failed")
-        await runner.look()
-
-    assert len(place.acts.done) == 2
-    assert place.outcomes[-1] == (
-        "skipped",
-        "the rule is paused: 2 failures in a row, the last one: no such agent",
-    )
-    await place.state.resume("r")
-    place.world.pass_(minutes=1)
-    await place.world.run("run_9", "failed")
-    await runner.look()
-    assert len(place.acts.done) == 3
-
-
-async def test_quiet_hours_skip_events_and_put_off_what_lasts(place: Place) -> None:
-    """A run that fails is passed over; a host that is still bad afterwards is told then."""
-    text = "\n".join([rule(quiet='"00:00-23:59"'), rule(name='"h"', on='{ health = "not ok" }', quiet='"00:00-23:59"')])
-    runner = await place.begun(text)
-    place.world.pass_(minutes=1)
-    await place.world.run("run_1", "failed")
-    await place.world.health(github="unreachable")
-    await runner.look()
-
-    assert place.outcomes == [("skipped", "in quiet hours")]
-    awake = place.runner(text.replace('"00:00-23:59"', '"23:58-23:59"'))
-    await place.world.health(gitlab="ok", github="unreachable")
-    place.world.pass_(minutes=1)
-    await awake.look()
-    assert place.acts.done == []  # The edited rule looks forward only: the host was bad before.
-
-
-@pytest.mark.parametrize("approves", [True, False])
-async def test_what_needs_approval_waits_for_a_person(place: Place, *, approves: bool) -> None:
-    """It keeps the exact request; approved it is sent once, otherwise it expires."""
-    runner = await place.begun(rule(approval="true"))
-    await place.fails(runner)
-    (waiting,) = await place.state.open_decisions()
-
-    assert place.acts.done == []
-    assert waiting.request_json is not None
-    assert '"instructions": "r run_1"' in waiting.request_json
-    if approves:
-        await place.state.take(waiting.decision_id, "waiting", "approved", "approved by ann")
-    else:
-        place.world.pass_(hours=25)
-    await runner.look()
-    await runner.look()
-    assert len(place.acts.done) == approves
-    assert place.journal[-1].outcome == ("done" if approves else "expired")
-
-
-async def test_what_certainly_was_not_sent_is_tried_again(place: Place) -> None:
-    """After half a minute, within the catch-up window."""
-    runner = await place.begun(rule(do='{ continue = "again" }'))
-    place.acts.results = [ActingResult("failed", "no link", may_repeat=True)] * 2
-    place.world.pass_(minutes=1)
-    await place.world.run("run_1", "failed")
-    for _ in range(4):
-        await runner.look()
-        place.world.pass_(seconds=31)
-
-    assert len(place.acts.done) == 3
-    assert place.journal[-1].outcome == "done"
+LATER = "the rule is paused: 2 failures in a row, the last one: no such agent"
+STORIES: dict[str, tuple[list[str], list[ActingResult], str, str, list[str]]] = {
+    # What sets a rule off: the rules, what their actions answer, the steps, who acted, the journal's outcomes.
+    "a run that fails, once, in this process and the next": (
+        [rule()], [], "run_1 working; look; +3m; run_1 failed; look; look; next", "r", ["acting", "done"],
+    ),
+    "nothing that was so before the rule, nor history that is fetched later": (
+        [rule()], [], "run_1 failed; next; +10m; history; next", "", [],
+    ),
+    "nothing from before, though it was paused before its first look": (
+        [rule()], [], "run_1 failed; begin; pause r by ann; resume r; look", "", [],
+    ),
+    "nothing of what failed under a rule that was edited since": (
+        [rule(on=WEB), rule()], [], "look; +5m; run_1 failed; next; rules 1; +5m; run_2 failed; next", "r",
+        ["acting", "done"],
+    ),
+    "moving it in the file is no edit; switching it on again looks forward": (
+        [f"{rule()}\n{OTHER}", f"{OTHER}\n{rule()}", rule(enabled="false"), rule()], [],
+        "look; +1m; run_1 failed; rules 1; rules 2; +1m; run_2 failed; next; +6m; rules 3; +1m; run_3 failed; next",
+        "s r r", ["acting", "done"] * 3,
+    ),
+    "a rule that was away begins as a new one, and stays paused": (
+        [f"{rule()}\n{OTHER}", OTHER], [],
+        "look; pause r by ann; +1m; rules 1; +10m; run_1 failed; next; rules 0", "s", ["acting", "done"],
+    ),
+    "the newest of the times that were missed": (
+        [rule(on=HOURLY)], [], "look; +5h; +10m; next; next", "r",
+        ["acting for 4 missed before it as well", "done"],
+    ),
+    "no time that is too long ago": (
+        [rule(on='{ schedule = "0 13 * * *" }')], [], "look; +5h; next", "", ["skipped 4h00m late; catch_up is 1h00m"],
+    ),
+    "nothing in quiet hours": (
+        [rule(quiet='"00:00-23:59"')], [], "look; +1m; run_1 failed; look", "", ["skipped in quiet hours"],
+    ),
+    "what began in the quiet hours in which it was made": (
+        [rule(on='{ health = "not ok" }', quiet='"12:00-13:00"')], [],
+        "host ok; look; +30m; host unreachable; +29m; host unreachable; +5m; host unreachable; look", "r",
+        ["acting", "done"],
+    ),
+    "overlap skips": (
+        [rule(on=HOURLY, do=START)], [MADE], "look; run_1 working; +1h; look; +1h; look", "r",
+        ["acting", "done", "skipped its run run_1 is still active; overlap is skip"],
+    ),
+    "overlap queues one": (
+        [rule(on=HOURLY, do=START, overlap='"queue"')], [MADE],
+        "look; run_1 working; +1h; look; +1h; look; +1h; look; run_1 completed; look", "r r",
+        ["acting", "done", "queued waits for its run run_1", "skipped one is queued already; overlap is queue", "done"],
+    ),
+    "what is queued waits in quiet hours": (
+        [rule(on=HOURLY, do=START, overlap='"queue"', quiet=QUIET)], [MADE],
+        "look; run_1 working; +1h; look; +1h; look; +90m; run_1 completed; look", "r",
+        ["acting", "done", "queued waits for its run run_1", "skipped in quiet hours"],
+    ),
+    "what is queued ends where its rule is paused": (
+        [rule(on=HOURLY, do=START, overlap='"queue"')], [MADE],
+        "look; run_1 working; +1h; look; +1h; look; pause r by ann; +1m; run_1 completed; look", "r",
+        ["acting", "done", "queued waits for its run run_1", "skipped the rule is paused: by ann"],
+    ),
+    "what is queued goes with the rule that queued it": (
+        [rule(on=HOURLY, do=START, overlap='"queue"'),
+         rule(on=HOURLY, do=START.replace("go", "new"), overlap='"queue"')], [MADE],
+        "look; run_1 working; +1h; look; +1h; look; +1m; rules 1; run_1 completed; next", "r",
+        ["acting", "done", "queued waits for its run run_1", "expired its rule was edited"],
+    ),
+    "failures in a row pause it until it is resumed": (
+        [rule(pause_after="2")], [NO, NO],
+        "look; +1m; a failed; look; +1m; b failed; look; +1m; c failed; look; resume r; +1m; d failed; look", "r r r",
+        ["acting", "failed no such agent", "acting", "failed no such agent", f"skipped {LATER}", "acting", "done"],
+    ),
+    "what is approved is sent once": (
+        [rule(approval="true")], [], "look; +1m; run_1 failed; look; approve; look; look", "r", ["waiting", "done"],
+    ),
+    "what is not approved expires": (
+        [rule(approval="true")], [], "look; +1m; run_1 failed; look; +25h; look; look", "",
+        ["waiting", "expired not approved in time"],
+    ),
+    "what is approved is sent within its time": (
+        [rule(do=CONTINUE, approval="true")], [], "look; +1m; run_1 failed; look; approve; +23h; next", "r",
+        ["waiting", "done"],
+    ),
+    "and not later": (
+        [rule(do=CONTINUE, approval="true")], [], "look; +1m; run_1 failed; look; approve; +25h; next", "",
+        ["waiting", "expired approved, but not sent in time"],
+    ),
+    "a command that was edited while it waited does not run": (
+        [rule(do=COMMAND, approval="true"), rule(do='{ command = ["false"] }', approval="true")], [],
+        "look; +1m; run_1 failed; look; approve; +10m; rules 1", "", ["waiting", "expired its rule was edited"],
+    ),
+    "what certainly was not sent is tried again": (
+        [rule(do=CONTINUE)], [NOT_YET, NOT_YET],
+        "look; +1m; run_1 failed; look; +31s; look; +31s; look; +31s; look", "r r r", ["acting", "done"],
+    ),
+    "a dead process's command may have run; its write has the ledger": (
+        [f"{rule(do=COMMAND)}\n{WRITES}"], [NOT_YET, NOT_YET],
+        "look; +1m; run_1 failed; next; dead; next", "r w w",
+        ["acting", "acting", "interrupted the process ended before it could say", "done"],
+    ),
+    "what a living process acts on is left to it": (
+        [rule()], [NOT_YET], "look; +1m; run_1 failed; next; alive; next", "r", ["acting"],
+    ),
+    "by a clock a year ahead it begins again, and counts to no limit of today": (
+        [rule(on=HOURLY, limit="{ per_hour = 1, per_day = 2 }")], [],
+        "+365d; look; +1h; look; +1h; look; +1h; look; -365d; look; +1h; look; next", "r r r",
+        ["acting", "done", "acting", "done", "limited", "acting", "done"],
+    ),
+}  # fmt: skip
 
 
-async def test_what_a_dead_process_began_is_not_repeated_unless_the_ledger_vouches(place: Place) -> None:
-    """A command may have run: it says so. A write has the ledger, which sends once."""
-    text = "\n".join([rule(do='{ command = ["true"] }'), rule(name='"w"', do='{ continue = "again" }')])
-    await place.runner(text).look()
-    place.world.pass_(minutes=1)
-    await place.world.run("run_1", "failed")
-    place.acts.results = [ActingResult("failed", "killed here", may_repeat=True)] * 2
-    await place.runner(text).look()
-    place.journal.clear()
-    await place.owned_by(Owner(2**22 + 1, "1", "?", "?"))
+@pytest.mark.parametrize(("texts", "results", "steps", "acted", "outcomes"), STORIES.values(), ids=STORIES)
+async def test_a_rule_acts_on(
+    place: Place, texts: list[str], results: list[ActingResult], steps: str, acted: str, outcomes: list[str]
+) -> None:
+    """Each occurrence at most once, across processes, and nothing without a line that says why."""
+    place.acts.results = [*results]
+    await play(place, texts, steps)
 
-    await place.runner(text).look()
-
-    assert [name for name, _ in place.acts.done] == ["r", "w", "w"]
-    assert [(each.rule, each.outcome) for each in place.journal] == [("r", "interrupted"), ("w", "done")]
-
-
-async def test_what_a_living_process_acts_on_is_left_to_it(place: Place) -> None:
-    """A command of cron's beside a bot: neither interrupts the other."""
-    await place.runner(rule()).look()
-    place.world.pass_(minutes=1)
-    await place.world.run("run_1", "failed")
-    place.acts.results = [ActingResult("failed", "not yet", may_repeat=True)]
-    await place.runner(rule()).look()
-    await place.owned_by(replace(this_process(), pid=1, started="?"))
-
-    await place.runner(rule()).look()
-
-    assert len(place.acts.done) == 1
-    assert [each.outcome for each in await place.state.open_decisions()] == ["acting"]
+    assert [name for name, _ in place.acts.done] == acted.split()
+    found = [f"{outcome} {reason}".strip() for outcome, reason in place.outcomes]
+    assert len(found) == len(outcomes), found
+    assert [line for line, begin in zip(found, outcomes, strict=True) if not line.startswith(begin)] == []
 
 
 async def test_a_rule_whose_files_fail_holds_up_no_other(place: Place) -> None:
     """It is tried again; the others act."""
-    text = "\n".join([rule(do='{ continue = "again" }'), rule(name='"s"')])
-    runner = await place.begun(text)
+    runner = await place.begun("\n".join([rule(do=CONTINUE), rule(name='"s"')]))
     place.acts.raises = {"r": StorageError("the ledger can only be read", path=Path("ledger"))}
     await place.fails(runner)
-
     assert [name for name, _ in place.acts.done] == ["r", "s"]
+
     place.acts.raises = {}
     place.world.pass_(seconds=31)
     await runner.look()
     assert [name for name, _ in place.acts.done] == ["r", "s", "r"]
+
+
+async def test_a_disk_that_fills_up_after_the_deed_repeats_nothing(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was done is entered once there is room again; a command is not run a second time."""
+    runner = await place.begun(rule())
+    place.world.pass_(minutes=1)
+    await place.world.run("run_1", "failed")
+    with monkeypatch.context() as full:
+
+        async def settle(*_: object) -> None:
+            raise DiskFullError("No space left.", path=Path("state.sqlite3"))
+
+        full.setattr(place.state, "settle", settle)
+        for _ in range(3):
+            with pytest.raises(DiskFullError):
+                await runner.look()
+            place.world.pass_(minutes=1)
+    await runner.look()
+
+    assert len(place.acts.done) == 1
+    assert [each.outcome for each in await place.state.journal()] == ["done"]
+
+
+@pytest.mark.parametrize(("file", "error"), [("state", "start it again"), ("ledger", "Put it back")])
+async def test_a_file_that_is_moved_away_is_not_used_any_longer(place: Place, file: str, error: str) -> None:
+    """Another process would begin a new one, know nothing of what is done here, and both would act."""
+    runner = await place.begun(rule())
+    place.world.pass_(minutes=1)
+    await place.world.run("run_1", "failed")
+    path = (place.state if file == "state" else place.ledger).writer.path
+    path.rename(path.with_name("aside"))
+
+    with pytest.raises(StorageError, match=f"moved or deleted.*{error}"):
+        await (runner.look() if file == "state" else place.unknown_write())
+    assert place.acts.done == []
