@@ -50,15 +50,7 @@ async def send(
         return OFF
     title, body = rendered(delivery, route, profile, command_line=command_line)
     text = Text(safe_text(title), safe_text(body, limit=_LONGEST), delivery.message.level, values_of(delivery, profile))
-    channels = Channels(
-        bell=False,
-        desktop=route.desktop,
-        command=route.command,
-        env=env,
-        ring_bell=lambda: None,
-        write=lambda _: None,
-    )
-    troubles = [*await channels.deliver([text])]
+    troubles = [*await Channels(route.desktop, route.command, env).deliver([text])]
     if route.urls_env or route.urls_file:
         title, body = rendered(delivery, route, profile, route.markup, command_line)
         trouble = await relayed(route, title, body, delivery.message.level, env)

@@ -31,8 +31,8 @@ class Terminal:
 
 def channels(terminal: Terminal, env: Mapping[str, str] | None = None, **settings: object) -> Channels:
     notify = NotifySettings(**settings)  # type: ignore[arg-type]
-    out = {"ring_bell": terminal.ring, "write": terminal.written.append}
-    return Channels(notify.bell, notify.desktop, notify.command, env or {}, **out)  # type: ignore[arg-type] # by name
+    bell = terminal.ring if notify.bell else lambda: None
+    return Channels(notify.desktop, notify.command, env or {}, bell, terminal.written.append)
 
 
 async def test_the_bell_rings_once_for_all_that_came_together() -> None:

@@ -76,9 +76,8 @@ class RunFollower:
         self._engine = engine
         self._session = session
         notify = settings.notify
-        self._channels = Channels(
-            notify.bell, notify.desktop, notify.command, os.environ, ring_bell=session.app.bell, write=write
-        )
+        bell = session.app.bell if notify.bell else lambda: None
+        self._channels = Channels(notify.desktop, notify.command, os.environ, bell, write)
         self._troubles: set[str] = set()
         """Failures of channels that were reported; each is reported once."""
         self._toasted_at: dict[tuple[str, ...], datetime] = {}
