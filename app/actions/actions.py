@@ -1,6 +1,7 @@
 """The one way to write to the service: prepare, send once, record the outcome."""
 
 import asyncio
+import hashlib
 import logging
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator
@@ -22,7 +23,7 @@ from app.actions.refusals import (
 )
 from app.api.client import Client
 from app.api.errors import ApiError, RefusedError
-from app.api.requests import CreateOrganization, WriteRequest, as_json, request_of
+from app.api.requests import ContinueRun, CreateOrganization, StartRun, WriteRequest, as_json, asked_of, request_of
 from app.events import ActionChanged, Announce, Event, StorageFailed
 from storage.errors import StorageClosedError, StorageError
 from storage.ledger import (
@@ -35,6 +36,7 @@ from storage.ledger import (
     new_action_id,
 )
 from storage.records import Action, ActionError, Run
+from storage.values import to_us
 
 log = logging.getLogger(__name__)
 
@@ -407,3 +409,18 @@ def _refusing(command_line: str) -> Iterator[None]:
         raise DuplicateError(done.existing) from done
     except KeyTakenError as taken:
         raise AlreadyAskedError(taken.existing) from taken
+
+
+def retry_request(turn: Action, words: str = "") -> WriteRequest:
+    """The turn's request, with more words below its own instructions; a named agent takes none."""
+    request = asked_of(turn)
+    if not words.strip() or not isinstance(request, StartRun | ContinueRun):
+        return request
+    return replace(request, instructions=f"{request.instructions}\n\n{words.strip()}")
+
+
+def retry_key(run: Run, words: str = "") -> str:
+    """The key under which this failure is retried once with these words, from anywhere."""
+    ended = to_us(run.updated_at) if run.updated_at else 0
+    added = hashlib.sha256(words.strip().encode("utf-8", "surrogatepass")).hexdigest()[:16] if words.strip() else ""
+    return f"retry-{run.run_id}-{ended}{added and '-'}{added}"

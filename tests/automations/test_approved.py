@@ -9,7 +9,7 @@ from app.automations.acting import ActingResult
 from app.notify.dispatcher import rule_alerts
 from storage.claims import this_process
 from tests.automations.conftest import Place, rule
-from tests.notify.desk import Desk
+from tests.notify.conftest import Desk
 
 ON = {
     "run": '{ run = "failed" }',

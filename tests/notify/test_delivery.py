@@ -19,7 +19,7 @@ from storage.claims import Owner
 from storage.errors import DiskFullError
 from storage.records.alert import Delivery, Message
 from tests.lab import Respond, Server
-from tests.notify.desk import Desk
+from tests.notify.conftest import Desk
 from tests.service.mail_servers import MailServer
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)

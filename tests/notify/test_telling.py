@@ -9,8 +9,7 @@ from app.automations.acting import alert
 from app.rules.rule import DoNotify
 from storage.records.decision import Decision, Occurrence
 from storage.records.inbox import Mark
-from tests.notify.conftest import outward
-from tests.notify.desk import TO_ALL, Desk
+from tests.notify.conftest import TO_ALL, Desk, outward
 
 
 @pytest.mark.parametrize("repositories", [1, 50])

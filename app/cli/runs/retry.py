@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app.actions import ActionRefusedError, BlockedError
-from app.actions.retry import retry_key
+from app.actions.actions import retry_key
 from app.api.requests import WriteRequest, asked_of
 from app.cli.context import Invocation
 from app.cli.documents import error_document

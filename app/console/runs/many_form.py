@@ -13,8 +13,8 @@ from textual.content import Content
 from textual.widget import Widget
 
 from app.actions import ActionRefusedError, Actions, AlreadyAskedError, BlockedError, FieldProblem, problems
+from app.actions.actions import retry_key, retry_request
 from app.actions.refusals import branch_problem
-from app.actions.retry import retry_key, retry_request
 from app.api.requests import StartAgent, StartRun, WriteRequest, asked_of
 from app.console.forms.action_form import ActionForm, RequestOrProblems
 from app.console.forms.drafts import Values
