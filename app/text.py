@@ -1,7 +1,7 @@
 """Makes foreign text printable: the result cannot move a cursor or hide. All foreign text passes through here."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 from unicodedata import category
 
@@ -119,6 +119,13 @@ def csv_cell(value: object) -> str:
 def as_argument(text: str) -> str:
     """Return text as an argument of a program, which takes it neither for an option nor for a file name."""
     return f"{_OBEYED.get(text[:1], text[:1])}{text[1:]}"
+
+
+def closest(word: str, known: Iterable[str]) -> str | None:
+    """Return the known word that a misspelt one may mean."""
+    from difflib import get_close_matches  # for mistakes only
+
+    return next(iter(get_close_matches(word, list(known), n=1)), None)
 
 
 def plural(count: int, noun: str) -> str:

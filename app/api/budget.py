@@ -8,13 +8,13 @@ After several failures in a row they also wait, longer each time.
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
@@ -32,6 +32,7 @@ from storage.cache.cache import Cache
 from storage.errors import StorageError
 from storage.records.service_traits import BudgetState, Wait
 
+T = TypeVar("T")
 BudgetChange = Callable[[BudgetState], BudgetState]
 
 
@@ -138,6 +139,29 @@ class Budget:
             self._note(priority, error)
             raise
         self._note(priority, None)
+
+    async def in_turn(self, priority: Priority, read: Callable[[], Awaitable[T]]) -> T:
+        """Send a read in its turn. After a 429 it is sent once more, if the wait is stated and short for its priority.
+
+        A poll is not sent again: the next one comes soon enough.
+
+        Raises:
+            RateLimitedError: The wait is longer; nothing more is sent.
+            UnreachableError: The service seems down, and it is too soon to ask again; nothing was sent.
+            ApiError: As `read` does.
+        """
+        until_s = self.now_s() + PATIENCE_S[priority]
+        try:
+            async with self.turn(priority, until_s):
+                return await read()
+        except RateLimitedError as error:
+            if error.retry_after_s is None or priority in {Priority.ACTIVE, Priority.HEALTH}:
+                raise
+            wait = await self.wait(priority)
+            if wait is not None and wait.until.timestamp() > until_s:
+                raise
+        async with self.turn(priority, until_s):
+            return await read()
 
     def hear(self, headers: Mapping[str, str], sent_s: float) -> None:
         """Learn the service's clock from an answer's headers."""

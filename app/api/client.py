@@ -1,54 +1,24 @@
 """The service's API: records in, records out, every failure an `ApiError`."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from copy import copy
 from datetime import datetime
-from typing import Final, Self, TypeVar
+from typing import Final, Self
 
 from app.api import results, wire
-from app.api.budget import PATIENCE_S, Budget, Priority
-from app.api.errors import NotFoundError, NotSendableError, RateLimitedError
-from app.api.requests import (
-    Answer,
-    CancelRun,
-    WriteRequest,
-    as_json,
-)
+from app.api.budget import Budget, Priority
+from app.api.errors import NotFoundError, NotSendableError
+from app.api.requests import Answer, CancelRun, WriteRequest, as_json, run_path
 from app.api.timestamps import as_filter
 from app.api.transport import Call, CommitHook, Reply, Transport
 from app.config.token import Token, TokenError
 from storage.records import HealthReport, Repository, RunPage
 from storage.records.results import Change, LogChunk, RunTurns
 
-Answered = TypeVar("Answered")
 QueryParameters = Sequence[tuple[str, str]]
 _DONE: Final = frozenset({200, 201, 202})
 """The spec leaves most of the success statuses open (4.6)."""
-
-
-async def in_turn(budget: Budget, priority: Priority, read: Callable[[], Awaitable[Answered]]) -> Answered:
-    """Send a read in its turn. After a 429 it is sent once more, if the wait is stated and short for its priority.
-
-    A poll is not sent again: the next one comes soon enough.
-
-    Raises:
-        RateLimitedError: The wait is longer; nothing more is sent.
-        UnreachableError: The service seems down, and it is too soon to ask again; nothing was sent.
-        ApiError: As `read` does.
-    """
-    until_s = budget.now_s() + PATIENCE_S[priority]
-    try:
-        async with budget.turn(priority, until_s):
-            return await read()
-    except RateLimitedError as error:
-        if error.retry_after_s is None or priority in {Priority.ACTIVE, Priority.HEALTH}:
-            raise
-        wait = await budget.wait(priority)
-        if wait is not None and wait.until.timestamp() > until_s:
-            raise
-    async with budget.turn(priority, until_s):
-        return await read()
 
 
 class Client:
@@ -125,7 +95,7 @@ class Client:
             "date_to": None if date_to is None else as_filter(date_to),
         }
         query = tuple((name, value) for name, value in given.items() if value is not None)
-        return await in_turn(self.budget, self.priority, lambda: self._read("/external/runs", wire.run_page, query))
+        return wire.run_page((await self._get("/external/runs", query)).body)
 
     async def health(self) -> HealthReport:
         """The health of the connected code hosts; empty if the service knows of no installation (spec 4.5).
@@ -134,8 +104,7 @@ class Client:
             ApiError: See `app.api.errors`.
         """
         try:
-            path = "/external/installation/health"
-            return await in_turn(self.budget, self.priority, lambda: self._read(path, wire.health_report))
+            return wire.health_report((await self._get("/external/installation/health")).body)
         except NotFoundError:
             return HealthReport(())
 
@@ -167,29 +136,31 @@ class Client:
             NotOfferedError: It does not; asking again within a day is useless.
             ApiError: See `app.api.errors`; `NotFoundError` means that there is no such run.
         """
-        return results.run_turns(await self._result(lambda: results.turns_call(run_id)))
+        return results.run_turns(await self._result(run_id, ""))
 
     async def run_log(self, run_id: str, turn: int, *, offset: int = 0, wait_s: int = 0) -> LogChunk:
         """A piece of a turn's log from an offset on, counted from the end if negative.
 
         Without new output, the answer waits up to `wait_s` (at most 30) for more. Raises as `run_detail`.
         """
-        return results.log_chunk(await self._result(lambda: results.log_call(run_id, turn, offset, wait_s)), offset)
+        query = (("offset", str(offset)), ("wait", str(wait_s)))
+        return results.log_chunk(await self._result(run_id, f"/turns/{turn}/log", query, float(wait_s)), offset)
 
     async def run_diff(self, run_id: str, turn: int | None = None) -> Change:
         """The change of a turn, or of the whole run (None). Raises as `run_detail`."""
-        return results.change(await self._result(lambda: results.diff_call(run_id, turn)), turn)
+        return results.change(await self._result(run_id, "/diff" if turn is None else f"/turns/{turn}/diff"), turn)
 
-    async def _result(self, make: Callable[[], Call]) -> Reply:
+    async def _result(self, run_id: str, below: str, query: QueryParameters = (), patience_s: float = 0.0) -> Reply:
         try:
-            call = make()
+            path = run_path(run_id) + below
         except ValueError as error:
             raise NotSendableError(f"The request cannot be sent: {error}") from error
         with results.offered():
-            return await in_turn(self.budget, self.priority, lambda: self._transport.exchange(call))
+            return await self._get(path, query, patience_s)
 
-    async def _read(self, path: str, parse: Callable[[bytes], Answered], query: QueryParameters = ()) -> Answered:
-        return parse((await self._transport.exchange(Call("GET", path, query))).body)
+    async def _get(self, path: str, query: QueryParameters = (), patience_s: float = 0.0) -> Reply:
+        call = Call("GET", path, query, patience_s=patience_s)
+        return await self.budget.in_turn(self.priority, lambda: self._transport.exchange(call))
 
 
 def _repository_filter(repository: Repository | None) -> dict[str, str]:

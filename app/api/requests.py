@@ -173,26 +173,30 @@ def agent_segment(name: str) -> str:
 
 def as_json(request: WriteRequest, action_id: str = MARK) -> str:
     """The request's body as the JSON text to store and send, with the action's id where requested."""
-    if isinstance(request, StartRun | ContinueRun):
-        branch = request.branch_name and request.branch_name.replace(MARK, action_id)
-        metadata = {name: _marked(value, action_id) for name, value in request.metadata.items()}
-        request = replace(request, branch_name=branch, metadata=metadata)
-    return json.dumps(request.body(), ensure_ascii=False, allow_nan=False)
+    return json.dumps(_with(request, MARK, action_id).body(), ensure_ascii=False, allow_nan=False)
 
 
-def _marked(value: Json, action_id: str) -> Json:
-    return value.replace(MARK, action_id) if isinstance(value, str) else value
+def _with(request: WriteRequest, old: str, new: str) -> WriteRequest:
+    """The request with one text instead of another in its branch name and its metadata."""
+    if not isinstance(request, StartRun | ContinueRun):
+        return request
+    branch = request.branch_name and request.branch_name.replace(old, new)
+    metadata = {
+        name: value.replace(old, new) if isinstance(value, str) else value for name, value in request.metadata.items()
+    }
+    return replace(request, branch_name=branch, metadata=metadata)
 
 
 def request_of(action: Action) -> WriteRequest:
     """The request that the action sent."""
     body = json.loads(action.body_json)
     match action.kind:
-        case "run.start":
-            return StartRun(body["instructions"], _repository(body), body.get("branch_name"), body.get("metadata", {}))
-        case "run.continue":
-            first = (body["instructions"], _repository(body), body.get("branch_name"), body.get("metadata", {}))
-            return ContinueRun(body["run_id"], *first)
+        case "run.start" | "run.continue":
+            reference = body["repository"]
+            data = reference["data"] if isinstance(reference["data"], dict) else {}
+            repository = Repository.of(str(reference["platform"]), data)
+            first = (body["instructions"], repository, body.get("branch_name"), body.get("metadata", {}))
+            return ContinueRun(body["run_id"], *first) if action.kind == "run.continue" else StartRun(*first)
         case "agent.start":
             name = unquote(action.path.split("/")[-2])
             return StartAgent(name, body["repository"], body.get("branch_name"), body.get("inputs", {}))
@@ -206,21 +210,7 @@ def request_of(action: Action) -> WriteRequest:
 
 def asked_of(action: Action) -> WriteRequest:
     """Rebuild the request with a placeholder for the action's id, so that a new action is marked with its own."""
-    request = request_of(action)
-    if not isinstance(request, StartRun | ContinueRun):
-        return request
-    branch = request.branch_name and request.branch_name.replace(action.action_id, MARK)
-    metadata = {
-        name: value.replace(action.action_id, MARK) if isinstance(value, str) else value
-        for name, value in request.metadata.items()
-    }
-    return replace(request, branch_name=branch, metadata=metadata)
-
-
-def _repository(body: dict[str, dict[str, object]]) -> Repository:
-    reference = body["repository"]
-    data = reference["data"]
-    return Repository.of(str(reference["platform"]), data if isinstance(data, dict) else {})
+    return _with(request_of(action), action.action_id, MARK)
 
 
 class Answer(Struct, frozen=True):

@@ -1,13 +1,12 @@
-"""The results extension (docs/results.md): its requests, and its answers as records."""
+"""The results extension (docs/results.md): its answers as records."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
 from app.api.errors import NotFoundError, NotOfferedError, RefusedError, UnusableAnswerError
-from app.api.requests import run_path
 from app.api.timestamps import timestamp
-from app.api.transport import Call, Reply
+from app.api.transport import Reply
 from app.api.wire import WireModel, read_body
 from storage.records.results import (
     SEVERITIES,
@@ -125,11 +124,6 @@ def offered() -> Iterator[None]:
         raise NotOfferedError(message, status=error.status, error_code=error.error_code) from error
 
 
-def turns_call(run_id: str) -> Call:
-    """The request for a run with its turns."""
-    return Call("GET", run_path(run_id))
-
-
 def run_turns(reply: Reply) -> RunTurns:
     """A run's turns, oldest first.
 
@@ -139,12 +133,6 @@ def run_turns(reply: Reply) -> RunTurns:
     body = read_body(_RunTurnsBody, reply.body)
     turns = sorted((turn.record() for turn in body.turns), key=lambda turn: turn.number)
     return RunTurns(body.run_id, tuple(turns), postings=tuple(one.record() for one in body.postings))
-
-
-def log_call(run_id: str, turn: int, offset: int, wait_s: int) -> Call:
-    """The request for a piece of a log; the answer may wait `wait_s` for more."""
-    query = (("offset", str(offset)), ("wait", str(wait_s)))
-    return Call("GET", f"{run_path(run_id)}/turns/{turn}/log", query, patience_s=float(wait_s))
 
 
 def log_chunk(reply: Reply, asked: int = -1) -> LogChunk:
@@ -167,11 +155,6 @@ def _number(reply: Reply, name: str) -> int:
     if not (text.isascii() and text.isdecimal() and int(text[:20]) < _LONGEST):
         raise UnusableAnswerError(f"The service's answer does not say where it stands in the log ({name}).")
     return int(text)
-
-
-def diff_call(run_id: str, turn: int | None) -> Call:
-    """The request for a turn's change, or the whole run's."""
-    return Call("GET", run_path(run_id) + ("/diff" if turn is None else f"/turns/{turn}/diff"))
 
 
 def change(reply: Reply, turn: int | None) -> Change:

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar
 
-from msgspec.structs import replace
-
 from app.cli.output import Column, Format, Output, Rows, into_file
 
 if TYPE_CHECKING:
@@ -30,7 +28,7 @@ class StoppedError(Exception):
     """A signal ended the command before it had an answer."""
 
 
-@dataclass(slots=True)
+@dataclass
 class Invocation:
     """Filled in while the options are parsed, used by the commands."""
 
@@ -125,10 +123,12 @@ class Invocation:
         Raises:
             ConfigError: There is no such profile.
         """
+        from msgspec.structs import replace
+
+        from app.config.token import StreamToken
+
         profile = settings.profile(self.profile_name)
         if self.token_stream is not None:
-            from app.config.token import StreamToken
-
             profile = replace(profile, token=StreamToken(self.token_stream))
         return replace(profile, read_only=True) if self.read_only else profile
 

@@ -8,7 +8,6 @@ from urllib.parse import unquote
 
 from msgspec import Struct
 
-from app.cli.exits import ErrorDetail
 from app.cli.output import Column, facts
 from app.run_document import as_received, run_document
 from app.times import exact_ago, rfc3339, span
@@ -18,64 +17,45 @@ if TYPE_CHECKING:
     from app.engine import Engine
     from app.files import ProfileFiles
 
-RESULT_KEYS: Final[Mapping[ActionKind, str]] = {
-    "run.start": "run",
-    "run.continue": "run",
-    "agent.start": "execution",
-    "organization.create": "organization",
-    "gitlab.onboard": "project",
-    "run.cancel": "run",
+
+class Made(Struct, frozen=True):
+    """What a kind of write makes, as its document shows it."""
+
+    key: str
+    """The key of the document."""
+    shown: tuple[str, ...]
+    """The fields that a table shows; the first holds the id."""
+
+
+_RUN: Final = Made("run", ("run_id", "status", "branch_name"))
+MADE: Final[Mapping[ActionKind, Made]] = {
+    "run.start": _RUN,
+    "run.continue": _RUN,
+    "run.cancel": _RUN,
+    "agent.start": Made("execution", ("execution_id", "agent_name", "repository", "status")),
+    "organization.create": Made("organization", ("organization_id", "organization_name", "organization_slug")),
+    "gitlab.onboard": Made("project", ("project_path", "status", "error")),
 }
-"""The key of a write's document for its result."""
-ID_KEYS: Final[Mapping[ActionKind, str]] = {
-    "run.start": "run_id",
-    "run.continue": "run_id",
-    "agent.start": "execution_id",
-    "organization.create": "organization_id",
-    "gitlab.onboard": "project_path",
-    "run.cancel": "run_id",
-}
-"""The field of a result that holds its id."""
 
 
 def unsent_document(kind: ActionKind) -> dict[str, object]:
     """The document of a write that was refused before there was an action: the same fields, all null."""
-    return {
-        "action_id": None,
-        "kind": kind,
-        "state": "not_sent",
-        "base_url": None,
-        RESULT_KEYS[kind]: None,
-        "warnings": [],
-    }
+    unsent: dict[str, object] = {"action_id": None, "kind": kind, "state": "not_sent", "base_url": None}
+    return unsent | {MADE[kind].key: None, "warnings": []}
 
 
 def write_document(action: Action) -> dict[str, object]:
     """The document of a write: its action and its result (null until known)."""
     made = as_received(action.response_json) or None
     if made is None and action.resolution == "created" and action.result_id is not None:
-        made = {ID_KEYS[action.kind]: action.result_id}  # A person named it: only its id is known.
-    document: dict[str, object] = {
-        "action_id": action.action_id,
-        "kind": action.kind,
-        "state": action.state,
-        "base_url": action.base_url,
-        RESULT_KEYS[action.kind]: made,
-    }
+        made = {MADE[action.kind].shown[0]: action.result_id}  # A person named it: only its id is known.
+    document = facts(action, "action_id kind state base_url") | {MADE[action.kind].key: made}
     return document if action.error is None else document | {"error": error_document(action)}
 
 
-def error_document(action: Action) -> dict[str, ErrorDetail] | None:
+def error_document(action: Action) -> dict[str, object] | None:
     """The action's error as JSON; None: it is confirmed, or still open."""
-    error = action.error
-    if error is None:
-        return None
-    return {
-        "kind": error.kind,
-        "message": error.message,
-        "http_status": error.http_status,
-        "error_code": error.error_code,
-    }
+    return None if action.error is None else facts(action.error, "kind message http_status error_code")
 
 
 def action_document(action: Action) -> dict[str, object]:

@@ -3,9 +3,8 @@
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from importlib.util import find_spec
-from typing import Final
-
-from msgspec import Struct, field
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from app.api.errors import ApiError, RateLimitedError, RefusedError
 from app.version import DISTRIBUTION
@@ -65,14 +64,14 @@ EXTRAS: Final[Mapping[str, Sequence[str]]] = {
 """The optional parts of the distribution, and the packages that each needs."""
 
 
-class Failure(Struct, frozen=True):
+class Failure(NamedTuple):
     """An error as every output format shows it."""
 
     kind: str
     message: str
     """What happened and how to fix it."""
     exit: Exit
-    detail: Mapping[str, ErrorDetail] = field(default_factory=dict)
+    detail: Mapping[str, ErrorDetail] = MappingProxyType({})
     """More for scripts: `http_status`, `error_code`, `retry_after_s`, `field` and the like."""
 
     def as_json(self) -> dict[str, ErrorDetail]:

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial, reduce, wraps
 from importlib import import_module
@@ -16,6 +16,7 @@ import click
 from app.cli.context import Invocation
 from app.cli.exits import failed
 from app.cli.output import Format
+from app.text import closest
 from app.times import parse_duration, parse_period
 
 if TYPE_CHECKING:
@@ -232,7 +233,7 @@ class CommandGroup(HelpfulCommand, click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command; an unknown one is refused with a suggestion."""
         known = self.list_commands(ctx)
-        if args[0] not in known and not ctx.resilient_parsing and (meant := closest_word(args[0], known)):
+        if args[0] not in known and not ctx.resilient_parsing and (meant := closest(args[0], known)):
             raise click.UsageError(f"No such command {args[0]!r}. Did you mean {meant}?", ctx)
         return super().resolve_command(ctx, args)
 
@@ -283,10 +284,3 @@ def refuse_format(ctx: click.Context) -> None:
     option, _ = ctx.ensure_object(Invocation).given.get("asked_format", ("", None))
     if option:
         raise click.UsageError(f"{option} has no meaning here: it belongs to commands that print facts.", ctx)
-
-
-def closest_word(word: str, known: Iterable[str]) -> str | None:
-    """The known word that a misspelled one may mean."""
-    from difflib import get_close_matches  # for mistakes only
-
-    return next(iter(get_close_matches(word, list(known), n=1)), None)

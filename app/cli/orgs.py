@@ -166,7 +166,7 @@ def _row_document(result: "Imported") -> dict[str, object]:
 @async_command
 async def create(invocation: Invocation, /, *, email: str, offer_code: str | None, **options: Any) -> int:
     """Create an organization and invite EMAIL as its administrator."""
-    return await send(invocation, CreateOrganization(email.strip(), offer_code), WriteOptions.of(**options))
+    return await send(invocation, CreateOrganization(email.strip(), offer_code), WriteOptions(**options))
 
 
 @orgs.command("list", cls=FactCommand)
@@ -215,4 +215,4 @@ async def onboard(invocation: Invocation, /, *, project: str, **options: Any) ->
     name = project.removeprefix("gitlab:")
     is_id = name.isascii() and name.isdecimal() and len(name) <= LONGEST_ID
     request = OnboardProject(project_id=int(name)) if is_id else OnboardProject(project_path=name)
-    return await send(invocation, request, WriteOptions.of(**options))
+    return await send(invocation, request, WriteOptions(**options))

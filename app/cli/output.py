@@ -12,11 +12,8 @@ from datetime import datetime
 from enum import StrEnum
 from io import StringIO
 from pathlib import Path
-from typing import Final, Generic, TextIO, TypeVar
+from typing import Final, Generic, NamedTuple, TextIO, TypeVar
 from unicodedata import combining, east_asian_width
-
-from msgspec import Struct
-from msgspec.structs import replace
 
 from app.atomic_file import replacing
 from app.cli.exits import Failure, failed
@@ -39,7 +36,7 @@ Document = Mapping[str, object]
 """One JSON object: what `--json` prints."""
 
 
-class Column(Struct, Generic[T], frozen=True):
+class Column(NamedTuple, Generic[T]):
     """One column, for people and for CSV."""
 
     title: str
@@ -68,7 +65,7 @@ class Column(Struct, Generic[T], frozen=True):
         return csv_cell(item[self.name] if isinstance(item, Mapping) and self.name in item else self.cell(item))
 
 
-@dataclass(slots=True)
+@dataclass
 class Table(Generic[T]):
     """A table that is printed part by part; its columns only ever get wider."""
 
@@ -164,7 +161,7 @@ class Format(StrEnum):
         return self in {Format.JSON, Format.NDJSON}
 
 
-class Output(Struct, frozen=True):
+class Output(NamedTuple):
     """Prints the facts that commands report."""
 
     format: Format
@@ -265,7 +262,7 @@ class Output(Struct, frozen=True):
                 self.stdout.buffer.flush()
 
 
-@dataclass(slots=True)
+@dataclass
 class Rows(Generic[T]):
     """Prints many items of one kind as they come; the JSON document is `{key: entries, "count": n, …more}`.
 
@@ -344,7 +341,7 @@ def into_file(path: Path, like: Output) -> Iterator[Output]:
     """
     try:
         with replacing(path) as file:
-            yield replace(like, stdout=file, width=None, colour=False)
+            yield like._replace(stdout=file, width=None, colour=False)
     except OSError as error:
         raise failed("usage", f"{path} cannot be written: {error.strerror}.") from error
     except NotPrintedError as error:

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from app.api.requests import as_json
 from app.cli.context import Invocation
-from app.cli.documents import RESULT_KEYS, unsent_document, write_document
+from app.cli.documents import MADE, unsent_document, write_document
 from app.cli.exits import EXIT_BY_KIND, Exit, Failure, failed
 from app.cli.options import FactCommand, as_key, options_of
 from app.cli.output import Column, Document, Format, Output
@@ -27,14 +27,6 @@ if TYPE_CHECKING:
     from app.actions import Actions
     from app.api.requests import WriteRequest
     from app.engine import Engine
-
-SHOWN: Final = {
-    "run": ("run_id", "status", "branch_name"),
-    "execution": ("execution_id", "agent_name", "repository", "status"),
-    "organization": ("organization_id", "organization_name", "organization_slug"),
-    "project": ("project_path", "status", "error"),
-}
-"""The fields of a result that a table shows."""
 
 NOT_RECORDED: Final = "not_recorded"
 """The error's kind where the service answered and the ledger could not record it; its message names the cure."""
@@ -115,12 +107,11 @@ def tell(
     """
     output = invocation.output
     document = (document or write_document(action)) | {"warnings": list(invocation.warnings)}
-    made = document.get(RESULT_KEYS[action.kind])
+    kind = MADE[action.kind]
+    made = document.get(kind.key)
     pairs = [("action", action.action_id), ("state", action.state)]
-    for name in SHOWN[RESULT_KEYS[action.kind]]:
-        value = made.get(name) if isinstance(made, dict) else None
-        if value is not None:
-            pairs.append((name, str(value)))
+    if isinstance(made, dict):
+        pairs += [(name, str(made[name])) for name in kind.shown if made.get(name) is not None]
     invocation.outcome = exit_of(action) if code is None else code
     output.record(document, pairs)
     if not output.format.is_json:
@@ -197,28 +188,17 @@ write_options: Final = options_of(KEY_OPTION, DRY_RUN_OPTION)
 
 
 class WriteOptions(Struct, frozen=True):
-    """The options of a write."""
+    """The options of a write, by their names on the command line."""
 
     key: str | None = None
     """The same request under the same key is sent once. None: each one is sent."""
     dry_run: bool = False
     again: bool = False
     """Whether an address that has an organization may get another one."""
-    patience: timedelta | None = None
-    """How long to wait for the end of the started run; None: do not wait."""
-
-    @classmethod
-    def of(
-        cls,
-        *,
-        key: str | None,
-        dry_run: bool,
-        again: bool = False,
-        waits: bool = False,
-        timeout: timedelta | None = None,
-    ) -> "WriteOptions":
-        """From a command's options."""
-        return cls(key, dry_run, again, timeout if waits else None)
+    waits: bool = False
+    """Whether to wait for the end of the started run."""
+    timeout: timedelta = timedelta(0)
+    """How long to wait."""
 
 
 async def send(invocation: Invocation, request: "WriteRequest", options: WriteOptions) -> int:
@@ -250,7 +230,7 @@ async def perform(
         action = await find_out(engine.actions, action)
     # From here on all failures are reported beside the write's outcome: the id of a started run is kept.
     document = invocation.beside_error = write_document(action)
-    if options.patience is None or action.state != "confirmed" or action.result_id is None or invocation.stopped_by:
+    if not options.waits or action.state != "confirmed" or action.result_id is None or invocation.stopped_by:
         return partial(tell, invocation, action)
     output = invocation.output
     begun = "continued" if action.kind == "run.continue" else "started"
@@ -259,7 +239,7 @@ async def perform(
     # A run that the cache could not store is not lost: it may still appear.
     may_appear = action.kind == "agent.start" or await engine.cache.detail(action.result_id) is None
     waiter = RunWaiter(engine, output.note, may_appear=may_appear, is_stale=bool(invocation.warnings))
-    results = await waiter.until_final([action.result_id], options.patience)
+    results = await waiter.until_final([action.result_id], options.timeout)
     result = results[action.result_id]
     if result.run is not None:
         document["run"] = as_received(result.run.raw_json)

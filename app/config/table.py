@@ -16,6 +16,7 @@ from app.config.settings import (
     MistakeError,
     QuietHours,
 )
+from app.text import closest
 from app.times import parse_duration
 
 KeyPath = tuple[str | int, ...]
@@ -57,10 +58,8 @@ class Table(Struct, frozen=True):
         known = {*(key for name, key in keys.items() if name not in no_keys), *also}
         for key in self.values:
             if key not in known:
-                from difflib import get_close_matches
-
-                close = get_close_matches(key, known, n=1)
-                cure = f"Did you mean {close[0]}?" if close else f"There are: {', '.join(sorted(known))}."
+                meant = closest(key, known)
+                cure = f"Did you mean {meant}?" if meant else f"There are: {', '.join(sorted(known))}."
                 self.fail(key, "there is no such key.", cure)
         for name, key in keys.items():
             if name not in no_keys and name not in given:

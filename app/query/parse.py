@@ -8,7 +8,8 @@ from typing import Final, Literal, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.query.terms import STATES, KeyName, QueryToken, Term, closest_name, key_name, key_of, terms
+from app.query.terms import STATES, KeyName, QueryToken, Term, closest_key, key_name, key_of, terms
+from app.text import closest
 from app.times import INSTANT, parse_period
 from storage.records import ACTIVE_STATUSES, KNOWN_STATUSES, SORTABLE, RunFilter, RunSort
 
@@ -146,7 +147,7 @@ class _Parser:
         """Add one term to the filter."""
         wanted = key_name(term.key) if term.key is not None else None
         if term.key is not None and wanted is None:
-            meant, at = closest_name(term.key), term.key_end - len(term.key) - 1
+            meant, at = closest_key(term.key), term.key_end - len(term.key) - 1
             cure = f'Did you mean {meant}:? To search for it as it is, put it in quotes: "{term.key}:…".'
             self._refuse(term, QueryProblem(at, term.key_end, f"There is no {term.key}:.", cure))
         elif wanted is None:
@@ -232,7 +233,7 @@ class _Parser:
         token = term.tokens[0]
         state = token.text.casefold()
         if state not in STATES:
-            meant = closest_name(state, STATES)
+            meant = closest(state, STATES)
             cure = f"Did you mean is:{meant}?" if meant else "Write is:active, is:ended or is:stuck."
             return QueryProblem(token.start, token.end, f"A run is never {token.text!r}.", cure)
         if state == "stuck":

@@ -1,10 +1,12 @@
 """The grammar: the keys of the query language, and a line split into terms with their places."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from typing import Final, Literal
 
 from msgspec import Struct
+
+from app.text import closest
 
 KeyName = Literal["status", "repo", "branch", "since", "until", "is"]
 QUOTE: Final = '"'
@@ -45,16 +47,14 @@ def key_name(name: str) -> KeyName | None:
     return _BY_NAME.get(name.casefold())
 
 
-def closest_name(name: str, known: Iterable[str] = _BY_NAME) -> str | None:
-    """The known word, or the key, that an unknown one was probably meant to be."""
-    from difflib import get_close_matches  # Imported only for unknown values; the console starts without it.
-
-    return next(iter(get_close_matches(name.casefold(), list(known), n=1, cutoff=0.6)), None)
+def closest_key(name: str) -> str | None:
+    """The key that an unknown one was probably meant to be."""
+    return closest(name.casefold(), _BY_NAME)
 
 
 def unknown_status(status: str, known: Collection[str]) -> tuple[str, str]:
     """Describe a status that no run was ever seen with, and the cure."""
-    meant = closest_name(status, known)
+    meant = closest(status.casefold(), known)
     cure = f"Did you mean {meant}?" if meant else f"There are: {', '.join(sorted(known))}."
     return f"No run that was ever seen here has the status {status!r}.", cure
 
@@ -109,7 +109,7 @@ def terms(line: str) -> Iterator[Term]:
 
 def is_key_like(name: str) -> bool:
     """Whether a name before a colon is a key or a misspelt one; others are part of a word, as in `gitlab:acme/api`."""
-    return key_name(name) is not None or closest_name(name) is not None
+    return key_name(name) is not None or closest_key(name) is not None
 
 
 def _token(line: str, start: int, plain: re.Pattern[str]) -> QueryToken:

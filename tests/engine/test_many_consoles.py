@@ -10,7 +10,6 @@ from typing import Literal
 import pytest
 
 from app.api.budget import Budget, Priority
-from app.api.client import in_turn
 from app.api.errors import RateLimitedError, ServerFailedError
 from app.polling import Polling
 from tests.limiters import KINDS, Limiter
@@ -65,7 +64,7 @@ class Sync:
 
     async def refresh(self) -> None:
         for _ in range(self.requests):
-            await in_turn(self.budget, self.priority, self.service.answer)
+            await self.budget.in_turn(self.priority, self.service.answer)
         self.polled.append(asyncio.get_running_loop().time())
 
 

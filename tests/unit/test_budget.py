@@ -6,7 +6,6 @@ from contextlib import suppress
 import pytest
 
 from app.api.budget import FAILURES_TO_REST, Budget, BudgetChange, Priority
-from app.api.client import in_turn
 from app.api.errors import (
     ApiError,
     NotFoundError,
@@ -62,7 +61,7 @@ class Service:
 
     async def ask(self, budget: Budget, priority: Priority = Priority.ASKED) -> str:
         try:
-            return await in_turn(budget, priority, self.answer)
+            return await budget.in_turn(priority, self.answer)
         finally:
             await budget.settle()
 
@@ -184,7 +183,7 @@ async def test_history_leaves_the_limit_to_polls() -> None:
         while True:
             try:
                 for _ in range(4):
-                    await in_turn(budget, Priority.ACTIVE, answer)
+                    await budget.in_turn(Priority.ACTIVE, answer)
             except RateLimitedError as error:
                 cadence.refused(loop.time(), error.retry_after_s or 0.0)
             else:
@@ -195,7 +194,7 @@ async def test_history_leaves_the_limit_to_polls() -> None:
     async def fetch() -> None:
         while True:
             with suppress(RateLimitedError):
-                await in_turn(budget, Priority.BACKFILL, answer)
+                await budget.in_turn(Priority.BACKFILL, answer)
                 outcomes.append("history")
 
     tasks = [asyncio.create_task(poll()), *[asyncio.create_task(fetch()) for _ in range(8)]]

@@ -15,11 +15,11 @@ from app.api.errors import ApiError, NotFoundError
 from app.cli.context import Invocation
 from app.cli.documents import CACHED_HINT, CHUNK, COLUMNS, RunDocument, continued_from, views
 from app.cli.exits import CommandFailedError, Exit, failed, of_api_error
-from app.cli.options import COUNT, OUT_OPTION, FactCommand, async_command, closest_word, completed, options_of, reading
+from app.cli.options import COUNT, OUT_OPTION, FactCommand, async_command, completed, options_of, reading
 from app.cli.output import Format, Rows
 from app.cli.progress import Bar
 from app.query import both, parse, unknown_status
-from app.text import plural
+from app.text import closest, plural
 from app.times import exact_ago, parse_period, rfc3339
 from storage.records import ACTIVE_STATUSES, FINAL_STATUSES, Coverage, CoverageGap, Run, RunFilter
 
@@ -211,7 +211,7 @@ class _RunList:
             raise failed("usage", "is:stuck is known to the cache only: add --cached.")
         known = FINAL_STATUSES | set(ACTIVE_STATUSES) | set(await self.engine.cache.known_statuses())
         for status in self.condition.not_statuses:
-            if status not in known and closest_word(status, known):
+            if status not in known and closest(status, known):
                 raise failed("usage", " ".join(unknown_status(status, known)))
         self.asked_at = self.engine.clock()
         # Read at the first row, because other processes go on filling the cache.

@@ -216,7 +216,7 @@ async def cancel(invocation: Invocation, /, *, run_id: str, **given: Any) -> int
     """End RUN_ID: its agent is stopped, nothing of its turn is pushed, and the run is failed. Twice does no harm."""
     from app.actions.cancelling import look
 
-    options = WriteOptions.of(**given)
+    options = WriteOptions(**given)
     async with invocation.writer(dry_run=options.dry_run) as engine:
         run = await RunLookup(engine).to_change(run_id, invocation.output.note)
         report = await perform(invocation, engine, CancelRun(run.run_id), options, look)

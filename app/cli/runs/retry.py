@@ -118,7 +118,7 @@ async def retry(invocation: Invocation, /, *, run_ids: tuple[str, ...], yes: boo
     others. After one question they are sent one after the other, in batches of send_cap. An interrupted command can
     simply be repeated: each failure is retried once.
     """
-    options, failure = WriteOptions.of(**given), None
+    options, failure = WriteOptions(**given), None
     async with invocation.writer(dry_run=options.dry_run) as engine:
         planned = [await _planned(engine, run_id, options.key) for run_id in run_ids]
         results = list({each.run_id: each for each in planned}.values())
@@ -134,8 +134,8 @@ async def retry(invocation: Invocation, /, *, run_ids: tuple[str, ...], yes: boo
                     if not click.confirm(f"Retry {plural(count, 'run')}{left_out}{batches}?", err=True):
                         raise failed("not_confirmed", "Nothing was sent.")
             results = await _send(invocation, engine, results)
-        if options.patience is not None and not options.dry_run:
-            results, failure = await _waited(invocation, engine, results, options.patience)
+        if options.waits and not options.dry_run:
+            results, failure = await _waited(invocation, engine, results, options.timeout)
         base_url = engine.client.base_url
     rows = [BatchRow(each.run_id, each.action, each.document(base_url), each.exit) for each in results]
     return tell_batch(invocation, rows, COLUMNS, results, base_url, failure=failure, dry_run=options.dry_run)

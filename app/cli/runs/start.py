@@ -100,7 +100,7 @@ def start(
 ) -> int:
     """Start a run with INSTRUCTIONS: words, - for stdin, --file, or none to write them in $EDITOR."""
     request = StartRun(gather(instructions, file), repository, branch, mapping(metadata))
-    write = WriteOptions.of(**options)
+    write = WriteOptions(**options)
 
     async def work() -> int:
         async with invocation.writer(dry_run=write.dry_run) as engine:
@@ -134,7 +134,7 @@ def continue_run(
     **options: Any,
 ) -> int:
     """Continue the conversation of RUN_ID; its repository is looked up."""
-    text, values, write = gather(instructions, file), mapping(metadata), WriteOptions.of(**options)
+    text, values, write = gather(instructions, file), mapping(metadata), WriteOptions(**options)
 
     async def work() -> int:
         async with invocation.writer(dry_run=write.dry_run) as engine:
@@ -192,8 +192,8 @@ async def start_agent(
         raise click.UsageError(f"Got unexpected extra argument ({more_inputs[0]})")
     # The spec's forms of a repository have no `gitlab:`: it is sent without.
     request = StartAgent(name, repository.removeprefix("gitlab:"), branch, mapping((*inputs, *more_inputs)))
-    write = WriteOptions.of(**options)
+    write = WriteOptions(**options)
     code = await send(invocation, request, write)
-    if code == Exit.DONE and write == WriteOptions(write.key) and not invocation.output.format.is_json:
+    if code == Exit.DONE and not (write.waits or write.dry_run) and not invocation.output.format.is_json:
         invocation.output.note("Accepted. The API cannot read an execution back; see: runwarden runs list")
     return code

@@ -5,7 +5,6 @@ import importlib
 import pkgutil
 import string
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, Final, cast
 
 from msgspec import Struct
@@ -17,6 +16,7 @@ from textual.screen import ModalScreen
 
 from app.config import UserCommand
 from app.console.session import Session
+from app.text import closest
 
 _ROOTS: Final = ("app.console", "widgets")
 _MODIFIERS: Final = frozenset({"ctrl", "alt", "shift", "super", "hyper", "meta"})
@@ -80,8 +80,8 @@ def problems(keys: Mapping[str, str], commands: Sequence[UserCommand] = ()) -> t
     unknown: list[str] = []
     for name in keys:
         if name not in by_id:
-            near = get_close_matches(name, by_id, n=1)
-            cure = f"Did you mean {near[0]}?" if near else "`runwarden config keys` lists them."
+            near = closest(name, by_id)
+            cure = f"Did you mean {near}?" if near else "`runwarden config keys` lists them."
             unknown.append(f"keys.{name}: there is no such action. {cure}")
     return (
         *unknown,

@@ -45,8 +45,8 @@ from app.console.runs.views import (
 from app.console.session import Session, user_preferences
 from app.console.session.troubles import UNREADABLE
 from app.query import QueryProblem, Vocabulary, parse, suggestions, unknown_status
-from app.query.terms import KeyName, closest_name
-from app.text import SafeText, safe_text
+from app.query.terms import KeyName
+from app.text import SafeText, closest, safe_text
 from storage.records import STATUS_ORDER, RunFilter, RunSort
 from storage.records.query import GROUPINGS, Grouping
 from widgets.after_refresh import after_refresh
@@ -632,7 +632,7 @@ class RunsScreen(RunActions):
         known, condition = self.counts.statuses, self._condition
         if not problems and known is not None and query.cursor is None:
             # An excluded status may be unknown, unless it is misspelt.
-            excluded = (status for status in condition.not_statuses if closest_name(status, known))
+            excluded = (status for status in condition.not_statuses if closest(status.casefold(), known))
             unknown = [status for status in (*condition.statuses, *excluded) if status not in known]
             problems = tuple(QueryProblem(0, 0, *unknown_status(status, known)) for status in unknown)
         if problems:
