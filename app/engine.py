@@ -17,7 +17,7 @@ from app.api.budget import Budget, Priority
 from app.api.client import Client
 from app.api.errors import ApiError
 from app.config import CACHE_FILE, STATE_FILE, Profile, Settings, data_folder
-from app.config.token import Token, TokenError, resolve
+from app.config.token import Token, TokenError
 from app.events import Announce, Doorbell, StorageFailed
 from app.files import author_of, login, settled_ledger
 from app.polling import POLLER, Polling
@@ -92,7 +92,7 @@ class Engine(Struct, frozen=True):
             token: Token | TokenError
             try:
                 # A keyring or a token command may take seconds.
-                token = await asyncio.to_thread(resolve, profile.token, os.environ)
+                token = await asyncio.to_thread(profile.token.read, os.environ)
             except TokenError as error:
                 token = error
             poll = profile.poll

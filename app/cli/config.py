@@ -18,7 +18,6 @@ from app.cli.exits import CommandFailedError, Exit, failed
 from app.cli.options import CommandGroup, FactCommand, ScreenCommand, async_command
 from app.cli.output import Column, Document, Format, facts
 from app.config import LEDGER_FILE, STATE_FILE, ConfigError, config_path, data_folder, example_text
-from app.config.token import CommandToken, EnvToken, FileToken, KeyringToken, StreamToken, TokenSource
 from app.config.write import ChangedError, read_text, save
 
 
@@ -208,7 +207,7 @@ def list_profiles(invocation: Invocation) -> int:
         chosen = ""
     entries: list[Document] = [
         facts(profile, "name base_url read_only")
-        | {"default": profile.name == chosen, "token_from": token_origin(profile.token)}
+        | {"default": profile.name == chosen, "token_from": str(profile.token)}
         for profile in settings.profiles
     ]
     columns: tuple[Column[Any], ...] = (
@@ -221,21 +220,6 @@ def list_profiles(invocation: Invocation) -> int:
     empty = "No profile is configured. Create a file with: runwarden config init"
     invocation.output.listing("profiles", entries, columns, empty=empty)
     return Exit.DONE
-
-
-def token_origin(source: TokenSource) -> str:
-    """The source of a token, in words; never the token."""
-    match source:
-        case EnvToken():
-            return f"environment variable {source.variable}"
-        case FileToken():
-            return f"file {source.path}"
-        case CommandToken():
-            return f"command {source.argv[0]}"
-        case KeyringToken():
-            return f"keyring entry {source.name}"
-        case StreamToken():
-            return "stdin"
 
 
 @click.group(cls=CommandGroup)
@@ -251,7 +235,7 @@ async def check_token(invocation: Invocation, /) -> int:
     The API does not report when a token expires, or whether it may create organizations.
     """
     async with invocation.engine(needs_token=True) as engine:
-        origin = token_origin(engine.profile.token)
+        origin = str(engine.profile.token)
         asked = {"base_url": engine.profile.base_url, "token_from": origin}
         try:
             health = await _is_allowed(engine.client.health())

@@ -67,6 +67,10 @@ class Token:
         raise TypeError("A token cannot be pickled.")
 
 
+def _bare(content: bytes) -> Token:
+    return Token(content.decode("ascii", errors="replace").strip())
+
+
 class EnvToken(Struct, frozen=True):
     """In an environment variable."""
 
@@ -74,11 +78,53 @@ class EnvToken(Struct, frozen=True):
     meant_for: str = ""
     """Why the token may be meant for another service, and is not used here; empty: it is used."""
 
+    def __str__(self) -> str:
+        return f"environment variable {self.variable}"
+
+    def read(self, env: Mapping[str, str]) -> Token:
+        """Read the token, and remove the variable from `os.environ`: no child process inherits it."""
+        if self.meant_for:
+            raise TokenError(
+                f"{self.variable} may be meant for another service: {self.meant_for}.",
+                cure='Name the source in the profile, such as token_env = "ACME_TOKEN", or use --token-stdin.',
+            )
+        value = env.get(self.variable)
+        os.environ.pop(self.variable, None)
+        if value is None:
+            raise TokenError(
+                f"The environment variable {self.variable} is not set.",
+                cure="Set it to an API token (Settings, API, Create API Token), or name another source in the profile.",
+            )
+        return Token(value.strip())
+
 
 class FileToken(Struct, frozen=True):
     """In a file that only its owner can read."""
 
     path: Path
+
+    def __str__(self) -> str:
+        return f"file {self.path}"
+
+    def read(self, _env: Mapping[str, str]) -> Token:
+        """Read the token; the file is checked and read by its descriptor, so a changed path makes no difference."""
+        named, correct = f"The token file {self.path}", "Correct token_file."
+        try:
+            # Non-blocking: a FIFO without a writer would hold the start for ever.
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError as error:
+            raise TokenError(f"{named} cannot be read: {error.strerror}.", cure=correct) from error
+        try:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode):
+                raise TokenError(f"{named} is not a regular file.", cure=correct)
+            if found.st_uid not in {os.geteuid(), 0}:
+                raise TokenError(f"{named} belongs to another user.", cure="Use a file of your own.")
+            if found.st_mode & 0o077:
+                raise TokenError(f"Others can read the token file {self.path}.", cure=f"Run: chmod 600 {self.path}")
+            return _bare(os.read(descriptor, _LONGEST + 2))
+        finally:
+            os.close(descriptor)
 
 
 class CommandToken(Struct, frozen=True):
@@ -86,11 +132,56 @@ class CommandToken(Struct, frozen=True):
 
     argv: tuple[str, ...]
 
+    def __str__(self) -> str:
+        return f"command {self.argv[0]}"
+
+    def read(self, env: Mapping[str, str]) -> Token:
+        """Run the command and read what it prints; its error output would disturb the drawn screen."""
+        named = f"The token_command {self.argv[0]!r}"
+        try:
+            done = subprocess.run(
+                self.argv,
+                env=dict(env),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                timeout=_COMMAND_TIMEOUT_S,
+                check=True,
+            )
+        except subprocess.TimeoutExpired as error:
+            cure = "Run it by hand to see what it waits for."
+            raise TokenError(f"{named} did not end within {_COMMAND_TIMEOUT_S:.0f} s.", cure=cure) from error
+        except subprocess.CalledProcessError as error:
+            raise TokenError(f"{named} ended with {error.returncode}.", cure="Run it by hand to see why.") from None
+        except OSError as error:
+            raise TokenError(f"{named} cannot be run: {error.strerror}.", cure="Correct token_command.") from error
+        return _bare(done.stdout)
+
 
 class KeyringToken(Struct, frozen=True):
     """In the desktop's keyring, under the service name `runwarden`."""
 
     name: str
+
+    def __str__(self) -> str:
+        return f"keyring entry {self.name}"
+
+    def read(self, _env: Mapping[str, str]) -> Token:
+        """Read the token in a process of its own: a backend that hangs can be killed, and a crash does not spread."""
+        argv = (sys.executable, "-P", "-m", "keyring", "get", _KEYRING_SERVICE, self.name)
+        try:
+            done = subprocess.run(
+                argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_KEYRING_TIMEOUT_S, check=False
+            )
+        except subprocess.TimeoutExpired as error:
+            raise TokenError("The keyring did not answer.", cure="Unlock it first, or use token_file.") from error
+        if b"No module named" in done.stderr:
+            cure = "Install it (pipx inject runwarden keyring)."
+            raise TokenError("The keyring package is not installed.", cure=cure)
+        if done.returncode or not done.stdout.strip():
+            cure = f"Run: keyring set {_KEYRING_SERVICE} {self.name}, or use token_file."
+            raise TokenError(f"The keyring holds no {self.name!r}.", cure=cure)
+        return _bare(done.stdout)
 
 
 class StreamToken(Struct, frozen=True):
@@ -98,99 +189,13 @@ class StreamToken(Struct, frozen=True):
 
     stream: TextIO
 
+    def __str__(self) -> str:
+        return "stdin"
+
+    def read(self, _env: Mapping[str, str]) -> Token:
+        """Read the token from the first line."""
+        return Token(self.stream.readline(_LONGEST + 2).strip())
+
 
 TokenSource = EnvToken | FileToken | CommandToken | KeyringToken | StreamToken
-
-
-def resolve(source: TokenSource, env: Mapping[str, str]) -> Token:
-    """Read the token from its source; may block as long as a command or a keyring takes.
-
-    A variable that was read is removed from `os.environ`, so that no child process inherits the token; to resolve
-    twice, pass a copy made before.
-
-    Raises:
-        TokenError: There is none, or it cannot be used.
-    """
-    match source:
-        case EnvToken(variable):
-            if source.meant_for:
-                raise TokenError(
-                    f"{variable} may be meant for another service: {source.meant_for}.",
-                    cure='Name the source in the profile, such as token_env = "ACME_TOKEN", or use --token-stdin.',
-                )
-            value = env.get(variable)
-            os.environ.pop(variable, None)
-            if value is None:
-                raise TokenError(
-                    f"The environment variable {variable} is not set.",
-                    cure="Set it to an API token (Settings, API, Create API Token), or name another source in the "
-                    "profile.",
-                )
-            return Token(value.strip())
-        case FileToken(path):
-            try:
-                # Non-blocking: a FIFO without a writer would hold the start for ever.
-                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-            except OSError as error:
-                raise TokenError(
-                    f"The token file {path} cannot be read: {error.strerror}.", cure="Correct token_file."
-                ) from error
-            # The file is checked and read by its descriptor, so that a changed path makes no difference.
-            try:
-                found = os.fstat(descriptor)
-                if not stat.S_ISREG(found.st_mode):
-                    raise TokenError(f"The token file {path} is not a regular file.", cure="Correct token_file.")
-                if found.st_uid not in {os.geteuid(), 0}:
-                    raise TokenError(f"The token file {path} belongs to another user.", cure="Use a file of your own.")
-                if found.st_mode & 0o077:
-                    raise TokenError(f"Others can read the token file {path}.", cure=f"Run: chmod 600 {path}")
-                return Token(os.read(descriptor, _LONGEST + 2).decode("ascii", errors="replace").strip())
-            finally:
-                os.close(descriptor)
-        case CommandToken(argv):
-            shown = f"token_command {argv[0]!r}"
-            # Its error output would disturb the drawn screen.
-            try:
-                done = subprocess.run(
-                    argv,
-                    env=dict(env),
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.DEVNULL,
-                    timeout=_COMMAND_TIMEOUT_S,
-                    check=False,
-                )
-            except subprocess.TimeoutExpired as error:
-                raise TokenError(
-                    f"The {shown} did not end within {_COMMAND_TIMEOUT_S:.0f} s.",
-                    cure="Run it by hand to see what it waits for.",
-                ) from error
-            except OSError as error:
-                raise TokenError(
-                    f"The {shown} cannot be run: {error.strerror}.", cure="Correct token_command."
-                ) from error
-            if done.returncode:
-                raise TokenError(f"The {shown} ended with {done.returncode}.", cure="Run it by hand to see why.")
-            return Token(done.stdout.decode("ascii", errors="replace").strip())
-        case KeyringToken(name):
-            # In a process of its own: a backend that hangs can be killed, and a crash does not spread.
-            argv = (sys.executable, "-P", "-m", "keyring", "get", _KEYRING_SERVICE, name)
-            try:
-                asked = subprocess.run(
-                    argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_KEYRING_TIMEOUT_S, check=False
-                )
-            except subprocess.TimeoutExpired as error:
-                raise TokenError("The keyring did not answer.", cure="Unlock it first, or use token_file.") from error
-            if b"No module named" in asked.stderr:
-                raise TokenError(
-                    "The keyring package is not installed.", cure="Install it (pipx inject runwarden keyring)."
-                )
-            secret = asked.stdout.decode("ascii", errors="replace").strip()
-            if asked.returncode or not secret:
-                raise TokenError(
-                    f"The keyring holds no {name!r}.",
-                    cure=f"Run: keyring set {_KEYRING_SERVICE} {name}, or use token_file.",
-                )
-            return Token(secret)
-        case StreamToken(stream):
-            return Token(stream.readline(_LONGEST + 2).strip())
+"""`read` may block as long as a command or a keyring takes, and raises `TokenError`; `str` says where it is."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from app.config import Profile, Settings
-from app.config.token import EnvToken, StreamToken, Token, TokenError, resolve
+from app.config.token import EnvToken, StreamToken, Token, TokenError
 
 if TYPE_CHECKING:
     from app.engine import Engine
@@ -119,7 +119,7 @@ class ProfileEngines:
                     self._tokens[profile.name] = self._variables[source.variable]
             else:
                 try:
-                    self._tokens[profile.name] = await asyncio.to_thread(resolve, source, os.environ)
+                    self._tokens[profile.name] = await asyncio.to_thread(source.read, os.environ)
                 except TokenError:
                     return None
         return self._tokens.get(profile.name)

@@ -21,7 +21,7 @@ from app.api.client import Client
 from app.api.errors import ApiError, ForbiddenError
 from app.config import ConfigError, Profile
 from app.config.address import base_address, is_loopback
-from app.config.token import CommandToken, EnvToken, FileToken, Token, TokenError, TokenSource, resolve
+from app.config.token import CommandToken, EnvToken, FileToken, Token, TokenError, TokenSource
 from app.config.write import add_profile, keep_token, name_problem
 from app.console.guard import BaseApp
 from app.console.terminal.process import ending_with_terminal, follow_window, restore_on_signals
@@ -180,7 +180,7 @@ async def _resolved(source: TokenSource) -> Token:
     env = dict(os.environ)
     try:
         # A command or a keyring may take its time.
-        return await asyncio.to_thread(resolve, source, env)
+        return await asyncio.to_thread(source.read, env)
     finally:
         if isinstance(source, EnvToken) and source.variable in env:
             # Reading removed it; the console needs it again.

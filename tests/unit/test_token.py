@@ -19,7 +19,6 @@ from app.config.token import (
     Token,
     TokenError,
     TokenSource,
-    resolve,
 )
 
 SECRET = "tok-3e1f.A_b~+/="
@@ -36,7 +35,7 @@ def file_with(folder: Path, text: str, mode: int = 0o600) -> Path:
 def refusal(source: TokenSource, env: dict[str, str] | None = None) -> TokenError:
     """The error of a source."""
     with pytest.raises(TokenError) as caught:
-        resolve(source, env or dict(os.environ))
+        source.read(env or dict(os.environ))
     return caught.value
 
 
@@ -66,7 +65,7 @@ def test_a_variable_is_read_and_removed(monkeypatch: pytest.MonkeyPatch) -> None
     """No child process inherits the token."""
     monkeypatch.setenv("MY_TOKEN", f" {SECRET}\n")
 
-    token = resolve(EnvToken("MY_TOKEN"), os.environ)
+    token = EnvToken("MY_TOKEN").read(os.environ)
 
     assert token.reveal() == SECRET
     assert "MY_TOKEN" not in os.environ
@@ -79,7 +78,7 @@ def test_a_missing_variable_is_named() -> None:
 
 def test_a_file_of_ones_own_is_read(tmp_path: Path) -> None:
     """Its last line end does not belong to the token."""
-    assert resolve(FileToken(file_with(tmp_path, SECRET + "\n")), {}).reveal() == SECRET
+    assert FileToken(file_with(tmp_path, SECRET + "\n")).read({}).reveal() == SECRET
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o602])
@@ -115,7 +114,7 @@ def test_a_command_is_run_without_a_shell(capfd: pytest.CaptureFixture[str]) -> 
     program = "import sys; print('noise', file=sys.stderr); print(sys.argv[1])"
     argv = (sys.executable, "-c", program, "$HOME;`id`")
 
-    assert resolve(CommandToken(argv), dict(os.environ)).reveal() == "$HOME;`id`"
+    assert CommandToken(argv).read(dict(os.environ)).reveal() == "$HOME;`id`"
     assert capfd.readouterr().err == ""
 
 
@@ -144,5 +143,5 @@ def test_a_keyring_without_the_package_or_an_entry_names_the_cure() -> None:
 
 def test_a_stream_gives_its_first_line() -> None:
     """As `--token-stdin` does."""
-    assert resolve(StreamToken(io.StringIO(SECRET + "\nmore\n")), {}).reveal() == SECRET
+    assert StreamToken(io.StringIO(SECRET + "\nmore\n")).read({}).reveal() == SECRET
     assert "empty" in str(refusal(StreamToken(io.StringIO(""))))

@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from app.config import load
-from app.config.token import CommandToken, EnvToken, FileToken, resolve
+from app.config.token import CommandToken, EnvToken, FileToken
 from app.console.onboarding import OnboardingApp, suggested_name
 from tests.console.conftest import SMALL
 from tests.console.quiet import lines, quiet
@@ -80,7 +80,7 @@ async def test_by_keyboard_from_nothing_to_a_profile(place: Path, board: Lab) ->
     assert len(board.list_queries) == 1
     profile = load(place / "config.toml", {}).profile()
     assert (profile.name, profile.base_url, profile.read_only) == ("local", board.base_url, False)
-    assert resolve(profile.token, {}).reveal() == TOKEN
+    assert profile.token.read({}).reveal() == TOKEN
     assert files(place) == ["config.toml", "local.token"]
     assert {path.stat().st_mode & 0o777 for path in place.iterdir()} == {0o600}
 
