@@ -1,9 +1,6 @@
 import json
-import os
 import select
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,15 +8,6 @@ import pytest
 from service.cli import main
 from tests.cli.conftest import CommandLine
 from tests.service_process import command, lay_tables
-
-WITHOUT_EXTRA = """
-import sys
-import importlib.util
-real = importlib.util.find_spec
-importlib.util.find_spec = lambda name, package=None: None if name == "fastapi" else real(name, package)
-from app.__main__ import main
-sys.exit(main(sys.argv[1:]))
-"""
 
 
 @pytest.fixture
@@ -96,18 +84,3 @@ def test_serve_is_the_service_itself(lone: CommandLine, tmp_path: Path) -> None:
 
     assert line["pid"] == process.pid
     assert process.returncode == 0
-
-
-def test_without_the_extra_the_cure_is_named(lone: CommandLine) -> None:
-    """Exit code 2, no traceback."""
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_EXTRA, "serve", "--port", "0"],
-        env={**os.environ, **lone.environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-    assert done.returncode == 2
-    assert "runwarden-console[service]" in done.stderr
-    assert "Traceback" not in done.stderr

@@ -239,15 +239,6 @@ def test_a_stderr_that_cannot_be_written_changes_nothing(
     assert (done, len(server.posts)) == (code, 1)
 
 
-def test_an_empty_key_is_refused(faulty: CommandLine, server: Server) -> None:
-    """A variable that is not set must not quietly drop the promise that a key makes."""
-    for command in (START, CREATE, ("runs", "retry", "run_1", "--yes", "--json")):
-        result = faulty(*command, "--key", " ")
-
-        assert (result.code, result.json()["error"]["kind"], server.posts) == (2, "usage", [])
-        assert "the key is empty" in result.json()["error"]["message"]
-
-
 @pytest.mark.parametrize("content", [b"no database " * 500, None])
 def test_a_ledger_that_cannot_be_used_sends_nothing_and_says_so(
     faulty: CommandLine, server: Server, content: bytes | None
@@ -275,20 +266,3 @@ def test_a_ledger_that_cannot_be_used_sends_nothing_and_says_so(
     assert listed.code == (0 if content is None else 2)
     assert ("The ledger can only be read" in listed.err) == (content is None)
     assert len(server.posts) == 1
-
-
-@pytest.mark.parametrize("word", [("--send-again", "--confirm", "new.admin@example.com"), ("--not-created",)])
-def test_what_a_killed_command_was_sending_can_be_resolved(
-    faulty: CommandLine, server: Server, word: tuple[str, ...]
-) -> None:
-    """Resolving looks first whether its process still lives."""
-    server.script(Drop(), Respond(201, ORGANIZATION))
-    action_id = faulty(*CREATE).json()["action_id"]
-    (ledger,) = (faulty.home / "data").rglob("ledger.sqlite3")
-    with closing(sqlite3.connect(ledger, isolation_level=None)) as connection:
-        connection.execute(
-            "UPDATE actions SET state = 'sending', settled_us = NULL, owner_json = json_set(owner_json, '$[0]', ?)",
-            (2**22 + 1,),
-        )
-
-    assert faulty("actions", "resolve", action_id, *word, "--json").code == 0

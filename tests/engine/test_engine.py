@@ -87,7 +87,7 @@ def noted_closes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return closed
 
 
-@pytest.mark.parametrize("place", ["storage.ledger.Ledger.adopt_orphans", "app.engine.resolve"])
+@pytest.mark.parametrize("place", ["storage.ledger.Ledger.adopt_orphans", "app.config.token.EnvToken.read"])
 async def test_an_engine_that_cannot_open_leaves_nothing_open(
     board: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:

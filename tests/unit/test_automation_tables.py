@@ -168,13 +168,6 @@ def test_a_mistake_names_its_line_and_its_cure(written: str, line: int | None, s
     assert error.value.line == line
 
 
-def test_a_table_is_read_as_the_file_would_be() -> None:
-    """By the same reader."""
-    rule = read_rule(THIRD, parse(Path("config.toml"), ""))
-
-    assert (rule,) == parse(Path("config.toml"), THIRD).automations
-
-
 def test_an_automation_without_a_name_is_shown_as_none(tmp_path: Path) -> None:
     """A file that is being edited elsewhere is a mistake in it, and no failure of the console."""
     file = tmp_path / "config.toml"

@@ -5,37 +5,17 @@ import pytest
 from app.polling import CEILING, SLOWEST_S, Cadence
 
 
-def steady() -> Cadence:
-    return Cadence(10.0, draw=lambda: 1.0)
-
-
 def test_failures_slow_polling_down_and_success_takes_the_pace_back_in_steps() -> None:
-    """The first poll is due at once; each failure doubles the wait, and each success takes two intervals off."""
-    cadence = steady()
+    """The first poll is due at once; each failure doubles the wait up to a ceiling; a success takes two off."""
+    cadence = Cadence(10.0, draw=lambda: 1.0)
     waits = [cadence.wait_s(0.0)]
-    for happened in (*[cadence.failed] * 3, *[cadence.succeeded] * 5):
+    for happened in (*[cadence.failed] * 3, *[cadence.succeeded] * 5, *[cadence.failed] * 8):
         happened(0.0)
         waits.append(cadence.wait_s(0.0))
-
-    assert waits == [0.0, 20.0, 40.0, 80.0, 60.0, 40.0, 20.0, 10.0, 10.0]
-
-
-def test_the_wait_never_grows_beyond_the_ceiling() -> None:
-    """However often it fails."""
-    cadence = steady()
-    for _ in range(8):
-        cadence.failed(0.0)
-
-    assert cadence.wait_s(0.0) == 10.0 * CEILING
-
-
-def test_a_person_skips_a_slowed_pace() -> None:
-    """What the service asked for is the budget's to keep."""
-    cadence = steady()
-    cadence.failed(0.0)
     cadence.hasten()
 
-    assert cadence.wait_s(0.0) == 0.0
+    assert waits[:9] == [0.0, 20.0, 40.0, 80.0, 60.0, 40.0, 20.0, 10.0, 10.0]
+    assert (waits[-1], cadence.wait_s(0.0)) == (10.0 * CEILING, 0.0)
 
 
 def test_refusals_stretch_the_interval_and_each_success_shortens_it_by_a_tenth() -> None:

@@ -217,9 +217,9 @@ def test_enter_prints_another_link(web: Web) -> None:
     assert "works once" in web.said
 
 
-def refused(environment: dict[str, str], *arguments: str, code: str | None = None) -> str:
+def refused(environment: dict[str, str], *arguments: str) -> str:
     """What a process says that ends with exit code 2 and serves nothing."""
-    program = Program(arguments, environment, code=code, streams=(PIPE, PIPE, PIPE))
+    program = Program(arguments, environment, streams=(PIPE, PIPE, PIPE))
     out, err = program.communicate("token\n")
     assert (program.returncode, out) == (2, "")
     return err
@@ -249,10 +249,3 @@ def test_a_port_in_use_is_said(web: Web, environment: dict[str, str]) -> None:
     port = web.origin.rpartition(":")[2]
 
     assert "Choose another --port." in refused(environment, "web", "--port", port)
-
-
-def test_without_the_extra_it_says_how_to_get_it(environment: dict[str, str]) -> None:
-    """The console itself needs none of it."""
-    program = "import sys; sys.modules['textual_serve'] = None; from app.__main__ import main; sys.exit(main(['web']))"
-
-    assert "pipx install --force 'runwarden-console[web]'" in refused(environment, code=program)
