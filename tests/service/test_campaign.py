@@ -5,9 +5,8 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +14,12 @@ import httpx
 import pytest
 
 from tests.lab import free_port
+from tests.service.conftest import Api
 from tests.service.deployment import Deployment, deployment
 from tests.service.processes import naming
 from tests.service_process import Node, demo_setup, git
+from tests.waiting import eventually
 
-WORKERS = 4
 REPOSITORIES = ("acme/api", "acme/web")
 DEADLINE_S = 1500
 SETTINGS = '[execution]\nsandbox = "prefer"\nworker_ttl_s = 3\ndrain_s = 1\n[limits]\nrequests_per_minute = 1000000\n'
@@ -35,38 +35,35 @@ folder = pathlib.Path("notes"); folder.mkdir(exist_ok=True)
 """
 
 
-@dataclass
-class Record:
-    """What the campaign asked for, and what happened."""
+class Killer:
+    """Kills one of the processes at random moments and starts it again."""
 
-    accepted: dict[str, list[str]] = field(default_factory=dict)
-    """Run to the instructions of its turns."""
-    kills: int = 0
+    def __init__(self, nodes: list[Node], rng: random.Random, most: int) -> None:
+        self.nodes, self.rng, self.most, self.kills = nodes, rng, most, 0
+        self._over = threading.Event()
 
+    @contextlib.contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Until the block ends, or so many were killed."""
+        with ThreadPoolExecutor(1) as pool:
+            killing = pool.submit(self._kill)
+            try:
+                yield
+            finally:
+                self._over.set()
+            killing.result()
 
-@contextlib.contextmanager
-def killing(nodes: list[Node], record: Record, rng: random.Random, most: int) -> Iterator[None]:
-    """Kill one of the processes at random moments and start it again, until the block ends or so many were killed."""
-    over = threading.Event()
-
-    def kill() -> None:
-        while record.kills < most and not over.wait(rng.uniform(0, 1.5)):
-            node = rng.choice(nodes)
+    def _kill(self) -> None:
+        while self.kills < self.most and not self._over.wait(self.rng.uniform(0, 1.5)):
+            node = self.rng.choice(self.nodes)
             # Where there is one process, nothing would ever end if it were not let work for a while.
-            wanted, deadline = ended_by(node) + (rng.randint(0, 5) if len(nodes) == 1 else 0), time.monotonic() + 10
-            while ended_by(node) < wanted and time.monotonic() < deadline and not over.is_set():
-                over.wait(0.1)
+            wanted = ended_by(node) + (self.rng.randint(0, 5) if len(self.nodes) == 1 else 0)
+            deadline = time.monotonic() + 10
+            while ended_by(node) < wanted and time.monotonic() < deadline and not self._over.is_set():
+                self._over.wait(0.1)
             node.kill()
-            record.kills += 1
+            self.kills += 1
             node.start()
-
-    with ThreadPoolExecutor(1) as pool:
-        killer = pool.submit(kill)
-        try:
-            yield
-        finally:
-            over.set()
-        killer.result()
 
 
 def ended_by(node: Node) -> int:
@@ -77,86 +74,76 @@ def ended_by(node: Node) -> int:
 class Caller:
     """Asks the service, and asks again when there is no answer: a POST without an answer may have been accepted."""
 
-    def __init__(self, made: Deployment, node: Node, record: Record) -> None:
-        self._made = made
-        self._unit = node
-        self._record = record
+    def __init__(self, client: Callable[[], Api]) -> None:
+        self._client = client
+        self.accepted: dict[str, list[str]] = {}
+        """Run to the instructions of its turns."""
 
-    def start(self, instructions: str, repository: str, branch: str | None) -> str:
-        """Start a run and return its id."""
+    def start(self, instructions: str, repository: str, branch: str | None = None) -> None:
         body = {"repository": repository, "inputs": {"instructions": instructions}, "branch_name": branch}
-        answer = self._ask("POST", "/external/agents/dawdler/runs", json=body)
+        answer = self._insist(lambda api: api.post("/external/agents/dawdler/runs", body))
         assert answer.status_code == 201, answer.text
-        run_id = str(answer.json()["execution_id"])
-        self._record.accepted[run_id] = [instructions]
-        return run_id
+        self.accepted[str(answer.json()["execution_id"])] = [instructions]
 
     def follow(self, run: dict[str, Any], instructions: str) -> None:
         """Give an ended run another turn, unless an unanswered request has done so already."""
         body = {"instructions": instructions, "repository": run["repository"], "run_id": run["run_id"]}
-        answer = self._ask("POST", "/external/runs", json=body)
+        answer = self._insist(lambda api: api.post("/external/runs", body))
         assert answer.status_code in {201, 409}, answer.text
-        self._record.accepted[run["run_id"]].append(instructions)
+        self.accepted[run["run_id"]].append(instructions)
 
     def listed(self) -> dict[str, dict[str, Any]]:
         """Return every run by its id."""
-        found: dict[str, dict[str, Any]] = {}
-        token: dict[str, str] | None = {}
-        while token is not None:
-            page = self._ask("GET", "/external/runs", params={"page_size": "100"} | token).json()
-            found |= {run["run_id"]: run for run in page["runs"]}
-            token = {"page_token": page["next_token"]} if page["next_token"] else None
-        return found
+        return {run["run_id"]: run for run in self._insist(lambda api: list(api.runs()))}
 
-    def _ask(self, method: str, path: str, **options: Any) -> httpx.Response:
-        deadline = time.monotonic() + 120
-        while time.monotonic() < deadline:
-            with contextlib.suppress(httpx.TransportError), self._made.client(self._unit).http as client:
-                answer = client.request(method, path, **options)
-                if answer.status_code != 503:
-                    return answer
-            threading.Event().wait(0.1)
-        raise AssertionError("no answer any more")
+    def all_ended(self) -> dict[str, dict[str, Any]]:
+        """Wait until every run that the service knows has ended."""
+        runs: dict[str, dict[str, Any]] = {}
 
+        def are_ended() -> bool:
+            runs.update(self.listed())
+            return all(run["status"] in {"completed", "failed"} for run in runs.values())
 
-def all_ended(caller: Caller) -> dict[str, dict[str, Any]]:
-    """Wait until every run that the service knows has ended."""
-    deadline = time.monotonic() + DEADLINE_S
-    while any(run["status"] not in {"completed", "failed"} for run in caller.listed().values()):
-        assert time.monotonic() < deadline, "not all runs end"
-        threading.Event().wait(0.5)
-    return caller.listed()
+        eventually(are_ended, "all runs end", DEADLINE_S, pause_s=0.2)
+        return runs
+
+    def _insist(self, ask: Callable[[Api], Any]) -> Any:
+        answers: list[Any] = []
+
+        def is_answered() -> bool:
+            # A page that is none, with a 503, has no runs either.
+            with contextlib.suppress(httpx.TransportError, KeyError):
+                answers.append(ask(self._client()))
+            return bool(answers) and getattr(answers[-1], "status_code", 200) != 503
+
+        eventually(is_answered, "there is an answer", 120, pause_s=0.05)
+        return answers[-1]
 
 
-def run_campaign(made: Deployment, nodes: list[Node], api: Node, runs: int, kills: int, rng: random.Random) -> Record:
-    """Start the runs and continue a quarter of them, until so many processes were killed; return the record."""
-    record = Record()
-    caller = Caller(made, api, record)
-    # The short one starts few processes, also where a slow machine gives time for many kills.
-    with killing(nodes, record, rng, kills if runs < 10 else 1_000_000):
+def run_campaign(caller: Caller, killer: Killer, runs: int, kills: int) -> None:
+    """Start the runs and continue a quarter of them, until so many processes were killed."""
+    with killer.at_work():
         for number in range(runs):
             # Every third shares a branch with others, every fifth fails.
             branch = f"shared/{number % 2}" if number % 3 == 0 else None
-            caller.start(f"{'fail' if number % 5 == 4 else 'write'} {number}", rng.choice(REPOSITORIES), branch)
-        ended = all_ended(caller)
-        for run_id in list(record.accepted)[::4]:
+            caller.start(f"{'fail' if number % 5 == 4 else 'write'} {number}", killer.rng.choice(REPOSITORIES), branch)
+        ended = caller.all_ended()
+        for run_id in list(caller.accepted)[::4]:
             caller.follow(ended[run_id], f"write again, {run_id}")
-        all_ended(caller)
-        while record.kills < kills:
-            caller.start("write until enough were killed", rng.choice(REPOSITORIES), None)
-            all_ended(caller)
-    return record
+        caller.all_ended()
+        while killer.kills < kills:
+            caller.start("write until enough were killed", killer.rng.choice(REPOSITORIES))
+            caller.all_ended()
 
 
-def check(made: Deployment, api: Node, record: Record) -> int:
+def check(made: Deployment, caller: Caller) -> int:
     """Hold the service to its word; return how many turns needed more than one attempt."""
-    runs = Caller(made, api, record).listed()
-    assert set(record.accepted) <= set(runs), "a run that was answered with 201 is missing"
+    runs = caller.listed()
+    assert set(caller.accepted) <= set(runs), "a run that was answered with 201 is missing"
     form = "--format=%(trailers:key=Runwarden-Run,valueonly,separator=%x2C)"
     logs = [git("log", "--branches", form, cwd=made.repositories[path]) for path in REPOSITORIES]
     found = Counter(line for log in logs for line in log.splitlines() if line)
-    repeated = 0
-    expected = set()
+    repeated, expected = 0, set()
     for run_id in runs:
         turns = made.admin("run", run_id)["turns"]
         repeated += sum(turn["attempt"] > 1 for turn in turns)
@@ -164,7 +151,7 @@ def check(made: Deployment, api: Node, record: Record) -> int:
             assert turn["status"] in {"completed", "failed"}
             expected |= {f"{run_id} turn {turn['turn']}"} if turn["status"] == "completed" else set()
             assert (turn["commit"] is not None) == (turn["status"] == "completed"), turn
-        for turn, asked in zip(turns, record.accepted.get(run_id, ()), strict=False):
+        for turn, asked in zip(turns, caller.accepted.get(run_id, ()), strict=False):
             assert turn["status"] == ("failed" if asked.startswith("fail") else "completed"), (turn, asked)
     assert set(found) == expected
     assert set(found.values()) == {1}, "a turn was committed twice"
@@ -183,7 +170,7 @@ LONG = (pytest.mark.campaign, pytest.mark.timeout(3600))
     ],
 )
 def test_no_death_of_a_worker_loses_or_doubles_anything(
-    tmp_path: Path, request: pytest.FixtureRequest, kind: str, runs: int, kills: int, record_testsuite_property: Any
+    tmp_path: Path, request: pytest.FixtureRequest, kind: str, runs: int, kills: int
 ) -> None:
     """Every run ends, every turn has exactly one commit, no process and no folder is left."""
     url = None if kind == "sqlite" else str(request.getfixturevalue("postgres_url"))
@@ -191,31 +178,28 @@ def test_no_death_of_a_worker_loses_or_doubles_anything(
     folder = tmp_path / "deployment"
     setup = demo_setup(folder)
     setup["agents"].append({"name": "dawdler", "argv": ["{python}", str(tmp_path / "dawdler.py")]})
-    rng = random.Random(runs)
-    count = min(WORKERS, runs // 3)
-    began = time.monotonic()
+    count = min(4, runs // 3)
     with deployment(folder, url, settings=SETTINGS, setup=setup) as made:
         if url is None:
             # One process that serves and executes: a kill takes the API with it.
             # The address is its own: while the process is dead, no other connection takes the port.
             address = ("--host", "127.77.0.1", "--port", str(free_port()))
             api = made.begin("serve", *address, "--workers", str(count))
-            nodes = [api]
         else:
             api = made.api()
-            workers = [made.begin("worker", "--workers", "1", machine=f"worker{n}") for n in range(count)]
-            nodes = [api, *workers]
-        record = run_campaign(made, nodes, api, runs, kills, rng)
-        repeated = check(made, api, record)
-        took_s = time.monotonic() - began
+            for number in range(count):
+                made.begin("worker", "--workers", "1", machine=f"worker{number}")
+        caller = Caller(lambda: made.client(api))
+        # The short one starts few processes, also where a slow machine gives time for many kills.
+        killer = Killer(list(made.nodes), random.Random(runs), kills if runs < 10 else 1_000_000)
+        run_campaign(caller, killer, runs, kills)
+        repeated = check(made, caller)
     # The last of the killed are swept up by those who lived, at the latest when they start.
-    for node in nodes:
+    for node in made.nodes:
         node.start()
-    assert [node.stop() for node in nodes] == [0] * len(nodes)
+    assert [node.stop() for node in made.nodes] == [0] * len(made.nodes)
 
     assert made.leftovers() == []
     assert naming(str(tmp_path)) == []
-    assert record.kills >= kills
-    figures = f"{kind}: {runs} runs, {record.kills} kills, {repeated} turns taken up again, {took_s:.0f} s"
-    record_testsuite_property("campaign", figures)
-    print(figures)
+    assert killer.kills >= kills
+    print(f"{kind}: {runs} runs, {killer.kills} kills, {repeated} turns taken up again")

@@ -17,7 +17,7 @@ from service.store import organizations, repositories
 from service.store.database import Database
 from service.store.hosts import Host
 from service.store.repositories import Repository
-from tests.service.gitlab_server import PROJECT, GitLabServer
+from tests.service.forge.forges import PROJECT, GitLabForge
 
 HOOK: Final = "https://hooks.example/gitlab"
 BY_PATH: Final = ProjectKey(None, "acme/web")
@@ -25,17 +25,17 @@ BY_ID: Final = ProjectKey(42, None)
 
 
 @pytest.fixture
-def gitlab(monkeypatch: pytest.MonkeyPatch) -> Iterator[GitLabServer]:
+def gitlab(monkeypatch: pytest.MonkeyPatch) -> Iterator[GitLabForge]:
     """A GitLab with one project; the variable GITLAB_TOKEN_HERE holds its maintainer's token."""
-    monkeypatch.setenv("GITLAB_TOKEN_HERE", "maintainer-token")
-    with GitLabServer() as server:
+    monkeypatch.setenv("GITLAB_TOKEN_HERE", "bot-token")
+    with GitLabForge() as server:
         yield server
 
 
 class Acme:
     """An organization in a database of its own, connected to a GitLab."""
 
-    def __init__(self, database: Database, gitlab: GitLabServer) -> None:
+    def __init__(self, database: Database, gitlab: GitLabForge) -> None:
         self.database, self.gitlab = database, gitlab
         with self.database.write() as connection:
             self.id = organizations.create(connection, name="Acme", now=now_micros()).id
@@ -57,29 +57,27 @@ class Acme:
 
 
 @pytest.fixture
-def acme(database: Database, gitlab: GitLabServer) -> Acme:
+def acme(database: Database, gitlab: GitLabForge) -> Acme:
     return Acme(database, gitlab)
 
 
 @pytest.mark.parametrize(
     ("token", "hook", "cure"),
     [
-        ("developer-token", {}, "Maintainer"),
-        ("stolen", {}, "token"),
+        ("person-token", {}, "Maintainer"),
         ("", {}, "--token-env"),
-        ("maintainer-token", {"webhook_url": "https://refused.example"}, "Invalid url given.*gitlab.webhook_url"),
-        ("maintainer-token", {"webhook_secret_env": "NO_SUCH_SECRET_HERE"}, "NO_SUCH_SECRET_HERE"),
+        ("bot-token", {"webhook_url": "https://refused.example"}, "Invalid url given.*gitlab.webhook_url"),
+        ("bot-token", {"webhook_secret_env": "NO_SUCH_SECRET_HERE"}, "NO_SUCH_SECRET_HERE"),
     ],
 )
 def test_what_keeps_the_webhook_from_being_set_still_onboards(
-    acme: Acme, gitlab: GitLabServer, monkeypatch: pytest.MonkeyPatch, token: str, hook: dict[str, str], cure: str
+    acme: Acme, gitlab: GitLabForge, monkeypatch: pytest.MonkeyPatch, token: str, hook: dict[str, str], cure: str
 ) -> None:
     """The project is connected, webhook_configured is false, and the reason names the cure; it is made up for."""
     monkeypatch.setenv("GITLAB_TOKEN_HERE", token)
-    gitlab.known.add("stolen")
     outcome = acme.onboard(**hook)
     added = list(gitlab.hooks)
-    monkeypatch.setenv("GITLAB_TOKEN_HERE", "maintainer-token")
+    monkeypatch.setenv("GITLAB_TOKEN_HERE", "bot-token")
     again = acme.onboard()
 
     assert (outcome.is_new, outcome.repository.webhook_configured, added) == (True, False, [])
@@ -88,7 +86,7 @@ def test_what_keeps_the_webhook_from_being_set_still_onboards(
     assert len(gitlab.hooks) == 1
 
 
-def test_a_webhook_is_what_gitlab_says_it_is(acme: Acme, gitlab: GitLabServer) -> None:
+def test_a_webhook_is_what_gitlab_says_it_is(acme: Acme, gitlab: GitLabForge) -> None:
     """One that was removed is not claimed; a GitLab that is away takes nothing back, and why is said."""
     acme.onboard()
     hooks, maintainers = list(gitlab.hooks), set(gitlab.maintainers)
@@ -106,7 +104,7 @@ def test_a_webhook_is_what_gitlab_says_it_is(acme: Acme, gitlab: GitLabServer) -
     assert "cannot be reached" in str(away.webhook_failure)
 
 
-def test_a_webhook_is_found_on_any_page_and_kept_one(acme: Acme, gitlab: GitLabServer) -> None:
+def test_a_webhook_is_found_on_any_page_and_kept_one(acme: Acme, gitlab: GitLabForge) -> None:
     """Among webhooks of others, and when there are two of ours already; those of others are left alone."""
     others = [{"id": number, "url": f"https://other.example/{number}"} for number in range(5)]
     gitlab.hooks = [*others, {"id": 8, "url": HOOK, "push_events": False}, {"id": 9, "url": HOOK}]
@@ -118,7 +116,7 @@ def test_a_webhook_is_found_on_any_page_and_kept_one(acme: Acme, gitlab: GitLabS
     assert gitlab.hooks[-1]["push_events"] is True
 
 
-def test_onboardings_at_the_same_moment_leave_one_webhook(acme: Acme, gitlab: GitLabServer) -> None:
+def test_onboardings_at_the_same_moment_leave_one_webhook(acme: Acme, gitlab: GitLabForge) -> None:
     """Both add one before either looks again; the oldest stays, and only one of the two was first."""
     gitlab.before_add = threading.Barrier(2, timeout=300)
     with ThreadPoolExecutor(2) as pool:
@@ -131,7 +129,7 @@ def test_onboardings_at_the_same_moment_leave_one_webhook(acme: Acme, gitlab: Gi
 
 
 def test_a_configured_repository_keeps_its_name_address_and_secret(
-    acme: Acme, gitlab: GitLabServer, monkeypatch: pytest.MonkeyPatch
+    acme: Acme, gitlab: GitLabForge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It learns its project's id and its webhook; whose deliveries are taken by the secret of its own then."""
     monkeypatch.setenv("OWN_SECRET_HERE", "own")
@@ -145,7 +143,7 @@ def test_a_configured_repository_keeps_its_name_address_and_secret(
     assert [hook["token"] for hook in gitlab.hooks] == ["own"]
 
 
-def test_a_project_that_moved_in_gitlab_moves_here(acme: Acme, gitlab: GitLabServer) -> None:
+def test_a_project_that_moved_in_gitlab_moves_here(acme: Acme, gitlab: GitLabForge) -> None:
     """The id is what stays: one repository, at the new path; a name that another platform has is no obstacle."""
     other = Repository("acme/web", "github", "acme/web", "/srv/other.git")
     acme.add(other)
@@ -167,7 +165,7 @@ def test_a_project_that_moved_in_gitlab_moves_here(acme: Acme, gitlab: GitLabSer
     ],
 )
 def test_an_answer_that_is_no_project_connects_nothing(
-    acme: Acme, gitlab: GitLabServer, project: dict[str, Any], message: str
+    acme: Acme, gitlab: GitLabForge, project: dict[str, Any], message: str
 ) -> None:
     """A project without a path or an address, or with a path that cannot be."""
     gitlab.projects = [project]
@@ -209,24 +207,11 @@ def test_what_cannot_be_onboarded_is_told(api: Any, tenant: Callable[..., Any]) 
     assert "host connect" in nowhere.json()["message"]
 
 
-def host_at(gitlab: GitLabServer, **options: str) -> dict[str, str]:
+def host_at(gitlab: GitLabForge, **options: str) -> dict[str, str]:
     return {"platform": "gitlab", "api_url": gitlab.url, "host": "gitlab.example"} | options
 
 
-def test_a_project_is_looked_up_in_the_api_and_the_id_wins(tenant: Callable[..., Any], gitlab: GitLabServer) -> None:
-    """With an API the path comes from GitLab; a wrong path beside a right id does no harm."""
-    api = tenant(hosts=[host_at(gitlab)])
-    unknown = ask(api, project_id=7).json()
-    found = ask(api, project_id=42, project_path="wrong/path").json()
-    again = ask(api, project_path="acme/web").json()
-
-    assert (unknown["success"], unknown["project_id"], unknown["project_path"]) == (False, 7, "")
-    assert (found["status"], found["project_path"], found["project_id"]) == ("onboarded", "acme/web", 42)
-    assert again["status"] == "already_connected"
-    assert gitlab.asked == ["GET /api/v4/projects/7", "GET /api/v4/projects/42"]
-
-
-def test_an_address_that_is_not_the_project_s_is_refused(tenant: Callable[..., Any], gitlab: GitLabServer) -> None:
+def test_an_address_that_is_not_the_project_s_is_refused(tenant: Callable[..., Any], gitlab: GitLabForge) -> None:
     """What GitLab names is cloned and pushed to: another host, another project or a folder of ours is not taken."""
     api = tenant(hosts=[host_at(gitlab)])
     for address in (
@@ -247,34 +232,36 @@ def test_an_address_that_is_not_the_project_s_is_refused(tenant: Callable[..., A
         assert "--clone-url" in body["error"]
 
 
-@pytest.mark.parametrize("options", [{}, {"clone_url": "/srv/{path}.git"}])
 def test_projects_outside_the_connected_group_are_not_onboarded(
-    tenant: Callable[..., Any], gitlab: GitLabServer, options: dict[str, str]
+    tenant: Callable[..., Any], gitlab: GitLabForge
 ) -> None:
-    """By id, and by path; a run on one is unknown, too."""
-    api = tenant(hosts=[host_at(gitlab, group="beta, acme/web", **options)])
-    answers = [ask(api, project_id=42).json(), ask(api, project_path="acme/web").json()]
-    run = api.post("/external/agents/scribe/runs", {"repository": "acme/web"})
+    """By id, and by path, also where a clone URL would lead to it; a run on one is unknown, too."""
+    for options in ({}, {"clone_url": "/srv/{path}.git"}):
+        api = tenant(hosts=[host_at(gitlab, group="beta, acme/web", **options)])
+        answers = [ask(api, project_id=42).json(), ask(api, project_path="acme/web").json()]
+        run = api.post("/external/agents/scribe/runs", {"repository": "acme/web"})
 
-    assert [answer["success"] for answer in answers] == [False, False]
-    assert all("outside the connected group" in answer["error"] for answer in answers)
-    assert (run.status_code, run.json()["error_code"]) == (400, "unknown_repository")
+        assert [answer["success"] for answer in answers] == [False, False]
+        assert all("outside the connected group" in answer["error"] for answer in answers)
+        assert (run.status_code, run.json()["error_code"]) == (400, "unknown_repository")
 
 
-def test_the_webhook_is_set_with_a_token_that_may(start: Callable[..., Any], gitlab: GitLabServer) -> None:
-    """Once, with URL, secret and events from service.toml; asking again keeps it one."""
+def test_the_webhook_is_set_with_a_token_that_may(start: Callable[..., Any], gitlab: GitLabForge) -> None:
+    """Once, with URL, secret and events from service.toml; the path comes from GitLab, and a right id wins over it."""
     host = host_at(gitlab, token_env="GITLAB_TOKEN_HERE")
     api = start(
         setup={"organizations": [{"name": "Acme", "tokens": [{"alias": "t"}], "hosts": [host]}]},
         settings=f'[gitlab]\nwebhook_url = "{HOOK}"\nwebhook_secret_env = "HOOK_SECRET_HERE"\n',
-        environment={"GITLAB_TOKEN_HERE": "maintainer-token", "HOOK_SECRET_HERE": "hush"},
+        environment={"GITLAB_TOKEN_HERE": "bot-token", "HOOK_SECRET_HERE": "hush"},
     )
-    answers = [ask(api, project_path="acme/web").json() for _ in range(2)]
+    unknown = ask(api, project_id=7).json()
+    answers = [ask(api, **given).json() for given in ({"project_id": 42, "project_path": "a/b"}, {"project_id": 42})]
     listed = api.service.admin("repository", "list", "--org", "acme")["repositories"]
     body = {"success": True, "project_path": "acme/web", "webhook_configured": True, "project_id": 42}
     events = {"push_events": True, "merge_requests_events": True}
     (hook,) = gitlab.hooks
 
+    assert (unknown["success"], unknown["project_id"], unknown["project_path"]) == (False, 7, "")
     assert answers == [body | {"status": status} for status in ("onboarded", "already_connected")]
     assert hook == {"id": hook["id"], "url": HOOK, "token": "hush", "enable_ssl_verification": True} | events
     assert [one["webhook_configured"] for one in listed] == [True]

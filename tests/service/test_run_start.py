@@ -101,16 +101,14 @@ def test_a_repository_is_named_in_any_of_four_forms(api: Any, repository: str, p
         assert "ls-remote failed" in api.log(run_id)
 
 
-@pytest.mark.parametrize(
-    "data", [{"project_path": "acme/tools"}, {"group": "acme", "project": "tools"}, {"project_path": "acme/tools.git"}]
-)
-def test_a_gitlab_repository_is_named_by_path_or_by_group_and_project(api: Any, data: dict[str, str]) -> None:
-    """Both shapes are taken; the answer has project_path. Metadata of any shape is stored, not judged."""
+def test_a_gitlab_repository_is_named_by_path_or_by_group_and_project(api: Any) -> None:
+    """Each shape is taken; the answer has project_path. Metadata of any shape is stored, unknown fields are ignored."""
     metadata = {"ticket": {"id": 5, "tags": ["a", None, 1.5]}}
-    answer = ask(api, repository={"platform": "gitlab", "data": data}, branch_name="a/b", metadata=metadata)
+    for data in ({"project_path": "acme/tools.git"}, {"group": "acme", "project": "tools"}):
+        answer = ask(api, repository={"platform": "gitlab", "data": data}, metadata=metadata, invented={"later": True})
 
-    assert answer.status_code == 201
-    assert answer.json()["repository"] == {"platform": "gitlab", "data": {"project_path": "acme/tools"}}
+        assert answer.status_code == 201
+        assert answer.json()["repository"] == {"platform": "gitlab", "data": {"project_path": "acme/tools"}}
 
 
 def github(owner: str, repo: str) -> dict[str, Any]:
@@ -120,17 +118,13 @@ def github(owner: str, repo: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("field", "value", "code"),
     [
-        *[("instructions", value, "invalid_request") for value in (None, "", " \n", 5)],
-        *[("repository", value, "invalid_request") for value in (None, "acme/api", {"platform": "github"})],
-        ("repository", {"platform": "svn", "data": {}}, "invalid_repository"),
+        ("instructions", " \n", "invalid_request"),
+        ("repository", "acme/api", "invalid_request"),
         ("repository", {"platform": "github", "data": {"owner": "acme"}}, "invalid_repository"),
         *[("repository", github(*names), "invalid_repository") for names in (("..", ".."), ("a/b", "c"), ("-u", "c"))],
         ("repository", {"platform": "gitlab", "data": {"project_path": "alone"}}, "invalid_repository"),
         *[("branch_name", name, "invalid_branch") for name in ("", "--upload-pack=touch x", "refs/heads/x", "a..b")],
-        ("branch_name", 1, "invalid_request"),
-        ("run_id", 1, "invalid_request"),
         ("metadata", [], "invalid_request"),
-        ("metadata", "text", "invalid_request"),
     ],
 )
 def test_a_field_that_is_wrong_is_400_and_named(api: Any, field: str, value: Any, code: str) -> None:
@@ -155,13 +149,7 @@ def test_a_repository_that_leads_nowhere_names_the_cure(tenant: Any) -> None:
 
 @pytest.mark.parametrize(
     ("protected", "branch", "status"),
-    [
-        (None, "main", 400),
-        (None, "other", 201),
-        (["release/*"], "release/1", 400),
-        (["release/*"], "main", 201),
-        ([], "main", 201),
-    ],
+    [(None, "main", 400), (None, "other", 201), (["r/*"], "r/1", 400), (["r/*"], "main", 201), ([], "main", 201)],
 )
 def test_a_protected_branch_is_refused(
     tenant: Callable[..., Any], tmp_path: Path, protected: list[str] | None, branch: str, status: int

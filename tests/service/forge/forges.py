@@ -1,68 +1,95 @@
-"""A GitHub and a GitLab on loopback, as far as their documentation goes for changes, statuses and reviews."""
+"""A GitHub and a GitLab on loopback, as far as their documentation goes: they refuse what the real ones refuse."""
 
-import json
 import re
+import threading
 from collections.abc import Callable
-from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
+from dataclasses import dataclass
+from typing import Any, ClassVar
+from urllib.parse import unquote
 
 from service.forge.github import GitHub
 from service.forge.gitlab import GitLab
 from tests.lab import Received, Respond, Server, Step
 
-_PROJECT = 42
 Hook = Callable[[Received], Step | None]
+PROJECT = {"id": 42, "path_with_namespace": "acme/web", "http_url_to_repo": "http://gitlab.example/acme/web.git"}
+_PARENT = {"base_sha": "a" * 40, "start_sha": "a" * 40}
 
 
 class RefusedError(Exception):
-    """The forge's own refusal."""
-
-    def __init__(self, status: int, document: Any) -> None:
-        super().__init__(status)
-        self.answer = Respond(status, document)
+    """The forge's own refusal: status and document."""
 
 
-class Request:
-    """A request, taken apart."""
+@dataclass
+class Change:
+    """A pull or merge request."""
 
-    def __init__(self, received: Received, root: str) -> None:
-        parts = urlsplit(received.target)
-        self.method = received.method
-        self.segments = [unquote(one) for one in parts.path.removeprefix(root).strip("/").split("/")]
-        self.query = {name: values[0] for name, values in parse_qs(parts.query).items()}
-        self.headers = received.headers
-        self.path = parts.path
-        try:
-            self.document: dict[str, Any] = json.loads(received.body or b"{}")
-        except ValueError as error:
-            raise RefusedError(400, {"message": "Problems parsing JSON"}) from error
+    number: int
+    url: str
+    branch: str
+    base: str
+    title: str
+    body: str
+    author: str
+    draft: bool
+    head: str
+    state: str = "open"
+    """Or closed, or merged; its head stays as it is then."""
+    is_fork: bool = False
 
 
-class LookAlike:
+@dataclass
+class Note:
+    """The text of a review, or the comment that begins a thread at a line."""
+
+    id: int
+    change: int
+    body: str
+    author: str
+    path: str = ""
+    line: int = 0
+    resolved_by: str | None = None
+
+
+class Forge(Server):
     """Answers as a forge does; `before` and `after` may kill the caller, or answer in its place."""
 
-    root = ""
+    root: ClassVar = ""
+    address: ClassVar[str]
+    """Where people see its changes."""
+    exists_status: ClassVar[int]
+    """What it answers where a branch has a change already."""
+    page_size = 100
 
     def __init__(self) -> None:
+        super().__init__()
         self.accounts = {"bot-token": "runwarden-bot", "person-token": "ann"}
         """By their tokens."""
         self.branches = {"main": "a" * 40, "agent/fix-1": "b" * 40}
         """Where they are."""
         self.diff: dict[str, set[int]] = {"src/app.py": {1, 2, 3}}
-        """Of every pull request: by path, the lines that it adds."""
-        self.asked: list[str] = []
-        """Method and path of each request, without the query."""
+        """Of every change: by path, the lines that it adds."""
+        self.changes: list[Change] = []
+        self.statuses: list[tuple[str, str, dict[str, Any]]] = []
+        """Commit, context and what was said, oldest first."""
+        self.reviews: list[Note] = []
+        self.threads: list[Note] = []
         self.before: Hook = lambda _: None
         """Called when nothing was done yet; a step is the answer, and nothing is done."""
         self.after: Hook = lambda _: None
         """Called when all was done; a step is the answer."""
-        self.server = Server().start()
-        self.server.otherwise = self._serve
-        self.url = f"{self.server.origin}{self.root}"
+        self.otherwise = self._answer
         self._numbers = iter(range(1, 1_000_000))
+        self.start()
 
-    def close(self) -> None:
-        self.server.close()
+    @property
+    def url(self) -> str:
+        return f"{self.origin}{self.root}"
+
+    @property
+    def asked(self) -> list[str]:
+        """Method and path of each request, without the query."""
+        return [f"{request.method} {request.path}" for request in self.requests]
 
     def patch_of(self, path: str) -> str:
         """A patch that adds the lines of one file's diff, as an API shows it: without the file's names."""
@@ -71,46 +98,85 @@ class LookAlike:
     def number(self) -> int:
         return next(self._numbers)
 
+    def shown(self, sha: str) -> dict[str, str]:
+        """Return what is shown beside a commit: of each context the newest."""
+        return {context: said["state"] for commit, context, said in self.statuses if commit == sha}
+
+    def add(self, branch: str, base: str, title: str, body: str, account: str, **more: Any) -> Change:
+        """Add a change, also as a person would do it, or from a fork."""
+        number, head = self.number(), self.branches.get(branch, "f" * 40)
+        given = {"draft": False, "head": head} | more
+        self.changes.append(
+            Change(number, f"https://{self.address}/{number}", branch, base, title, body, account, **given)
+        )
+        return self.changes[-1]
+
     def account_of(self, headers: dict[str, str]) -> str:
         raise NotImplementedError
 
-    def answer(self, request: Request, account: str) -> tuple[int, Any]:
+    def do(self, request: Received, account: str, given: dict[str, Any]) -> tuple[int, Any]:
         raise NotImplementedError
 
-    def page_links(self, request: Request, page: int, *, has_next: bool) -> dict[str, str]:
-        raise NotImplementedError
-
-    def _serve(self, received: Received) -> Step:
-        try:
-            request = Request(received, self.root)
-            self.asked.append(f"{request.method} {request.path}")
-            early = self.before(received)
-            if early is not None:
-                return early
-            status, document = self.answer(request, self.account_of(request.headers))
-        except RefusedError as refusal:
-            return self.after(received) or refusal.answer
+    def _answer(self, received: Received) -> Step:
+        early = self.before(received)
+        if early is not None:
+            return early
+        for one in self.changes:
+            if one.state == "open":
+                one.head = self.branches.get(one.branch, one.head)
         headers = {}
-        if request.method == "GET" and isinstance(document, list):
-            document, headers = self._page(request, document)
+        try:
+            given = received.json() if received.body else {}
+            status, document = self.do(received, self.account_of(received.headers), given)
+        except RefusedError as refusal:
+            status, document = refusal.args
+        if received.method == "GET" and isinstance(document, list):
+            size = min(self.page_size, int(received.query.get("per_page", "30")))
+            page = int(received.query.get("page", "1"))
+            following = page + 1 if page * size < len(document) else None
+            document = document[(page - 1) * size : page * size]
+            link = f'<{self.origin}{received.path}?page={following}>; rel="next"' if following else ""
+            headers = {"Link": link, "X-Next-Page": str(following or "")}
         return self.after(received) or Respond(status, document, headers)
 
-    def _page(self, request: Request, found: list[Any]) -> tuple[list[Any], dict[str, str]]:
-        size = min(100, int(request.query.get("per_page", "30")))
-        page = int(request.query.get("page", "1"))
-        has_next = page * size < len(found)
-        return found[(page - 1) * size : page * size], self.page_links(request, page, has_next=has_next)
+    def segments(self, request: Received) -> list[str]:
+        return [unquote(one) for one in request.path.removeprefix(self.root).strip("/").split("/")]
+
+    def of_branch(self, branch: str) -> list[Change]:
+        """Changes of a branch of any repository, newest first: the caller has to tell the forks from it."""
+        return [one for one in reversed(self.changes) if one.branch == branch]
+
+    def change(self, number: str) -> Change:
+        made: Change = found(self.changes, lambda one: str(one.number) == number)
+        return made
+
+    def opened(self, account: str, title: str, branch: str, base: str, body: str, *, draft: bool) -> Change:
+        if branch not in self.branches or base not in self.branches:
+            raise RefusedError(self.exists_status, {"message": "Source branch or target branch does not exist"})
+        if any(one.state == "open" and not one.is_fork for one in self.of_branch(branch)):
+            raise RefusedError(self.exists_status, {"message": f"A request already exists for {branch}"})
+        if self.branches[branch] == self.branches[base]:
+            raise RefusedError(422, {"message": f"No commits between {base} and {branch}"})
+        return self.add(branch, base, title, body, account, draft=draft)
+
+    def note(self, change: Change, body: str, account: str, path: str = "", line: int = 0) -> Note:
+        """Add a review, or with a path a thread."""
+        made = Note(self.number(), change.number, body, account, path, line)
+        (self.threads if path else self.reviews).append(made)
+        return made
+
+    def status(self, sha: str, state: str, states: set[str], text: str, longest: int) -> None:
+        if sha not in self.branches.values():
+            raise RefusedError(422, {"message": f"No commit found for SHA: {sha}"})
+        if state not in states or len(text) > longest:
+            raise RefusedError(422, {"message": f"Validation Failed: {state}, {len(text)} characters"})
 
 
-class GitHubServer(LookAlike):
+class GitHubServer(Forge):
     """One repository, acme/api."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.pulls: list[dict[str, Any]] = []
-        self.statuses: list[dict[str, Any]] = []
-        self.reviews: list[dict[str, Any]] = []
-        self.threads: list[dict[str, Any]] = []
+    exists_status = 422
+    address = "github.example/acme/api/pull"
 
     def account_of(self, headers: dict[str, str]) -> str:
         if "user-agent" not in headers:
@@ -120,400 +186,257 @@ class GitHubServer(LookAlike):
             raise RefusedError(401, {"message": "Bad credentials"})
         return self.accounts[token]
 
-    def page_links(self, request: Request, page: int, *, has_next: bool) -> dict[str, str]:
-        return {"Link": f'<{self.url}{request.path}?page={page + 1}>; rel="next"'} if has_next else {}
-
-    def answer(self, request: Request, account: str) -> tuple[int, Any]:
-        match (request.method, *request.segments):
+    def do(self, request: Received, account: str, given: dict[str, Any]) -> tuple[int, Any]:
+        match (request.method, *self.segments(request)):
             case ("GET", "user"):
                 return 200, {"login": account}
             case ("POST", "graphql"):
-                return 200, self._graphql(request.document, account)
+                return 200, self._graphql(given, account)
             case (method, "repos", "acme", "api", *rest):
-                return self._repository(method, rest, request, account)
+                return self._repository(method, rest, request, account, given)
         raise RefusedError(404, {"message": "Not Found"})
 
-    def _repository(self, method: str, rest: list[str], request: Request, account: str) -> tuple[int, Any]:
-        given = request.document
+    def _repository(
+        self, method: str, rest: list[str], request: Received, account: str, given: dict[str, Any]
+    ) -> tuple[int, Any]:
         match (method, *rest):
             case ("GET", "pulls"):
-                return 200, self._listed(request.query)
+                return 200, [self._shown(one) for one in self.of_branch(request.query["head"].partition(":")[2])]
             case ("POST", "pulls"):
-                return 201, self._opened(given, account)
+                title, branch, base = (text(given, name) for name in ("title", "head", "base"))
+                made = self.opened(
+                    account, title, branch, base, given.get("body") or "", draft=given.get("draft", False)
+                )
+                return 201, self._shown(made)
             case ("PATCH", "pulls", "comments", number):
-                return 200, self._edited(number, given)
+                found(self.threads, lambda one: str(one.id) == number).body = text(given, "body")
+                return 200, {}
             case ("GET", "pulls", number):
-                return 200, self._pull(number)
+                return 200, self._shown(self.change(number))
             case ("PATCH", "pulls", number):
-                pull = self._pull(number)
-                pull.update({key: given[key] for key in ("title", "body", "state", "base") if key in given})
-                return 200, pull
+                self.change(number).body = text(given, "body")
+                return 200, self._shown(self.change(number))
             case ("GET", "commits", sha, "statuses"):
-                return 200, [one for one in reversed(self.statuses) if one["sha"] == sha]
+                return 200, [said for commit, _, said in reversed(self.statuses) if commit == sha]
             case ("POST", "statuses", sha):
-                return 201, self._status(sha, given, account)
+                states = {"error", "failure", "pending", "success"}
+                self.status(sha, given["state"], states, given.get("description") or "", 140)
+                self.statuses.append((sha, given["context"], given))
+                return 201, {}
             case ("GET", "pulls", number, "files"):
-                self._pull(number)
                 return 200, [{"filename": path, "patch": self.patch_of(path)} for path in self.diff]
             case ("GET", "pulls", number, "reviews"):
-                return 200, [one for one in self.reviews if one["number"] == self._pull(number)["number"]]
+                reviews = [one for one in self.reviews if str(one.change) == number]
+                return 200, [{"id": one.id, "body": one.body, "user": {"login": one.author}} for one in reviews]
             case ("POST", "pulls", number, "reviews"):
-                return 200, self._review(self._pull(number), given, account)
+                return 200, self._review(self.change(number), given, account)
             case ("PUT", "pulls", _, "reviews", review):
-                found = next(one for one in self.reviews if str(one["id"]) == review)
-                found["body"] = _text(given, "body", "PullRequestReview")
-                return 200, found
+                found(self.reviews, lambda one: str(one.id) == review).body = text(given, "body")
+                return 200, {}
         raise RefusedError(404, {"message": "Not Found"})
 
-    def _listed(self, query: dict[str, str]) -> list[dict[str, Any]]:
-        state, head = query.get("state", "open"), query.get("head", "")
-        found = [one for one in self.pulls if state in {"all", one["state"]}]
-        if ":" in head:
-            # Without its owner the real one ignores a head.
-            owner, _, branch = head.partition(":")
-            found = [
-                one for one in found if one["head"]["ref"] == branch and one["head"]["label"].startswith(f"{owner}:")
-            ]
-        return sorted(found, key=lambda one: int(one["number"]), reverse=query.get("direction", "desc") == "desc")
-
-    def _opened(self, given: dict[str, Any], account: str) -> dict[str, Any]:
-        title, branch, base = (_text(given, name, "PullRequest") for name in ("title", "head", "base"))
-        branch = branch.removeprefix("acme:")
-        for name, value in (("head", branch), ("base", base)):
-            if value not in self.branches:
-                raise _invalid({"resource": "PullRequest", "field": name, "code": "invalid"})
-        if any(one["state"] == "open" and one["head"]["ref"] == branch for one in self.pulls):
-            text = f"A pull request already exists for acme:{branch}."
-            raise _invalid({"resource": "PullRequest", "code": "custom", "message": text})
-        if self.branches[branch] == self.branches[base]:
-            text = f"No commits between {base} and {branch}"
-            raise _invalid({"resource": "PullRequest", "code": "custom", "message": text})
-        return self.add_pull(branch, base, title, given.get("body"), account, draft=given.get("draft", False))
-
-    def add_pull(
-        self, branch: str, base: str, title: str, body: Any, account: str, *, draft: bool = False, owner: str = "acme"
-    ) -> dict[str, Any]:
-        """Add one, also as a person would do it, or from a fork of another owner."""
-        number = self.number()
-        made = {
-            "number": number,
-            "html_url": f"https://github.example/acme/api/pull/{number}",
-            "state": "open",
-            "merged_at": None,
-            "title": title,
-            "body": body,
-            "draft": draft,
-            "user": {"login": account},
-            "head": {
-                "ref": branch,
-                "sha": self.branches.get(branch, "f" * 40),
-                "label": f"{owner}:{branch}",
-                "repo": {"full_name": f"{owner}/api"},
-            },
-            "base": {"ref": base},
+    def _shown(self, one: Change) -> dict[str, Any]:
+        merged = {"merged_at": "now" if one.state == "merged" else None}
+        head = {
+            "ref": one.branch,
+            "sha": one.head,
+            "repo": {"full_name": f"{'mallory' if one.is_fork else 'acme'}/api"},
         }
-        self.pulls.append(made)
-        return made
+        shown = {"number": one.number, "html_url": one.url, "title": one.title, "body": one.body, "draft": one.draft}
+        return shown | merged | {"state": "open" if one.state == "open" else "closed", "head": head}
 
-    def _pull(self, number: str) -> dict[str, Any]:
-        for one in self.pulls:
-            if str(one["number"]) == number:
-                one["head"]["sha"] = self.branches.get(one["head"]["ref"], one["head"]["sha"])
-                return one
-        raise RefusedError(404, {"message": "Not Found"})
-
-    def _status(self, sha: str, given: dict[str, Any], account: str) -> dict[str, Any]:
-        if sha not in self.branches.values():
-            raise RefusedError(422, {"message": f"No commit found for SHA: {sha}"})
-        if given.get("state") not in {"error", "failure", "pending", "success"}:
-            raise _invalid({"resource": "Status", "field": "state", "code": "invalid"})
-        if len(given.get("description") or "") > 140:
-            text = "description is too long (maximum is 140 characters)"
-            raise _invalid({"resource": "Status", "field": "description", "code": "custom", "message": text})
-        kept = {key: given.get(key) for key in ("state", "description", "target_url")}
-        made = {**kept, "sha": sha, "context": given.get("context") or "default", "creator": {"login": account}}
-        self.statuses.append(made)
-        return made
-
-    def shown(self, sha: str) -> dict[str, str]:
-        """Return what is shown beside a commit: of each context the newest."""
-        return {one["context"]: one["state"] for one in self.statuses if one["sha"] == sha}
-
-    def _review(self, pull: dict[str, Any], given: dict[str, Any], account: str) -> dict[str, Any]:
-        if given.get("event") != "COMMENT":
-            raise RefusedError(422, {"message": "Variable $event of type PullRequestReviewEvent was invalid"})
+    def _review(self, pull: Change, given: dict[str, Any], account: str) -> dict[str, Any]:
         comments = given.get("comments") or []
-        if not given.get("body") and not comments:
-            raise RefusedError(422, {"message": "Unprocessable Entity", "errors": ["Body can't be blank"]})
+        if given.get("event") != "COMMENT" or not (given.get("body") or comments):
+            raise RefusedError(422, {"message": "Unprocessable Entity"})
         for one in comments:
-            _text(one, "path", "PullRequestReviewComment")
-            _text(one, "body", "PullRequestReviewComment")
-            lines = self.diff.get(one["path"])
-            if lines is None:
-                raise RefusedError(422, {"message": "Unprocessable Entity", "errors": ["Path could not be resolved"]})
-            if not {one.get("line"), one.get("start_line", one.get("line"))} <= lines:
+            lines = self.diff.get(text(one, "path"), set())
+            if not text(one, "body") or not {one.get("line"), one.get("start_line", one.get("line"))} <= lines:
                 raise RefusedError(422, {"message": "Unprocessable Entity", "errors": ["Line could not be resolved"]})
-        made = {
-            "id": self.number(),
-            "number": pull["number"],
-            "body": given.get("body") or "",
-            "user": {"login": account},
-            "commit_id": given.get("commit_id") or pull["head"]["sha"],
-            "state": "COMMENTED",
-        }
-        self.reviews.append(made)
-        self.threads += [self._thread(pull, one, account) for one in comments]
-        return made
-
-    def _thread(self, pull: dict[str, Any], comment: dict[str, Any], account: str) -> dict[str, Any]:
-        number = self.number()
-        first = {"databaseId": number, "body": comment["body"], "author": {"login": account}}
-        return {
-            "id": f"PRRT_{number}",
-            "pull": pull["number"],
-            "isResolved": False,
-            "resolvedBy": None,
-            "path": comment["path"],
-            "line": comment["line"],
-            "comments": {"nodes": [first]},
-        }
-
-    def _edited(self, number: str, given: dict[str, Any]) -> dict[str, Any]:
-        for thread in self.threads:
-            comment = thread["comments"]["nodes"][0]
-            if str(comment["databaseId"]) == number:
-                comment["body"] = _text(given, "body", "PullRequestReviewComment")
-                return {"id": comment["databaseId"], "body": comment["body"]}
-        raise RefusedError(404, {"message": "Not Found"})
+        if given["commit_id"] not in self.branches.values():
+            raise RefusedError(422, {"message": "No commit found"})
+        for one in comments:
+            self.note(pull, one["body"], account, one["path"], one["line"])
+        return {"id": self.note(pull, given.get("body") or "", account).id}
 
     def _graphql(self, given: dict[str, Any], account: str) -> dict[str, Any]:
-        text, variables = given.get("query", ""), given.get("variables", {})
-        if text.count("{") != text.count("}"):
+        query, variables = given.get("query", ""), given.get("variables", {})
+        if query.count("{") != query.count("}"):
             return {"errors": [{"message": "Parse error on }"}]}
-        if changed := re.search(r"\b(un)?resolveReviewThread\(", text):
-            thread = next((one for one in self.threads if one["id"] == variables.get("id")), None)
+        if changed := re.search(r"\b(un)?resolveReviewThread\(", query):
+            thread = next((one for one in self.threads if f"PRRT_{one.id}" == variables.get("id")), None)
             if thread is None:
                 return {"errors": [{"type": "NOT_FOUND", "message": "Could not resolve to a node"}]}
-            thread["isResolved"] = changed[1] is None
-            thread["resolvedBy"] = {"login": account} if thread["isResolved"] else None
-            return {"data": {"resolveReviewThread": {"thread": {"id": thread["id"]}}}}
-        if "reviewThreads(" not in text or (variables.get("owner"), variables.get("name")) != ("acme", "api"):
+            thread.resolved_by = account if changed[1] is None else None
+            return {"data": {"resolveReviewThread": {"thread": {"id": variables["id"]}}}}
+        if "reviewThreads(" not in query or (variables.get("owner"), variables.get("name")) != ("acme", "api"):
             return {"errors": [{"type": "NOT_FOUND", "message": "Could not resolve to a Repository"}]}
-        found = [one for one in self.threads if one["pull"] == variables.get("number")]
-        start, size = int(variables.get("after") or 0), int((re.search(r"first: (\d+)", text) or ["", "0"])[1])
-        page = {"hasNextPage": len(found) > start + size, "endCursor": str(start + size)}
-        threads = {"pageInfo": page, "nodes": found[start : start + size]}
-        return {"data": {"repository": {"pullRequest": {"reviewThreads": threads}}}}
+        threads = [self._thread(one) for one in self.threads if one.change == variables.get("number")]
+        start, size = int(variables.get("after") or 0), int((re.search(r"first: (\d+)", query) or ["", "0"])[1])
+        page = {"hasNextPage": len(threads) > start + size, "endCursor": str(start + size)}
+        shown = {"pageInfo": page, "nodes": threads[start : start + size]}
+        return {"data": {"repository": {"pullRequest": {"reviewThreads": shown}}}}
+
+    def _thread(self, one: Note) -> dict[str, Any]:
+        first = {"databaseId": one.id, "body": one.body, "author": {"login": one.author}}
+        thread = {"id": f"PRRT_{one.id}", "path": one.path, "line": one.line, "comments": {"nodes": [first]}}
+        resolved_by = {"login": one.resolved_by} if one.resolved_by else None
+        return thread | {"isResolved": resolved_by is not None, "resolvedBy": resolved_by}
 
 
-def _text(given: dict[str, Any], name: str, resource: str) -> str:
-    value = given.get(name)
-    if not isinstance(value, str) or not value:
-        raise _invalid({"resource": resource, "field": name, "code": "missing_field"})
-    return value
-
-
-def _invalid(error: dict[str, str]) -> RefusedError:
-    return RefusedError(422, {"message": "Validation Failed", "errors": [error]})
-
-
-class GitLabForge(LookAlike):
-    """One project, 42 at acme/web."""
+class GitLabForge(Forge):
+    """One project, 42 at acme/web, visible to everybody; its webhooks to a Maintainer only."""
 
     root = "/api/v4"
+    exists_status = 409
+    address = "gitlab.example/acme/web/-/merge_requests"
 
     def __init__(self) -> None:
         super().__init__()
-        self.merge_requests: list[dict[str, Any]] = []
-        self.statuses: list[dict[str, Any]] = []
-        self.notes: list[dict[str, Any]] = []
-        self.discussions: list[dict[str, Any]] = []
+        self.projects: list[dict[str, Any]] = [dict(PROJECT)]
+        self.maintainers = {"runwarden-bot"}
+        self.hooks: list[dict[str, Any]] = []
+        self.before_add = threading.Barrier(1)
+        """Where a request that adds a webhook waits: with two parties, until another does so too."""
+        self._lock = threading.Lock()
 
     def account_of(self, headers: dict[str, str]) -> str:
-        token = headers.get("private-token") or headers.get("authorization", "").removeprefix("Bearer ")
-        if token not in self.accounts:
+        token = headers.get("private-token")
+        if token is not None and token not in self.accounts:
             raise RefusedError(401, {"message": "401 Unauthorized"})
-        return self.accounts[token]
+        return "" if token is None else self.accounts[token]
 
-    def page_links(self, request: Request, page: int, *, has_next: bool) -> dict[str, str]:
-        return {"X-Next-Page": str(page + 1) if has_next else "", "X-Page": str(page)}
-
-    def answer(self, request: Request, account: str) -> tuple[int, Any]:
-        match request.segments:
+    def do(self, request: Received, account: str, given: dict[str, Any]) -> tuple[int, Any]:
+        match self.segments(request):
             case ["user"]:
                 return 200, {"username": account}
-            case ["projects", "42" | "acme/web", *rest]:
-                return self._project(rest, request, account)
-        raise RefusedError(404, {"message": "404 Project Not Found"})
-
-    def _project(self, rest: list[str], request: Request, account: str) -> tuple[int, Any]:
-        match (request.method, *rest):
-            case ("GET", "merge_requests"):
-                return 200, self._listed(request.query)
-            case ("POST", "merge_requests"):
-                return 201, self._opened(request.document, account)
-            case ("POST", "statuses", sha):
-                return 201, self._status(sha, request.document)
-            case ("GET", "repository", "commits", sha, "statuses"):
-                return 200, [one for one in self.statuses if one["sha"] == sha]
-            case (method, "merge_requests", number, *place):
-                return self._of_merge_request(method, self._merge_request(number), place, request, account)
+            case ["projects", key]:
+                return 200, self._project(key)
+            case ["projects", key, "hooks", *place]:
+                self._project(key)
+                if account not in self.maintainers:
+                    raise RefusedError(403 if account else 401, {"message": "not allowed"})
+                return self._hooks(request.method, place, given)
+            case ["projects", key, "merge_requests", number, *place]:
+                self._project(key)
+                return self._merge_request(request.method, self.change(number), place, given, account)
+            case ["projects", key, *rest]:
+                self._project(key)
+                return self._of_project(rest, request, given, account)
         raise RefusedError(404, {"error": "404 Not Found"})
 
-    def _of_merge_request(
-        self, method: str, found: dict[str, Any], place: list[str], request: Request, account: str
+    def _project(self, key: str) -> Any:
+        return found(self.projects, lambda one: key in {str(one["id"]), one["path_with_namespace"]})
+
+    def _of_project(self, rest: list[str], request: Received, given: dict[str, Any], account: str) -> tuple[int, Any]:
+        match (request.method, *rest):
+            case ("GET", "merge_requests"):
+                return 200, [self._shown(one) for one in self.of_branch(request.query["source_branch"])]
+            case ("POST", "merge_requests"):
+                title, branch, base = (text(given, name) for name in ("title", "source_branch", "target_branch"))
+                is_draft = title.startswith("Draft: ")
+                made = self.opened(account, title, branch, base, given.get("description") or "", draft=is_draft)
+                return 201, self._shown(made)
+            case ("POST", "statuses", sha):
+                state, name = given["state"], given["name"]
+                states = {"pending", "running", "success", "failed", "canceled"}
+                self.status(sha, state, states, given.get("description") or "", 255)
+                if self.shown(sha).get(name) == state:
+                    reason = (
+                        f"Cannot transition status via :{state} from :{state} (Reason(s): Status cannot transition)"
+                    )
+                    raise RefusedError(400, {"message": reason})
+                self.statuses = [one for one in self.statuses if one[:2] != (sha, name)] + [(sha, name, given)]
+                return 201, {}
+            case ("GET", "repository", "commits", sha, "statuses"):
+                return 200, [{"name": name, "status": state} for name, state in self.shown(sha).items()]
+        raise RefusedError(404, {"error": "404 Not Found"})
+
+    def _merge_request(
+        self, method: str, change: Change, place: list[str], given: dict[str, Any], account: str
     ) -> tuple[int, Any]:
-        given = request.document
         match (method, *place):
             case ("GET",):
-                return 200, found
+                return 200, self._shown(change)
             case ("PUT",):
-                found.update({key: given[key] for key in ("title", "description") if key in given})
-                return 200, found
+                change.body = text(given, "description")
+                return 200, self._shown(change)
             case ("GET", "notes"):
-                firsts = [note for one in self.discussions for note in one["notes"] if one["iid"] == found["iid"]]
-                return 200, [one for one in self.notes if one["iid"] == found["iid"]] + firsts
+                return 200, [_note(one) for one in (*self.reviews, *self.threads) if one.change == change.number]
             case ("POST", "notes"):
-                self.notes.append(self._note(given, account) | {"iid": found["iid"], "type": None})
-                return 201, self.notes[-1]
+                return 201, _note(self.note(change, text(given, "body"), account))
             case ("PUT", "notes", number):
-                note = next(one for one in self.notes if str(one["id"]) == number)
-                note["body"] = _required(given, "body")
-                return 200, note
+                found(self.reviews, lambda one: str(one.id) == number).body = text(given, "body")
+                return 200, {}
             case ("GET", "diffs"):
                 return 200, [{"old_path": path, "new_path": path, "diff": self.patch_of(path)} for path in self.diff]
             case ("GET", "discussions"):
-                return 200, [one for one in self.discussions if one["iid"] == found["iid"]]
+                threads = [one for one in self.threads if one.change == change.number]
+                return 200, [{"id": f"{one.id:040x}", "notes": [_note(one)]} for one in threads]
             case ("POST", "discussions"):
-                return 201, self._discussed(found, given, account)
+                at = given.get("position") or {}
+                is_known = at.get("new_line") in self.diff.get(at.get("new_path", ""), ())
+                refs = _PARENT | {"head_sha": change.head, "position_type": "text"}
+                if {key: at.get(key) for key in refs} != refs or not is_known:
+                    raise RefusedError(400, {"message": "400 Bad request - Note {:line_code=>[must be valid]}"})
+                return 201, _note(self.note(change, text(given, "body"), account, at["new_path"], at["new_line"]))
             case ("PUT", "discussions", key, *note):
-                return 200, self._changed(key, note, given, account)
+                thread = found(self.threads, lambda one: f"{one.id:040x}" == key)
+                if note:
+                    thread.body = text(given, "body")
+                else:
+                    thread.resolved_by = account if given["resolved"] else None
+                return 200, {}
         raise RefusedError(404, {"error": "404 Not Found"})
 
-    def _listed(self, query: dict[str, str]) -> list[dict[str, Any]]:
-        state, branch = query.get("state", "all"), query.get("source_branch")
-        found = [one for one in self.merge_requests if state == "all" or one["state"] == state]
-        found = [one for one in found if branch is None or one["source_branch"] == branch]
-        return sorted(found, key=lambda one: int(one["iid"]), reverse=query.get("sort", "desc") == "desc")
+    def _shown(self, one: Change) -> dict[str, Any]:
+        shown = {"iid": one.number, "web_url": one.url, "title": one.title, "description": one.body, "draft": one.draft}
+        projects = {"source_project_id": 666 if one.is_fork else 42, "target_project_id": 42}
+        refs = _PARENT | {"head_sha": one.head}
+        state = "opened" if one.state == "open" else one.state
+        return shown | projects | {"state": state, "sha": one.head, "diff_refs": refs}
 
-    def _opened(self, given: dict[str, Any], account: str) -> dict[str, Any]:
-        title, branch, base = (_required(given, name) for name in ("title", "source_branch", "target_branch"))
-        if branch not in self.branches or base not in self.branches:
-            raise RefusedError(409, {"message": ["Source branch or target branch does not exist"]})
-        if branch == base:
-            raise RefusedError(422, {"message": ["You can't use same project/branch for source and target"]})
-        for one in self.merge_requests:
-            if one["state"] == "opened" and one["source_branch"] == branch and one["source_project_id"] == _PROJECT:
-                text = f"Another open merge request already exists for this source branch: !{one['iid']}"
-                raise RefusedError(409, {"message": [text]})
-        return self.add(branch, base, title, given.get("description"), account)
-
-    def add(
-        self, branch: str, base: str, title: str, body: Any, account: str, *, source: int = _PROJECT
-    ) -> dict[str, Any]:
-        """Add one, also as a person would do it, or from a fork."""
-        number = self.number()
-        head = self.branches.get(branch, "f" * 40)
-        made = {
-            "iid": number,
-            "web_url": f"https://gitlab.example/acme/web/-/merge_requests/{number}",
-            "state": "opened",
-            "title": title,
-            "description": body,
-            "draft": title.startswith("Draft: "),
-            "author": {"username": account},
-            "source_branch": branch,
-            "target_branch": base,
-            "source_project_id": source,
-            "target_project_id": _PROJECT,
-            "sha": head,
-            "diff_refs": {"base_sha": "a" * 40, "start_sha": "a" * 40, "head_sha": head},
-        }
-        self.merge_requests.append(made)
-        return made
-
-    def _merge_request(self, number: str) -> dict[str, Any]:
-        for one in self.merge_requests:
-            if str(one["iid"]) == number:
-                head = self.branches.get(one["source_branch"], one["sha"])
-                one["sha"] = one["diff_refs"]["head_sha"] = head
-                return one
-        raise RefusedError(404, {"message": "404 Not found"})
-
-    def _status(self, sha: str, given: dict[str, Any]) -> dict[str, Any]:
-        if sha not in self.branches.values():
-            raise RefusedError(404, {"message": "404 Commit Not Found"})
-        state = given.get("state")
-        if state not in {"pending", "running", "success", "failed", "canceled"}:
-            raise RefusedError(400, {"error": "state does not have a valid value"})
-        if len(given.get("description") or "") > 255:
-            raise RefusedError(400, {"message": {"description": ["is too long (maximum is 255 characters)"]}})
-        name = given.get("name") or given.get("context") or "default"
-        held = next((one for one in self.statuses if (one["sha"], one["name"]) == (sha, name)), None)
-        if held is not None and held["status"] == state:
-            text = f"Cannot transition status via :{state} from :{state} (Reason(s): Status cannot transition)"
-            raise RefusedError(400, {"message": text})
-        made = {
-            "sha": sha,
-            "name": name,
-            "status": state,
-            "ref": given.get("ref"),
-            "target_url": given.get("target_url"),
-        }
-        if held is not None:
-            self.statuses.remove(held)
-        self.statuses.append(made)
-        return made
-
-    def shown(self, sha: str) -> dict[str, str]:
-        """Return what is shown beside a commit, by name."""
-        return {one["name"]: one["status"] for one in self.statuses if one["sha"] == sha}
-
-    def _note(self, given: dict[str, Any], account: str) -> dict[str, Any]:
-        return {
-            "id": self.number(),
-            "body": _required(given, "body"),
-            "author": {"username": account},
-            "system": False,
-            "resolved": False,
-            "resolved_by": None,
-        }
-
-    def _discussed(self, found: dict[str, Any], given: dict[str, Any], account: str) -> dict[str, Any]:
-        note = self._note(given, account)
-        position = given.get("position") or {}
-        shas = {key: position.get(key) for key in ("base_sha", "start_sha", "head_sha")}
-        is_known = position.get("new_line") in self.diff.get(position.get("new_path", ""), ())
-        if shas != found["diff_refs"] or position.get("position_type") != "text" or not is_known:
-            text = '400 Bad request - Note {:line_code=>["can\'t be blank", "must be a valid line code"]}'
-            raise RefusedError(400, {"message": text})
-        note |= {"type": "DiffNote", "position": position}
-        made = {"id": f"{note['id']:040x}", "iid": found["iid"], "notes": [note]}
-        self.discussions.append(made)
-        return made
-
-    def _changed(self, key: str, place: list[str], given: dict[str, Any], account: str) -> dict[str, Any]:
-        found = next((one for one in self.discussions if one["id"] == key), None)
-        if found is None:
-            raise RefusedError(404, {"message": "404 Discussion Not Found"})
-        if place:
-            found["notes"][0]["body"] = _required(given, "body")
-        elif not isinstance(given.get("resolved"), bool):
-            raise RefusedError(400, {"error": "resolved is missing"})
-        else:
-            resolved_by = {"username": account} if given["resolved"] else None
-            found["notes"][0] |= {"resolved": given["resolved"], "resolved_by": resolved_by}
-        return dict(found)
+    def _hooks(self, method: str, place: list[str], given: dict[str, Any]) -> tuple[int, Any]:
+        # GitLab never shows the secret.
+        if method == "GET":
+            return 200, [{name: value for name, value in one.items() if name != "token"} for one in self.hooks]
+        if method == "POST":
+            self.before_add.wait(300)
+            if "refused" in given["url"]:
+                raise RefusedError(422, {"error": "Invalid url given"})
+        with self._lock:
+            if method == "POST":
+                self.hooks.append({"id": 100 + self.number(), **given})
+                return 201, {"id": self.hooks[-1]["id"]}
+            hook = found(self.hooks, lambda one: str(one["id"]) == place[0])
+            if method == "DELETE":
+                self.hooks.remove(hook)
+                return 204, b""
+            hook.update(given)
+            return 200, {}
 
 
-def _required(given: dict[str, Any], name: str) -> str:
+def _note(one: Note) -> dict[str, Any]:
+    note = {"id": one.id, "body": one.body, "author": {"username": one.author}, "system": False, "type": None}
+    at = {"type": "DiffNote", "position": {"new_path": one.path, "new_line": one.line}} if one.path else {}
+    resolved_by = {"username": one.resolved_by} if one.resolved_by else None
+    return note | at | {"resolved": resolved_by is not None, "resolved_by": resolved_by}
+
+
+def found(there: list[Any], is_it: Callable[[Any], bool]) -> Any:
+    """Return the one that is asked for, or refuse as both forges do."""
+    for one in there:
+        if is_it(one):
+            return one
+    raise RefusedError(404, {"message": "404 Not Found"})
+
+
+def text(given: dict[str, Any], name: str) -> str:
+    """Return a field that has to be a text with something in it."""
     value = given.get(name)
     if not isinstance(value, str) or not value:
-        raise RefusedError(400, {"error": f"{name} is missing"})
+        raise RefusedError(422, {"message": f"Validation Failed: {name} is missing"})
     return value
-
-
-Forge = GitHubServer | GitLabForge
 
 
 def client_of(server: Forge, token: str = "bot-token") -> GitHub | GitLab:

@@ -19,15 +19,8 @@ STATUS = CommitStatus("runwarden/claude", "pending", "working " * 100, "https://
 def test_a_pull_request_is_found_by_its_head_and_opened_once(forge: Forge) -> None:
     """A second opening returns the first; a fork's branch of the same name is another's."""
     client = client_of(forge)
-    if isinstance(forge, GitHubServer):
-        forge.add_pull("agent/fix-1", "main", "From a fork", "", "mallory", owner="mallory")
-        forge.pulls[0]["head"]["label"] = "acme:agent/fix-1"
-    else:
-        forge.add("agent/fix-1", "main", "From a fork", "", "mallory", source=666)
-        forge.merge_requests[0]["state"] = "closed"
+    forge.add("agent/fix-1", "main", "From a fork", "", "mallory", is_fork=True)
     before = client.pull_requests("agent/fix-1")
-    if isinstance(forge, GitHubServer):
-        forge.pulls[0]["state"] = "closed"
     made, again = client.open(PROPOSAL), client.open(PROPOSAL)
     client.update(made.number, "New text")
 

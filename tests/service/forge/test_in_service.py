@@ -1,6 +1,5 @@
 """From a run to its pull request, with the real service: pushed over HTTP, posted by the worker, and no token lost."""
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -90,39 +89,37 @@ def posted(api: Api, run_id: str) -> bool:
     return bool(found) and all(one["state"] == "posted" for one in found)
 
 
-@pytest.mark.parametrize("sandbox", [pytest.param("require", marks=NEEDS_SANDBOX)])
+@NEEDS_SANDBOX
 def test_a_run_opens_its_pull_request_and_its_agent_never_sees_the_token(
-    house: Callable[[str], Api], forge: GitHubServer, sandbox: str
+    house: Callable[[str], Api], forge: GitHubServer
 ) -> None:
     """Neither in the environment, /proc, configuration, log, diff and commit, nor in what is told and posted."""
-    api = house(sandbox)
+    api = house("require")
     run_id = api.start("look around")
     assert api.ended(run_id)["status"] == "completed", api.log(run_id)
     eventually(lambda: posted(api, run_id), "the results are posted")
     told = results(api, run_id)
     kept = [api.get(f"/external/runs/{run_id}/{what}").text for what in ("turns/1/log", "turns/1/diff")]
-    (request,) = forge.pulls
+    (request,) = forge.changes
     branch = told["branch_name"]
     refused = api.start("write a workflow")
     api.ended(refused)
     turn = results(api, refused)["turns"][0]
 
-    assert (request["draft"], request["head"]["ref"], request["base"]["ref"]) == (False, branch, "main")
+    assert (request.draft, request.branch, request.base) == (False, branch, "main")
     assert forge.shown(forge.branches[branch]) == {"runwarden/scribe": "success"}
-    assert {one["kind"]: one["url"] for one in told["postings"]}["pull_request"] == request["html_url"]
-    assert [one["comments"]["nodes"][0]["body"].partition("\n")[0] for one in forge.threads] == [
-        "**minor**: Look, @\u200ball: look around"
-    ]
+    assert {one["kind"]: one["url"] for one in told["postings"]}["pull_request"] == request.url
+    assert [one.body.partition("\n")[0] for one in forge.threads] == ["**minor**: Look, @\u200ball: look around"]
     assert "GIT_WORK_TREE" in kept[1], "the agent looked"
-    told_all = [*kept, json.dumps([told, forge.pulls, forge.statuses, forge.reviews, forge.threads]), api.service.log]
+    told_all = [*kept, str([told, forge.changes, forge.statuses, forge.reviews, forge.threads]), api.service.log]
     assert [one for one in told_all if TOKEN in one] == []
     assert "[masked]" not in kept[0], "there was nothing to mask"
     assert "protected by '.github/workflows/'" in turn["reason"]
     assert results(api, refused)["branch_name"] not in forge.branches
-    assert len(forge.pulls) == 1
+    assert len(forge.changes) == 1
 
 
-@pytest.mark.parametrize("what", ["pulls", "reviews"])
+@pytest.mark.parametrize("what", ["changes", "reviews"])
 def test_a_worker_killed_between_push_and_answer_opens_and_reviews_one_pull_request(
     house: Callable[[str], Api], forge: GitHubServer, what: str
 ) -> None:
@@ -130,7 +127,7 @@ def test_a_worker_killed_between_push_and_answer_opens_and_reviews_one_pull_requ
     api = house("none")
 
     def kill(received: Received) -> Respond | Drop | None:
-        if received.method == "POST" and received.path.endswith(f"/{what}"):
+        if received.method == "POST" and received.path.endswith("/pulls" if what == "changes" else "/reviews"):
             forge.after = lambda _: None
             api.service.process.kill()
             return Drop()
@@ -143,4 +140,4 @@ def test_a_worker_killed_between_push_and_answer_opens_and_reviews_one_pull_requ
     api.service.restart()
     eventually(lambda: posted(api, run_id), "the results are posted")
 
-    assert (len(forge.pulls), len(forge.reviews), len(forge.threads)) == (1, 1, 1)
+    assert (len(forge.changes), len(forge.reviews), len(forge.threads)) == (1, 1, 1)

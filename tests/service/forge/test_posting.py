@@ -17,7 +17,7 @@ from service.store.postings import Posting
 from service.store.runs import Run
 from tests.lab import Drop, Received, Respond, Step
 from tests.service.forge.desk import Desk, post_in_a_process
-from tests.service.forge.forges import Forge, GitHubServer, client_of
+from tests.service.forge.forges import Forge, client_of
 from tests.service.forge.test_review import PROPOSAL, Pull, finding, is_write
 from tests.service_process import FORKS
 
@@ -31,14 +31,6 @@ def desk(forge: Forge, tmp_path: Path) -> Iterator[Desk]:
     made = Desk(forge, tmp_path)
     with contextlib.closing(made.database):
         yield made
-
-
-def requests(server: Forge) -> list[dict[str, Any]]:
-    return server.pulls if isinstance(server, GitHubServer) else server.merge_requests
-
-
-def body(request: dict[str, Any]) -> str:
-    return str(request["body"] if "body" in request else request["description"])
 
 
 def states(server: Forge) -> list[str]:
@@ -76,7 +68,7 @@ def test_workers_killed_at_each_request_and_each_answer_post_once(desk: Desk) ->
         deaths += worker.exitcode == -signal.SIGKILL
 
     assert deaths >= 10
-    assert len(requests(desk.server)) == 1
+    assert len(desk.server.changes) == 1
     assert states(desk.server) == ["success", "success"]
     assert len(desk.server.statuses) == 2, "each commit got its status once"
     assert [desk.posting(run_id, kind).state for kind in ("pull_request", "review")] == ["posted"] * 2
@@ -116,7 +108,7 @@ def test_a_turn_without_a_commit_says_how_it_ended_where_it_began(desk: Desk, re
     desk.post()
 
     assert states(desk.server) == [shown]
-    assert requests(desk.server) == []
+    assert desk.server.changes == []
     with pytest.raises(ValueError, match="unpack"):
         desk.posting(run_id, "review")
 
@@ -129,8 +121,8 @@ def test_a_pull_request_says_what_was_asked_and_done_and_obeys_no_one(desk: Desk
     ended_at = desk.now
     desk.later(2)
     desk.post()
-    (made,) = requests(desk.server)
-    text, posting = body(made), desk.posting(run_id, "pull_request")
+    (made,) = desk.server.changes
+    text, posting = made.body, desk.posting(run_id, "pull_request")
     with desk.database.read() as connection:
         run = runs.by_id(connection, run_id)
     for number in range(2, 13):
@@ -138,19 +130,18 @@ def test_a_pull_request_says_what_was_asked_and_done_and_obeys_no_one(desk: Desk
         desk.end(run_id, f"{number:040x}", number, summary="&" * 8000)
     desk.post()
 
-    assert made["title"].removeprefix("Draft: ") == "Fixed by @\u200bbob"
-    assert made["draft"] is True
+    assert (made.title.removeprefix("Draft: "), made.draft) == ("Fixed by @\u200bbob", True)
     assert f"[{run_id}](https://runs.example/{run_id})" in text
     assert "@\u200bann" in text
     assert not [line for line in text.splitlines() if line.lstrip().startswith("/")]
     assert "bot-token" not in text
     assert [one for one in acts if one in text.replace("<!-- ", "")] == []
     assert text.count("<!-- /runwarden -->") == 1
-    assert (posting.state, posting.url) == ("posted", made.get("html_url") or made.get("web_url"))
+    assert (posting.state, posting.url) == ("posted", made.url)
     assert run is not None
     assert run.updated_at > ended_at, "clients ask again"
-    assert "\n12. ```\n    @ann\n    ```\n" in body(made), "an item ends where its lines are indented less"
-    assert len(body(made)) < 60_000
+    assert "\n12. ```\n    @ann\n    ```\n" in made.body, "an item ends where its lines are indented less"
+    assert len(made.body) < 60_000
 
 
 def test_a_further_turn_renews_our_part_and_leaves_what_people_wrote(desk: Desk) -> None:
@@ -158,14 +149,12 @@ def test_a_further_turn_renews_our_part_and_leaves_what_people_wrote(desk: Desk)
     run_id = desk.begin()
     desk.end(run_id)
     desk.post()
-    (made,) = requests(desk.server)
-    key = "body" if "body" in made else "description"
-    made |= {key: f"Please look.\r\n{body(made)}Thanks!", "title": "A better title"}
+    (made,) = desk.server.changes
+    made.body, made.title = f"Please look.\r\n{made.body}Thanks!", "A better title"
     desk.next_turn(run_id, "And the logout")
     desk.end(run_id, "c" * 40, 2, summary="Logout fixed, too")
     desk.post()
-    renewed = body(made)
-    made[key] = "All mine now"
+    renewed, made.body = made.body, "All mine now"
     desk.next_turn(run_id, "And the rest")
     desk.end(run_id, "d" * 40, 3)
     desk.post()
@@ -174,8 +163,8 @@ def test_a_further_turn_renews_our_part_and_leaves_what_people_wrote(desk: Desk)
     assert renewed.endswith("Thanks!")
     assert "Logout fixed, too" in renewed
     assert "2. And the logout" in renewed
-    assert [(made["title"], body(made))] == [("A better title", "All mine now")]
-    assert len(requests(desk.server)) == 1
+    assert (made.title, made.body) == ("A better title", "All mine now")
+    assert len(desk.server.changes) == 1
 
 
 @pytest.mark.parametrize(("state", "count"), [("closed", 1), ("merged", 2)])
@@ -186,15 +175,13 @@ def test_what_a_person_closed_stays_closed_and_what_was_merged_is_followed_up(
     run_id = desk.begin()
     desk.end(run_id)
     desk.post()
-    (made,) = requests(desk.server)
-    is_github = isinstance(desk.server, GitHubServer)
-    made |= {"state": "closed" if is_github else state, "merged_at": "now" if state == "merged" else None}
-    made |= {"head": made["head"] | {"sha": NEW}} if is_github else {"sha": NEW}
+    (made,) = desk.server.changes
+    made.state = state
     desk.next_turn(run_id, "Go on")
     desk.end(run_id, "c" * 40, 2)
     desk.post()
 
-    assert len(requests(desk.server)) == count
+    assert len(desk.server.changes) == count
     assert ("was not opened again" in (desk.posting(run_id, "pull_request").failure or "")) == (state == "closed")
 
 
@@ -224,7 +211,7 @@ def test_a_limit_is_heard_for_all_that_is_due_there(desk: Desk) -> None:
     posting = desk.posting(refused, "pull_request")
 
     assert asked[:2] == [1, 1]
-    assert len(requests(desk.server)) == 3
+    assert len(desk.server.changes) == 3
     assert (posting.state, "Never" in (posting.failure or "")) == ("refused", True)
     assert len(desk.server.asked) == before
 
@@ -313,8 +300,7 @@ def test_a_review_waits_for_its_pull_request_and_gives_way_to_a_newer_head(forge
     stale = post_review(client, subject("c" * 40, attempts=7, head_ref=f"refs/merge-requests/{number}/head"))
     of_head = post_review(client, subject("b" * 40, head_ref=f"refs/pull/{number}/head", head_sha="b" * 40))
     reviewed = len(client.threads(number))
-    for one in forge.pulls if isinstance(forge, GitHubServer) else forge.merge_requests:
-        one["state"] = "closed"
+    forge.changes[0].state = "closed"
     closed = post_review(client, subject("b" * 40))
 
     assert [(one.value.is_final, one.value.status) for one in (waiting, early)] == [(False, 404), (False, 409)]
