@@ -11,12 +11,11 @@ from typing import Any, Final
 import httpx
 import pytest
 
-from service.backup import back_up
-from service.clock import now_micros
-from service.settings import DataFolder
+from service.clock import SECOND_MICROS
+from service.store import organizations, runs
 from service.store.database import Database
+from service.store.runs import Run, TurnRequest
 from tests import service_process
-from tests.service.backups import a_service, opened
 from tests.service.postgres import Cluster, NoPostgresError, cluster
 from tests.waiting import eventually
 
@@ -40,8 +39,17 @@ OPERATIONS: Final[dict[str, tuple[str, str, Any, int]]] = {
 }
 """Each operation of the API: method, path, a body that is accepted, and the status then."""
 
+NOW: Final = 1_800_000_000 * SECOND_MICROS
+"""What tests of the store begin at: 15 January 2027."""
 
-BARE: Final = httpx.Client(timeout=120, trust_env=False, verify=False)
+
+def http_client(token: str | None = None, base_url: str = "") -> httpx.Client:
+    """A client that finds no proxy, waits long, and takes any certificate."""
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    return httpx.Client(base_url=base_url, headers=headers, timeout=120, trust_env=False, verify=False)
+
+
+BARE: Final = http_client()
 """A client without a token; one for all, since each would read the machine's certificates."""
 NEEDS_SANDBOX = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
 SANDBOXES: Final = ("none", pytest.param("require", marks=NEEDS_SANDBOX))
@@ -54,13 +62,7 @@ class Api:
         self.service = service
         self.organization = service.organization if organization is None else organization
         self.token = self.organization["tokens"][0]["value"] if self.organization["tokens"] else ""
-        self.http = httpx.Client(
-            base_url=service.base_url,
-            headers={"Authorization": f"Bearer {self.token}"},
-            timeout=120,
-            trust_env=False,
-            verify=False,
-        )
+        self.http = http_client(self.token, service.base_url)
 
     def get(self, path: str, **options: Any) -> httpx.Response:
         return self.http.get(path, **options)
@@ -70,10 +72,7 @@ class Api:
 
     def start(self, instructions: str, repository: str = "acme/api", **fields: Any) -> str:
         """Start the quick agent and return the run's id."""
-        body = {"repository": repository, "inputs": {"instructions": instructions}, **fields}
-        answer = self.post("/external/agents/scribe/runs", body)
-        assert answer.status_code == 201, answer.text
-        return str(answer.json()["execution_id"])
+        return self.begin("scribe", repository, fields, instructions=instructions)
 
     def add_agent(self, folder: Path, name: str, source: str, *options: str) -> None:
         """Add an agent whose script a test wrote itself; `options` are those of `agent add`."""
@@ -81,9 +80,12 @@ class Api:
         script.write_text(source, "utf-8")
         self.service.admin("agent", "add", name, "--argv", f"{{python}} {script}", *options)
 
-    def begin(self, agent: str, **inputs: Any) -> str:
+    def begin(
+        self, agent: str, repository: str = "acme/api", fields: dict[str, Any] | None = None, **inputs: Any
+    ) -> str:
         """Start an agent with inputs and return the run's id."""
-        answer = self.post(f"/external/agents/{agent}/runs", {"repository": "acme/api", "inputs": inputs})
+        body = {"repository": repository, "inputs": inputs, **(fields or {})}
+        answer = self.post(f"/external/agents/{agent}/runs", body)
         assert answer.status_code == 201, answer.text
         return str(answer.json()["execution_id"])
 
@@ -131,9 +133,7 @@ class Laboratory:
         self.service = service
         self.api = Api(service)
         self.url = service.base_url.removesuffix("/v1") + "/_lab"
-        self._http = httpx.Client(
-            headers={"Authorization": f"Bearer {service.lab_token}"}, timeout=120, trust_env=False, verify=False
-        )
+        self._http = http_client(service.lab_token)
 
     def get(self, path: str = "") -> httpx.Response:
         return self._http.get(self.url + path)
@@ -285,11 +285,21 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Databas
         yield made
 
 
-@pytest.fixture
-def backup(tmp_path: Path) -> Path:
-    """A back-up of a small SQLite service in tmp_path/data."""
-    folder = DataFolder(tmp_path / "data")
-    with opened(folder, None) as database:
-        a_service(database, folder)
-    back_up(folder, tmp_path / "backup.tar.gz", now_micros())
-    return tmp_path / "backup.tar.gz"
+def organization(database: Database, slug: str = "acme", now: int = NOW) -> str:
+    """Return an organization's id; make it, unless it is there."""
+    with database.write() as connection:
+        there = organizations.by_slug(connection, slug)
+        return (there or organizations.create(connection, name=slug, slug=slug, now=now)).id
+
+
+def order(owner: str, agent: str = "scribe", **given: Any) -> TurnRequest:
+    """A turn that is asked for."""
+    fields = {"platform": "github", "path": "acme/api", "url": "/srv/api.git", "branch": None, "instructions": "do it"}
+    return TurnRequest(owner, agent, **fields | given)
+
+
+def accepted(database: Database, slug: str = "acme", agent: str = "scribe", now: int = NOW, **given: Any) -> Run:
+    """Accept a run, of an organization that is made unless it is there."""
+    owner = organization(database, slug, now)
+    with database.write() as connection:
+        return runs.accept(connection, order(owner, agent, **given), now)

@@ -8,11 +8,12 @@ import pytest
 from service.clock import now_micros
 from service.execution.retention import StaleBranches
 from service.settings import DataFolder
-from service.store import organizations, repositories, runs, turns
+from service.store import repositories, runs, turns
 from service.store.database import Database
 from service.store.repositories import Repository
-from service.store.runs import Run, TurnRequest
+from service.store.runs import Run
 from service.store.turns import TurnOutcome
+from tests.service.conftest import accepted, organization
 from tests.service_process import git, make_repository
 
 
@@ -24,16 +25,14 @@ class Repo:
         self.place = make_repository(folder / "api", {"a": "1"})
         self.data = DataFolder(folder / "data")
         self.data.create()
-        with database.write() as connection:
-            self.owner = organizations.create(connection, name="Acme", now=now_micros()).id
+        self.owner = organization(database)
 
     def run(self, branch: str | None = None, *, ended: bool = True) -> Run:
         """A run whose one turn pushed a commit to its branch."""
-        request = TurnRequest(self.owner, "a", "github", "acme/api", str(self.place), branch, "Write it")
-        with self.database.write() as connection:
-            run = runs.accept(connection, request, now_micros())
-            commit = self.commit(run.branch, f"turn of {run.id}")
-            if ended:
+        run = accepted(self.database, now=now_micros(), url=str(self.place), branch=branch)
+        commit = self.commit(run.branch, f"turn of {run.id}")
+        if ended:
+            with self.database.write() as connection:
                 turns.end(connection, run.id, 1, TurnOutcome("completed", commit_sha=commit), now_micros())
         return run
 

@@ -155,6 +155,7 @@ def test_one_turn_can_be_shown_alone(api: Any) -> None:
         ("[limit]\n", "service.toml"),
         ('[execution]\nsandbox = "require"\n', "install bubblewrap"),
         ("not toml", "service.toml"),
+        ('[mail.smtp]\nhost = "127.0.0.1"\nusername = "x"\n', "RUNWARDEN_SMTP_PASSWORD"),
         ('[execution]\nsandbox = "maybe"\n', "execution.sandbox"),
     ],
 )
@@ -181,13 +182,14 @@ def test_an_error_that_no_command_foresees_is_one_sentence(tmp_path: Path, monke
     assert "Traceback" not in done.stderr
 
 
-def test_a_port_that_is_taken_is_explained(api: Any, tmp_path: Path) -> None:
-    """Status 2 and the cure."""
+def test_a_port_and_a_data_folder_are_one_service_s(api: Any, tmp_path: Path) -> None:
+    """Status 2 and the cure; the first goes on."""
     port = api.service.base_url.removesuffix("/v1").rpartition(":")[2]
-    done = refused_start(tmp_path, "serve", "--port", port)
+    taken, second = refused_start(tmp_path, "serve", "--port", port), refused_start(api.service.data_dir)
 
-    assert done.returncode == 2
-    assert "--port" in done.stderr
+    assert (taken.returncode, "--port" in taken.stderr) == (2, True)
+    assert (second.returncode, "runwarden: another service runs on" in second.stderr) == (2, True)
+    assert api.get("/external/runs").status_code == 200
 
 
 def commands(group: click.Group, path: str = "") -> Iterator[tuple[str, click.Command]]:

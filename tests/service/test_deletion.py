@@ -20,9 +20,9 @@ from service.settings import DataFolder
 from service.store import audit, deletions, invitations, organizations, repositories, runs, tokens, turns
 from service.store.database import Database
 from service.store.repositories import Repository
-from service.store.runs import InactiveOrganizationError, TurnRequest
+from service.store.runs import InactiveOrganizationError
 from service.store.turns import TurnOutcome
-from tests.service.conftest import BOTH, Api
+from tests.service.conftest import BOTH, Api, accepted, order, organization
 from tests.service.deployment import Deployment, deployment
 from tests.service_process import demo_setup, git
 from tests.waiting import eventually
@@ -163,13 +163,11 @@ class Killed(BaseException):
 def an_organization(database: Database, folder: DataFolder, slug: str, url: str) -> tuple[str, list[str]]:
     """Make an organization of which there is something everywhere."""
     now = now_micros()
+    owner, made = organization(database, slug), [accepted(database, slug, url=url).id for _ in range(3)]
     with database.write() as connection:
-        owner = organizations.create(connection, name=slug, slug=slug, now=now, entitlements=("ServiceAPI",)).id
         tokens.create(connection, owner, scopes=("admin",), alias=None, now=now)
         invitations.invite(connection, owner, "a@b.example", now)
         repositories.put(connection, owner, Repository("api", "github", "acme/api", url), now)
-        order = TurnRequest(owner, "scribe", "github", "acme/api", url, None, "do it")
-        made = [runs.accept(connection, order, now).id for _ in range(3)]
         for run_id in made:
             turns.end(connection, run_id, 1, TurnOutcome("completed"), now)
     for run_id in made:
@@ -260,14 +258,13 @@ def test_what_was_deleted_is_overwritten_in_the_file(database: Database, folder:
 @BOTH
 def test_no_run_is_accepted_of_an_organization_that_is_shut_out(database: Database, folder: DataFolder) -> None:
     """Also of a request that was let in a moment before; PostgreSQL would complain of a foreign key later."""
+    owner = organization(database)
     with database.write() as connection:
-        owner = organizations.create(connection, name="gone", now=now_micros()).id
         deletions.begin_organization(connection, owner, now_micros())
-    order = TurnRequest(owner, "scribe", "github", "acme/api", "/srv/x.git", None, "do it")
 
     for _ in range(2):
         with database.write() as connection, pytest.raises(InactiveOrganizationError):
-            runs.accept(connection, order, now_micros())
+            runs.accept(connection, order(owner), now_micros())
         Deletion(database, folder, now_micros).complete()
 
 

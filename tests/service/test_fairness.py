@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 
 from service.clock import now_micros
-from service.store import organizations, runs, turns
+from service.store import turns
 from service.store.database import Database
 from service.store.dispatch import next_turns
-from service.store.runs import TurnRequest
 from service.store.turns import TurnOutcome
-from tests.service.conftest import BOTH, Api
+from tests.service.conftest import BOTH, Api, accepted, organization
 from tests.service_process import demo_setup, git
 from tests.waiting import eventually
 
@@ -34,12 +33,9 @@ class Queue:
         self.under_way: list[tuple[str, int]] = []
 
     def accept(self, name: str, count: int, branch: str | None = None) -> None:
-        with self.database.write() as connection:
-            if name not in self.owners:
-                self.owners[name] = organizations.create(connection, name=name, now=now_micros()).id
-            for _ in range(count):
-                request = TurnRequest(self.owners[name], "a", "github", "acme/api", "/srv/api.git", branch, "go")
-                runs.accept(connection, request, now_micros())
+        self.owners[organization(self.database, name.lower(), now_micros())] = name
+        for _ in range(count):
+            accepted(self.database, name.lower(), now=now_micros(), branch=branch)
 
     def dispatch(self, places: int, share: int | None = None, ended: int = 0) -> str:
         """End so many turns, and return the organizations that get places then."""
@@ -51,8 +47,7 @@ class Queue:
             if keys:
                 turns.mark_dispatched(connection, keys, now_micros())
         self.under_way += keys
-        letters = {owner: name for name, owner in self.owners.items()}
-        return "".join(sorted(letters[turn.organization_id] for turn in found))
+        return "".join(sorted(self.owners[turn.organization_id] for turn in found))
 
 
 @BOTH
@@ -78,8 +73,7 @@ def test_one_place_is_left_for_others_where_there_are_any(database: Database) ->
     queue = Queue(database)
     queue.accept("A", 9)
     assert queue.dispatch(3) == "AAA"
-    with database.write() as connection:
-        queue.owners["B"] = organizations.create(connection, name="B", now=now_micros()).id
+    queue.accept("B", 0)
     assert queue.dispatch(3, ended=3) == "AA"
     queue.accept("B", 1)
     assert queue.dispatch(3) == "B"

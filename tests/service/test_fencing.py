@@ -17,10 +17,10 @@ from service.execution.turn import OWN_FAULT, SupersededError, TurnExecution, co
 from service.execution.workspace import Workspaces
 from service.settings import DataFolder, ExecutionSettings
 from service.setup import AgentEntry, put_agent
-from service.store import organizations, runs, turns
+from service.store import turns
 from service.store.database import Database
-from service.store.runs import TurnRequest
 from service.store.turns import TurnOutcome
+from tests.service.conftest import accepted
 from tests.service_process import git, make_repository
 from tests.waiting import eventually
 
@@ -43,12 +43,9 @@ def waiting_turn(tmp_path: Path) -> Iterator[tuple[Database, DataFolder, str]]:
     with closing(Database(folder.database_url)) as database:
         database.migrate()
         with database.write() as connection:
-            owner = organizations.create(connection, name="Acme", now=now_micros()).id
-            put_agent(
-                connection, AgentEntry(name="sleeper", argv=["{python}", str(tmp_path / "sleeper.py")]), now_micros()
-            )
-            order = TurnRequest(owner, "sleeper", "github", "acme/api", str(repository), "wanted", "do it")
-            run_id = runs.accept(connection, order, now_micros()).id
+            entry = AgentEntry(name="sleeper", argv=["{python}", str(tmp_path / "sleeper.py")])
+            put_agent(connection, entry, now_micros())
+        run_id = accepted(database, agent="sleeper", now=now_micros(), url=str(repository), branch="wanted").id
         yield database, folder, run_id
 
 

@@ -18,16 +18,14 @@ from app.version import __version__
 from service.clock import SECOND_MICROS
 from service.observability.metrics import OTHERS, ServiceMetrics
 from service.observability.requests import RequestRecord
-from service.store import invitations, organizations, runs, turns, workers
+from service.store import invitations, turns, workers
 from service.store.database import Database
-from service.store.runs import TurnRequest
 from service.store.turns import TurnOutcome
 from service.store.workers import Worker
-from tests.service.conftest import BARE, BOTH, Api
+from tests.service.conftest import BARE, BOTH, NOW, Api, accepted, organization
 from tests.service_process import refused_start, start_service
 
 TOKEN: Final = "a-token-for-scraping"
-NOW: Final = 1_800_000_000 * SECOND_MICROS
 SHIPPED: Final = Path(__file__).parents[2] / "deploy" / "prometheus"
 RULES: Final = (SHIPPED / "service.rules.yml").read_text("utf-8")
 
@@ -53,20 +51,16 @@ def scraped(metrics: ServiceMetrics) -> dict[tuple[str, ...], float]:
     return samples(metrics.render().decode())
 
 
-def accept(connection: sa.Connection, slug: str, age_s: int = 0, count: int = 1) -> str:
-    """Make an organization with queued runs, and return the first one's id."""
-    owner = organizations.create(connection, name="Acme", slug=slug, now=NOW).id
-    request = TurnRequest(owner, "a", "github", "acme/api", "/srv/api.git", None, "go")
-    ids = [runs.accept(connection, request, NOW - age_s * SECOND_MICROS).id for _ in range(count)]
-    return ids[0]
+def accept(database: Database, slug: str, age_s: int = 0, count: int = 1) -> str:
+    """Accept an organization's runs, and return the first one's id."""
+    first, *_ = (accepted(database, slug, now=NOW - age_s * SECOND_MICROS).id for _ in range(count))
+    return first
 
 
 @BOTH
 def test_queue_and_places_are_those_of_the_moment(database: Database, metrics: ServiceMetrics) -> None:
     """By organization; what ended is gone from the next scrape, and the sum over nothing is zero."""
-    with database.write() as connection:
-        first = accept(connection, "acme", age_s=90)
-        second = accept(connection, "other", age_s=30, count=2)
+    first, second = accept(database, "acme", age_s=90), accept(database, "other", age_s=30, count=2)
     before = scraped(metrics)
     with database.write() as connection:
         turns.mark_dispatched(connection, [(first, 1), (second, 1)], NOW)
@@ -92,15 +86,13 @@ def test_hostile_names_break_no_scrape(database: Database, metrics: ServiceMetri
     Fifty organizations whose turns wait longest have series of their own; the others are summed up.
     """
     hostile = ('a"} 1\nb{c="', "\x1b[31mred", "x" * 300 + "1", "x" * 300 + "2")
-    with database.write() as connection:
-        for slug in hostile:
-            accept(connection, slug)
+    for slug in hostile:
+        accept(database, slug)
     metrics.count_request(RequestRecord("id", "\ud800\n", route="/\ud800\x1b\n", status=404))
     text = metrics.render().decode()
     few = samples(text)
-    with database.write() as connection:
-        for number in range(60):
-            accept(connection, f"o{number}", age_s=1000 + number)
+    for number in range(60):
+        accept(database, f"o{number}", age_s=1000 + number)
     many = scraped(metrics)
     lines = {key[1]: value for key, value in many.items() if key[0] == "runwarden_queue_turns"}
 
@@ -123,8 +115,7 @@ def test_turns_are_counted_once_by_how_they_ended(database: Database) -> None:
                 turns.claim(connection, run_id, 1, "w", clock[0] - 20 * SECOND_MICROS)
             turns.end(connection, run_id, 1, outcome, clock[0])
 
-    with database.write() as connection:
-        ids = [accept(connection, name, age_s=90) for name in "abcde"]
+    ids = [accept(database, name, age_s=90) for name in "abcde"]
     clock[0] -= SECOND_MICROS
     end(ids[0], TurnOutcome("completed"))
     clock[0] += SECOND_MICROS
@@ -153,8 +144,8 @@ def test_without_its_database_a_service_says_so(
 ) -> None:
     """And still tells what it counted itself; with it, mails and postings owed, and what is built."""
     metrics.count_request(RequestRecord("id", "GET", route="/v1/x", status=503))
+    owner = organization(database)
     with database.write() as connection:
-        owner = organizations.create(connection, name="Acme", now=NOW).id
         invitations.invite(connection, owner, "a@acme.example", NOW)
     up = scraped(metrics)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.service_process import git, make_repository, refused_start
+from tests.service_process import git, make_repository
 from tests.waiting import eventually
 
 UNBOXED = '[execution]\nsandbox = "none"\ndrain_s = 0.1\n'
@@ -96,12 +96,3 @@ def test_a_run_that_is_interrupted_completes_after_the_restart(
     assert len(commits(api, run_id)) == 1
     assert "attempt 2" in api.log(run_id)
     assert list((api.service.data_dir / "work").iterdir()) == []
-
-
-def test_two_services_never_share_a_data_folder(api: Any) -> None:
-    """The second one ends with status 2 and says why; the first goes on."""
-    second = refused_start(api.service.data_dir)
-
-    assert second.returncode == 2
-    assert "runwarden: another service runs on" in second.stderr
-    assert api.get("/external/runs").status_code == 200

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from service.clock import now_micros
 from service.egress.usage import Usage
-from service.execution.queue import migrate_queue
 from service.lab import history
 from service.store import (
     agents,
@@ -40,23 +39,12 @@ from service.store.database import Database
 from service.store.hosts import Host
 from service.store.rate_limits import RateLimiter
 from service.store.repositories import Repository
-from service.store.runs import Filters, RunCounter, TurnRequest
+from service.store.runs import Filters, RunCounter
 from service.store.trials import Offer
 from service.store.turns import TurnOutcome
 from service.store.workers import Worker
-from tests.service.conftest import BOTH
+from tests.service.conftest import BOTH, NOW, order, organization
 from tests.service.postgres import Cluster
-
-NOW = 1_700_000_000_000_000
-
-
-def organization(database: Database) -> str:
-    with database.write() as connection:
-        return organizations.create(connection, name="Acme", now=NOW).id
-
-
-def order(owner: str, branch: str | None = None) -> TurnRequest:
-    return TurnRequest(owner, "scribe", "github", "acme/api", "/tmp/api.git", branch, "do it")
 
 
 def test_the_database_is_closed_to_other_users(tmp_path: Path) -> None:
@@ -213,16 +201,6 @@ def asked_of(database: Database) -> Iterator[list[tuple[str, Any]]]:
     sa.event.remove(database.engine, "before_cursor_execute", note)
 
 
-def test_the_queue_s_clock_runs_on_every_sqlite(tmp_path: Path) -> None:
-    """DBOS writes the time in milliseconds with what SQLite knows since 3.42 only; older ones are taught it."""
-    with contextlib.closing(Database(f"sqlite:///{tmp_path / 'service.sqlite3'}")) as database:
-        migrate_queue(database)
-    with contextlib.closing(sa.create_engine("sqlite://").connect()) as connection:
-        found = connection.execute(sa.text("SELECT unixepoch('subsec')")).scalar_one()
-
-    assert isinstance(found, float)
-
-
 class Clock:
     """A clock that the test moves."""
 
@@ -303,31 +281,25 @@ def _continue(connection: sa.Connection, owner: str, run: runs.Run, _: int) -> N
     runs.resume(connection, runs.by_id(connection, run.id) or run, order(owner), NOW)
 
 
+HOST = Host("github", "g", None, "api", "https://g", None, None)
+AGENT = Agent("same", ("/bin/true",), 60, network=False, environment=())
+PENDING = postings.ForgeContent("status", {"state": "pending"}, "c" * 40)
+USE = usage.ModelUse("/a", "anthropic", "m", Usage(input=1), 1)
 Act = Callable[[sa.Connection, str, runs.Run, int], object]
 ACTS: dict[str, Act] = {
     "organizations": lambda c, owner, run, n: organizations.create(c, name="Same", now=NOW),
     "tokens": lambda c, owner, run, n: tokens.create(c, owner, scopes=("admin",), alias="same", now=NOW),
     "offers": lambda c, owner, run, n: trials.put_offer(c, Offer("SAME", "partner")),
-    "hosts": lambda c, owner, run, n: hosts.connect(
-        c, owner, Host("github", "g", None, "api", "https://g", None, None), NOW
-    ),
-    "repositories": lambda c, owner, run, n: repositories.put(
-        c, owner, Repository("api", "github", "acme/api", "/srv/a.git"), NOW
-    ),
+    "hosts": lambda c, owner, run, n: hosts.connect(c, owner, HOST, NOW),
+    "repositories": lambda c, owner, run, n: repositories.put(c, owner, Repository("a", "github", "a/b", "/a"), NOW),
     "default_branches": lambda c, owner, run, n: repositories.note_default_branch(c, "/srv/a.git", f"branch-{n}"),
-    "agents": lambda c, owner, run, n: agents.put(
-        c, Agent("same", ("/bin/true",), 60, network=False, environment=()), owner if n % 2 else None, NOW
-    ),
-    "runs": lambda c, owner, run, n: runs.accept(c, order(owner, "b"), NOW),
+    "agents": lambda c, owner, run, n: agents.put(c, AGENT, owner if n % 2 else None, NOW),
+    "runs": lambda c, owner, run, n: runs.accept(c, order(owner, branch="b"), NOW),
     "turns": _continue,
     "turn_files": lambda c, owner, run, n: turn_files.put(c, (run.id, 1), 0, "diff", b"said"),
     "log_pieces": lambda c, owner, run, n: turn_files.append_log(c, (run.id, 1), 0, b"said"),
-    "model_usage": lambda c, owner, run, n: usage.add(
-        c, turns.of(c, run.id)[0], usage.ModelUse("/a", "anthropic", "m", Usage(input=1), 1), NOW
-    ),
-    "postings": lambda c, owner, run, n: postings.want(
-        c, (run.id, 1), postings.ForgeContent("status", {"state": "pending"}, "c" * 40), NOW
-    ),
+    "model_usage": lambda c, owner, run, n: usage.add(c, turns.of(c, run.id)[0], USE, NOW),
+    "postings": lambda c, owner, run, n: postings.want(c, (run.id, 1), PENDING, NOW),
     "workers": lambda c, owner, run, n: workers.beat(c, Worker(f"w{n}", "m", "none", 1, 1, 1, 1), now_micros),
 }
 """Of each table with a unique key: what processes may write of it at once."""
@@ -336,7 +308,7 @@ ACTS: dict[str, Act] = {
 @pytest.mark.parametrize("table", [*ACTS, "runwarden_meta"])
 def test_writers_at_once_do_not_fail_each_other(contested: Database, table: str) -> None:
     """All of them begin before the first commits, several times over."""
-    owner, numbers, at_once = organization(contested), count(), 8
+    owner, numbers, at_once = organization(contested, f"org-{table.replace('_', '-')}"), count(), 8
     with contested.write() as connection:
         run = runs.accept(connection, order(owner), NOW)
 
@@ -370,26 +342,12 @@ def test_no_table_with_a_unique_key_was_forgotten() -> None:
     assert sorted({*ACTS, "runwarden_meta", *alone}) == sorted(schema.metadata.tables)
 
 
-FILL = (
-    (
-        "INSERT INTO runs(id, organization_id, agent, status, branch, platform, path, path_key, url, turn, created_at,"
-        " updated_at) SELECT 'run_'||n, '{owner}', 'a', 'completed', 'b'||n, 'github', 'a/b', 'a/b', 'u', 1, n, n"
-        " FROM generate_series(1, 20000) n"
-    ),
-    (
-        "INSERT INTO turns(run_id, number, status, instructions, inputs, attempt, accepted_at, dispatched_at,"
-        " finished_at) SELECT 'run_'||n, 1, 'completed', 'go', '{{}}', 1, n, n, n FROM generate_series(1, 20000) n"
-    ),
-)
-
-
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)
 def test_no_question_of_every_second_reads_what_has_ended(database: Database) -> None:
     """Of twenty thousand ended runs neither a worker's rounds nor a page of a list scan runs or turns."""
     owner = organization(database)
+    history.make(database, history.HistoryRequest(organization="acme", runs=20_000, span="1d", repositories=2), NOW)
     with database.write() as connection:
-        for statement in FILL:
-            connection.execute(sa.text(statement.format(owner=owner)))
         connection.execute(sa.text("ANALYZE"))
     with database.read() as connection:
         with asked_of(database) as asked:
@@ -398,7 +356,7 @@ def test_no_question_of_every_second_reads_what_has_ended(database: Database) ->
             runs.has_more_active(connection, owner, 1000)
             runs.page(connection, Filters(owner), None, 11)
             runs.page(connection, Filters(owner, status="failed"), None, 11)
-            runs.is_worked_on(connection, "u", "b1")
+            runs.is_worked_on(connection, "/srv/api.git", "main")
         plans = [
             "\n".join(connection.exec_driver_sql(f"EXPLAIN {statement}", parameters).scalars())
             for statement, parameters in asked

@@ -17,13 +17,11 @@ from service.egress.budget import BudgetSpentError, MemoryMeter, OrganizationDay
 from service.egress.usage import Usage
 from service.observability.metrics import OTHERS, ServiceMetrics
 from service.settings import DataFolder
-from service.store import organizations, runs, turns, usage
+from service.store import deletions, organizations, turns, usage
 from service.store.database import Database
-from service.store.runs import TurnRequest
-from service.store.schema import runs as runs_table
 from service.store.usage import ModelUse, UsageFilters, totals
-from tests.service.conftest import BOTH, Api
-from tests.service.test_metrics import NOW, scraped
+from tests.service.conftest import BOTH, NOW, Api, accepted
+from tests.service.test_metrics import scraped
 
 WRITTEN: Final = "2027-01-15"
 """The day of NOW."""
@@ -40,12 +38,7 @@ def used(
 
 
 def begun(database: Database, slug: str, agent: str, path: str = "acme/api") -> str:
-    """Make a run, and its organization unless it is there; return the run's id."""
-    with database.write() as connection:
-        known = organizations.by_slug(connection, slug)
-        owner = known or organizations.create(connection, name=slug, slug=slug, now=NOW)
-        request = TurnRequest(owner.id, agent, "github", path, "/srv/api.git", None, "go")
-        return runs.accept(connection, request, NOW).id
+    return accepted(database, slug, agent, path=path).id
 
 
 @BOTH
@@ -174,7 +167,7 @@ def test_metrics_count_usage_by_organization_and_agent(database: Database) -> No
     used(database, first, 2, 1_000_000, at=clock[0])
     later = scraped(metrics)
     with database.write() as connection:
-        connection.execute(runs_table.delete().where(runs_table.c.id == gone))
+        deletions.delete_runs(connection, [gone], clock[0])
     after = scraped(metrics)
     for number in range(55):
         used(database, begun(database, "acme", f"a{number:02}"), 1, 0, at=clock[0])
