@@ -93,6 +93,15 @@ def make_repository(
     return bare
 
 
+def put_hook(repository: Path, name: str, script: str) -> Path:
+    """Let a repository run a shell script as one of its hooks."""
+    hook = repository / "hooks" / name
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\n{script}\n")
+    hook.chmod(0o755)
+    return hook
+
+
 @cache
 def _repository_of(stream: str) -> Path:
     made = Path(tempfile.mkdtemp(dir=_MADE.name))

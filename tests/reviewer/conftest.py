@@ -65,15 +65,8 @@ class Repository:
 
     def turn(self, instructions: str = "Review this.", number: int = 1, *arguments: str, **task: Any) -> Done:
         """Run the reviewer on the checkout."""
-        document = {
-            "run_id": "run_01TEST",
-            "turn": number,
-            "agent": "reviewer",
-            "branch": "agent/work",
-            "default_branch": "main",
-            "instructions": instructions,
-            "inputs": {},
-        }
+        names = {"agent": "reviewer", "branch": "agent/work", "default_branch": "main"}
+        document = {"run_id": "run_01TEST", "turn": number, "instructions": instructions, "inputs": {}} | names
         return self.start(json.dumps(document | task).encode(), *arguments)
 
     def start(self, task: bytes, *arguments: str, flags: tuple[str, ...] = ("-P",), result: str = "") -> Done:

@@ -53,16 +53,13 @@ def test_nothing_of_the_repository_is_executed(branch: Repository, tmp_path: Pat
             "a.py": "import os\n",
         }
     )
-    keys = (
-        "core.fsmonitor",
-        "diff.external",
-        "diff.evil.textconv",
-        "diff.evil.command",
-        "core.pager",
-        "core.sshCommand",
-    )
-    for key in (*keys, "filter.evil.clean", "filter.evil.smudge", "core.alternateRefsCommand"):
-        branch.git("config", key, str(script))
+    for section, keys in {
+        "core": ("fsmonitor", "pager", "sshCommand", "alternateRefsCommand"),
+        "diff": ("external", "evil.textconv", "evil.command"),
+        "filter.evil": ("clean", "smudge"),
+    }.items():
+        for key in keys:
+            branch.git("config", f"{section}.{key}", str(script))
     for name in ("post-checkout", "post-index-change", "reference-transaction", "pre-commit"):
         hook = branch.folder / ".git/hooks" / name
         hook.write_text(script.read_text())

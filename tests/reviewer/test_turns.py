@@ -67,43 +67,29 @@ def test_the_next_turn_says_what_became_of_each_finding(branch: Any) -> None:
     assert again.section("Findings") == done.section("Findings")
 
 
-def test_a_focus_hides_nothing_of_the_last_review(branch: Any) -> None:
-    """A narrower turn lists less, yet says of every earlier finding whether it is resolved or still open."""
+def test_a_focus_hides_neither_a_blocker_nor_the_last_review(branch: Any) -> None:
+    """A narrower turn lists less, yet says of every earlier finding what became of it; a secret is to be revoked."""
     branch.commit({"src/run.py": BAD + "# TODO: more\n"})
     branch.turn()
-    branch.commit({"src/run.py": BAD + "# TODO: more\n\n\nbreakpoint()\n"})
-
-    second = branch.turn("Again.", 2, inputs={"focus": "security"})
-    branch.commit({})
+    branch.commit({"src/run.py": BAD + "# TODO: more\n\n\nbreakpoint()\n", "conf.txt": f"{SECRET}\n"})
+    second = branch.turn("Again.", 2, inputs={"focus": ["style"]})
+    branch.commit({"conf.txt": "none\n"})
     third = branch.turn("Everything again.", 3)
 
-    assert second.rules == {("src/run.py", "S307")}
-    assert "Focus: security; left out: 2." in second.review
-    assert "0 resolved, 2 still open, 0 new" in second.section("Since the last review")
-    assert "0 resolved, 2 still open, 1 new" in third.section("Since the last review")
-
-
-def test_a_removed_secret_is_still_to_be_revoked(branch: Any) -> None:
-    """A blocker is listed whatever the focus, and removing it from the files is not enough."""
-    branch.commit({"conf.txt": f"{SECRET}\n", "src/run.py": BAD})
-    first = branch.turn(inputs={"focus": ["style"]})
-    branch.commit({"conf.txt": "none\n"})
-    second = branch.turn("Removed.", 2)
-
-    assert first.rules == {("conf.txt", "secret-github-token")}
-    assert "**Do not merge:** 1 blocker" in first.review
-    assert "it is valid until it is revoked" in second.section("Since the last review")
+    assert second.rules == {("conf.txt", "secret-github-token"), ("src/run.py", "FIX002")}
+    assert "**Do not merge:** 1 blocker" in second.review
+    assert "Focus: style; left out: 2." in second.review
+    assert "0 resolved, 2 still open, 1 new" in second.section("Since the last review")
+    assert "1 resolved, 2 still open, 1 new" in third.section("Since the last review")
+    assert "it is valid until it is revoked" in third.section("Since the last review")
 
 
 @pytest.mark.parametrize(
     ("task", "arguments", "paths"),
     [
         ({}, (), ["a.py", "b/c.py"]),
-        ({"inputs": {"paths": "b"}}, (), ["b/c.py"]),
         ({"inputs": {"paths": ["./b/", "x"]}}, (), ["b/c.py"]),
         ({"inputs": {"paths": "c.py"}}, (), ["b/c.py"]),
-        ({"inputs": {"paths": "*.py"}}, (), ["a.py", "b/c.py"]),
-        ({"inputs": {"focus": "style"}}, (), ["b/c.py"]),
         ({}, ("--input", "focus=style"), ["b/c.py"]),
         ({"inputs": {"focus": "security,style"}}, ("--input", "focus=style"), ["a.py", "b/c.py"]),
         ({"instructions": "Look at the style first."}, (), ["b/c.py", "a.py"]),
@@ -125,7 +111,6 @@ def test_inputs_leave_out_and_instructions_put_first(
     [
         ({}, "compared with main where the branch left it"),
         ({"default_branch": None}, "not compared with another branch"),
-        ({"inputs": {"depth": "full"}}, "not compared with another branch"),
         ({"instructions": "Review everything."}, "not compared with another branch"),
         ({"default_branch": "trunk"}, "trunk is not in this checkout, or shares no history with this branch"),
     ],

@@ -159,26 +159,26 @@ class Laboratory:
         return dict(answer.json())
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def shared_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A service for the tests of a module: a start costs less than ten seconds of waiting for the next."""
+    """A service for all tests of a worker process: a start costs less than ten seconds of waiting for the next."""
     # What stands in its environment is for the test of what agents see of it.
     environment = {"SECRET": "s3cr3t", "LENT": "lent"}
     # Many tests leave runs behind, which the next one's run need not wait for.
-    settings = "[execution]\nconcurrency = 4\n"
+    settings = "[execution]\nconcurrency = 4\n[limits]\nrequests_per_minute = 1000000\n"
     folder = tmp_path_factory.mktemp("service")
     service = service_process.start_service(folder, settings=settings, environment=environment)
     yield service
     assert service.stop() == 0
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def api(shared_service: Any) -> Api:
-    """A client of the service that the tests of a module share."""
+    """A client of the service that the tests of a worker process share."""
     return Api(shared_service)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def tenant(shared_service: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Api]:
     """`tenant(hosts=…, repositories=…)` makes an organization on the shared service and returns its client."""
 
@@ -192,9 +192,23 @@ def tenant(shared_service: Any, tmp_path_factory: pytest.TempPathFactory) -> Cal
     return join
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
+def own(tenant: Callable[..., Api], tmp_path: Path) -> Callable[..., tuple[Api, Path]]:
+    """`own(files, branches, **entry)` makes an organization with a repository acme/api of its own, and returns both."""
+
+    def make(
+        files: dict[str, str] | None = None, branches: dict[str, dict[str, str]] | None = None, **entry: Any
+    ) -> tuple[Api, Path]:
+        bare = service_process.make_repository(tmp_path / "acme" / "api", files or {"README.md": "# api\n"}, branches)
+        given = {"name": "api", "platform": "github", "path": "acme/api", "url": str(bare)} | entry
+        return tenant(repositories=[given]), bare
+
+    return make
+
+
+@pytest.fixture(scope="session")
 def sandboxed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Api]]:
-    """`sandboxed("none")` and `sandboxed("require")`: a service each, for the tests of a module."""
+    """`sandboxed("none")` and `sandboxed("require")`: a service each, for the tests of a worker process."""
     running: dict[str, Api] = {}
 
     def get(sandbox: str) -> Api:

@@ -17,17 +17,8 @@ from tests.service_process import command, make_repository
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     """A data folder with an organization `acme`, which may have tokens."""
-    folder = tmp_path / "data"
-    command(folder, "org", "create", "Acme", "--entitlement", "ServiceAPI")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def untouched(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Such a folder for all that is refused."""
-    folder = tmp_path_factory.mktemp("refusals")
-    command(folder, "org", "create", "Acme", "--entitlement", "ServiceAPI")
-    return folder
+    command(tmp_path / "data", "org", "create", "Acme", "--entitlement", "ServiceAPI")
+    return tmp_path / "data"
 
 
 def attempt(data: Path, *arguments: str) -> Result:
@@ -47,57 +38,53 @@ def refusal(data: Path, *arguments: str) -> str:
 GITHUB, GITLAB = ("--org", "acme", "--platform", "github"), ("--org", "acme", "--platform", "gitlab")
 
 
-@pytest.mark.parametrize(
-    ("words", "more", "cure"),
-    [
-        ("org create Acme", (), "--slug"),
-        ("org create Other --slug", ("No Slug",), "slug"),
-        ("org grant acme Everything", (), "ServiceAPI"),
-        ("org activate nobody", (), "org create"),
-        ("org accept-invitation rwt_nothing", (), "invitation send"),
-        ("org list --wrong", (), "--wrong"),
-        ("invitation send nobody --org acme", (), "email"),
-        ("invitation retry inv_none", (), "invitation list"),
-        ("token create --org nobody --scope admin", (), "org create"),
-        ("token create --org acme", (), "--scope"),
-        ("token create --org acme --scope root", (), "organizations:create"),
-        ("token create --org acme --scope admin --duration soon", (), "30d"),
-        ("token create --org acme --scope admin --duration 999999w", (), "100 years"),
-        ("token revoke tok_none", (), "token list"),
-        ("offer retire NONE", (), "offer list"),
-        ("offer add X --kind secret", (), "partner"),
-        ("host connect --host git.acme.example", GITLAB, "--api-url"),
-        ("host connect --probe git", GITHUB, "--clone-url"),
-        ("host connect", (*GITHUB, "--token-env", "not a name"), "token_env"),
-        ("host disconnect", GITHUB, "host list"),
-        ("host check --org acme", (), "host connect"),
-        ("repository add x --path a", GITHUB, "owner/repo"),
-        ("repository add x --path a/b", GITHUB, "--url"),
-        ("repository remove x --org acme", (), "repository list"),
-        ("agent add x --argv 'open", (), "--argv"),
-        ("agent add ../x --argv true", (), "name"),
-        ("agent add x --argv true --org nobody", (), "org create"),
-        ("agent remove x", (), "agent list"),
-        ("nothing", (), "nothing"),
-    ],
+REFUSALS: tuple[tuple[str, tuple[str, ...], str], ...] = (
+    ("org create Acme", (), "--slug"),
+    ("org create Other --slug", ("No Slug",), "slug"),
+    ("org grant acme Everything", (), "ServiceAPI"),
+    ("org activate nobody", (), "org create"),
+    ("org accept-invitation rwt_nothing", (), "invitation send"),
+    ("org list --wrong", (), "--wrong"),
+    ("invitation send nobody --org acme", (), "email"),
+    ("invitation retry inv_none", (), "invitation list"),
+    ("token create --org nobody --scope admin", (), "org create"),
+    ("token create --org acme", (), "--scope"),
+    ("token create --org acme --scope root", (), "organizations:create"),
+    ("token create --org acme --scope admin --duration soon", (), "30d"),
+    ("token create --org acme --scope admin --duration 999999w", (), "100 years"),
+    ("token revoke tok_none", (), "token list"),
+    ("offer retire NONE", (), "offer list"),
+    ("offer add X --kind secret", (), "partner"),
+    ("host connect --host git.acme.example", GITLAB, "--api-url"),
+    ("host connect --probe git", GITHUB, "--clone-url"),
+    ("host connect", (*GITHUB, "--token-env", "not a name"), "token_env"),
+    ("host disconnect", GITHUB, "host list"),
+    ("host check --org acme", (), "host connect"),
+    ("repository add x --path a", GITHUB, "owner/repo"),
+    ("repository add x --path a/b", GITHUB, "--url"),
+    ("repository remove x --org acme", (), "repository list"),
+    ("agent add x --argv 'open", (), "--argv"),
+    ("agent add ../x --argv true", (), "name"),
+    ("agent add x --argv true --org nobody", (), "org create"),
+    ("agent remove x", (), "agent list"),
+    ("nothing", (), "nothing"),
 )
-def test_every_refusal_names_the_cure(untouched: Path, words: str, more: tuple[str, ...], cure: str) -> None:
+
+
+def test_every_refusal_names_the_cure(data: Path) -> None:
     """Status 2 and one sentence: on standard error, or with --json as {"error": …} on standard output."""
-    assert cure in refusal(untouched, *words.split(), *more)
+    for words, more, cure in REFUSALS:
+        assert cure in refusal(data, *words.split(), *more), words
 
 
-@pytest.mark.parametrize("words", ["org list", "invitation list", "offer list", "agent list", "status"])
-def test_a_folder_without_a_service_is_not_made_into_one_by_looking(tmp_path: Path, words: str) -> None:
-    """A mistyped --data-dir is told so, and nothing is written there."""
-    assert "--data-dir" in refusal(tmp_path / "typo", *words.split())
-    assert not (tmp_path / "typo").exists()
-
-
-def test_a_damaged_database_is_said_to_be_one(data: Path) -> None:
-    """Status 2 with what the database says and the cure, and no traceback; nothing is made over it."""
+def test_a_folder_without_a_service_is_not_made_into_one_by_looking(data: Path, tmp_path: Path) -> None:
+    """A mistyped --data-dir is told so, and nothing is written there; nor is anything made over a damaged database."""
+    for words in ("org list", "invitation list", "offer list", "agent list", "status"):
+        assert "--data-dir" in refusal(tmp_path / "typo", *words.split()), words
     damaged = b"no database at all, though as long as the header of one would be" * 20
     (data / "service.sqlite").write_bytes(damaged)
 
+    assert not (tmp_path / "typo").exists()
     assert "not a database; see that" in refusal(data, "status")
     assert "restore the back-up" in refusal(data, "org", "create", "Other")
     assert (data / "service.sqlite").read_bytes() == damaged
@@ -227,24 +214,24 @@ def test_what_is_removed_is_unknown_to_the_api_at_once(tenant: Callable[..., Any
 def test_every_noun_works_on_postgresql(tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same commands, the same answers; nothing but the outbox is kept in the folder."""
     monkeypatch.setenv("RUNWARDEN_SERVICE_DATABASE", postgres_url)
-    data = tmp_path / "data"
+    data, mine = tmp_path / "data", ("--org", "acme")
     command(data, "org", "create", "Acme", "--entitlement", "ServiceAPI")
     command(data, "offer", "add", "SPRING", "--kind", "partner", "--price", "49 EUR")
     command(data, "host", "connect", *GITHUB)
     command(data, "repository", "add", "api", *GITHUB, "--path", "a/b", "--url", "https://github.com/a/b.git")
-    command(data, "agent", "add", "lint", "--argv", "true", "--org", "acme")
-    token = command(data, "token", "create", "--org", "acme", "--scope", "admin")
-    sent = command(data, "invitation", "send", "jane@customer.example", "--org", "acme")["invitations"][0]
+    command(data, "agent", "add", "lint", "--argv", "true", *mine)
+    token = command(data, "token", "create", *mine, "--scope", "admin")
+    sent = command(data, "invitation", "send", "jane@customer.example", *mine)["invitations"][0]
     command(data, "token", "revoke", token["id"])
-    for noun in (("agent", "remove", "lint"), ("repository", "remove", "api")):
-        command(data, *noun, "--org", "acme")
+    for words in (("agent", "remove", "lint", *mine), ("repository", "remove", "api", *mine)):
+        command(data, *words)
     command(data, "host", "disconnect", *GITHUB)
-    listed = command(data, "invitation", "list")["invitations"]
 
     assert command(data, "offer", "retire", "SPRING")["retired"] is True
-    assert command(data, "repository", "list", "--org", "acme")["repositories"] == []
-    assert [one["state"] for one in command(data, "token", "list", "--org", "acme")["tokens"]] == ["revoked"]
-    assert (listed[0]["id"], listed[0]["state"]) == (sent["id"], "sent")
+    assert command(data, "repository", "list", *mine)["repositories"] == []
+    assert [one["state"] for one in command(data, "token", "list", *mine)["tokens"]] == ["revoked"]
+    (listed,) = command(data, "invitation", "list")["invitations"]
+    assert (listed["id"], listed["state"]) == (sent["id"], "sent")
     assert command(data, "invitation", "withdraw", sent["id"])["invitations"][0]["state"] == "withdrawn"
     assert "invitation list" in refusal(data, "invitation", "retry", sent["id"])
     assert not (data / "service.sqlite").exists()

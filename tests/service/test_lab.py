@@ -1,5 +1,6 @@
-"""The lab: who may use it, the clock by which tokens expire, and history on demand that a reset takes away."""
+"""The lab: who may use it, the clock of expiry, history on demand, and scripted faults as clients see them."""
 
+import time
 from collections import Counter
 from datetime import datetime
 from pathlib import Path
@@ -8,8 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.service.conftest import BARE
+from tests.service.conftest import BARE, OPERATIONS
 from tests.service_process import refused_start
+from tests.waiting import eventually
 
 DAY_S = 86_400
 UNTIL = "2025-06-01T00:00:00Z"
@@ -160,3 +162,130 @@ def test_a_team_rests_at_weekends_and_has_a_bad_night(lab: Any) -> None:
     assert (len(found), len(weekend) < 2000 * 2 / 7 / 3) == (2000, True)
     assert failed.most_common(1)[0][0] == "2025-05-26"
     assert all(run["updated_at"] <= UNTIL for _, run in found)
+
+
+def call(lab: Any, operation: str) -> httpx.Response:
+    """Call an operation as it is accepted."""
+    method, path, document, _ = OPERATIONS[operation]
+    answer: httpx.Response = lab.api.http.request(method, path, json=document)
+    return answer
+
+
+def organizations(lab: Any) -> list[dict[str, Any]]:
+    return [one for one in lab.service.admin("org", "list")["organizations"] if one["slug"] != "acme"]
+
+
+def counted(lab: Any) -> tuple[int, int]:
+    """How many organizations and runs there are, without a request to the API."""
+    return len(organizations(lab)), sum(lab.service.admin("status")["runs"].values())
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_status_is_answered_once_instead_of_executing_its_own_operation(lab: Any, operation: str) -> None:
+    """Status, message, error_code and Retry-After as scripted; others pass, and so does the next call of the same."""
+    fault = lab.script(operation, "status", status=503, retry_after="17", message="gone fishing", error_code="FISH")
+    others = {other: call(lab, other).status_code for other in OPERATIONS if other != operation}
+    before = counted(lab)
+    seen = call(lab, operation)
+    after, state = counted(lab), lab.state()
+
+    assert others == {other: OPERATIONS[other][3] for other in others}
+    assert (seen.status_code, seen.headers["retry-after"], seen.headers["x-runwarden-lab"]) == (503, "17", "on")
+    assert seen.json() == {"message": "gone fishing", "error_code": "FISH"}
+    assert after == before
+    assert state["faults"] == []
+    fields = ("fault_id", "operation", "kind", "ended", "executed_status")
+    assert [[one[name] for name in fields] for one in state["consumed"]] == [[fault, operation, "status", True, None]]
+    assert call(lab, operation).status_code == OPERATIONS[operation][3]
+
+
+def test_faults_are_consumed_by_count_and_in_order_and_forgotten_by_a_reset(lab: Any) -> None:
+    """Two 503, then one 429, then all is well; what is left is shown."""
+    lab.script("list_runs", "status", status=503, times=2)
+    lab.script("any", "status", status=429, retry_after="Wed, 21 Oct 2026 07:28:00 GMT")
+    first = call(lab, "list_runs").status_code
+    left = [one["left"] for one in lab.state()["faults"]]
+    rest = [call(lab, "list_runs") for _ in range(3)]
+    lab.script("any", "status", status=500, times=5)
+    lab.put("/clock", {"offset_s": 60})
+    lab.reset()
+    state = lab.state()
+
+    assert (first, left) == (503, [1, 1])
+    assert [seen.status_code for seen in rest] == [503, 429, 200]
+    assert rest[1].headers["retry-after"] == "Wed, 21 Oct 2026 07:28:00 GMT"
+    assert (state["faults"], state["consumed"], state["offset_s"]) == ([], [], 0)
+    assert call(lab, "list_runs").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("operation", "kind", "executed"),
+    [
+        ("list_runs", "reset", None),
+        ("create_organization", "reset", None),
+        # The case of spec 4.1's warning: the organization exists and its mail is out, but the caller sees a reset.
+        ("create_organization", "lose_answer", 201),
+        ("start_agent", "lose_answer", 201),
+    ],
+)
+def test_a_reset_leaves_not_one_byte(lab: Any, operation: str, kind: str, executed: int | None) -> None:
+    """The connection is reset after the request was read, before or after it was executed; then all goes on."""
+    before = counted(lab)
+    lab.script(operation, kind)
+    with pytest.raises(httpx.ReadError):  # An orderly end would be a RemoteProtocolError.
+        call(lab, operation)
+    made = [after - earlier for earlier, after in zip(before, counted(lab), strict=True)]
+
+    assert made == [operation == "create_organization" and executed == 201, operation == "start_agent"]
+    assert lab.state()["consumed"][0]["executed_status"] == executed
+    if made[0]:
+        assert (lab.service.outbox / f"{organizations(lab)[-1]['id']}.eml").exists()
+    if made[1]:
+        assert lab.api.ended(lab.api.get("/external/runs").json()["runs"][0]["run_id"])["status"] == "completed"
+
+
+@pytest.mark.parametrize(("keep", "kept"), [(None, None), (0, 0), (7, 7), (1_000_000, -1)])
+def test_a_truncated_body_is_shorter_than_promised(lab: Any, keep: int | None, kept: int | None) -> None:
+    """Content-Length promises it all; half of it comes, or what was asked for, but never the whole."""
+    lab.script("list_runs", "truncate", **({} if keep is None else {"keep_bytes": keep}))
+    pieces: list[bytes] = []
+    with lab.api.http.stream("GET", "/external/runs") as seen, pytest.raises(httpx.RemoteProtocolError):
+        pieces.extend(seen.iter_raw())
+    promised = int(seen.headers["content-length"])
+
+    assert seen.status_code == 200
+    assert len(b"".join(pieces)) == (promised // 2 if kept is None else kept % promised) < promised
+
+
+def test_a_dripping_or_delayed_answer_comes_in_the_end_until_its_client_leaves(lab: Any) -> None:
+    """Complete in the end, and as slow as was asked for; no answer drips for an hour into a closed socket."""
+    lab.script("read_health", "drip", interval_s=0.005)
+    lab.script("list_runs", "delay", delay_s=0.3)
+    began = time.monotonic()
+    seen = call(lab, "read_health")
+    took_s = time.monotonic() - began
+    late = call(lab, "list_runs")
+    assert (late.status_code, "next_token" in late.json(), time.monotonic() - began - took_s >= 0.3) == (
+        200,
+        True,
+        True,
+    )
+    lab.script("list_runs", "drip", interval_s=60)
+    with pytest.raises(httpx.ReadTimeout):
+        lab.api.get("/external/runs", timeout=httpx.Timeout(120, read=0.2))
+
+    assert seen.json()["code_hosting"]["github"]["status"] == "ok"
+    assert took_s >= 0.005 * len(seen.content)
+    eventually(lambda: lab.state()["consumed"][-1]["ended"], "the drip ends with its client")
+
+
+def test_a_provisioning_that_stops_half_way_is_500_and_leaves_the_organization(lab: Any) -> None:
+    """Spec 7.1: created but not invited; the message names it, and its mail is still owed."""
+    lab.script("create_organization", "partial")
+    seen = call(lab, "create_organization")
+    made = organizations(lab)[-1]
+
+    assert (seen.status_code, seen.json()["error_code"]) == (500, "provisioning_failed")
+    assert made["id"] in seen.json()["message"]
+    assert not (lab.service.outbox / f"{made['id']}.eml").exists()
+    assert lab.state()["consumed"][0]["executed_status"] == 500

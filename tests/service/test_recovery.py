@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.service_process import git, make_repository
+from tests.service_process import git, put_hook
 from tests.waiting import eventually
 
 UNBOXED = '[execution]\nsandbox = "none"\ndrain_s = 0.1\n'
@@ -24,10 +24,7 @@ def test_a_turn_that_pushed_before_it_could_say_so_is_not_done_again(start: Call
     repository = api.service.repositories["acme/api"]
     pushed, gate = tmp_path / "pushed", tmp_path / "gate"
     # The repository itself holds the push's end up, after the branch has moved.
-    hook = repository / "hooks" / "post-update"
-    hook.parent.mkdir()
-    hook.write_text(f"#!/bin/sh\ntouch {pushed}\nwhile [ ! -e {gate} ]; do sleep 0.02; done\n")
-    hook.chmod(0o755)
+    hook = put_hook(repository, "post-update", f"touch {pushed}; while [ ! -e {gate} ]; do sleep 0.02; done")
     run_id = api.start("write once")
     eventually(pushed.exists, "the branch has moved")
     api.service.kill()
@@ -42,15 +39,11 @@ def test_a_turn_that_pushed_before_it_could_say_so_is_not_done_again(start: Call
     assert shown["commit"] == git("rev-parse", api.run(run_id)["branch_name"], cwd=repository)
 
 
-def test_a_push_that_landed_without_an_answer_counts(tenant: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_push_that_landed_without_an_answer_counts(own: Callable[..., Any]) -> None:
     """The connection dies after the branch has moved: the commit is found there, and the run completes with it."""
-    repository = make_repository(tmp_path / "api", {"README.md": "# api\n"})
-    api = tenant(repositories=[{"name": "api", "platform": "github", "path": "acme/api", "url": str(repository)}])
-    hook = repository / "hooks" / "post-receive"
-    hook.parent.mkdir()
+    api, repository = own()
     # The parent of the hook is git's own receiving end.
-    hook.write_text("#!/bin/sh\nkill -9 $PPID\n")
-    hook.chmod(0o755)
+    put_hook(repository, "post-receive", "kill -9 $PPID")
     run = api.ended(api.start("write once"))
     shown = api.service.admin("run", run["run_id"])["turns"][0]
 
@@ -76,7 +69,7 @@ def test_sigterm_lets_an_agent_at_work_end(start: Callable[..., Any], tmp_path: 
     assert "drained" in api.service.log
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_run_that_is_interrupted_completes_after_the_restart(
     start: Callable[..., Any], tmp_path: Path, number: int
 ) -> None:

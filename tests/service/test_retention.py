@@ -68,9 +68,11 @@ class House:
 def house(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[House]:
     """A service over either database, of which nothing runs yet."""
     url = None if request.param == "sqlite" else str(request.getfixturevalue("postgres_url"))
-    with deployment(tmp_path / "deployment", url, settings=SETTINGS) as made:
-        with contextlib.closing(Database(url or DataFolder(made.machine("first")).database_url)) as database:
-            yield House(made, database)
+    with (
+        deployment(tmp_path / "deployment", url, settings=SETTINGS) as made,
+        contextlib.closing(Database(url or DataFolder(made.machine("first")).database_url)) as database,
+    ):
+        yield House(made, database)
 
 
 def test_what_is_old_goes_and_the_run_stays(house: House, tmp_path: Path) -> None:

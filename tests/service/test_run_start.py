@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.service_process import git, make_repository
+from tests.service_process import git
 
 API = {"platform": "github", "data": {"owner": "acme", "repo": "api"}}
 
@@ -152,12 +152,10 @@ def test_a_repository_that_leads_nowhere_names_the_cure(tenant: Any) -> None:
     [(None, "main", 400), (None, "other", 201), (["r/*"], "r/1", 400), (["r/*"], "main", 201), ([], "main", 201)],
 )
 def test_a_protected_branch_is_refused(
-    tenant: Callable[..., Any], tmp_path: Path, protected: list[str] | None, branch: str, status: int
+    own: Callable[..., Any], protected: list[str] | None, branch: str, status: int
 ) -> None:
     """The default branch unless patterns say otherwise, and the cure is named; nothing is accepted."""
-    bare = make_repository(tmp_path / "acme" / "api", {"README.md": "# api\n"})
-    entry = {"name": "api", "platform": "github", "path": "acme/api", "url": str(bare)}
-    api = tenant(repositories=[entry if protected is None else entry | {"protected": protected}])
+    api, _ = own(**({} if protected is None else {"protected": protected}))
     plain = ask(api, branch_name=branch)
     named = api.post("/external/agents/scribe/runs", {"repository": "acme/api", "branch_name": branch})
 
@@ -168,10 +166,9 @@ def test_a_protected_branch_is_refused(
         assert "name another" in plain.json()["message"]
 
 
-def test_a_branch_that_became_the_default_one_is_not_pushed_to(tenant: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_branch_that_became_the_default_one_is_not_pushed_to(own: Callable[..., Any]) -> None:
     """The worker looks again: what the API knew may be old."""
-    bare = make_repository(tmp_path / "acme" / "api", {"README.md": "# api\n"}, {"next": {"a": "1"}})
-    api = tenant(repositories=[{"name": "api", "platform": "github", "path": "acme/api", "url": str(bare)}])
+    api, bare = own(branches={"next": {"a": "1"}})
     api.ended(api.start("first"))
     before = git("rev-parse", "next", cwd=bare)
     git("symbolic-ref", "HEAD", "refs/heads/next", cwd=bare)

@@ -16,7 +16,7 @@ from service.api.app import Readiness
 from service.execution.secrets import MASK, MaskedStream, Secrets, of_environment
 from tests.service.conftest import Api
 from tests.service.git_hosts import GitHttpHost
-from tests.service_process import git, make_repository, start_service
+from tests.service_process import git, make_repository, put_hook, start_service
 
 KEY = "k3y/of+the:model?"
 
@@ -122,7 +122,7 @@ def test_short_and_harmless_values_are_left_alone(monkeypatch: pytest.MonkeyPatc
     assert Secrets(found).mask("opus abcdefgh https://api.example") == f"opus {MASK} https://api.example"
 
 
-REFUSAL = "#!/bin/sh\nprintf '\\033]0;owned\\007refused\\n2026-01-01 ERROR forged line\\n' >&2\nexit 1\n"
+REFUSAL = "printf '\\033]0;owned\\007refused\\n2026-01-01 ERROR forged line\\n' >&2; exit 1"
 
 
 def test_what_a_code_host_says_is_only_text(start: Callable[..., Any]) -> None:
@@ -134,10 +134,7 @@ def test_what_a_code_host_says_is_only_text(start: Callable[..., Any]) -> None:
     (repository / "HEAD").write_bytes(b"ref: " + name + b"\n")
     odd = own.start("write", branch_name="other")
     assert own.ended(odd)["status"] == "completed", own.log(odd)
-    hook = repository / "hooks" / "pre-receive"
-    hook.parent.mkdir(exist_ok=True)
-    hook.write_text(REFUSAL)
-    hook.chmod(0o755)
+    put_hook(repository, "pre-receive", REFUSAL)
     run_id = own.start("write", branch_name="refused")
     assert own.ended(run_id)["status"] == "failed"
     told = own.service.log

@@ -22,37 +22,32 @@ from service.triggers.events import PayloadError, PullRequestEvent, authentic, d
 from service.triggers.receiver import Receiver, UnknownRepositoryError, WebhookDelivery
 from service.triggers.rules import TriggerRule
 from tests.lab import Respond, Server
-from tests.service.conftest import BOTH
+from tests.service.conftest import BOTH, organization
 from tests.service.payloads import SECRET, github, gitlab, signed, with_token
-from tests.service.test_triggers import rule
+
+FIRST: Final = TriggerRule(agent="reviewer", instructions="nothing to do")
 
 
 def tenants(
-    database: Database, *slugs: str, active_runs: int = 1000, more: Any = (), **settings: Any
+    database: Database, *slugs: str, active_runs: int = 1000, rules: tuple[TriggerRule, ...] = (), **settings: Any
 ) -> Callable[..., list[str]]:
     """Configure one repository for each organization; return what delivers to all of them."""
-    with database.write() as connection:
-        for slug in slugs:
-            owner = organizations.create(connection, name=slug, slug=slug, now=now_micros())
-            made = Repository(
-                "api", "github", "acme/api", "/srv/api.git", triggers=(TriggerRule(**rule(agent="reviewer")), *more)
-            )
-            repositories.put(connection, owner.id, made, now_micros())
+    made = Repository("api", "github", "acme/api", "/srv/api.git", triggers=(FIRST, *rules))
+    for slug in slugs:
+        owner = organization(database, slug)
+        with database.write() as connection:
+            repositories.put(connection, owner, made, now_micros())
     whole = Settings(triggers=TriggerSettings(github_secret_env="S", **settings))
     whole = whole.model_copy(update={"limits": whole.limits.model_copy(update={"active_runs": active_runs})})
+    receiver = Receiver(database, whole, now_micros)
 
     def deliver(
         delivery: str, sha: str = "f" * 40, proven: str = "S", action: str = "opened", own: Any = (), **given: Any
     ) -> list[str]:
-        event = read("github", {"x-github-event": "pull_request"}, json.dumps(github(action, sha, **given)).encode())
-        assert event is not None
-        receiver = Receiver(database, whole, now_micros)
-        return [
-            one.result
-            for one in receiver.receive(
-                WebhookDelivery("github", delivery, event, frozenset({proven}), None, frozenset(own))
-            )
-        ]
+        found = read("github", {"x-github-event": "pull_request"}, json.dumps(github(action, sha, **given)).encode())
+        assert found is not None
+        made = WebhookDelivery("github", delivery, found, frozenset({proven}), None, frozenset(own))
+        return [one.result for one in receiver.receive(made)]
 
     return deliver
 
@@ -96,22 +91,43 @@ def test_a_start_that_is_refused_leaves_no_run(database: Database) -> None:
 
 
 @BOTH
-def test_each_rule_takes_a_commit_once(database: Database) -> None:
-    """Two rules may start one agent on one commit; a newer head ends both."""
+def test_a_newer_head_ends_the_run_of_an_older_one(database: Database) -> None:
+    """Two rules may start one agent on one commit, each once; an older change that arrives later starts nothing."""
     label = TriggerRule(agent="reviewer", instructions="Mend it.", on=("labeled",), labels=("mend",))
-    deliver = tenants(database, "acme", more=(label,))
+    deliver = tenants(database, "acme", rules=(label,))
     given = [
         deliver("d1"),
         deliver("d2", action="labeled", labels=["mend"]),
         deliver("d3", action="labeled", labels=["mend"]),
+        deliver("d4", "e" * 40, action="synchronize", at=20),
+        deliver("d5", "d" * 40, action="synchronize", at=15),
     ]
-    newer = deliver("d4", "e" * 40, action="synchronize", at=5)
     with database.read() as connection:
         found = [one.run_id or "" for one in deliveries.latest(connection, 9, result="started")]
         still_open = turns.open_among(connection, found)
+        reason = turns.of(connection, found[0])[0].failure
+        cancelled = [one.target for one in audit.latest(connection, 9, action="run.cancel")]
 
-    assert given == [["started"], ["started"], ["repeated"]]
-    assert (newer, still_open) == (["started"], {found[-1]})
+    assert given == [["started"], ["started"], ["repeated"], ["started"], ["stale"]]
+    assert still_open == {found[-1]}
+    assert str(reason).startswith(f"cancelled: superseded by {'e' * 12}, a newer head of pull request 7")
+    assert set(cancelled) == set(found[:2])
+
+
+def test_what_could_only_fail_or_never_ends_is_refused(database: Database) -> None:
+    """A protected branch, and what git would not take; of bots that feed each other, so many runs a day."""
+    bots = TriggerRule(agent="reviewer", instructions="Go on.", bots=True)
+    deliver = tenants(database, "acme", rules=(bots,), pull_request_runs_a_day=3)
+    given = [deliver(head, f"{at}" * 40, head=head, at=at) for at, head in enumerate(("main", "-x"))]
+    with database.read() as connection:
+        details = [str(one.detail)[:20] for one in deliveries.latest(connection, 9)]
+    given += [
+        deliver(f"d{at}", f"{at}" * 40, action="synchronize", at=at, sender="other[bot]", number=8)
+        for at in range(3, 8)
+    ]
+
+    assert [one[-1] for one in given] == ["refused"] * 2 + ["started"] * 3 + ["limited"] * 2
+    assert {"the branch main is p", "a branch name may no"} <= set(details)
 
 
 @BOTH

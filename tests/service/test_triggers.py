@@ -20,7 +20,6 @@ SETTINGS: Final = """
 [triggers]
 github_secret_env = "HOOK_SECRET"
 own_accounts = ["Acme-Bot"]
-pull_request_runs_a_day = 3
 body_bytes = 100_000
 [gitlab]
 webhook_secret_env = "GITLAB_SECRET"
@@ -190,25 +189,6 @@ def test_who_is_not_the_code_host_learns_nothing(host: Host, number: int) -> Non
     assert {name for name in counted if f'{{platform="github",result="{name}"}}' not in shown} == set()
 
 
-def test_a_newer_head_ends_the_run_of_an_older_one(host: Host, number: int) -> None:
-    """And an older change that arrives later starts nothing."""
-    branch = f"newer-{number}"
-    shas = [host.branch(branch), host.push(branch), host.push(branch)]
-    host.rules(rule(instructions="wait /for/ever"))
-    old = host.deliver("synchronize", shas[0], number=number, head=branch, at=10).json()["runs"][0]
-    host.api.reaches(old, "working")
-    host.rules(rule())
-    new = host.deliver("synchronize", shas[1], number=number, head=branch, at=20).json()["runs"][0]
-    late = host.deliver("synchronize", shas[2], number=number, head=branch, at=15)
-    ended, turn = host.api.ended(old), host.api.get(f"/external/runs/{old}").json()["turns"][0]
-
-    assert (ended["status"], turn["outcome"]) == ("failed", "cancelled")
-    assert turn["reason"].startswith(f"cancelled: superseded by {shas[1][:12]}, a newer head of pull request {number}")
-    assert (host.api.ended(new)["status"], late.status_code) == ("completed", 204)
-    assert [one["result"] for one in host.log(number)] == ["started", "started", "stale"]
-    assert host.service.admin("audit", "list", "--action", "run.cancel")["entries"][-1]["target"] == old
-
-
 def test_a_fork_s_head_starts_nothing_or_waits_or_goes_without_secrets(host: Host, number: int) -> None:
     """What is approved is one commit; nothing is pushed for a fork, neither to it nor to a branch here.
 
@@ -251,25 +231,6 @@ def test_a_fork_s_head_starts_nothing_or_waits_or_goes_without_secrets(host: Hos
     ]
 
 
-def test_what_could_only_fail_or_never_ends_is_refused(host: Host, number: int) -> None:
-    """A protected branch, what git would not take, an unknown agent; of bots that feed each other, three runs a day."""
-    host.rules(rule(bots=True))
-    for at, head in enumerate(("main", "-x")):
-        assert host.deliver("opened", "c" * 40, number=number, head=head, at=at).status_code == 204
-    branch = f"feed-{number}"
-    host.branch(branch)
-    answers = [
-        host.deliver("synchronize", host.push(branch), number=number, head=branch, at=at, sender="other[bot]")
-        for at in range(3, 8)
-    ]
-
-    assert [one["detail"][:20] for one in host.log(number)][:2] == ["the branch main is p", "a branch name may no"]
-    assert [one.status_code for one in answers] == [202] * 3 + [204] * 2
-    assert [one["result"] for one in host.log(number)][2:] == ["started"] * 3 + ["limited"] * 2
-    with pytest.raises(AssertionError, match="a trigger names the agent 'nobody-here'"):
-        host.rules(rule(agent="nobody-here"))
-
-
 def test_gitlab_starts_runs_with_the_secret_that_onboarding_sets(host: Host, number: int) -> None:
     """Its key for repeated deliveries counts; a repository's own secret takes the common one's place."""
     host.rules(rule(), name="tools")
@@ -288,3 +249,5 @@ def test_gitlab_starts_runs_with_the_secret_that_onboarding_sets(host: Host, num
     assert (ended["status"], ended["repository"]["platform"]) == ("completed", "gitlab")
     assert tokens == [404, 202]
     assert host.service.admin("trigger", "list", "--org", "acme")["triggers"][-1]["agent"] == "scribe"
+    with pytest.raises(AssertionError, match="a trigger names the agent 'nobody-here'"):
+        host.rules(rule(agent="nobody-here"))

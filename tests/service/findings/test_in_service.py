@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.service.conftest import Api
-from tests.service_process import git, make_repository
+from tests.service_process import git
 
 FINDER: Final = """
 import json, pathlib, sys
@@ -20,11 +20,12 @@ if task["instructions"] == "write":
 """
 
 
-def test_findings_are_read_after_the_turn_and_never_committed(tenant: Callable[..., Api], tmp_path: Path) -> None:
+def test_findings_are_read_after_the_turn_and_never_committed(
+    own: Callable[..., tuple[Api, Path]], tmp_path: Path
+) -> None:
     """Those of the repository itself count for nothing; what is broken is told in the log, and fails nothing."""
     stale = '{"version": 1, "findings": [{"path": "a", "title": "stale"}]}'
-    bare = make_repository(tmp_path / "acme" / "api", {"README.md": "# api\n", ".runwarden/findings.json": stale})
-    api = tenant(repositories=[{"name": "api", "platform": "github", "path": "acme/api", "url": str(bare)}])
+    api, bare = own({"README.md": "# api\n", ".runwarden/findings.json": stale})
     api.add_agent(tmp_path, "finder", FINDER, "--org", api.organization["slug"])
     api.add_agent(tmp_path, "idler", "", "--org", api.organization["slug"])
     runs = [api.begin("finder", instructions="write"), api.begin("finder", instructions="look"), api.begin("idler")]
