@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -41,8 +42,9 @@ class Repository:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        folder.mkdir()
-        self.git("init", "-q", "-b", "main")
+        if not folder.exists():
+            folder.mkdir()
+            self.git("init", "-q", "-b", "main")
 
     def git(self, *arguments: str) -> str:
         return git("-c", "core.hooksPath=/dev/null", *arguments, cwd=self.folder)
@@ -93,11 +95,17 @@ class Repository:
         )
 
 
-@pytest.fixture
-def branch(tmp_path: Path) -> Repository:
+@pytest.fixture(scope="session")
+def tidy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tidy project with a default branch, and a fresh branch checked out."""
-    made = Repository(tmp_path / "checkout")
+    made = Repository(tmp_path_factory.mktemp("tidy") / "checkout")
     made.commit({"README.md": "# Api\n", "src/api.py": API})
     made.default_branch_is_here()
     made.git("checkout", "-q", "-b", "agent/work")
-    return made
+    return made.folder
+
+
+@pytest.fixture
+def branch(tidy: Path, tmp_path: Path) -> Repository:
+    """A copy of it, to be worked in."""
+    return Repository(Path(shutil.copytree(tidy, tmp_path / "checkout", symlinks=True)))

@@ -285,6 +285,12 @@ def empty_postgres_url(postgres: Cluster) -> str:
     return postgres.create(f"test_{secrets.token_hex(8)}")
 
 
+@pytest.fixture(params=["sqlite", "postgresql"])
+def either_url(request: pytest.FixtureRequest) -> str | None:
+    """The address of a PostgreSQL database with all tables, and None for a deployment on SQLite."""
+    return None if request.param == "sqlite" else str(request.getfixturevalue("postgres_url"))
+
+
 BOTH: Final = pytest.mark.parametrize("database", ["sqlite", "postgresql"], indirect=True)
 """Runs a test on both databases."""
 

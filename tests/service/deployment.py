@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from service.settings import DataFolder
+from service.store.database import Database
 from tests.service.conftest import Api
-from tests.service.processes import marked
+from tests.service.processes import running
 from tests.service_process import Node, command, demo_setup, lay_tables
 
 VARIABLE = "RUNWARDEN_SERVICE_DATABASE"
@@ -22,12 +24,14 @@ class Deployment:
         self.settings = settings
         self.environment = {} if database_url is None else {VARIABLE: database_url}
         self.nodes: list[Node] = []
+        self._database: Database | None = None
         if database_url is None:
             lay_tables(self.machine("first"))
         document = demo_setup(folder) if setup is None else setup
         (folder / "setup.json").write_text(json.dumps(document), "utf-8")
         made = self.admin("apply", str(folder / "setup.json"))
-        self.organization = made["organizations"][0]
+        self.organizations = made["organizations"]
+        self.organization = self.organizations[0]
         self.repositories = {one["path"]: Path(one["url"]) for one in self.organization["repositories"]}
 
     def machine(self, name: str) -> Path:
@@ -56,10 +60,25 @@ class Deployment:
         """Return a client of an API process."""
         return Api(node, self.organization)
 
+    @property
+    def database(self) -> Database:
+        """The database, for a look into it; closed at the end."""
+        if self._database is None:
+            url = self.environment.get(VARIABLE) or DataFolder(self.machine("first")).database_url
+            self._database = Database(url)
+        return self._database
+
+    def close(self) -> None:
+        """End all processes."""
+        if self._database is not None:
+            self._database.close()
+        for node in self.nodes:
+            node.stop()
+
     def leftovers(self) -> list[str]:
         """Return processes and folders that a turn of any machine of this deployment has left."""
         found = [str(path) for path in self._folder.glob("*/work/*")]
-        return found + marked(*(f"{name}={self._folder}{os.sep}" for name in ("RUNWARDEN_RESULT", "HOME")))
+        return found + running(marks=tuple(f"{name}={self._folder}{os.sep}" for name in ("RUNWARDEN_RESULT", "HOME")))
 
 
 @contextlib.contextmanager
@@ -68,9 +87,5 @@ def deployment(
 ) -> Iterator[Deployment]:
     """Set a service up, and end all of its processes at the end."""
     folder.mkdir(parents=True, exist_ok=True)
-    made = Deployment(folder, database_url, settings, setup)
-    try:
+    with contextlib.closing(Deployment(folder, database_url, settings, setup)) as made:
         yield made
-    finally:
-        for node in made.nodes:
-            node.stop()

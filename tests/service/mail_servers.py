@@ -7,7 +7,7 @@ from email.message import EmailMessage
 from typing import Any
 
 from aiosmtpd.controller import Controller
-from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
+from aiosmtpd.smtp import AuthResult, Envelope, LoginPassword
 
 from tests.lab import free_port
 from tests.service.certificates import Certificate
@@ -31,60 +31,46 @@ class MailServer:
     """Whether it offers SMTPUTF8."""
 
     def __post_init__(self) -> None:
-        options: dict[str, Any] = {"enable_SMTPUTF8": self.extended}
-        if self.certificate is not None:
-            key = "ssl_context" if self.security == "tls" else "tls_context"
-            options |= {key: self.certificate.server_context()}
-            options |= {"require_starttls": True} if self.security == "starttls" else {}
-        if self.login:
-            options |= {
-                "auth_required": True,
-                "authenticator": _authenticate,
-                "auth_require_tls": self.security != "none",
-            }
-            options |= {"auth_require_tls": False} if self.security == "tls" else {}
-        self._options = options
         self.start()
 
     @property
     def messages(self) -> list[EmailMessage]:
         """What it took, parsed."""
-        return [_parsed(envelope) for envelope in self.taken]
+        contents = [one.content for one in self.taken if isinstance(one.content, bytes)]
+        found = [email.message_from_bytes(one, policy=email.policy.default) for one in contents]
+        return [one for one in found if isinstance(one, EmailMessage)]
 
     def start(self) -> None:
         """Listen, again on the same port."""
-        self._controller = Controller(self, hostname="127.0.0.1", port=self.port, **self._options)
+        options: dict[str, Any] = {"enable_SMTPUTF8": self.extended}
+        if self.certificate is not None:
+            options["ssl_context" if self.security == "tls" else "tls_context"] = self.certificate.server_context()
+        if self.login:
+            options |= {"auth_required": True, "authenticator": _authenticate}
+        options |= {"require_starttls": self.security == "starttls", "auth_require_tls": self.security == "starttls"}
+        self._controller = Controller(self, hostname="127.0.0.1", port=self.port, **options)
         self._controller.start()
 
     def close(self) -> None:
         """Go away."""
         self._controller.stop()
 
-    async def handle_RCPT(
-        self, _server: SMTP, _session: Session, envelope: Envelope, address: str, _options: list[str]
-    ) -> str:
+    async def handle_RCPT(self, _server: Any, _session: Any, envelope: Envelope, address: str, _options: Any) -> str:
         if address in self.replies:
             return self.replies[address]
         envelope.rcpt_tos.append(address)
         return "250 OK"
 
-    async def handle_DATA(self, _server: SMTP, _session: Session, envelope: Envelope) -> str:
+    async def handle_DATA(self, _server: Any, _session: Any, envelope: Envelope) -> str:
         if "data" in self.replies:
             return self.replies["data"]
         self.taken.append(envelope)
         return "250 OK"
 
 
-def _authenticate(_server: SMTP, _session: Session, _envelope: Envelope, _mechanism: str, given: Any) -> AuthResult:
+def _authenticate(_server: Any, _session: Any, _envelope: Any, _mechanism: str, given: Any) -> AuthResult:
     right = isinstance(given, LoginPassword) and (given.login, given.password) == (USER.encode(), PASSWORD.encode())
     return AuthResult(success=right, handled=False)
-
-
-def _parsed(envelope: Envelope) -> EmailMessage:
-    assert isinstance(envelope.content, bytes)
-    message = email.message_from_bytes(envelope.content, policy=email.policy.default)
-    assert isinstance(message, EmailMessage)
-    return message
 
 
 def mail_settings(server: MailServer, **options: object) -> dict[str, object]:

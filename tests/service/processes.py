@@ -13,22 +13,14 @@ def long_sleep() -> str:
     return f"{os.getpid()}{next(_NUMBERS)}"
 
 
-def running(*words: str) -> list[str]:
-    """Return the command lines that hold all the words."""
-    lines = [_read(entry / "cmdline") for entry in Path("/proc").glob("[0-9]*")]
-    return [line.replace("\0", " ") for line in lines if set(words) <= set(line.split("\0"))]
-
-
-def naming(text: str) -> list[str]:
-    """Return the command lines that hold a text."""
-    lines = [_read(entry / "cmdline").replace("\0", " ") for entry in Path("/proc").glob("[0-9]*")]
-    return [line for line in lines if text in line]
-
-
-def marked(*marks: str) -> list[str]:
-    """Return the command lines of processes whose environment holds one of the marks."""
-    found = [entry for entry in Path("/proc").glob("[0-9]*") if any(mark in _read(entry / "environ") for mark in marks)]
-    return [_read(entry / "cmdline").replace("\0", " ") for entry in found]
+def running(*words: str, naming: str = "", marks: tuple[str, ...] = ("",)) -> list[str]:
+    """Return the command lines that hold all the words and a text, with one of the marks in their environment."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        line = _read(entry / "cmdline")
+        if set(words) <= set(line.split("\0")) and naming in line.replace("\0", " "):
+            found += [line.replace("\0", " ")] * any(mark in _read(entry / "environ") for mark in marks)
+    return found
 
 
 def _read(file: Path) -> str:

@@ -63,10 +63,9 @@ def pg(cluster: Cluster, program: str, *arguments: str) -> None:
     subprocess.run([cluster.programs / program, *arguments], env={**os.environ, "LC_ALL": "C.UTF-8"}, check=True)
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_the_restore_drill(tmp_path: Path, kind: str, request: pytest.FixtureRequest) -> None:
+def test_the_restore_drill(tmp_path: Path, either_url: str | None, request: pytest.FixtureRequest) -> None:
     """Backed up while two runs work, one of which pushes after that; all is lost and restored: one commit a turn."""
-    url: str | None = None if kind == "sqlite" else request.getfixturevalue("postgres_url")
+    url = either_url
     cluster: Cluster | None = None if url is None else request.getfixturevalue("postgres")
     gates, file = [tmp_path / "first-gate", tmp_path / "second-gate"], str(tmp_path / "backup")
     with deployment(tmp_path / "service", url, settings=SETTINGS) as made:
@@ -192,6 +191,7 @@ def test_a_back_up_is_private_and_whole(backup: Path, tmp_path: Path, monkeypatc
     monkeypatch.undo()
 
     assert backup.stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "data" / "service.sqlite").stat().st_mode & 0o777 == 0o600
     assert (done.exit_code, "No space left" in done.stderr) == (2, True)
     assert backup.read_bytes() == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["backup.tar.gz", "data"]

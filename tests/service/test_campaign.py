@@ -16,7 +16,7 @@ import pytest
 from tests.lab import free_port
 from tests.service.conftest import Api
 from tests.service.deployment import Deployment, deployment
-from tests.service.processes import naming
+from tests.service.processes import running
 from tests.service_process import Node, demo_setup, git
 from tests.waiting import eventually
 
@@ -200,6 +200,6 @@ def test_no_death_of_a_worker_loses_or_doubles_anything(
     assert [node.stop() for node in made.nodes] == [0] * len(made.nodes)
 
     assert made.leftovers() == []
-    assert naming(str(tmp_path)) == []
+    assert running(naming=str(tmp_path)) == []
     assert killer.kills >= kills
     print(f"{kind}: {runs} runs, {killer.kills} kills, {repeated} turns taken up again")

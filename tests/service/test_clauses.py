@@ -83,7 +83,7 @@ def test_each_endpoint_knows_its_scopes(api: Any, scopes: tuple[str, ...]) -> No
         (b"{}", {"Content-Encoding": "gzip"}, 415, "unsupported_media_type"),
         (b" " * (1 << 20) + b"{}", {}, 413, "body_too_large"),
     ],
-    ids=lambda value: repr(value)[:30],
+    ids=range(18),
 )
 def test_each_endpoint_refuses_a_body_that_cannot_be_taken(
     api: Any, path: str, body: bytes, headers: dict[str, str], status: int, code: str

@@ -1,10 +1,9 @@
-"""Places: organizations take turns at them, and what is cancelled gives its place back."""
+"""Places: organizations take turns at them, and none waits for the stuck runs of another."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-
-import pytest
+from typing import Any
 
 from service.clock import now_micros
 from service.store import turns
@@ -12,16 +11,8 @@ from service.store.database import Database
 from service.store.dispatch import next_turns
 from service.store.turns import TurnOutcome
 from tests.service.conftest import BOTH, Api, accepted, organization
-from tests.service_process import demo_setup, git
+from tests.service_process import demo_setup
 from tests.waiting import eventually
-
-PATIENT = """
-import json, pathlib, sys, time
-task = json.load(sys.stdin)
-gate = pathlib.Path(task["inputs"]["gate"])
-while not gate.exists(): time.sleep(0.05)
-pathlib.Path("done").write_text("x")
-"""
 
 
 class Queue:
@@ -80,58 +71,28 @@ def test_one_place_is_left_for_others_where_there_are_any(database: Database) ->
     assert queue.dispatch(6, share=1, ended=1) == ""
 
 
-@pytest.fixture
-def shared(start: Callable[..., Api], tmp_path: Path) -> Callable[[str], Api]:
-    """`shared(name)` is the client of an organization, Acme or Other, on a service with two places."""
+def two(tmp_path: Path) -> dict[str, Any]:
+    """The demo's setup with a second organization."""
     setup = demo_setup(tmp_path)
-    (tmp_path / "patient.py").write_text(PATIENT, "utf-8")
-    setup["agents"] += [{"name": "patient", "argv": ["{python}", str(tmp_path / "patient.py")]}]
     setup["organizations"].append(setup["organizations"][0] | {"name": "Other", "slug": "other"})
-    api = start(setup=setup, settings='[execution]\nsandbox = "none"\nconcurrency = 2\ndrain_s = 0.1\n')
-    by_slug = {one["slug"]: one for one in api.service.setup["organizations"]}
-    return lambda slug: Api(api.service, by_slug[slug])
-
-
-def test_a_cancelled_run_is_failed_leaves_nothing_and_frees_its_place(
-    shared: Callable[[str], Api], tmp_path: Path
-) -> None:
-    """At work, waiting, and by the operator; the next one runs; what has ended cannot be cancelled."""
-    acme = shared("acme")
-    gate = tmp_path / "gate"
-    working, waiting, third = (acme.begin("patient", gate=str(gate)) for _ in range(3))
-    acme.reaches(working, "working")
-    answers = [acme.post(f"/external/runs/{run_id}/cancel", {}) for run_id in (waiting, working)]
-    acme.service.admin("run", "cancel", third)
-    eventually(lambda: "interrupted" in acme.log(working), "the agent is interrupted")
-    gate.touch()
-    last = acme.ended(acme.begin("patient", gate=str(gate)))
-    branches = git("branch", "--format=%(refname:short)", cwd=acme.service.repositories["acme/api"]).split()
-
-    assert [(answer.status_code, answer.json()["status"]) for answer in answers] == [(202, "failed")] * 2
-    assert last["status"] == "completed"
-    assert last["branch_name"] in branches
-    assert acme.run(working)["branch_name"] not in branches
-    failures = [acme.service.admin("run", run_id)["turns"][0]["failure"] for run_id in (working, third)]
-    assert failures == ["cancelled by tests", "cancelled by the operator"]
-    again = acme.post(f"/external/runs/{last['run_id']}/cancel", {})
-    assert (again.status_code, again.json()["error_code"]) == (409, "run_not_active")
-    assert acme.post("/external/runs/unknown%00/cancel", {}).status_code == 404
+    return setup
 
 
 def test_a_second_tenant_is_served_beside_the_stuck_or_stopped_runs_of_the_first(
-    shared: Callable[[str], Api], tmp_path: Path
+    start: Callable[..., Api], tmp_path: Path
 ) -> None:
     """The first has twenty, none of which ends; a deactivated organization's are stopped, at work and waiting."""
-    acme, other, gate = shared("acme"), shared("other"), tmp_path / "gate"
-    stuck = [acme.begin("patient", gate=str(tmp_path / "never")) for _ in range(20)]
-    gate.touch()
+    settings = '[execution]\nsandbox = "none"\nconcurrency = 2\ndrain_s = 0.1\n'
+    api = start(setup=two(tmp_path), settings=settings)
+    acme, other = (Api(api.service, one) for one in api.service.setup["organizations"])
+    stuck = [acme.start(f"wait {tmp_path / 'never'}") for _ in range(20)]
 
-    assert other.ended(other.begin("patient", gate=str(gate)))["status"] == "completed"
+    assert other.ended(other.start("nothing"))["status"] == "completed"
     assert {acme.run(one)["status"] for one in stuck} == {"working", "queued"}
     working = next(one for one in stuck if acme.run(one)["status"] == "working")
     acme.service.admin("org", "deactivate", "acme")
     eventually(lambda: "interrupted" in acme.log(working), "the agent is interrupted")
-    assert other.ended(other.begin("patient", gate=str(gate)))["status"] == "completed"
+    assert other.ended(other.start("nothing"))["status"] == "completed"
     for run_id in stuck:
         turn = acme.service.admin("run", run_id)["turns"][0]
         assert (turn["status"], turn["failure"]) == ("failed", "cancelled: the organization was deactivated")
@@ -139,10 +100,7 @@ def test_a_second_tenant_is_served_beside_the_stuck_or_stopped_runs_of_the_first
 
 def test_an_organization_has_so_many_active_runs_and_no_more(start: Callable[..., Api], tmp_path: Path) -> None:
     """Exactly, however many are asked for at once; another organization has its own."""
-    setup = demo_setup(tmp_path)
-    setup["organizations"].append(setup["organizations"][0] | {"name": "Other", "slug": "other"})
-    settings = "[limits]\nactive_runs = 3\n"
-    api = start(setup=setup, settings=settings, arguments=["--no-worker"])
+    api = start(setup=two(tmp_path), settings="[limits]\nactive_runs = 3\n", arguments=["--no-worker"])
     acme, other = (Api(api.service, one) for one in api.service.setup["organizations"])
     body = {"repository": "acme/api", "inputs": {"instructions": "wait"}}
     with ThreadPoolExecutor(8) as pool:

@@ -18,7 +18,7 @@ from service.store.repositories import Repository
 from tests.lab import Drip, Drop, Hang, Raw, Respond, Server, Step
 from tests.service.certificates import make_certificate
 from tests.service.git_hosts import GitHttpHost, git_daemon
-from tests.service.processes import naming
+from tests.service.processes import running
 from tests.service_process import make_repository
 from tests.waiting import eventually
 
@@ -251,4 +251,4 @@ def test_a_git_host_that_hangs_leaves_no_process(server: Server, hasty: HealthPr
     assert verdict.status == "unreachable"
     assert re.search("(longer than|no answer within) 1 s", str(verdict.reason))
     # Well before the code host itself gives up.
-    eventually(lambda: not naming(server.origin), "the helper of git has ended", 240)
+    eventually(lambda: not running(naming=server.origin), "the helper of git has ended", 240)

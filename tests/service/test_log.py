@@ -2,7 +2,6 @@
 
 import json
 import logging
-import sys
 import threading
 import warnings
 from collections.abc import Iterator
@@ -47,9 +46,10 @@ def masks() -> Masks:
     return made
 
 
-def formatted(form: LogFormat, message: str, **options: Any) -> str:
-    record = logging.getLogger("service.x").makeRecord("service.x", logging.INFO, "f", 1, message, (), None, **options)
-    return formatter(form, masks()).format(record)
+def formatted(form: LogFormat, message: str, error: Exception | None = None, **options: Any) -> str:
+    traced = None if error is None else (type(error), error, error.__traceback__)
+    made = logging.getLogger("service.x").makeRecord("service.x", logging.INFO, "f", 1, message, (), traced, **options)
+    return formatter(form, masks()).format(made)
 
 
 def test_a_record_has_what_is_bound_around_it_and_no_traceback_that_tells_an_operator_nothing() -> None:
@@ -62,12 +62,7 @@ def test_a_record_has_what_is_bound_around_it_and_no_traceback_that_tells_an_ope
     expected = {"level": "info", "logger": "service.x", "event": "done", "status": 200, "run_id": "run_1", "turn": 2}
     assert record == expected | {"organization": "acme"}
     for form in get_args(LogFormat):
-        said, unknown = (
-            formatter(form, masks()).format(
-                logging.LogRecord("service.x", logging.ERROR, "f", 1, "pruning failed", (), (type(error), error, None))
-            )
-            for error in (foreseen, fault)
-        )
+        said, unknown = (formatted(form, "pruning failed", error=error) for error in (foreseen, fault))
         assert "pruning failed: the queue cannot be read; run: migrate" in said
         assert "DatabaseError" not in said
         assert "pruning failed: " not in unknown
@@ -78,15 +73,12 @@ def test_a_record_has_what_is_bound_around_it_and_no_traceback_that_tells_an_ope
 @pytest.mark.parametrize("place", ["message", "field", "exception"])
 def test_foreign_text_obeys_no_terminal_tells_no_secret_and_fakes_no_record(form: LogFormat, place: str) -> None:
     """In a message, in a field or in a traceback; text of several lines is one record all the same."""
+    given: dict[str, Any] = {"extra": {"actor": FOREIGN}}
     if place == "exception":
-        try:
-            raise ValueError(FOREIGN)  # noqa: TRY301 — for its traceback
-        except ValueError:
-            text = formatter(form, masks()).format(
-                logging.getLogger("service.x").makeRecord("service.x", 40, "f", 1, "it failed", (), sys.exc_info())
-            )
-    else:
-        text = formatted(form, FOREIGN if place == "message" else "x", extra={"actor": FOREIGN})
+        with pytest.raises(ValueError, match="red") as raised:
+            raise ValueError(FOREIGN)
+        given = {"error": raised.value}
+    text = formatted(form, FOREIGN if place == "message" else "x", **given)
 
     assert [word for word in WANTED if word in text or json.dumps(word)[1:-1] in text] == []
     lines = text.splitlines()

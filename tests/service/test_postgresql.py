@@ -9,7 +9,7 @@ import pytest
 
 from tests.service.conftest import Api
 from tests.service.deployment import Deployment, deployment
-from tests.service.postgres import NoPostgresError, cluster
+from tests.service.postgres import Cluster, NoPostgresError, cluster
 from tests.service_process import Node, git, refused_start
 from tests.waiting import eventually
 
@@ -18,12 +18,22 @@ SETTINGS = '[execution]\nsandbox = "none"\nworker_ttl_s = 3600\ndrain_s = 0.1\n[
 HASTY = SETTINGS.replace("worker_ttl_s = 3600", "worker_ttl_s = 5")
 
 
-@pytest.fixture
-def many(tmp_path: Path, postgres_url: str, request: pytest.FixtureRequest) -> Iterator[Deployment]:
-    """A service over PostgreSQL, of which nothing runs yet."""
-    settings = getattr(request, "param", SETTINGS)
-    with deployment(tmp_path / "deployment", postgres_url, settings=settings) as made:
+@pytest.fixture(scope="module")
+def shared(postgres: Cluster, tables: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """An API without a worker, over a PostgreSQL of its own."""
+    folder = tmp_path_factory.mktemp("deployment")
+    with deployment(folder, postgres.create("many", tables), settings=SETTINGS) as made:
+        made.api("first")
         yield made
+
+
+@pytest.fixture
+def many(shared: Deployment, request: pytest.FixtureRequest) -> Iterator[Deployment]:
+    """That service; the workers that a test starts on it end with the test."""
+    shared.settings = getattr(request, "param", SETTINGS)
+    yield shared
+    while len(shared.nodes) > 1:
+        shared.nodes.pop().stop()
 
 
 hasty = pytest.mark.parametrize("many", [HASTY], indirect=True)
@@ -36,7 +46,7 @@ def commits(made: Deployment, run: dict[str, Any]) -> list[str]:
 
 def test_what_one_machine_accepts_another_executes(many: Deployment) -> None:
     """The API has no worker, the worker no API, and they share only the database, with log and diff in it."""
-    client = many.client(many.api("first"))
+    client = many.client(many.nodes[0])
     run_id = client.start("write it")
     before = many.admin("status", machine="first")
     worker = many.begin("worker", machine="second")
@@ -55,7 +65,7 @@ def test_what_one_machine_accepts_another_executes(many: Deployment) -> None:
 
 def test_no_text_in_a_path_or_query_is_a_fault_of_the_service(many: Deployment) -> None:
     """NUL, what is not UTF-8, and halves of a surrogate pair: PostgreSQL takes fewer texts than SQLite."""
-    client = many.client(many.api())
+    client = many.client(many.nodes[0])
     for text in ("%00", "%ff%fe", "%ed%a0%80"):
         answers = [
             client.post(f"/external/{path}", {"repository": "acme/api"})
@@ -68,7 +78,7 @@ def test_no_text_in_a_path_or_query_is_a_fault_of_the_service(many: Deployment) 
 
 def begun(many: Deployment, tmp_path: Path) -> tuple[Api, Node, str, Path]:
     """Start a run that waits for a gate, and return it with the worker that is at it."""
-    client = many.client(many.api())
+    client = many.client(many.nodes[0])
     worker = many.begin("worker", machine="victim")
     gate = tmp_path / "gate"
     run_id = client.start(f"wait {gate}")
@@ -132,7 +142,7 @@ def test_a_worker_that_is_told_to_stop_hands_its_turn_over_at_once(many: Deploym
 
 def test_two_runs_on_one_branch_are_never_mixed_between_workers(many: Deployment, tmp_path: Path) -> None:
     """Both workers are free, and still the second run waits for the first and builds on its commit."""
-    client = many.client(many.api())
+    client = many.client(many.nodes[0])
     for machine in ("one", "two"):
         many.begin("worker", machine=machine)
     gate = tmp_path / "gate"
@@ -154,6 +164,7 @@ def test_a_database_that_goes_away_for_a_while_costs_no_run(tmp_path: Path) -> N
     """Crashed and started again while an agent works: requests get 503 until then, and the run completes."""
     try:
         with cluster() as own, deployment(tmp_path / "deployment", own.create("away"), settings=SETTINGS) as made:
+            made.api()
             client, _, run_id, gate = begun(made, tmp_path)
             own.stop("immediate")
             refused = client.get("/external/runs")

@@ -116,9 +116,9 @@ def test_a_log_is_read_in_pieces(done: tuple[Api, str]) -> None:
 
 
 def test_a_run_of_another_organization_is_not_there(done: tuple[Api, str], tenant: Callable[..., Api]) -> None:
-    """Word for word as for a run that there is not; without the scope of the list it is 403."""
+    """Word for word as one that there is not: neither shown, listed, continued nor cancelled; no scope is 403."""
     api, run_id = done
-    other = tenant()
+    other = tenant(repositories=[{"name": "api", "platform": "github", "path": "acme/api", "url": "/srv/none.git"}])
     made = api.service.admin("token", "create", "--org", "acme", "--scope", "organizations:create")
     scopeless = {"Authorization": f"Bearer {made['token']}"}
     for path in ("", "/turns/1/log", "/turns/1/diff", "/diff", "/cancel"):
@@ -130,6 +130,9 @@ def test_a_run_of_another_organization_is_not_there(done: tuple[Api, str], tenan
         assert said(theirs) == (404, "run_not_found"), path
         assert theirs.text.replace(run_id, "run_none") == none.text
         assert without.status_code == 403
+    assert said(other.follow(run_id, "mine now")) == (404, "run_not_found")
+    assert list(other.runs()) == []
+    assert "mine now" not in str(api.service.admin("run", run_id))
 
 
 def test_what_was_pruned_or_is_too_large_says_so(api: Api) -> None:
@@ -149,9 +152,7 @@ def test_what_was_pruned_or_is_too_large_says_so(api: Api) -> None:
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def either(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Deployment, Api]]:
+def either(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Deployment, Api]]:
     """A service over either database, whose turns work on another machine than its API where that is possible."""
     url = None
     if request.param == "postgresql":
@@ -198,25 +199,26 @@ def test_a_log_is_followed_while_its_turn_works(either: tuple[Deployment, Api], 
 
 
 def test_cancelling_ends_a_turn_wherever_it_works(either: tuple[Deployment, Api], tmp_path: Path) -> None:
-    """At work and while it waits; twice is once; its processes end, nothing is pushed, and the next turn runs."""
+    """At work, and while it waits; twice is once; its processes end, nothing is pushed, and the next turn runs."""
     made, api = either
-    gate = tmp_path / "gate"
-    run_id = api.start(f"wait {gate}")
+    run_id = api.start(f"wait {tmp_path / 'never'}", branch_name="shared")
+    waiting = api.start("write it, too", branch_name="shared")
     eventually(lambda: b"at work on turn 1" in api.get(log_path(run_id)).content, "the agent works")
+    made.admin("run", "cancel", waiting)
     answers = [api.post(f"/external/runs/{run_id}/cancel", {}) for _ in range(2)]
     eventually(lambda: not [left for left in made.leftovers() if "scribe" in left], "the agent is gone")
-    told = api.get(f"/external/runs/{run_id}").json()["turns"][0]
+    told = [api.get(f"/external/runs/{one}").json()["turns"][0] for one in (run_id, waiting)]
     trail = [one for one in made.admin("audit", "list")["entries"] if one["action"] == "run.cancel"]
     assert api.follow(run_id, "write it").status_code == 201
     after = api.ended(run_id)
     late = api.post(f"/external/runs/{run_id}/cancel", {})
 
     assert [(answer.status_code, answer.json()["status"]) for answer in answers] == [(202, "failed")] * 2
-    assert (told["state"], told["outcome"], told["commit"]) == ("cancelled", "cancelled", None)
-    assert told["reason"] == "cancelled by tests"
-    assert [one["target"] for one in trail] == [run_id]
+    assert {(one["state"], one["outcome"], one["commit"]) for one in told} == {("cancelled", "cancelled", None)}
+    assert [one["reason"] for one in told] == ["cancelled by tests", "cancelled by the operator"]
+    assert [one["target"] for one in trail] == [waiting, run_id]
     assert after["status"] == "completed"
-    subjects = git("log", "--format=%s", f"main..{after['branch_name']}", cwd=made.repositories["acme/api"])
+    subjects = git("log", "--format=%s", "main..shared", cwd=made.repositories["acme/api"])
     assert subjects.splitlines() == ["scribe: write it"]
     assert said(late) == (409, "run_not_active")
 

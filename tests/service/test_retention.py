@@ -1,6 +1,5 @@
 """Retention: what only operators look at goes when it is old; runs, their conversation and what is open stay."""
 
-import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from service.execution.queue import forget_ended
 from service.execution.retention import Pruner, Retention
 from service.settings import DataFolder, Settings
 from service.store import turn_files
-from service.store.database import Database
 from tests.service.conftest import Api
 from tests.service.deployment import Deployment, deployment
 from tests.service_process import Node
@@ -26,8 +24,8 @@ AT_ONCE = "[retention]\nlogs_days = 0.0000001\n"
 class House:
     """A service with a worker, and what it keeps of its runs."""
 
-    def __init__(self, made: Deployment, database: Database) -> None:
-        self.deployment, self.database = made, database
+    def __init__(self, made: Deployment) -> None:
+        self.deployment, self.database = made, made.database
         self.folder = DataFolder(made.machine("first"))
 
     def serve(self) -> tuple[Node, Api]:
@@ -64,15 +62,11 @@ class House:
         return queued, pruner.stored_files(before), pruner.files(before)[0]
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def house(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[House]:
+@pytest.fixture
+def house(either_url: str | None, tmp_path: Path) -> Iterator[House]:
     """A service over either database, of which nothing runs yet."""
-    url = None if request.param == "sqlite" else str(request.getfixturevalue("postgres_url"))
-    with (
-        deployment(tmp_path / "deployment", url, settings=SETTINGS) as made,
-        contextlib.closing(Database(url or DataFolder(made.machine("first")).database_url)) as database,
-    ):
-        yield House(made, database)
+    with deployment(tmp_path / "deployment", either_url, settings=SETTINGS) as made:
+        yield House(made)
 
 
 def test_what_is_old_goes_and_the_run_stays(house: House, tmp_path: Path) -> None:

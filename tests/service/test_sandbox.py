@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from service.execution import supervisor
 from service.execution.sandbox import PACKAGE_ROOT, NoSandboxError, SandboxView, find
 from service.execution.workspace import Workspace
 from service.settings import ExecutionSettings
-from tests.service.conftest import NEEDS_SANDBOX
+from tests.service.conftest import NEEDS_SANDBOX, Api
 from tests.service.processes import long_sleep, running
 from tests.waiting import eventually
 
@@ -40,17 +41,9 @@ def own_address() -> str | None:
 
 
 @NEEDS_SANDBOX
-@pytest.mark.parametrize(
-    ("settings", "options", "expected"),
-    [
-        ("", ["--network"], [False, False, True]),
-        ('agent_network = "host"', ["--network"], [True, False, True]),
-        ("", [], [False, False, False]),
-    ],
-    ids=["private", "host", "none"],
-)
+@pytest.mark.parametrize("network", ["private", "host"])
 def test_an_agent_reaches_the_outside_and_nothing_on_this_machine_s_loopback(
-    request: pytest.FixtureRequest, tmp_path: Path, settings: str, options: list[str], expected: list[bool]
+    start: Callable[..., Api], tmp_path: Path, network: str
 ) -> None:
     """Neither by 127.0.0.1 nor by the gateway; `host` opens it; without a network nothing is open."""
     if find(ExecutionSettings()).slirp is None:
@@ -58,18 +51,16 @@ def test_an_agent_reaches_the_outside_and_nothing_on_this_machine_s_loopback(
     address = own_address()
     if address is None:
         pytest.skip("this machine has no address but loopback")
+    api = start(settings=f'[execution]\nsandbox = "require"\nagent_network = "{network}"\n')
+    api.add_agent(tmp_path, "caller", CALLER, "--network")
+    api.add_agent(tmp_path, "hermit", CALLER)
     with socket.create_server(("0.0.0.0", 0)) as listener:
-        port = listener.getsockname()[1]
-        if settings:
-            api = request.getfixturevalue("start")(settings=f'[execution]\nsandbox = "require"\n{settings}\n')
-        else:
-            api = request.getfixturevalue("sandboxed")("require")
-        name = f"caller{len(options)}"
-        api.add_agent(tmp_path, name, CALLER, *options)
-        run_id = api.begin(name, addresses=[[host, port] for host in ("127.0.0.1", "10.0.2.2", address)])
+        addresses = [[host, listener.getsockname()[1]] for host in ("127.0.0.1", "10.0.2.2", address)]
+        runs = [api.begin(agent, addresses=addresses) for agent in ("caller", "hermit")]
 
-        assert api.ended(run_id)["status"] == "completed", api.log(run_id)
-        assert f"reached: {expected}" in api.log(run_id)
+        assert [api.ended(run_id)["status"] for run_id in runs] == ["completed"] * 2, api.log(runs[0])
+    assert f"reached: {[network == 'host', False, True]}" in api.log(runs[0])
+    assert "reached: [False, False, False]" in api.log(runs[1])
 
 
 @NEEDS_SANDBOX

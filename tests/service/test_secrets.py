@@ -145,18 +145,6 @@ def test_what_a_code_host_says_is_only_text(start: Callable[..., Any]) -> None:
     assert "\x1b" not in own.service.admin("run", run_id)["turns"][0]["failure"]
 
 
-def test_another_organization_s_runs_are_not_there(api: Any, tenant: Callable[..., Any]) -> None:
-    """Neither listed, nor continued, nor cancelled: an id that was seen somewhere opens nothing."""
-    run_id = api.start("write")
-    other = tenant()
-    followed, cancelled = other.follow(run_id, "mine now"), other.post(f"/external/runs/{run_id}/cancel", {})
-    api.ended(run_id)
-
-    assert (followed.status_code, cancelled.status_code) == (400, 404)
-    assert list(other.runs()) == []
-    assert "mine now" not in str(api.service.admin("run", run_id))
-
-
 async def test_a_database_that_never_answers_is_told_in_time() -> None:
     """By the deadline, however often it is asked, with a few threads; and it is well again once it answers."""
     over = threading.Event()

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -45,13 +44,6 @@ from service.store.turns import TurnOutcome
 from service.store.workers import Worker
 from tests.service.conftest import BOTH, NOW, order, organization
 from tests.service.postgres import Cluster
-
-
-def test_the_database_is_closed_to_other_users(tmp_path: Path) -> None:
-    """0600 from its first moment."""
-    Database(f"sqlite:///{tmp_path / 'service.sqlite'}").close()
-
-    assert (tmp_path / "service.sqlite").stat().st_mode & 0o777 == 0o600
 
 
 @BOTH
@@ -155,16 +147,6 @@ def test_a_turn_ends_once_and_only_by_its_latest_attempt(database: Database) -> 
 
 
 @BOTH
-def test_a_repository_of_an_organization_that_was_just_deleted_is_refused(database: Database) -> None:
-    """As a run of it is, instead of breaking on a constraint."""
-    owner = organization(database)
-    with database.write() as connection:
-        connection.execute(sa.text("DELETE FROM organizations"))
-        with pytest.raises(runs.InactiveOrganizationError):
-            repositories.put(connection, owner, Repository("api", "github", "acme/api", "/tmp/api.git"), NOW)
-
-
-@BOTH
 def test_large_counts_are_kept_for_a_moment_and_small_ones_are_not(database: Database) -> None:
     """10,000 and more are counted once in a while, in proportion to their number; below that, each time."""
     now = [0.0]
@@ -214,7 +196,10 @@ class Clock:
 
 
 def test_a_minute_s_worth_passes_at_once_and_then_one_at_a_time(database: Database) -> None:
-    """Twelve at once; the thirteenth waits the five seconds until there is one again; others have their own bucket."""
+    """Twelve at once; the thirteenth waits the five seconds until there is one again; others have their own bucket.
+
+    It is in the database: neither a new process nor a clock set back refills it or waits for longer.
+    """
     clock = Clock()
     rate = clock.limiter(database, 12)
     at_once = [rate.wait_s("org") for _ in range(13)]
@@ -224,16 +209,10 @@ def test_a_minute_s_worth_passes_at_once_and_then_one_at_a_time(database: Databa
 
     assert at_once == [None] * 12 + [5]
     assert (early, rate.wait_s("org"), rate.wait_s("org"), rate.wait_s("other")) == (1, None, 5, None)
-
-
-@pytest.mark.parametrize("seconds", [0, -3600], ids=["restart", "clock set back"])
-def test_neither_a_restart_nor_a_clock_set_back_refills_or_blocks(database: Database, seconds: float) -> None:
-    """The bucket is in the database: a new process finds it as it was, and the wait is the usual one."""
-    clock = Clock()
-    assert clock.limiter(database, 1).wait_s("org") is None
-    clock.pass_s(seconds)
-
-    assert clock.limiter(database, 1).wait_s("org") == 60
+    for owner, seconds in (("restart", 0), ("clock set back", -3600)):
+        assert clock.limiter(database, 1).wait_s(owner) is None
+        clock.pass_s(seconds)
+        assert clock.limiter(database, 1).wait_s(owner) == 60
 
 
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -60,24 +60,19 @@ def test_usage_is_summed_by_what_is_asked(database: Database) -> None:
             found = totals(connection, UsageFilters(*given), by)
         return {tuple(one.subject.values()): (one.runs, one.turns, one.figures.input_tokens) for one in found}
 
-    assert summed("organization") == {("acme",): (2, 3, 116), ("other",): (1, 1, 1000)}
-    assert summed("repository") == {
-        ("acme", "github:acme/api"): (2, 3, 116),
-        ("other", "github:other/web"): (1, 1, 1000),
-    }
-    assert summed("agent") == {("acme", "claude"): (1, 2, 16), ("acme", "codex"): (1, 1, 100)} | {
-        ("other", "claude"): (1, 1, 1000)
-    }
+    acme, other = (2, 3, 116), (1, 1, 1000)
+    assert summed("organization") == {("acme",): acme, ("other",): other}
+    assert summed("repository") == {("acme", "github:acme/api"): acme, ("other", "github:other/web"): other}
+    agents = {("acme", "claude"): (1, 2, 16), ("acme", "codex"): (1, 1, 100), ("other", "claude"): other}
+    assert summed("agent") == agents
     assert summed("day") == {(today,): (3, 3, 1115), (today + 1,): (1, 1, 1)}
     assert summed(None, None, today + 1) == {(): (1, 1, 1)}
     assert summed(None, None, None, today) == {(): (3, 3, 1115)}
     assert summed("day", "org_none") == {}
     with database.read() as connection:
         of_turns = usage.of_turns(connection, first)
-    assert [(number, one.requests, one.document()["cost_usd"]) for number, one in of_turns.items()] == [
-        (1, 2, 0.5),
-        (2, 1, 0.25),
-    ]
+    figures = [(number, one.requests, one.document()["cost_usd"]) for number, one in of_turns.items()]
+    assert figures == [(1, 2, 0.5), (2, 1, 0.25)]
 
 
 @BOTH

@@ -51,65 +51,48 @@ def _events(events: Iterable[tuple[str, Any]]) -> Respond:
 
 
 def _message(words: str) -> dict[str, Any]:
-    usage = {
-        "input_tokens": INPUT,
-        "cache_read_input_tokens": CACHED,
-        "cache_creation_input_tokens": 0,
-        "output_tokens": OUTPUT,
-    }
-    return {
-        "id": "msg_1", "type": "message", "role": "assistant", "model": "made-up", "stop_reason": "end_turn",
-        "stop_sequence": None, "content": [{"type": "text", "text": words}], "usage": usage,
-    }  # fmt: skip
+    counted = {"input_tokens": INPUT, "output_tokens": OUTPUT}
+    usage = counted | {"cache_read_input_tokens": CACHED, "cache_creation_input_tokens": 0}
+    said = {"content": [{"type": "text", "text": words}], "stop_reason": "end_turn", "stop_sequence": None}
+    return {"id": "msg_1", "type": "message", "role": "assistant", "model": "made-up", "usage": usage} | said
 
 
 def _anthropic(words: str) -> Iterator[tuple[str, Any]]:
     whole = _message(words)
     begun = whole | {"content": [], "stop_reason": None, "usage": whole["usage"] | {"output_tokens": 1}}
-    yield "message_start", {"type": "message_start", "message": begun}
-    yield (
-        "content_block_start",
-        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
-    )
-    delta = {"type": "text_delta", "text": words}
-    yield "content_block_delta", {"type": "content_block_delta", "index": 0, "delta": delta}
-    yield "content_block_stop", {"type": "content_block_stop", "index": 0}
     end = {"stop_reason": "end_turn", "stop_sequence": None}
-    yield "message_delta", {"type": "message_delta", "delta": end, "usage": {"output_tokens": OUTPUT}}
-    yield "message_stop", {"type": "message_stop"}
+    for event in (
+        {"type": "message_start", "message": begun},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": words}},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": end, "usage": {"output_tokens": OUTPUT}},
+        {"type": "message_stop"},
+    ):
+        yield str(event["type"]), event
 
 
 def _responses(words: str) -> Iterator[tuple[str, Any]]:
     item = {"type": "message", "role": "assistant", "id": "m1", "content": [{"type": "output_text", "text": words}]}
-    usage = {
-        "input_tokens": INPUT + CACHED, "input_tokens_details": {"cached_tokens": CACHED}, "output_tokens": OUTPUT,
-        "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": INPUT + CACHED + OUTPUT,
-    }  # fmt: skip
-    yield "response.created", {"type": "response.created", "response": {"id": "r1"}}
-    yield "response.output_item.done", {"type": "response.output_item.done", "item": item}
-    yield (
-        "response.completed",
-        {"type": "response.completed", "response": {"id": "r1", "usage": usage, "output": [item]}},
-    )
+    details = {"input_tokens_details": {"cached_tokens": CACHED}, "output_tokens_details": {"reasoning_tokens": 0}}
+    counted = {"input_tokens": INPUT + CACHED, "output_tokens": OUTPUT, "total_tokens": INPUT + CACHED + OUTPUT}
+    for event in (
+        {"type": "response.created", "response": {"id": "r1"}},
+        {"type": "response.output_item.done", "item": item},
+        {"type": "response.completed", "response": {"id": "r1", "usage": counted | details, "output": [item]}},
+    ):
+        yield str(event["type"]), event
 
 
 def _chat_usage() -> dict[str, Any]:
-    return {
-        "prompt_tokens": INPUT + CACHED, "completion_tokens": OUTPUT, "total_tokens": INPUT + CACHED + OUTPUT,
-        "prompt_tokens_details": {"cached_tokens": CACHED},
-    }  # fmt: skip
+    counted = {"prompt_tokens": INPUT + CACHED, "completion_tokens": OUTPUT, "total_tokens": INPUT + CACHED + OUTPUT}
+    return counted | {"prompt_tokens_details": {"cached_tokens": CACHED}}
 
 
 def _whole(words: str) -> dict[str, Any]:
     choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": words}}
-    return {
-        "id": "c1",
-        "object": "chat.completion",
-        "created": 1,
-        "model": "m",
-        "choices": [choice],
-        "usage": _chat_usage(),
-    }
+    made = {"id": "c1", "object": "chat.completion", "created": 1, "model": "m"}
+    return made | {"choices": [choice], "usage": _chat_usage()}
 
 
 def _chat(body: dict[str, Any], words: str) -> Iterator[tuple[str, Any]]:
@@ -124,8 +107,6 @@ def _chat(body: dict[str, Any], words: str) -> Iterator[tuple[str, Any]]:
 
 def _gemini(words: str) -> dict[str, Any]:
     content = {"role": "model", "parts": [{"text": words}]}
-    usage = {
-        "promptTokenCount": INPUT + CACHED, "cachedContentTokenCount": CACHED, "candidatesTokenCount": OUTPUT,
-        "totalTokenCount": INPUT + CACHED + OUTPUT,
-    }  # fmt: skip
+    usage = {"promptTokenCount": INPUT + CACHED, "cachedContentTokenCount": CACHED, "candidatesTokenCount": OUTPUT}
+    usage["totalTokenCount"] = INPUT + CACHED + OUTPUT
     return {"candidates": [{"content": content, "finishReason": "STOP", "index": 0}], "usageMetadata": usage}

@@ -51,12 +51,11 @@ def test_git_works_inside_and_its_commits_become_part_of_the_turn_s(rehearse: Ma
         "echo more >> README.md; git diff --stat; git log --format=%an:%s -1; pwd; echo $HOME"
     )
     done = rehearse().turn(script(source), "commit")
+    lines = done.log.splitlines()
 
     assert done.failure is None, done.log
-    assert done.log.splitlines()[0] == "First commit"
-    assert done.log.splitlines()[-3:] == ["agent:One", "/workspace", "/home/agent"]
-    assert "+++ b/one" in done.diff
-    assert "+more" in done.diff
+    assert [lines[0], *lines[-3:]] == ["First commit", "agent:One", "/workspace", "/home/agent"]
+    assert ("+++ b/one" in done.diff, "+more" in done.diff) == (True, True)
     assert ".git" not in done.diff.replace("--git", "")
 
 

@@ -21,16 +21,8 @@ Make = Callable[..., Any]
 ALLOWED = "allowed.example"
 
 
-@pytest.fixture
-def host(tmp_path: Path) -> Iterator[Any]:
-    """A TLS server for `allowed.example` and `other.example`, on loopback, which counts who connected."""
-    made = TlsHost(tmp_path)
-    yield made
-    made.close()
-
-
 class TlsHost:
-    """The server."""
+    """A TLS server for `allowed.example` and `other.example`, on loopback, which counts who connected."""
 
     def __init__(self, folder: Path) -> None:
         made = make_certificate(folder / "tls", f"DNS:{ALLOWED},DNS:other.example")
@@ -61,6 +53,12 @@ class TlsHost:
 
 
 @pytest.fixture
+def host(tmp_path: Path) -> Iterator[TlsHost]:
+    with contextlib.closing(TlsHost(tmp_path)) as made:
+        yield made
+
+
+@pytest.fixture
 def proxied(host: TlsHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rehearse: Make, script: Make) -> Make:
     """Let a shell script run with `allowed.example` on its list, which stands for the server on loopback."""
     addresses = {ALLOWED: [("127.0.0.1", host.port)], "other.example": [("127.0.0.1", host.port)]}
@@ -74,13 +72,11 @@ def proxied(host: TlsHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rehe
     monkeypatch.setattr(outside_module, "EgressProxy", Proxy)
     stage = rehearse()
 
-    def run(source: str, egress: tuple[str, ...] = (ALLOWED, "localhost.example")) -> Any:
-        settings = (
-            f"export CURL_CA_BUNDLE={host.authority} SSL_CERT_FILE={host.authority} GIT_SSL_CAINFO={host.authority}\n"
-        )
-        settings += f"export NODE_EXTRA_CA_CERTS={host.authority}\n"
-        agent = script(settings + source, egress=list(egress), readable=[str(host.authority)], idle_timeout_s=120)
-        return stage.turn(agent, "go")
+    def run(source: str) -> Any:
+        names = ("CURL_CA_BUNDLE", "SSL_CERT_FILE", "GIT_SSL_CAINFO", "NODE_EXTRA_CA_CERTS")
+        settings = "".join(f"export {name}={host.authority}\n" for name in names)
+        options = {"egress": [ALLOWED, "localhost.example"], "readable": [str(host.authority)], "idle_timeout_s": 120}
+        return stage.turn(script(settings + source, **options), "go")
 
     return run
 

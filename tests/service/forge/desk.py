@@ -12,11 +12,10 @@ from service.setup import AgentEntry, HostEntry, connect_host, put_agent
 from service.store import organizations, postings, repositories, runs, turn_files, turns
 from service.store.database import Database
 from service.store.postings import Posting
-from service.store.runs import TurnRequest
 from service.store.turns import TurnOutcome
+from tests.service.conftest import NOW, accepted, order, organization
 from tests.service.forge.forges import Forge, GitHubServer, GitLabForge
 
-START = 1_700_000_000_000_000
 EVERYTHING = {"pull_request": "draft", "status": True, "review": True}
 PLACES = {
     GitHubServer: ("github", "acme/api", "https://github.example/acme/api.git"),
@@ -39,34 +38,35 @@ class Desk:
 
     def __init__(self, server: Forge, place: Path) -> None:
         os.environ["FORGE_TOKEN_HERE"] = "bot-token"
-        self.now = START
+        self.now = NOW
         self.server = server
         self.platform, self.path, self.url = PLACES[type(server)]
+        self.place = {"platform": self.platform, "path": self.path, "url": self.url}
         self.database = Database(f"sqlite:///{place / 'desk.sqlite'}")
         self.database.migrate()
         self.settings = ForgeSettings(run_url="https://runs.example/{run_id}", timeout_s=60)
         self.poster = Poster(self.database, self.settings, lambda: self.now)
+        self.owner_id = organization(self.database, now=self.now)
+        fixer = AgentEntry.model_validate({"name": "fixer", "argv": ["/bin/true"], "on_completion": EVERYTHING})
         with self.database.write() as connection:
-            self.owner = organizations.create(connection, name="Acme", now=self.now)
             self.connect(connection)
-            put_agent(
-                connection,
-                AgentEntry.model_validate({"name": "fixer", "argv": ["/bin/true"], "on_completion": EVERYTHING}),
-                self.now,
-            )
+            put_agent(connection, fixer, self.now)
             repositories.note_default_branch(connection, self.url, "main")
 
     def connect(self, connection: Any, **changed: Any) -> None:
         """Connect the forge, in place of what was connected."""
         host = self.url.split("/")[2]
         entry = {"platform": self.platform, "host": host, "api_url": self.server.url, "token_env": "FORGE_TOKEN_HERE"}
-        connect_host(connection, self.owner, HostEntry.model_validate(entry | changed), self.now)
+        owner = organizations.by_id(connection, self.owner_id)
+        assert owner is not None
+        connect_host(connection, owner, HostEntry.model_validate(entry | changed), self.now)
 
     def begin(self, instructions: str = "Fix the login", branch: str = "agent/fix-1") -> str:
         """Accept a run and claim its turn."""
-        request = TurnRequest(self.owner.id, "fixer", self.platform, self.path, self.url, branch, instructions)
+        run_id = accepted(
+            self.database, agent="fixer", now=self.now, **self.place, branch=branch, instructions=instructions
+        ).id
         with self.database.write() as connection:
-            run_id = runs.accept(connection, request, self.now).id
             turns.claim(connection, run_id, 1, "w", self.now)
         return run_id
 
@@ -75,8 +75,8 @@ class Desk:
         with self.database.write() as connection:
             run = runs.by_id(connection, run_id)
             assert run is not None
-            request = TurnRequest(run.organization_id, run.agent, run.platform, run.path, run.url, None, instructions)
-            resumed = runs.resume(connection, run, request, self.now)
+            again = order(run.organization_id, run.agent, **self.place, instructions=instructions)
+            resumed = runs.resume(connection, run, again, self.now)
             assert resumed is not None
             turns.claim(connection, run_id, resumed.turn, "w", self.now)
             return resumed.turn
@@ -88,10 +88,12 @@ class Desk:
             assert run is not None
             postings.at_work(connection, run, number, commit, self.now)
 
-    def end(self, run_id: str, commit: str | None = "b" * 40, number: int = 1, **outcome: Any) -> None:
+    def end(
+        self, run_id: str, commit: str | None = "b" * 40, number: int = 1, branch: str = "agent/fix-1", **outcome: Any
+    ) -> None:
         """End a turn; its commit is on the forge."""
         if commit is not None:
-            self.server.branches["agent/fix-1"] = commit
+            self.server.branches[branch] = commit
         given = {"status": "completed", "summary": "Login fixed\n\nIt was the clock."} | outcome
         with self.database.write() as connection:
             turns.end(connection, run_id, number, TurnOutcome(commit_sha=commit, **given), self.now)

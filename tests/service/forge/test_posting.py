@@ -12,7 +12,7 @@ import pytest
 from service.forge.client import ForgeError
 from service.forge.handlers import Subject
 from service.forge.review import post_review
-from service.store import runs, turns
+from service.store import runs
 from service.store.postings import Posting
 from service.store.runs import Run
 from tests.lab import Drop, Received, Respond, Step
@@ -188,10 +188,8 @@ def test_what_a_person_closed_stays_closed_and_what_was_merged_is_followed_up(
 def test_a_limit_is_heard_for_all_that_is_due_there(desk: Desk) -> None:
     """One request learns of it; the others wait as long, and then all is posted. What is refused is not asked again."""
     runs_due = [desk.begin(branch=f"agent/fix-{at}") for at in range(3)]
-    for at, run_id in enumerate(runs_due):
-        desk.server.branches[f"agent/fix-{at}"] = f"{at + 1:x}" * 40
-        with desk.database.write() as connection:
-            turns.end(connection, run_id, 1, turns.TurnOutcome("completed", f"{at + 1:x}" * 40, "done"), desk.now)
+    for at, run_id in enumerate(runs_due, 1):
+        desk.end(run_id, f"{at:x}" * 40, branch=f"agent/fix-{at - 1}")
     desk.server.before = lambda _: Respond(429, {"message": "slow down"}, {"Retry-After": "90"})
     asked = []
     for seconds in (0, 89, 2):
@@ -201,9 +199,7 @@ def test_a_limit_is_heard_for_all_that_is_due_there(desk: Desk) -> None:
         desk.server.before = lambda _: None
     desk.server.before = lambda one: Respond(422, {"message": "Never"}) if one.method == "POST" else None
     refused = desk.begin(branch="agent/fix-9")
-    desk.server.branches["agent/fix-9"] = "9" * 40
-    with desk.database.write() as connection:
-        turns.end(connection, refused, 1, turns.TurnOutcome("completed", "9" * 40, "done"), desk.now)
+    desk.end(refused, "9" * 40, branch="agent/fix-9")
     desk.post()
     before = len(desk.server.asked)
     desk.later(100_000)
