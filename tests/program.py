@@ -1,5 +1,6 @@
 """`runwarden` in a process of its own that is forked: imported once for all of them, and run as a program is."""
 
+import multiprocessing
 import os
 import signal
 import sys
@@ -14,11 +15,20 @@ from subprocess import DEVNULL, PIPE, CompletedProcess, TimeoutExpired
 from typing import IO, Any, Final
 
 from app.__main__ import main
-from tests.service_process import FORKS, ROOT
 
+ROOT: Final = Path(__file__).resolve().parent.parent
 LONGEST_S: Final = 300.0
 CREATE: Final = ("orgs", "create", "New.Admin@example.com", "--json")
 """A command that writes."""
+FORKS: Final = multiprocessing.get_context("forkserver")
+# A start costs what it imports: one process imports it once, and each program of these tests is its fork.
+FORKS.set_forkserver_preload(
+    [
+        *("tests.program", "service.server", "service.setup", "service.cli.serve", "service.store.migrations"),
+        *("dbos", "dbos._sys_db_sqlite", "psycopg", "alembic.command", "uvicorn.lifespan.off", "sqlite3"),
+        "tests.imported",
+    ]
+)
 
 
 class Descriptor:

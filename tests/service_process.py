@@ -1,7 +1,6 @@
 """A real service in its own process, on a free loopback port, over repositories made on the spot."""
 
 import json
-import multiprocessing
 import os
 import select
 import shutil
@@ -11,29 +10,22 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from multiprocessing.connection import Connection
-from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from typing import Any, Final, TextIO
+from subprocess import DEVNULL, PIPE, CompletedProcess, TimeoutExpired
+from typing import IO, Any, Final
 
 from click.testing import CliRunner
 
 from service.cli import main
 from service.settings import DataFolder
 from tests.lab import free_port
+from tests.program import FORKS, ROOT, Program
 
-ROOT: Final = Path(__file__).resolve().parent.parent
+__all__ = ["FORKS", "ROOT"]
+
 READY_S: Final = 120.0
 STOP_S: Final = 120.0
-FORKS: Final = multiprocessing.get_context("forkserver")
-# A start costs what it imports: one process imports it once, and each service of these tests is its fork.
-FORKS.set_forkserver_preload(
-    [
-        *("tests.service_process", "service.server", "service.setup", "service.cli.serve", "service.store.migrations"),
-        *("dbos", "dbos._sys_db_sqlite", "psycopg", "alembic.command", "uvicorn.lifespan.off", "sqlite3"),
-        "tests.imported",
-    ]
-)
+PROGRAM: Final = "from service.cli import main; main(prog_name='runwarden service')"
 _MADE: Final = tempfile.TemporaryDirectory(prefix="runwarden-made-")
 """What is made once and copied: a repository of each content, and a database with its tables."""
 GIT_ENVIRONMENT: Final = {
@@ -144,11 +136,15 @@ class Node:
     arguments: list[str]
     data_dir: Path
     environment: Mapping[str, str]
-    process: ForkServerProcess = field(init=False)
+    process: Program = field(init=False)
     ready: dict[str, Any] = field(init=False)
     """The line that it printed when it was ready."""
-    printed: TextIO = field(init=False)
-    """What it prints after that line."""
+
+    @property
+    def printed(self) -> IO[str]:
+        """What it prints after that line."""
+        assert self.process.stdout is not None
+        return self.process.stdout
 
     @property
     def base_url(self) -> str:
@@ -162,14 +158,15 @@ class Node:
 
     def start(self) -> None:
         """Start the process and wait until it is ready."""
-        log_file = self.data_dir / "serve.log"
         given = [*self.arguments, "--data-dir", str(self.data_dir)]
-        self.process, self.printed = fork(given, self.environment, log_file)
+        with (self.data_dir / "serve.log").open("ab") as log:
+            streams = (DEVNULL, PIPE, log.fileno())
+            self.process = Program(given, {**os.environ, **self.environment}, code=PROGRAM, streams=streams)
         answered, _, _ = select.select([self.printed], [], [], READY_S)
         line = self.printed.readline() if answered else ""
         if not line:
             self.kill()
-            raise AssertionError(f"{given} did not start: {log_file.read_text('utf-8', 'replace')[-3000:]}")
+            raise AssertionError(f"{given} did not start: {self.log[-3000:]}")
         self.ready = json.loads(line)
 
     def kill(self) -> None:
@@ -179,50 +176,23 @@ class Node:
 
     def signal(self, number: int) -> None:
         """Send the process a signal."""
-        assert self.process.pid is not None
-        os.kill(self.process.pid, number)
+        self.process.send_signal(number)
 
     def stop(self) -> int:
         """End the process with SIGTERM, also a frozen one, and return its exit status."""
-        if self.process.is_alive():
-            self.signal(signal.SIGCONT)
-            self.signal(signal.SIGTERM)
+        self.signal(signal.SIGCONT)
+        self.signal(signal.SIGTERM)
         return self.ended()
 
     def ended(self) -> int:
         """Wait for the process's end and return its exit status."""
-        self.process.join(STOP_S)
-        status = self.process.exitcode
-        if status is None:
+        try:
+            return self.process.wait(STOP_S)
+        except TimeoutExpired as error:
             self.process.kill()
-            self.process.join()
-        self.printed.close()
-        assert status is not None, f"{self.arguments} does not end: {self.log[-3000:]}"
-        return status
-
-
-def fork(arguments: Sequence[str], environment: Mapping[str, str], log_file: Path) -> tuple[ForkServerProcess, TextIO]:
-    """Start `runwarden service ...` in a process of its own, and return it with what it prints on stdout."""
-    reading, writing = FORKS.Pipe(duplex=False)
-    process = FORKS.Process(
-        target=_run, args=(arguments, {**os.environ, **environment}, log_file, writing), daemon=True
-    )
-    process.start()
-    writing.close()
-    with reading:
-        return process, os.fdopen(os.dup(reading.fileno()), encoding="utf-8")
-
-
-def _run(arguments: Sequence[str], environment: Mapping[str, str], log_file: Path, printed: Connection) -> None:
-    """Become `runwarden service ...`: what follows in this forked process is the program's own."""
-    os.chdir(ROOT)
-    os.environ.clear()
-    os.environ.update(environment)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(printed.fileno(), 1)
-    os.dup2(os.open(log_file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), 2)
-    printed.close()
-    main(arguments, prog_name="runwarden service")
+            raise AssertionError(f"{self.arguments} does not end: {self.log[-3000:]}") from error
+        finally:
+            self.process.close()
 
 
 @dataclass
@@ -345,15 +315,9 @@ def start_service(
     return service
 
 
-def refused_start(data_dir: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def refused_start(data_dir: Path, *arguments: str, **environment: str) -> CompletedProcess[str]:
     """Run `serve`, or the command given, to the end that it comes to by itself."""
-    command_line = [*(arguments or ("serve", "--port", "0")), "--data-dir", str(data_dir)]
-    with tempfile.TemporaryDirectory() as folder:
-        process, printed = fork(command_line, environment, Path(folder, "log"))
-        with printed:
-            output = printed.read()
-        process.join()
-        assert process.exitcode is not None
-        return subprocess.CompletedProcess(
-            command_line, process.exitcode, output, Path(folder, "log").read_text("utf-8", "replace")
-        )
+    given = [*(arguments or ("serve", "--port", "0")), "--data-dir", str(data_dir)]
+    program = Program(given, {**os.environ, **environment}, code=PROGRAM)
+    out, err = program.communicate(timeout=STOP_S)
+    return CompletedProcess(given, program.wait(), out, err)

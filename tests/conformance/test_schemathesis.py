@@ -7,6 +7,7 @@ import pytest
 
 from tests.conformance.conftest import Subject
 from tests.conformance.narrowing import narrowed
+from tests.service.conftest import OPERATIONS
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -44,8 +45,7 @@ def test_the_extension_answers_as_it_says(subject: Subject, tmp_path: Path, exam
         for path, item in described["paths"].items()
         if any(operation.get("tags") == ["results"] for operation in item.values())
     }
-    order = {"instructions": "look", "repository": {"platform": "github", "data": {"owner": "acme", "repo": "api"}}}
-    run_id = subject.http.post("/external/runs", json=order).json()["run_id"]
+    run_id = subject.http.post("/external/runs", json=OPERATIONS["start_run"][2]).json()["run_id"]
     known = {"run_id": {"type": "string", "enum": [run_id]}, "n": {"type": "integer", "enum": [1]}}
     described["paths"] |= {
         path.replace("{", "{known_"): {method: of_known(operation, known) for method, operation in item.items()}

@@ -19,15 +19,12 @@ from tests import service_process
 from tests.service.postgres import Cluster, NoPostgresError, cluster
 from tests.waiting import eventually
 
+API: Final = {"platform": "github", "data": {"owner": "acme", "repo": "api"}}
+"""A repository, as requests and answers name it."""
 OPERATIONS: Final[dict[str, tuple[str, str, Any, int]]] = {
     "create_organization": ("POST", "/external/organizations", {"email": "a@customer.example"}, 201),
     "list_runs": ("GET", "/external/runs", None, 200),
-    "start_run": (
-        "POST",
-        "/external/runs",
-        {"instructions": "look", "repository": {"platform": "github", "data": {"owner": "acme", "repo": "api"}}},
-        201,
-    ),
+    "start_run": ("POST", "/external/runs", {"instructions": "look", "repository": API}, 201),
     "start_agent": (
         "POST",
         "/external/agents/scribe/runs",

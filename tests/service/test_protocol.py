@@ -11,10 +11,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tests.lab import Hang, Received, Respond, Server
-from tests.service.conftest import BARE, Api
+from tests.service.conftest import API, BARE, Api
 from tests.waiting import eventually
-
-API = {"platform": "github", "data": {"owner": "acme", "repo": "api"}}
 
 
 def connect(api: Any) -> socket.socket:

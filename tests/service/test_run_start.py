@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.service.conftest import API
 from tests.service_process import git
-
-API = {"platform": "github", "data": {"owner": "acme", "repo": "api"}}
 
 
 def ask(api: Any, **fields: Any) -> Any:

@@ -77,7 +77,7 @@ def test_a_turn_is_below_the_request_that_queued_it(start: Callable[..., Api], c
 def test_a_collector_that_is_away_harms_nothing(start: Callable[..., Api]) -> None:
     """Runs are executed and the process ends in order; the standard variable names the collector as well."""
     away = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{free_port()}"}
-    api = start(environment=QUICK | away)
+    api = start(environment=QUICK | away | {"OTEL_EXPORTER_OTLP_TIMEOUT": "1"})
 
     assert api.ended(api.start("note"))["status"] == "completed"
     assert api.service.stop() == 0
