@@ -36,7 +36,7 @@ def many(shared: Deployment, request: pytest.FixtureRequest) -> Iterator[Deploym
         shared.nodes.pop().stop()
 
 
-hasty = pytest.mark.parametrize("many", [HASTY], indirect=True)
+hasty = pytest.mark.parametrize("many", [HASTY], indirect=True, ids=["hasty"])
 """Workers take each other for dead after five seconds."""
 
 
