@@ -18,7 +18,8 @@ from app.cli.exits import CommandFailedError, Exit, failed
 from app.cli.options import CommandGroup, FactCommand, ScreenCommand, async_command
 from app.cli.output import Column, Document, Format, facts
 from app.config import LEDGER_FILE, STATE_FILE, ConfigError, config_path, data_folder, example_text
-from app.config.write import ChangedError, read_text, save
+from app.config.load import read_text
+from app.config.write import ChangedError, save
 
 
 @click.group(cls=CommandGroup)

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from app.config.load import toml_values
+from app.config.load import read_text, toml_values
 from app.config.settings import ConfigError, Settings
 from app.config.table import Table
-from app.config.write import read_text, save
+from app.config.write import save
 
 if TYPE_CHECKING:
     from tomlkit import TOMLDocument

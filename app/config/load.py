@@ -59,21 +59,28 @@ def load(path: Path | None, env: Mapping[str, str], choice: Choice = NOTHING_CHO
         ConfigError: The file cannot be read, or it or the environment holds a mistake.
     """
     file = config_path(path, env)
+    text = read_text(file)
+    if text is None and file != config_path(None, {}):  # the user's own file is optional
+        raise ConfigError("there is no such file.", cure="Make one with `runwarden config init`.", file=file)
+    return _with_environment(Settings() if text is None else parse(file, text), env, choice)
+
+
+def read_text(file: Path) -> str | None:
+    """The text of a file with its own line ends; None: there is none.
+
+    Raises:
+        ConfigError: It cannot be read.
+    """
     try:
-        settings = parse(file, file.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        if file != config_path(None, {}):  # the user's own file is optional
-            raise ConfigError(
-                "there is no such file.", cure="Make one with `runwarden config init`.", file=file
-            ) from error
-        settings = Settings()
+        return file.read_bytes().decode("utf-8")
+    except FileNotFoundError:
+        return None
     except OSError as error:
         raise ConfigError(
             f"this cannot be read: {error.strerror}.", cure="Correct its permissions.", file=file
         ) from error
     except UnicodeDecodeError as error:
         raise ConfigError("this is not UTF-8 text.", cure="Save it as UTF-8.", file=file) from error
-    return _with_environment(settings, env, choice)
 
 
 def parse(file: Path, text: str) -> Settings:

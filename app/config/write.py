@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from app.atomic_file import alone, replacing
-from app.config.load import parse
+from app.config.load import parse, read_text
 from app.config.paths import example_text
 from app.config.settings import ENVIRONMENT_PROFILE, ConfigError, Profile, Settings
 from app.config.token import CommandToken, EnvToken, FileToken, KeyringToken, Token
@@ -30,22 +30,6 @@ def name_problem(name: str) -> str | None:
     if len(name) > LONGEST_NAME or not name.isprintable() or name != name.strip():
         return f"A name is one line of at most {LONGEST_NAME} characters, without blanks around it."
     return None
-
-
-def read_text(file: Path) -> str | None:
-    """The text of a file with its own line ends; None: there is none.
-
-    Raises:
-        ConfigError: It cannot be read.
-    """
-    try:
-        return file.read_bytes().decode("utf-8")
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise ConfigError(f"this cannot be read: {error.strerror}.", cure="Correct that.", file=file) from error
-    except UnicodeDecodeError as error:
-        raise ConfigError("this is not UTF-8 text.", cure="Save it as UTF-8.", file=file) from error
 
 
 def save(file: Path, before: str | None, after: str) -> Settings:
