@@ -261,7 +261,14 @@ class RuleTable(LineTable[RuleView]):
     """Rules, a line each."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "choose", "open", key_display="enter", tooltip="On the whole screen", id="automations.open")
+        Binding(
+            "enter",
+            "choose",
+            "its runs",
+            key_display="enter",
+            tooltip="The runs of its decisions",
+            id="automations.open",
+        )
     ]
 
     def __init__(self, now: datetime) -> None:

@@ -71,10 +71,20 @@ NEEDS_A_FILE: Final = "There is no configuration file to write to. Make one with
 ABOUT_A_RULE: Final = frozenset({"edit", "replay", "pause", "switch", "set_off", "copy"})
 
 
-class RulesBase(BaseScreen):
-    """Reads the rules and has the keys of the one in focus; subclasses say which one that is."""
+class AutomationsScreen(BaseScreen):
+    """All rules of this profile, and the one under the cursor in full."""
 
     TAB = "automations"
+    CSS = """
+    #automations-status { height: 1; }
+    AutomationsScreen.-tall #automations-status { margin-bottom: 1; }
+    #automations { height: 1fr; layout: vertical; }
+    AutomationsScreen.-tall RuleTable { height: auto; max-height: 50%; }
+    AutomationsScreen.-tall #automations.-empty RuleTable { height: 1fr; max-height: 100%; }
+    AutomationsScreen RulePane { height: 1fr; }
+    AutomationsScreen.-short RulePane { height: 11; }
+    #automations.-empty RulePane, #automations.-no-detail RulePane { display: none; }
+    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
             "v", "approvals", "approvals", tooltip="The requests that wait for approval", id="automations.approvals"
@@ -99,52 +109,63 @@ class RulesBase(BaseScreen):
         Binding("D", "switch", "on/off", tooltip="In the configuration", id="automations.switch"),
         Binding("S", "set_off", "run now", tooltip="Set it off by hand, within its limits", id="automations.set_off"),
         Binding("y", "copy", "copy name", show=False, tooltip="For the command line", id="automations.copy"),
+        Binding("d", "pane", "detail on/off", show=False, id="automations.pane"),
         Binding("r", "refresh", "refresh", tooltip="Read the rules and their results again", id="app.refresh"),
     ]
 
-    def __init__(self, session: Session, file: RulesFile | None = None) -> None:
+    def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self.file = file or RulesFile(session.settings)
-        self.found: Automations | None = None
+        self._table = RuleTable(session.clock())
+        self._file = RulesFile(session.settings)
+        self._found: Automations | None = None
         """The rules as read last."""
+        self._requested = ""
+        """The target to go to once the rules are read."""
+        self._empty = READING
+        """The reason for an empty table."""
         self._trouble: Notice | None = None
         """Trouble with the state or the configuration, which concerns this tab only."""
         self._read_at = session.clock()
         self._reader = CoalescedTask(self._read, self.run_worker)
 
-    @property
-    def view(self) -> RuleView | None:
-        """The view of the rule in focus, or None."""
-        raise NotImplementedError
-
-    def show_found(self, found: Automations | None) -> None:
-        """Show the rules; None: they cannot be read."""
-        raise NotImplementedError
+    def compose_body(self) -> Iterable[Widget]:
+        """Compose the bot's state, the rules and one of them."""
+        yield StatusLine()
+        with Container(id="automations", classes="-empty"):
+            yield self._table
+            yield RulePane()
 
     @property
-    def rule(self) -> Rule | None:
-        """The rule in focus."""
-        view, found = self.view, self.found
+    def _view(self) -> RuleView | None:
+        """The rule under the cursor."""
+        return self._table.item if self.is_mounted else None
+
+    @property
+    def _rule(self) -> Rule | None:
+        """The rule under the cursor."""
+        view, found = self._view, self._found
         return next((rule for rule in found.rules if rule.name == view.key), None) if view and found else None
 
     @property
-    def engine(self) -> Engine:
+    def _engine(self) -> Engine:
         """The open engine."""
         if self.session.engine is None:
             raise RuntimeError("No screen but Runs is entered before the engine is open.")
         return self.session.engine
 
     @property
-    def state(self) -> State:
+    def _state(self) -> State:
         """The profile's state.
 
         Raises:
             StorageError: It cannot be used.
         """
-        return self.engine.usable_state()
+        return self._engine.usable_state()
 
     def on_mount(self) -> None:
-        """Read the rules."""
+        """Focus the table and read the rules."""
+        self._explain()
+        self._table.focus()
         self._reader.ask()
 
     def on_screen_resume(self) -> None:
@@ -158,6 +179,7 @@ class RulesBase(BaseScreen):
 
     def tick(self, now: datetime) -> None:
         """Update the ages and check the file: a bot that died and an edited file cause no event."""
+        self._table.tick(now)
         self.query_one(RulePane).tick(now)
         if now - self._read_at >= READ_EVERY:
             self._reader.ask()
@@ -166,15 +188,37 @@ class RulesBase(BaseScreen):
         """The banner's notice, or None."""
         return self._trouble or super().trouble()
 
+    def show_trouble(self) -> None:
+        """Show trouble in the banner, and in the table while it is empty."""
+        super().show_trouble()
+        self._explain()
+
+    def _explain(self) -> None:
+        self._table.say(UNREADABLE if self.session.vitals.storage_trouble is not None else self._empty)
+
+    def go_to(self, target: str) -> None:
+        """Put the cursor on the rule of this name, or open the approval of this number."""
+        self._requested = target
+        self._reader.ask()
+
+    @property
+    def bookmark(self) -> str:
+        """The rule under the cursor."""
+        return "" if self._view is None else self._view.key
+
+    def return_to(self, bookmark: Any) -> None:
+        """Put the cursor on that rule."""
+        self._table.seek(bookmark)
+
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Dim the keys that have no effect now; without rules, hide them."""
-        is_possible = self.rule is not None if action in ABOUT_A_RULE | {"approvals"} else True
+        is_possible = self._rule is not None if action in ABOUT_A_RULE | {"approvals"} else True
         if action == "approvals":
-            is_possible = self.found is not None and bool(self.found.waiting)
+            is_possible = self._found is not None and bool(self._found.waiting)
         if action == "set_off" and self.session.profile.read_only:
             is_possible = False
         if not is_possible:
-            return False if self.rule is None else None
+            return False if self._rule is None else None
         return super().check_action(action, parameters)
 
     # Reading
@@ -183,53 +227,76 @@ class RulesBase(BaseScreen):
         session = self.session
         engine = await session.opened()
         self._read_at = session.clock()
-        settings, name = await asyncio.to_thread(self.file.read), session.profile.name
-        problem = self.file.problem
+        settings, name = await asyncio.to_thread(self._file.read), session.profile.name
+        problem = self._file.problem
         try:
             found = await read_automations(engine.usable_state(), settings, name, session.clock())
         except StorageError as error:
             # The trouble concerns this tab only: runs and hosts can still be stored.
             self._trouble = storage_notice(str(error))
-            self.show_found(None)
+            self._show(None)
         else:
             kept = "The rules are shown as they were before."
             wrong = Notice("✗", "The configuration has a mistake", (safe_text(str(problem)), kept), "bad")
             self._trouble = wrong if problem is not None else None
-            self.found = found
-            self.show_found(found)
+            self._found = found
+            self._show(found)
         self.show_trouble()
         self.refresh_bindings()
 
-    def show_rule(self, view: RuleView | None) -> None:
+    def _show(self, found: Automations | None) -> None:
+        """Show the rules, or the reason for an empty table."""
+        views = found.views if found is not None else ()
+        self.query_one("#automations").set_class(not views, "-empty")
+        self._empty = NONE_YET if found is not None else UNREADABLE
+        self._explain()
+        self._table.show(views)
+        self._table.refresh(layout=True)
+        if found is not None:
+            self.query_one(StatusLine).show(found.status)
+            target, self._requested = self._requested, ""
+            if any(target == str(decision.decision_id) for decision in found.waiting):
+                self._show_approvals(int(target))
+            elif target:
+                self._table.seek(target)
+
+    @on(LineTable.Highlighted)
+    def _highlighted(self) -> None:
         """Show a rule in the pane; its journal and its TOML follow once they are read."""
-        self.query_one(RulePane).show(view, self.session.clock())
-        if view is not None:
-            self.run_worker(partial(self._read_more, view), exclusive=True, group="more")
+        self.query_one(RulePane).show(self._view, self.session.clock())
+        if self._view is not None:
+            self.run_worker(partial(self._read_more, self._view), exclusive=True, group="more")
+        self.refresh_bindings()
 
     async def _read_more(self, view: RuleView) -> None:
         if self.session.engine is None:
             return
-        journal = await self.state.journal(view.key, limit=JOURNAL)
-        written = await asyncio.to_thread(self.file.written, view.key)
-        if self.view is not None and self.view.key == view.key:
-            self.query_one(RulePane).show_more(self.view, journal, written, self.session.clock())
+        journal = await self._state.journal(view.key, limit=JOURNAL)
+        written = await asyncio.to_thread(self._file.written, view.key)
+        if self._view is not None and self._view.key == view.key:
+            self.query_one(RulePane).show_more(self._view, journal, written, self.session.clock())
 
     def action_refresh(self) -> None:
         """Read the rules again and poll the service."""
         self.session.poll_soon()
         self._reader.ask()
 
+    def action_pane(self) -> None:
+        """Show or hide the rule beside the table."""
+        self.query_one("#automations").toggle_class("-no-detail")
+
+    @on(StatusLine.ApprovalsClicked)
     def action_approvals(self) -> None:
         """Show the requests that wait for approval."""
-        self.show_approvals()
+        self._show_approvals()
 
-    def show_approvals(self, first: int | None = None) -> None:
+    def _show_approvals(self, first: int | None = None) -> None:
         """Show the requests that wait for approval, beginning with this decision."""
-        self.app.push_screen(ApprovalsSheet(self.session, self.file, first), lambda _: self._reader.ask())
+        self.app.push_screen(ApprovalsSheet(self.session, self._file, first), lambda _: self._reader.ask())
 
     @property
     def _login(self) -> str:
-        return self.engine.actions.actor.rpartition(":")[2]
+        return self._engine.actions.actor.rpartition(":")[2]
 
     # The rule's text
 
@@ -239,17 +306,17 @@ class RulesBase(BaseScreen):
 
     async def action_edit(self) -> None:
         """Edit the rule in $EDITOR, then in the form, which checks it."""
-        if (rule := self.rule) is not None:
+        if (rule := self._rule) is not None:
             await self._edit(rule.name)
 
     async def _edit(self, name: str | None) -> None:
         from app.console.automations.form import AutomationForm
 
-        if (file := self.file.settings.file) is None:
+        if (file := self._file.settings.file) is None:
             self.session.notify(NEEDS_A_FILE, severity="warning", timeout=CURE_S)
             return
         try:
-            form = AutomationForm(self.engine, self.file, await asyncio.to_thread(read_tables, file), name)
+            form = AutomationForm(self._engine, self._file, await asyncio.to_thread(read_tables, file), name)
         except ConfigError as error:
             self.session.notify(str(error), severity="warning", timeout=CURE_S)
             return
@@ -262,7 +329,7 @@ class RulesBase(BaseScreen):
 
     async def action_switch(self) -> None:
         """Switch the rule on or off in the configuration."""
-        rule, file = self.rule, self.file.settings.file
+        rule, file = self._rule, self._file.settings.file
         if rule is None or file is None:
             self.session.notify(NEEDS_A_FILE, severity="warning", timeout=CURE_S)
             return
@@ -270,7 +337,7 @@ class RulesBase(BaseScreen):
         def write() -> None:
             tables = read_tables(file)
             written = with_enabled(tables.written(rule.name), is_on=not rule.is_on)
-            self.file.use(save_table(tables, rule.name, written))
+            self._file.use(save_table(tables, rule.name, written))
 
         try:
             await asyncio.to_thread(write)
@@ -281,11 +348,11 @@ class RulesBase(BaseScreen):
 
     async def _hand_over(self, what: str) -> None:
         """Confirm what was written, and have a running bot read it."""
-        self.session.inbox.use_automations(self.file.settings.automations)
+        self.session.inbox.use_automations(self._file.settings.automations)
         self._reader.ask()
-        bot = process_of(await self.state.lease_owner(LEASE, self.session.clock()))
+        bot = process_of(await self._state.lease_owner(LEASE, self.session.clock()))
         if bot is None:
-            then = f"No bot is running: start it with {self.file.settings.command_line} watch."
+            then = f"No bot is running: start it with {self._file.settings.command_line} watch."
         elif hand_over(bot):
             then = f"The bot (process {bot}) reads it again now."
         else:
@@ -296,36 +363,36 @@ class RulesBase(BaseScreen):
 
     def action_replay(self) -> None:
         """Show what the rule would have done."""
-        if (rule := self.rule) is not None:
-            self.app.push_screen(ReplaySheet(self.engine, rule))
+        if (rule := self._rule) is not None:
+            self.app.push_screen(ReplaySheet(self._engine, rule))
 
     async def action_pause(self) -> None:
         """Pause the rule, or resume it."""
-        if (rule := self.rule) is None:
+        if (rule := self._rule) is None:
             return
-        held = await self.state.begin_rule(rule.name, fingerprint(rule), self.session.clock())
+        held = await self._state.begin_rule(rule.name, fingerprint(rule), self.session.clock())
         if held.paused is None:
-            await self.state.pause(rule.name, f"by {self._login}")
+            await self._state.pause(rule.name, f"by {self._login}")
         else:
-            await self.state.resume(rule.name)
+            await self._state.resume(rule.name)
         word = "Paused" if held.paused is None else "Resumed"
         self.session.notify(f"{word}: {safe_text(rule.name, limit=60)}. P takes it back.")
         self._reader.ask()
 
     def action_copy(self) -> None:
         """Copy the rule's name."""
-        if (rule := self.rule) is not None:
+        if (rule := self._rule) is not None:
             self.session.copy(rule.name)
 
     async def action_set_off(self) -> None:
         """Set the rule off by hand, on a run if it needs one, once its effect was shown."""
-        if (rule := self.rule) is None:
+        if (rule := self._rule) is None:
             return
         if not isinstance(rule.on, OnRun | OnStuck):
             await self._preview(rule, None)
             return
         statuses = (rule.on.to,) if isinstance(rule.on, OnRun) else ()
-        found = await self.engine.cache.runs(RunFilter(statuses=statuses), RUNS_LOOKED_AT)
+        found = await self._engine.cache.runs(RunFilter(statuses=statuses), RUNS_LOOKED_AT)
         scope = rule.on.scope
         runs = [run for run in found if is_within(scope, run.repository.label, run.branch_name)][:RUNS_OFFERED]
         if not runs:
@@ -341,7 +408,7 @@ class RulesBase(BaseScreen):
 
     async def _preview(self, rule: Rule, run_id: str | None) -> None:
         seen = list[Decision]()
-        bot = Bot(self.file.settings, self.engine, lambda *_, **__: None, seen.append)
+        bot = Bot(self._file.settings, self._engine, lambda *_, **__: None, seen.append)
         try:
             preview = await bot.preview(rule, run_id)
         except CannotActError as error:
@@ -370,165 +437,22 @@ class RulesBase(BaseScreen):
             self.session.notify(f"{badge.text}{made}{why}", title=safe_text(rule.name, limit=60), timeout=CURE_S)
         self._reader.ask()
 
-
-def _run_line(run: Run, now: datetime) -> Content:
-    badge, when = run_badge(run.status), started(run.created_at, now)
-    where = f"{safe_text(run.repository.label, limit=60)}  {safe_text(run.branch_name, limit=60)}"
-    return Content.assemble((badge.text, badge.style), f"  {where}\n  {when}  {safe_text(run.run_id)}")
-
-
-class AutomationsScreen(RulesBase):
-    """All rules of this profile, and the one under the cursor in full."""
-
-    CSS = """
-    #automations-status { height: 1; }
-    AutomationsScreen.-tall #automations-status { margin-bottom: 1; }
-    #automations { height: 1fr; layout: vertical; }
-    AutomationsScreen.-tall RuleTable { height: auto; max-height: 50%; }
-    AutomationsScreen.-tall #automations.-empty RuleTable { height: 1fr; max-height: 100%; }
-    AutomationsScreen RulePane { height: 1fr; }
-    AutomationsScreen.-short RulePane { height: 11; }
-    #automations.-empty RulePane, #automations.-no-detail RulePane { display: none; }
-    """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("d", "pane", "detail on/off", show=False, id="automations.pane"),
-    ]
-
-    def __init__(self, session: Session) -> None:
-        super().__init__(session)
-        self._table = RuleTable(session.clock())
-        self._requested = ""
-        """The target to go to once the rules are read."""
-        self._empty = READING
-        """The reason for an empty table."""
-
-    def compose_body(self) -> Iterable[Widget]:
-        """Compose the bot's state, the rules and one of them."""
-        yield StatusLine()
-        with Container(id="automations", classes="-empty"):
-            yield self._table
-            yield RulePane()
-
-    def on_mount(self) -> None:
-        """Focus the table."""
-        self._explain()
-        self._table.focus()
-
-    @property
-    def view(self) -> RuleView | None:
-        """The rule under the cursor."""
-        return self._table.item if self.is_mounted else None
-
-    def show_trouble(self) -> None:
-        """Show trouble in the banner, and in the table while it is empty."""
-        super().show_trouble()
-        self._explain()
-
-    def _explain(self) -> None:
-        self._table.say(UNREADABLE if self.session.vitals.storage_trouble is not None else self._empty)
-
-    def show_found(self, found: Automations | None) -> None:
-        """Show the rules, or the reason for an empty table."""
-        views = found.views if found is not None else ()
-        self.query_one("#automations").set_class(not views, "-empty")
-        self._empty = NONE_YET if found is not None else UNREADABLE
-        self._explain()
-        self._table.show(views)
-        self._table.refresh(layout=True)
-        if found is not None:
-            self.query_one(StatusLine).show(found.status)
-            target, self._requested = self._requested, ""
-            if any(target == str(decision.decision_id) for decision in found.waiting):
-                self.show_approvals(int(target))
-            elif target:
-                self._table.seek(target)
-
-    def tick(self, now: datetime) -> None:
-        """Update the ages."""
-        super().tick(now)
-        self._table.tick(now)
-
-    def go_to(self, target: str) -> None:
-        """Put the cursor on the rule of this name, or open the approval of this number."""
-        self._requested = target
-        self._reader.ask()
-
-    @property
-    def bookmark(self) -> str:
-        """The rule under the cursor."""
-        return "" if self.view is None else self.view.key
-
-    def return_to(self, bookmark: Any) -> None:
-        """Put the cursor on that rule."""
-        self._table.seek(bookmark)
-
-    def action_pane(self) -> None:
-        """Show or hide the rule beside the table."""
-        self.query_one("#automations").toggle_class("-no-detail")
-
-    @on(LineTable.Highlighted)
-    def _highlighted(self) -> None:
-        self.show_rule(self._table.item)
-        self.refresh_bindings()
+    # Its runs
 
     @on(LineTable.Chosen)
-    def _chosen(self) -> None:
-        if (view := self.view) is not None:
-            self.app.push_screen(RuleScreen(self.session, self.file, view))
-
-    @on(StatusLine.ApprovalsClicked)
-    def _approvals_clicked(self) -> None:
-        self.show_approvals()
-
-
-class RuleScreen(RulesBase):
-    """One rule on the full screen."""
-
-    CSS = """
-    RuleScreen RulePane, RuleScreen RulePane:focus { height: 1fr; border: none; }
-    """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(
-            "escape,backspace", "back", "back", key_display="esc", tooltip="To the automations", id="automations.back"
-        ),
-        Binding("enter", "runs", "its runs", key_display="enter", tooltip="Of its decisions", id="automations.runs"),
-    ]
-
-    def __init__(self, session: Session, file: RulesFile, view: RuleView) -> None:
-        super().__init__(session, file)
-        self._view = view
-
-    @property
-    def view(self) -> RuleView | None:
-        """The rule on show."""
-        return self._view
-
-    def compose_body(self) -> Iterable[Widget]:
-        """Compose all facts of the rule."""
-        yield RulePane()
-
-    def on_mount(self) -> None:
-        """Show the rule as the table had it, then read it again."""
-        self.query_one(RulePane).show(self._view, self.session.clock())
-        self.query_one(RulePane).focus()
-
-    def show_found(self, found: Automations | None) -> None:
-        """Show the rule."""
-        views = found.views if found is not None else ()
-        self._view = next((view for view in views if view.key == self._view.key), self._view)
-        self.show_rule(self._view)
-
-    async def action_runs(self) -> None:
+    async def _chosen(self) -> None:
         """Open a run that the journal names; with several, ask which."""
-        engine, now = await self.session.opened(), self.session.clock()
-        found = runs_of(await engine.usable_state().journal(self._view.key, limit=JOURNAL))
-        held = await engine.cache.details(tuple(found))
+        if (view := self._view) is None:
+            return
+        now = self.session.clock()
+        found = runs_of(await self._state.journal(view.key, limit=JOURNAL))
+        held = await self._engine.cache.details(tuple(found))
         choices: list[tuple[Content, str]] = []
         for run_id, decision in found.items():
             if run_id in held:
                 badge, how = OUTCOMES[decision.outcome], "by"
                 if decision.result_id == run_id:
-                    how = self._view.did(decision)
+                    how = view.did(decision)
                 said = safe_text(f"  {ago(decision.decided_at, now):<9} {how} {run_id}", limit=120)
                 choices.append((Content.assemble((badge.text, badge.style), said), run_id))
         if len(choices) > 1:
@@ -542,6 +466,8 @@ class RuleScreen(RulesBase):
         if run_id is not None:
             self.post_message(OpenRun(run_id))
 
-    def action_back(self) -> None:
-        """Go back to the automations."""
-        self.dismiss()
+
+def _run_line(run: Run, now: datetime) -> Content:
+    badge, when = run_badge(run.status), started(run.created_at, now)
+    where = f"{safe_text(run.repository.label, limit=60)}  {safe_text(run.branch_name, limit=60)}"
+    return Content.assemble((badge.text, badge.style), f"  {where}\n  {when}  {safe_text(run.run_id)}")
