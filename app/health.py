@@ -109,6 +109,11 @@ class Incident(Struct, frozen=True):
         return (self.recovered_at or self.until) - self.start
 
     @property
+    def goes_on(self) -> bool:
+        """Whether it still lasts."""
+        return not self.is_over and self.recovered_at is None
+
+    @property
     def word(self) -> str:
         """The last status of this outage, in one word."""
         return self.words[0]

@@ -29,6 +29,17 @@ COUNT: Final = 12
 """Cells of a status and of its count."""
 
 
+class Options(OptionList):
+    """A list of options with the console's keys."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j", "cursor_down", "down", show=False, id="list.down"),
+        Binding("k", "cursor_up", "up", show=False, id="list.up"),
+        Binding("g", "first", "to the first one", show=False, id="list.first"),
+        Binding("G", "last", "to the last one", show=False, id="list.last"),
+    ]
+
+
 class PickItem(Struct, frozen=True):
     """One value of the list."""
 
@@ -98,12 +109,10 @@ class PickList(OptionList, can_focus=False):
         return content
 
 
-class StatusList(OptionList):
+class StatusList(Options):
     """Statuses with marks; enter without a mark chooses the one under the cursor."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j", "cursor_down", "down", show=False, id="statuses.down"),
-        Binding("k", "cursor_up", "up", show=False, id="statuses.up"),
         Binding("space", "mark", "mark", show=False, id="statuses.mark"),
         Binding("minus", "exclude", "exclude", show=False, key_display="-", id="statuses.exclude"),
         Binding("enter", "choose", "apply", show=False, id="statuses.apply"),

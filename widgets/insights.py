@@ -4,13 +4,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby, pairwise
-from math import ceil, floor, log, log10
+from math import ceil, floor, log10
 from typing import Any, ClassVar, Final, Literal, cast
 
 from msgspec import Struct
 from textual import events
 from textual.app import RenderResult
 from textual.binding import Binding, BindingType
+from textual.content import Content
 from textual.message import Message
 from textual_plotext import PlotextPlot
 
@@ -20,7 +21,7 @@ from storage.records import Coverage
 from storage.records.insights import Concurrency, Outcomes, RepositoryFigures
 from widgets.badges import STYLES, Badge, Tone
 from widgets.cells import fit
-from widgets.line_table import Block, Piece, Pieces
+from widgets.lead_list import LeadRow
 
 ChartStep = Literal["hour", "day"]
 COMPLETED: Final = Badge("█", "completed", "good")
@@ -152,15 +153,6 @@ def counted(each: Outcomes, view: InsightsView) -> str:
     runs = "1 run" if each.total == 1 else f"{each.total:,} runs"
     partial = ", partial" if view.is_partial(each) else ""
     return f"{started(each.start, view.step)}: {runs}, {each.failed:,} failed{partial}"
-
-
-def sampled(figures: tuple[RepositoryFigures, ...]) -> bool:
-    """Whether some percentiles cover only the newest runs."""
-    return any(each.timed < each.completed + each.failed for each in figures)
-
-
-P50: Final = "●"
-P95: Final = "▲"
 
 
 LEAST_WIDTH: Final = 24
@@ -439,98 +431,52 @@ def _ticks(view: InsightsView) -> list[Tick]:
 _WIDE: Final = 100
 _WITH_TIMES: Final = 63
 """From this width on there is room for the durations."""
-_SHORTEST_S: Final = 1.0
-_LONGEST_NAME: Final = 32
+_LONGEST_NAME: Final = 48
 NAME_CELLS: Final = 24
 CELLS: Final = 10
 NARROW_CELLS: Final = 8
+_QUIET: Final = STYLES["quiet"]
 TableRow = tuple[str, Sequence[str]]
 """A row's key, and its cells."""
 
 
-def repository_blocks(view: InsightsView, width: int) -> list[Block]:
+def repository_rows(view: InsightsView, width: int) -> list[LeadRow]:
     """The titles, a row each, the busiest first, and a remark about the durations."""
-    scale = _Scale.of(view.repositories)
-    rows = [Block((_line(each, scale, width),), f"repo:{each.repository}", leads=True) for each in view.repositories]
-    note = "Durations are of each repository's newest 2,000 finished runs."
-    notes = [Block((((note, "quiet"),),))] if sampled(view.repositories) else []
-    return [Block((_head(scale, width),)), *rows, *notes]
+    bar = 20 if width >= _WIDE else 10
+    name = min(_LONGEST_NAME, max(12, width - bar - 41))
+    titles = f"{fit('repository', name)} {'runs':>7}  {fit('success', bar)} {'':>4} {'failed':>6}"
+    titles += f"  {'p50':>8} {'p95':>8}" if width >= _WITH_TIMES else ""
+    rows = [LeadRow(Content.styled(titles, _QUIET)), *(_row(each, name, bar, width) for each in view.repositories)]
+    if any(each.timed < each.completed + each.failed for each in view.repositories):
+        note = "Durations are of each repository's newest 2,000 finished runs."
+        rows.append(LeadRow(Content.styled(note, _QUIET)))
+    return rows
 
 
-class _Scale(Struct, frozen=True):
-    """A logarithmic scale of durations, on which seconds and hours both fit."""
-
-    shortest_s: float
-    longest_s: float
-
-    @classmethod
-    def of(cls, figures: tuple[RepositoryFigures, ...]) -> "_Scale":
-        """A scale for all of these figures."""
-        shortest = min((each.p50_s for each in figures if each.p50_s is not None), default=_SHORTEST_S)
-        longest = max((each.p95_s for each in figures if each.p95_s is not None), default=_SHORTEST_S)
-        shortest = max(shortest, _SHORTEST_S)
-        return cls(shortest, max(longest, 2 * shortest))
-
-    def cell_of(self, value_s: float, cells: int) -> int:
-        """The cell at which a duration stands, on a scale of so many cells."""
-        part = log(max(value_s, self.shortest_s) / self.shortest_s) / log(self.longest_s / self.shortest_s)
-        return round(part * (cells - 1))
-
-
-def _widths(width: int) -> tuple[int, int, int]:
-    """Cells of the name, the bar and the scale of durations; 0: a narrow chart has no scale."""
-    if width < _WIDE:
-        bar = 10
-        return max(12, width - bar - 41), bar, 0
-    bar = 20
-    rest = width - bar - 44
-    name = min(_LONGEST_NAME, rest // 2)
-    return name, bar, rest - name
-
-
-def _head(scale: _Scale, width: int) -> Pieces:
-    name, bar, line = _widths(width)
-    text = f"{fit('repository', name)} {'runs':>7}  {fit('success', bar)} {'':>4} {'failed':>6}  "
-    text += f"{P50 + ' p50':>8} {P95 + ' p95':>8}" if width >= _WITH_TIMES else ""
-    if line:
-        text += "   " + fit(f"{span(scale.shortest_s)} to {span(scale.longest_s)}, log scale", line)
-    return ((text, "quiet"),)
-
-
-def _line(each: RepositoryFigures, scale: _Scale, width: int) -> Pieces:
-    name, bar, line = _widths(width)
+def _row(each: RepositoryFigures, name: int, bar: int, width: int) -> LeadRow:
     success = each.success
     full = 0 if success is None else round(success * bar)
     # Only an exact 0% or 100% may look like it.
     full = min(bar - 1, max(1, full)) if success is not None and 0 < success < 1 else full
     empty = 0 if success is None else bar - full
-    parts: list[Piece] = [
-        (f"{fit(safe_text(each.repository, limit=200), name, 'middle')} ", "plain"),
-        (f"{each.total:>7,}  ", "quiet"),
-        (COMPLETED.glyph * full, COMPLETED.tone),
-        (FAILED.glyph * empty, FAILED.tone),
-        (" " * (bar - full - empty), "quiet"),
-        (f" {share(success):>4}", "strong"),
-        (f" {each.failed:>6,}", FAILED.tone if each.failed else "quiet"),
-    ]
-    if width >= _WITH_TIMES:
-        parts.append((f"  {seconds(each.p50_s):>8} {seconds(each.p95_s):>8}", "plain"))
-    return (*parts, ("   ", "quiet"), *_durations(each, scale, line)) if line else tuple(parts)
+    times = f"  {seconds(each.p50_s):>8} {seconds(each.p95_s):>8}" if width >= _WITH_TIMES else ""
+    line = Content.assemble(
+        f"{fit(safe_text(each.repository, limit=200), name, 'middle')} ",
+        (f"{each.total:>7,}  ", _QUIET),
+        (COMPLETED.glyph * full, COMPLETED.style),
+        (FAILED.glyph * empty, FAILED.style),
+        " " * (bar - full - empty),
+        (f" {share(success):>4}", "bold"),
+        (f" {each.failed:>6,}", FAILED.style if each.failed else _QUIET),
+        times,
+    )
+    return LeadRow(line, f"repo:{each.repository}", leads=True)
 
 
-def _durations(each: RepositoryFigures, scale: _Scale, cells: int) -> Pieces:
-    if each.p50_s is None or each.p95_s is None:
-        return ()
-    low, high = scale.cell_of(each.p50_s, cells), scale.cell_of(each.p95_s, cells)
-    between = "─" * max(0, high - low - 1)
-    head: Pieces = (" " * low, "quiet"), (P50, "busy"), (between, "quiet")
-    return (*head, (P95, "warn")) if high > low else head
-
-
-def table_blocks(view: InsightsView) -> Iterator[Block]:
+def table_rows(view: InsightsView) -> Iterator[LeadRow]:
     """The charts' numbers as tables, one below the other, for users who prefer numbers or cannot see charts."""
     others = ("otherwise",) if view.ended_otherwise else ()
-    yield Block((((f"{view.title[:1].upper()}{view.title[1:]}", "title"),),))
+    yield LeadRow(Content.styled(f"{view.title[:1].upper()}{view.title[1:]}", f"{_QUIET} bold"))
     head = (view.step, "runs", "completed", "failed", *others, "open")
     rows: list[TableRow] = []
     for each in reversed(view.outcomes):
@@ -553,12 +499,11 @@ def table_blocks(view: InsightsView) -> Iterator[Block]:
     yield from _table("Runs under way at once, on average", ("from", "runs"), rows, CELLS + 4)
 
 
-def _table(title: str, head: Sequence[str], rows: Sequence[TableRow], cells: int = CELLS) -> Iterator[Block]:
-    yield Block((((title, "strong"),), ((_table_line(head, cells), "quiet"),)))
+def _table(title: str, head: Sequence[str], rows: Sequence[TableRow], cells: int = CELLS) -> Iterator[LeadRow]:
+    yield LeadRow(Content.assemble((title, "bold"), "\n", (_table_line(head, cells), _QUIET)))
     for key, row in rows:
-        line: Pieces = ((_table_line(row, cells), "plain"),)
-        yield Block((line,), key, leads=not key.startswith("busy:"))
-    yield Block(((),))
+        yield LeadRow(Content(_table_line(row, cells)), key, leads=not key.startswith("busy:"))
+    yield LeadRow(Content())
 
 
 def _table_line(row: Sequence[str], cells: int) -> str:

@@ -9,7 +9,6 @@ from msgspec import Struct
 from rich.cells import cell_len
 from textual.binding import Binding, BindingType
 from textual.content import Content
-from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from app.text import SafeText, safe_text
@@ -17,6 +16,7 @@ from app.times import age
 from storage.records.insights import Outcomes
 from widgets.badges import STYLES, Badge, StyledText, Tone, health_badge
 from widgets.cells import fit, shorten
+from widgets.choice_lists import Options
 from widgets.frame.freshness import PollTiming, freshness
 from widgets.frame.header_bar import Vitals
 
@@ -148,7 +148,7 @@ def _states(facts: ProfileFacts, vitals: Vitals, criteria: Criteria) -> Iterator
         yield more
 
 
-class ProfileList(OptionList):
+class ProfileList(Options):
     """The profiles, one below the other; the id of an option is its profile's name."""
 
     DEFAULT_CSS = """
@@ -161,10 +161,6 @@ class ProfileList(OptionList):
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j", "cursor_down", "down", show=False, id="profiles.down"),
-        Binding("k", "cursor_up", "up", show=False, id="profiles.up"),
-        Binding("g", "first", "first", show=False, id="profiles.first"),
-        Binding("G", "last", "last", show=False, id="profiles.last"),
         Binding("enter", "select", "open", key_display="enter", id="profiles.open"),
     ]
 

@@ -5,15 +5,15 @@ from datetime import datetime, timedelta
 from functools import partial
 from itertools import groupby, pairwise
 from math import floor
-from textwrap import wrap
-from typing import TYPE_CHECKING, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
-from rich.cells import cell_len
 from textual import on
 from textual.binding import Binding, BindingType
+from textual.content import Content
 from textual.widget import Widget
+from textual.widgets import OptionList, Static
 
 from app.console.base.screen import BaseScreen
 from app.console.leads import of_platform, runs_lead
@@ -30,211 +30,23 @@ from app.text import SafeText, safe_text
 from app.times import age, ago, clock_time, span
 from storage.cache.cache import Cache
 from storage.records import ACTIVE_STATUSES, HealthSpan, LinkState, PlatformHealth, RunFilter, RunSort
-from storage.records.activity import ANSWERED, FAILED, ActivityFilter, PollSpan
+from storage.records.activity import ActivityFilter, PollSpan
 from storage.records.insights import FailedRuns
 from storage.records.service_traits import Wait
-from widgets.badges import Badge, Tone, health_badge, run_badge
-from widgets.cells import fit
+from widgets.badges import STYLES, Badge, health_badge, run_badge
 from widgets.frame.freshness import PollTiming, freshness, trouble_word
 from widgets.frame.notice import NoticePage
-from widgets.line_table import Block, Ink, LeadList, Piece, Pieces, apart
+from widgets.health import BLANK, HostFacts, incident_row, poll_row, titled
+from widgets.lead_list import LeadList, LeadRow
 
 if TYPE_CHECKING:
     from app.engine import Engine
 
 FailedByIncident = Mapping[tuple[str, datetime], FailedRuns]
 """The failed runs of each incident, by its platform and start."""
-Slice = Literal["well", "impaired", "bad"] | None
-"""None: unknown."""
-
-_GLYPHS: Final[dict[Slice, str]] = {"well": "━", "impaired": "▄", "bad": "█", None: "·"}
-_TONES: Final[dict[Slice, Tone]] = {"well": "good", "impaired": "warn", "bad": "bad", None: "quiet"}
-WIDE: Final = 100
-TITLE: Final = 12
-STATE: Final = 22
-NARROW_STATE: Final = 16
-"""Cells of a row's name and state."""
-LABEL: Final = 9
-GAP: Final = 2
-
-
-def strip(slices: Sequence[Slice], cells: int) -> tuple[Slice, ...]:
-    """The slices drawn on exactly `cells` cells: neighbours that share one are as bad as the worst of them.
-
-    The last one includes the present, so it is known if the present is.
-    """
-    count = len(slices)
-    if not count:
-        return ()
-    groups = [
-        slices[at * count // cells : max(at * count // cells + 1, (at + 1) * count // cells)] for at in range(cells)
-    ]
-    *before, last = groups or [slices]
-    return (*map(_worst, before), _worst(last) or last[-1])
-
-
-def _worst(group: Sequence[Slice]) -> Slice:
-    if "bad" in group:
-        return "bad"
-    if "impaired" in group:
-        return "impaired"
-    return "well" if 2 * group.count("well") >= len(group) else None
-
-
-class HealthShare(Struct, frozen=True):
-    """The share of a window in which something was well."""
-
-    window: str
-    """The window's name; empty: too little of it was observed."""
-    share: str
-    seen: str
-    """How much of the window was observed."""
-
-
-class HostFacts(Struct, frozen=True):
-    """A row about something that can be well or not: a code host, our link, the token."""
-
-    key: str
-    """Empty: the cursor skips it."""
-    title: str
-    badge: Badge
-    since: str = ""
-    """The text after the state: `for 12m`."""
-    location: str = ""
-    under_way: tuple[tuple[Badge, int], ...] = ()
-    """Its active runs by status."""
-    history: tuple[Slice, ...] = ()
-    """The last day in equal slices, oldest first."""
-    figures: tuple[HealthShare, ...] = ()
-    warning: str = ""
-    """A problem besides the state; empty: none."""
-    note: str = ""
-    """The cure, or what the state does not mean."""
-    is_stale: bool = False
-    """Whether the facts are old."""
-    leads: bool = False
-
-
-def host_block(facts: HostFacts, width: int) -> Block:
-    """The row in this width; sentences wrap, facts are shortened."""
-    tone: Ink = "quiet" if facts.is_stale else facts.badge.tone
-    state = fit(facts.badge.text, max(cell_len(facts.badge.text) + GAP, _state_cells(width)))
-    under_way = _under_way(facts.under_way)
-    room = width - TITLE - cell_len(state) - sum(cell_len(text) for text, _ in under_way)
-    both = "  ".join(filter(None, (facts.since, facts.location)))
-    said = next((one for one in (both, facts.since) if cell_len(one) <= room), facts.since.partition(" · ")[0])
-    head: list[Piece] = [(_name(facts.title), "strong"), (state, tone), (said, "quiet")]
-    is_roomy = cell_len(said) <= room
-    lines = [apart(head, under_way if is_roomy else (), width)]
-    lines += [((line, "quiet"),) for line in wrap(facts.location, width) if said != both]
-    if not is_roomy:
-        lines.append(tuple(under_way))
-    if any(facts.history):
-        lines.append(_history(facts, width))
-    if facts.figures or facts.warning:
-        lines.append(_figures(facts))
-    note_tone: Ink = "plain" if facts.badge.tone == "bad" and not facts.is_stale else "quiet"
-    lines += [((line, note_tone),) for note in facts.note.splitlines() for line in wrap(note, max(20, width))]
-    return Block(tuple(lines), facts.key, leads=facts.leads)
-
-
-def _name(text: str) -> str:
-    return f"{fit(text, TITLE - 1)} "
-
-
-def _state_cells(width: int) -> int:
-    return STATE if width >= WIDE else NARROW_STATE
-
-
-def _under_way(counts: Sequence[tuple[Badge, int]]) -> list[Piece]:
-    if not counts:
-        return []
-    some: list[Piece] = [(f"  {badge.glyph} {count:,} {badge.word}", badge.tone) for badge, count in counts if count]
-    return some or [("  nothing under way", "quiet")]
-
-
-def _history(facts: HostFacts, width: int) -> Pieces:
-    cells = strip(facts.history, max(1, width - LABEL - len("  now")))
-    drawn = [
-        (_GLYPHS[one] * len(list(same)), "quiet" if facts.is_stale else _TONES[one]) for one, same in groupby(cells)
-    ]
-    return ((f"{'24h ago':<{LABEL}}", "quiet"), *drawn, ("  now", "quiet"))
-
-
-def _figures(facts: HostFacts) -> Pieces:
-    pieces: list[Piece] = [(f"{'uptime':<{LABEL}}", "quiet")] if facts.figures else []
-    for figure in facts.figures:
-        window = f"{figure.window} " if figure.window else ""
-        pieces += [(window, "quiet"), (f"{figure.share} ", "plain"), (f"of {figure.seen} seen   ", "quiet")]
-    if facts.warning:
-        pieces.append((facts.warning, "quiet" if facts.is_stale else "warn"))
-    return tuple(pieces)
-
-
 MOST: Final = 20
-"""The most lines; further incidents are counted."""
-
-
-BLANK: Final = Block(((),))
-
-
-def titled(title: str, blocks: Sequence[Block], otherwise: str) -> Iterator[Block]:
-    """A title, its rows and a blank line; without rows, the remark instead."""
-    yield Block((((title, "title"),),))
-    yield from blocks or (Block((((otherwise, "quiet"),),)),)
-    yield BLANK
-
-
-def incident_blocks(
-    incidents: Sequence[Incident], failed: FailedByIncident, healthy_words: frozenset[str], now: datetime, width: int
-) -> Iterator[Block]:
-    """The incidents, a line each, with the number of runs that failed in them."""
-    for one in incidents[:MOST]:
-        badge, lasted = health_badge(one.word, healthy_words), span(one.lasted.total_seconds())
-        number = failed.get((one.platform, one.start), FailedRuns()).number
-        line: Pieces = (
-            (_name(safe_text(one.platform, limit=30)), "strong" if goes_on(one) else "plain"),
-            (fit(badge.text, _state_cells(width)), badge.tone),
-            (f"{clock_time(one.start, now):<14}", "quiet"),
-            (f"{f'{lasted} so far':<14}", "strong") if goes_on(one) else (f"{lasted:<14}", "plain"),
-            (fit(f"{number:,} failed" if number else "none failed", LABEL + 4), "bad" if number else "quiet"),
-            (f" {', '.join(_remarks(one))}", "quiet"),
-        )
-        yield Block((line,), incident_key(one), leads=True)
-    if len(incidents) > MOST:
-        yield Block((((f"and {len(incidents) - MOST} older ones", "quiet"),),))
-
-
+"""The most incidents that are shown; further ones are counted."""
 MOST_POLLS: Final = 100
-SHORTEST_S: Final = 60
-"""The shortest span of polls whose length is shown."""
-_ANSWERED: Final = Badge("✓", ANSWERED, "good")
-_FAILED: Final = Badge("✗", FAILED, "bad")
-
-
-def poll_blocks(polls: Sequence[PollSpan], now: datetime, width: int) -> Iterator[Block]:
-    """Consecutive polls with the same outcome are one line."""
-    for poll in polls[:MOST_POLLS]:
-        badge = _ANSWERED if poll.error_kind is None else _FAILED
-        said = "  ".join(filter(None, (_polls(poll, now), safe_text(poll.error_message or "", limit=200))))
-        line: Pieces = (
-            (_name(safe_text(poll.subject, limit=10)), "plain"),
-            (fit(badge.text, _state_cells(width)), badge.tone),
-            (f"{clock_time(poll.first_at, now):<14}", "quiet"),
-            (safe_text(said, limit=300), "plain" if poll.error_kind else "quiet"),
-        )
-        yield Block((line,), f"poll:{poll.span_id}")
-
-
-def _polls(poll: PollSpan, now: datetime) -> SafeText:
-    if poll.polls == 1:
-        return safe_text("once" if poll.error_kind is None else trouble_word(poll.error_kind))
-    lasted_s = (poll.last_at - poll.first_at).total_seconds()
-    over = f" in {span(lasted_s)}" if lasted_s >= SHORTEST_S else ""
-    said = trouble_word(poll.error_kind) if poll.error_kind is not None else f"last {ago(poll.last_at, now)}"
-    return safe_text(f"{poll.polls:,} times{over}, {said}")
-
-
 REFUSALS: Final = frozenset({"not_authorized", "forbidden", "token"})
 """Errors of the token, not of the link."""
 LONGEST_WINDOW: Final = timedelta(days=30)
@@ -298,12 +110,7 @@ class SampleReader(Struct, frozen=True):
 def recent_incidents(pasts: dict[str, PlatformHistory], since: datetime) -> tuple[Incident, ...]:
     """Incidents of all platforms that last or ended after `since`: lasting ones first, then the newest."""
     found = [one for past in pasts.values() for one in past.incidents if (one.recovered_at or one.until) >= since]
-    return tuple(sorted(found, key=lambda one: (goes_on(one), one.start), reverse=True))
-
-
-def goes_on(incident: Incident) -> bool:
-    """Whether the incident still lasts."""
-    return not incident.is_over and incident.recovered_at is None
+    return tuple(sorted(found, key=lambda one: (one.goes_on, one.start), reverse=True))
 
 
 def _link_spans(polls: Sequence[PollSpan], longest_gap: timedelta) -> tuple[HealthSpan, ...]:
@@ -365,9 +172,9 @@ def link_row(
         "link",
         OUR_LINK,
         _CONNECTING,
-        location=safe_text(" · ".join(said)),
+        about=safe_text(" · ".join(said)),
         history=past.history,
-        figures=figures(past.uptimes),
+        uptime=figures(past.uptimes),
     )
     if runs is not None and runs.is_failing and runs.error_kind not in REFUSALS:
         since = f"since {clock_time(runs.failing_since, now)}" if runs.failing_since else ""
@@ -458,10 +265,10 @@ def host_row(
         safe_text(host.platform, limit=30),
         badge,
         since=since,
-        location=safe_text(where),
+        about=safe_text(where),
         under_way=tuple((run_badge(status), count) for status, count in under_way.items()),
         history=past.history,
-        figures=figures(past.uptimes),
+        uptime=figures(past.uptimes),
         warning=f"⇄ flapping: {past.flips} changes in {span(FLAPPING.total_seconds())[:-3]}" if is_flapping else "",
         note=note,
         is_stale=is_stale or not host.connected,
@@ -482,28 +289,18 @@ def no_incidents(pasts: dict[str, PlatformHistory]) -> str:
     return f"None in the last 30 days, of which {span(seen_s)} were seen."
 
 
-def figures(uptimes: Sequence[Uptime]) -> tuple[HealthShare, ...]:
+def figures(uptimes: Sequence[Uptime]) -> tuple[str, ...]:
     """The uptimes of `WINDOWS` that were seen; a window that was hardly seen more than a shorter one is left out."""
-    found: list[HealthShare] = []
+    found: list[str] = []
     seen_s = 0.0
     for (name, _), up in zip(WINDOWS, uptimes, strict=True):
         if up.share is not None and up.known_s > seen_s * CLEARLY_MORE:
             seen_s = up.known_s
             # Rounded down: 100% means that no failure at all was seen.
             share = "100%" if up.share == 1 else f"{floor(up.share * 10_000) / 100:.2f}%"
-            found.append(HealthShare(name if up.known_share >= NAMED_FROM else "", share, span(up.known_s)))
+            named = f"{name} " if up.known_share >= NAMED_FROM else ""
+            found.append(f"{named}{share} of {span(up.known_s)} seen")
     return tuple(found)
-
-
-def _remarks(incident: Incident) -> Iterator[str]:
-    if len(incident.words) > 1:
-        yield "also " + ", ".join(safe_text(word, limit=30) for word in incident.words[1:4])
-    if incident.recoveries:
-        yield f"flapped {incident.recoveries}x"
-    if incident.recovered_at is None and incident.is_over:
-        yield "then no longer connected"
-    elif incident.recovered_at is not None and incident.recovered_at > incident.until:
-        yield "its end was not seen"
 
 
 DAY: Final = timedelta(days=1)
@@ -539,6 +336,7 @@ class HealthScreen(BaseScreen):
 
     TAB = "health"
     CSS = """
+    #health-summary { height: 1; padding: 0 1; }
     #health-nothing, HealthScreen.-unreadable #health { display: none; }
     HealthScreen.-unreadable #health-nothing { display: block; }
     """
@@ -557,8 +355,9 @@ class HealthScreen(BaseScreen):
         self._reader = CoalescedTask(self._read, self.run_worker)
 
     def compose_body(self) -> Iterable[Widget]:
-        """Compose one list."""
+        """Compose a summary and one list."""
         yield NoticePage(id="health-nothing")
+        yield Static(id="health-summary", markup=False)
         yield self._list
 
     def on_mount(self) -> None:
@@ -635,15 +434,15 @@ class HealthScreen(BaseScreen):
     @property
     def _key(self) -> str:
         """The key of the row under the cursor; empty: there is none."""
-        return "" if self._list.block is None else self._list.block.key
+        return "" if self._list.row is None else self._list.row.key
 
-    @on(LeadList.Highlighted)
+    @on(OptionList.OptionHighlighted)
     def _highlighted(self) -> None:
         self.refresh_bindings()
 
-    @on(LeadList.Chosen)
-    def _chosen(self, message: LeadList.Chosen) -> None:
-        if (lead := self._lead(message.key)) is not None:
+    @on(OptionList.OptionSelected)
+    def _chosen(self, message: OptionList.OptionSelected) -> None:
+        if (lead := self._lead(message.option_id or "")) is not None:
             self.post_message(lead)
 
     def _lead(self, key: str) -> GoToTab | None:
@@ -659,7 +458,7 @@ class HealthScreen(BaseScreen):
                 failed = view.failed.get((one.platform, one.start), FailedRuns())
                 start, end = one.start + ahead, (one.recovered_at or one.until) + ahead
                 first = min(start, failed.oldest_at or start)
-                return runs_lead(of_platform(one.platform), first, None if goes_on(one) else end)
+                return runs_lead(of_platform(one.platform), first, None if one.goes_on else end)
         return None
 
     async def _read(self) -> None:
@@ -673,37 +472,39 @@ class HealthScreen(BaseScreen):
 
     def _show(self, now: datetime) -> None:
         if (view := self._view) is not None:
+            said = summary(view.hosts, view.links, self.session.healthy_words, now)
+            self.query_one("#health-summary", Static).update(Content.styled(said, STYLES["quiet"]))
             # Without runs there is nothing to link to.
             is_leading = bool(view.statuses)
             self._list.show(
                 lambda width: [replace(one, leads=one.leads and is_leading) for one in self._drawn(view, now, width)]
             )
 
-    def _drawn(self, view: HealthView, now: datetime, width: int) -> Iterator[Block]:
-        session = self.session
-        is_stale, words = session.vitals.now.health_is_stale, session.healthy_words
-        hosts = [
-            host_row(
-                host,
-                view.pasts.get(host.platform, NOTHING_SEEN),
+    def _drawn(self, view: HealthView, now: datetime, width: int) -> Iterator[LeadRow]:
+        session, words = self.session, self.session.healthy_words
+        is_stale = session.vitals.now.health_is_stale
+        for host in view.hosts:
+            past, under_way = view.pasts.get(host.platform, NOTHING_SEEN), view.under_way.get(host.platform, {})
+            yield from (host_row(host, past, words, now, under_way, is_stale=is_stale).row(width), BLANK)
+        if not view.hosts:
+            yield from (no_hosts(view.links).row(width), BLANK)
+        link = link_row(view.links, view.link_past, session.vitals.timing, now, session.vitals.now.wait)
+        yield from (link.row(width), BLANK, token_row(view.links, now).row(width), BLANK)
+        incidents = [
+            incident_row(
+                one,
+                view.failed.get((one.platform, one.start), FailedRuns()).number,
                 words,
                 now,
-                view.under_way.get(host.platform, {}),
-                is_stale=is_stale,
+                incident_key(one),
             )
-            for host in view.hosts
+            for one in view.incidents[:MOST]
         ]
-        rows = [
-            *(hosts or [no_hosts(view.links)]),
-            link_row(view.links, view.link_past, session.vitals.timing, now, session.vitals.now.wait),
-            token_row(view.links, now),
-        ]
-        yield Block((((summary(view.hosts, view.links, session.healthy_words, now), "quiet"),),))
-        for row in rows:
-            yield from (host_block(row, width), BLANK)
-        lines = incident_blocks(view.incidents, view.failed, session.healthy_words, now, width)
-        yield from titled("Incidents, 30 days", [*lines], no_incidents(view.pasts))
-        yield from titled("Polls", [*poll_blocks(view.polls, now, width)], "The service was not asked yet.")
+        if (more := len(view.incidents) - MOST) > 0:
+            incidents.append(LeadRow(Content.styled(f"and {more} older ones", STYLES["quiet"])))
+        yield from titled("Incidents, 30 days", incidents, no_incidents(view.pasts))
+        polls = [poll_row(poll, now, width) for poll in view.polls[:MOST_POLLS]]
+        yield from titled("Polls", polls, "The service was not asked yet.")
 
     @property
     def _ahead(self) -> timedelta:

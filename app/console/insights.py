@@ -16,7 +16,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container, Horizontal, Vertical
 from textual.content import Content
 from textual.widget import Widget
-from textual.widgets import Static
+from textual.widgets import OptionList, Static
 
 from app.atomic_file import replacing
 from app.console.base.screen import BaseScreen
@@ -46,10 +46,10 @@ from widgets.insights import (
     counted,
     draw_concurrency,
     extent,
-    repository_blocks,
-    table_blocks,
+    repository_rows,
+    table_rows,
 )
-from widgets.line_table import LeadList
+from widgets.lead_list import LeadList
 
 if TYPE_CHECKING:
     from app.engine import Engine
@@ -254,7 +254,7 @@ class InsightsScreen(BaseScreen):
     InsightsScreen.-tall #insight-bar { margin-bottom: 1; }
     #insights, #insight-charts, #insight-tables { height: 1fr; }
     #insight-charts { padding: 0 1; }
-    #insight-tables { display: none; padding: 0 2; }
+    #insight-tables { display: none; padding: 0 1; }
     #insights.-tables #insight-charts, #insights.-nothing #insight-charts { display: none; }
     #insights.-tables #insight-tables { display: block; }
     #insights.-nothing #insight-tables, #insight-nothing { display: none; }
@@ -267,7 +267,7 @@ class InsightsScreen(BaseScreen):
     .insight-panel:focus-within { border: round $primary 60%; }
     .insight-panel > Static { height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
     .insight-panel.-all { height: auto; max-height: 50%; }
-    #insight-repositories-list { padding: 0; height: auto; max-height: 100%; }
+    #insight-repositories-list { padding: 0; height: auto; max-height: 100%; background: $surface; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left", "bar(-1)", "a day", key_display="← →", tooltip="Choose an hour or a day", id="insights.bar"),
@@ -414,14 +414,14 @@ class InsightsScreen(BaseScreen):
         self._engine.polling.poll_soon("runs")
         self._reader.ask()
 
-    @on(LeadList.Chosen)
-    def _row_chosen(self, message: LeadList.Chosen) -> None:
-        view, (kind, _, key) = self._view, message.key.partition(":")
+    @on(OptionList.OptionSelected)
+    def _row_chosen(self, message: OptionList.OptionSelected) -> None:
+        view, (kind, _, key) = self._view, (message.option_id or "").partition(":")
         if view is None:
             return
         if kind == "repo":
             self.post_message(runs_lead(RunFilter(repositories=(key,)), view.since))
-        else:
+        elif kind == "at":
             self._open_outcome(next(each for each in view.outcomes if each.start.isoformat() == key))
 
     @on(OutcomesChart.Chosen)
@@ -436,7 +436,7 @@ class InsightsScreen(BaseScreen):
         self.query_one("#insight-outcomes").border_subtitle = said
         self.refresh_bindings()
 
-    @on(LeadList.Highlighted)
+    @on(OptionList.OptionHighlighted)
     def _row_highlighted(self) -> None:
         self.refresh_bindings()
 
@@ -481,8 +481,8 @@ class InsightsScreen(BaseScreen):
         self.query_one("#insight-busiest", Static).update(busiest(view))
         for chart in self.query(Chart):
             chart.show(view)
-        self._rows.show(partial(repository_blocks, view))
-        self._tables.show(lambda _: [*table_blocks(view)])
+        self._rows.show(partial(repository_rows, view))
+        self._tables.show(lambda _: [*table_rows(view)])
         if is_first:
             self._list.focus()
 

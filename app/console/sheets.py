@@ -24,7 +24,7 @@ from storage.errors import StorageError
 from widgets.after_refresh import after_refresh
 from widgets.badges import STYLES, Badge, Tone, run_badge
 from widgets.batch import BatchView
-from widgets.choice_lists import StatusList
+from widgets.choice_lists import Options, StatusList
 from widgets.forms.inputs import LineInput
 
 AnswerT = TypeVar("AnswerT")
@@ -52,15 +52,6 @@ class Sheet(ModalScreen[AnswerT]):
         widget, _ = self.get_widget_at(event.screen_x, event.screen_y)
         if widget is self:
             await self.run_action(self.LEAVE)
-
-
-class Options(OptionList):
-    """A list of options with the console's keys."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j", "cursor_down", "down", show=False, id="picker.cursor_down"),
-        Binding("k", "cursor_up", "up", show=False, id="picker.cursor_up"),
-    ]
 
 
 class SheetNote(Static):

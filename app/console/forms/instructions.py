@@ -15,9 +15,10 @@ from textual.content import Content
 from textual.widgets import OptionList
 
 from app.config import Template
-from app.console.sheets import Options, PickerScreen
+from app.console.sheets import PickerScreen
 from app.text import safe_text
 from storage.base_error import RunwardenError
+from widgets.choice_lists import Options
 
 NAMES: Final = ("repository", "branch", "previous_instructions")
 """The known placeholders."""

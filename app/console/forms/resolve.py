@@ -14,7 +14,7 @@ from app.actions import ActionRefusedError, DoubtfulIdError
 from app.api.errors import ApiError
 from app.api.requests import StartRun
 from app.console.guard import guarded_event
-from app.console.sheets import OVER_CSS, Options
+from app.console.sheets import OVER_CSS
 from app.engine import Engine
 from app.events import ActionChanged, CacheChangedElsewhere, Event
 from app.reconcile.candidates import FINDABLE, Candidate, Proposal, request_sent
@@ -25,6 +25,7 @@ from storage.errors import StorageError
 from storage.ledger import LedgerRefusedError
 from storage.records import Action, ActionKind
 from widgets.cells import shorten
+from widgets.choice_lists import Options
 from widgets.forms.dialog import FormButton, FormDialog
 from widgets.forms.facts import FormChoice, FormFact
 from widgets.forms.field import LineField

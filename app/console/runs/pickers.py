@@ -15,13 +15,13 @@ from textual.widgets.option_list import Option
 from app.config import ViewSettings
 from app.console.fuzzy import fuzzy
 from app.console.runs.views import TableQuery, View, chosen_order
-from app.console.sheets import Options, Picked, PickerScreen, SheetNote
+from app.console.sheets import Picked, PickerScreen, SheetNote
 from app.query import parse, written_order
 from app.text import safe_text
 from app.times import stamp
 from storage.records import SORTABLE, RunField, RunSort
 from widgets.badges import STYLES
-from widgets.choice_lists import NEXT_MARK, ChoiceMark, PickItem, PickList
+from widgets.choice_lists import NEXT_MARK, ChoiceMark, Options, PickItem, PickList
 from widgets.forms.inputs import LineInput
 from widgets.runs.columns import COLUMNS, ColumnChoice
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from app.console.health import strip
 from storage.records import HealthReport, HealthSample
 from tests.console.conftest import WIDE, Scene, Staged, seen
+from widgets.health import strip
 
 Lived = Callable[..., Awaitable[None]]
 
@@ -57,8 +57,8 @@ def lived() -> Lived:
 def text(scene: Scene, title: str) -> str:
     """A row of the list, without what is before and after it."""
     lines = scene.lines
-    first = next(at for at, line in enumerate(lines) if line[3:].startswith(title))
-    return "\n".join(takewhile(str.strip, (line[3:].rstrip() for line in lines[first:])))
+    first = next(at for at, line in enumerate(lines) if line[1:].startswith(title))
+    return "\n".join(takewhile(str.strip, (line[1:].rstrip() for line in lines[first:])))
 
 
 async def test_uptime_is_of_what_was_seen(staged: Staged, lived: Lived, picture: SnapshotAssertion) -> None:
