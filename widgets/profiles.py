@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
-from math import sqrt
 from typing import ClassVar, Final, Literal
 
 from msgspec import Struct
@@ -13,7 +12,6 @@ from textual.widgets.option_list import Option
 
 from app.text import SafeText, safe_text
 from app.times import age
-from storage.records.insights import Outcomes
 from widgets.badges import STYLES, Badge, StyledText, Tone, health_badge
 from widgets.cells import fit, shorten
 from widgets.choice_lists import Options
@@ -21,11 +19,6 @@ from widgets.frame.freshness import PollTiming, freshness
 from widgets.frame.header_bar import Vitals
 
 _WORST_FIRST: Final[tuple[Tone, ...]] = ("bad", "warn", "wait", "good")
-ENOUGH: Final = 20
-"""Ended runs from which the usual share of failures can be told."""
-FEW: Final = 3
-SPREAD: Final = 2.0
-"""Failures are unusual from this many standard deviations above the expected number."""
 NEEDS_A_LOOK: Final[frozenset[Tone]] = frozenset({"bad", "warn"})
 Detail = Literal["line", "block"]
 """One line for each profile, or all of its facts."""
@@ -36,8 +29,6 @@ STATE: Final = 30
 LINK: Final = 24
 """Cells of the columns of a block."""
 _UNKNOWN: Final[tuple[StyledText, ...]] = (("nothing is known of it yet", STYLES["quiet"]),)
-ADDRESS: Final = 24
-"""The fewest cells in which an address is readable."""
 INDENT: Final = 4
 
 
@@ -53,12 +44,6 @@ class ProfileFacts(Struct, frozen=True):
     """None: not read yet."""
     problem: str = ""
     """Why our own files for it cannot be read; empty: they can."""
-    note: Badge | None = None
-    """Shown in place of its state, if the profile is not polled."""
-    today: Outcomes | None = None
-    """The outcomes of the last 24 hours."""
-    usual: Outcomes | None = None
-    """The outcomes of the month before, for comparison."""
 
 
 class Criteria(Struct, frozen=True):
@@ -73,9 +58,9 @@ def worst(facts: ProfileFacts, criteria: Criteria) -> Badge:
     """The profile's state in a few words."""
     if facts.problem:
         return Badge("✗", "our files are unusable", "bad")
-    if facts.note is not None or facts.vitals is None:
-        return facts.note or Badge("◌", "looking…", "wait")
-    found = sorted(_states(facts, facts.vitals, criteria), key=lambda badge: _WORST_FIRST.index(badge.tone))
+    if facts.vitals is None:
+        return Badge("◌", "looking…", "wait")
+    found = sorted(_states(facts.vitals, criteria), key=lambda badge: _WORST_FIRST.index(badge.tone))
     return found[0] if found else Badge("✓", "all is well", "good")
 
 
@@ -109,32 +94,15 @@ def host_words(facts: ProfileFacts, criteria: Criteria) -> tuple[StyledText, ...
     return tuple(words)
 
 
-def place_words(facts: ProfileFacts, *, with_address: bool = True) -> SafeText:
+def place_words(facts: ProfileFacts) -> SafeText:
     """Its address and its permissions, or the trouble with our files."""
     if facts.problem:
         return safe_text(facts.problem, limit=300)
-    words = ((facts.address, with_address), ("on show", facts.is_current), ("read-only", facts.read_only))
-    return safe_text(" · ".join(word for word, is_said in words if is_said), limit=300)
+    words = (facts.address, "on show" if facts.is_current else "", "read-only" if facts.read_only else "")
+    return safe_text(" · ".join(filter(None, words)), limit=300)
 
 
-def unusual(today: Outcomes | None, usual: Outcomes | None) -> Badge | None:
-    """A warning that clearly more runs fail than normal; None: they do not, or it is not known.
-
-    If too few runs ended before, more than half failing is unusual.
-    """
-    if today is None or not today.failed:
-        return None
-    finished, before = today.failed + today.completed, 0 if usual is None else usual.failed + usual.completed
-    if usual is None or before < ENOUGH:
-        many = today.failed >= FEW and 2 * today.failed > finished
-        return Badge("✗", f"{today.failed:,} of {finished:,} failed in 24h", "warn") if many else None
-    expected = finished * usual.failed / before
-    if today.failed <= expected + SPREAD * sqrt(max(1.0, expected)):
-        return None
-    return Badge("✗", f"{today.failed:,} failed in 24h, usually {expected:,.0f}", "warn")
-
-
-def _states(facts: ProfileFacts, vitals: Vitals, criteria: Criteria) -> Iterator[Badge]:
+def _states(vitals: Vitals, criteria: Criteria) -> Iterator[Badge]:
     fresh = freshness(vitals.runs_link, criteria.timing, criteria.now, vitals.wait)
     if fresh.tone != "good":
         yield fresh
@@ -144,8 +112,6 @@ def _states(facts: ProfileFacts, vitals: Vitals, criteria: Criteria) -> Iterator
             since = age(host.since, criteria.now)
             word = f"{safe_text(host.platform, limit=12)} {badge.word} {'just now' if since == 'now' else since}"
             yield Badge(badge.glyph, word, badge.tone)
-    if (more := unusual(facts.today, facts.usual)) is not None:
-        yield more
 
 
 class ProfileList(Options):
@@ -184,19 +150,18 @@ class ProfileList(Options):
             self.replace_option_prompt(each.name, Content("\n").join(self._described(each, criteria)))
 
     def _described(self, facts: ProfileFacts, criteria: Criteria) -> list[Content]:
-        state = worst(facts, criteria)
         name = shorten(safe_text(facts.name, limit=60), NAME - 1, "middle")
+        if self._detail == "line":
+            room = max(0, self.size.width - NAME - 3)
+            location = shorten(place_words(facts), room, "middle")
+            return [self._fitted([("  ", ""), (fit(name, NAME), "bold"), (location, STYLES["quiet"])])]
+        state = worst(facts, criteria)
         head: list[StyledText] = [
             ("  ", ""),
             (f"{state.glyph} ", state.style),
             (fit(name, NAME), "bold"),
+            (fit(shorten(state.word, STATE - 1), STATE), state.style),
         ]
-        if self._detail == "line":
-            room = self.size.width - INDENT - NAME - STATE - 1
-            location = place_words(facts, with_address=room > ADDRESS)
-            head.append((fit(shorten(state.word, STATE - 1), STATE), state.style))
-            return [self._fitted([*head, (shorten(location, max(0, room), "middle"), STYLES["quiet"])])]
-        head.append((fit(shorten(state.word, STATE - 1), STATE), state.style))
         location, counts, hosts = place_words(facts), count_words(facts), host_words(facts, criteria)
         indent: StyledText = (" " * INDENT, "")
         if self.size.width >= WIDE:

@@ -1,6 +1,5 @@
 """The tab that compares all profiles, and the sheet that switches to another one."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from datetime import datetime, timedelta
 from typing import ClassVar, Final
@@ -14,7 +13,7 @@ from textual.widget import Widget
 from textual.widgets import Input, OptionList, Static
 
 from app.api.errors import RateLimitedError
-from app.config import CACHE_FILE, Profile, Settings, data_folder
+from app.config import Profile
 from app.console.base.screen import OVERVIEW, BaseScreen
 from app.console.engines import ProfileEngines
 from app.console.fuzzy import fuzzy
@@ -25,14 +24,12 @@ from app.console.session.feeds import read_vitals
 from app.console.sheets import PickerScreen
 from app.engine import Engine
 from app.events import Event
-from app.times import INSTANT, ago
 from storage.errors import StorageError
-from storage.records import LinkState, RunFilter, RunSort
-from storage.records.insights import Outcomes
+from storage.records import LinkState
 from widgets.after_refresh import after_refresh
-from widgets.badges import STYLES, Badge
+from widgets.badges import STYLES
 from widgets.forms.inputs import LineInput
-from widgets.frame.freshness import PollTiming, trouble_word
+from widgets.frame.freshness import PollTiming
 from widgets.frame.header_bar import Vitals
 from widgets.profiles import NEEDS_A_LOOK, Criteria, ProfileFacts, ProfileList, worst
 
@@ -40,9 +37,6 @@ GENTLE_S: Final = 60.0
 """Seconds between two polls of a profile that is not on show."""
 LONGEST_S: Final = 900.0
 """Seconds between two polls of a failing one, at most."""
-MONTH: Final = timedelta(days=30)
-USUAL_FOR: Final = timedelta(hours=1)
-"""The usual figures are counted again after this time: counting a month of many runs takes a moment."""
 
 
 class ProfileOverview:
@@ -54,8 +48,6 @@ class ProfileOverview:
         self._clock = clock
         self._not_before: dict[str, datetime] = {}
         """When each profile may be polled again."""
-        self._usual: dict[str, tuple[datetime, Outcomes]] = {}
-        """Each profile's outcomes of the month before today, and when they were counted."""
         self.facts = {each.name: initial_facts(each, current) for each in profile_engines.profiles}
 
     def make_due(self) -> None:
@@ -83,23 +75,11 @@ class ProfileOverview:
         try:
             engine = await self._engines.engine(profile.name)
             vitals = await read_vitals(engine, Vitals(profile.name, profile.read_only), self._clock())
-            usual, today = await self._outcomes(engine)
         except StorageError as error:
             self.facts[profile.name] = replace(facts, problem=str(error))
             return None
-        self.facts[profile.name] = replace(facts, vitals=vitals, problem="", usual=usual, today=today)
+        self.facts[profile.name] = replace(facts, vitals=vitals, problem="")
         return engine
-
-    async def _outcomes(self, engine: Engine) -> tuple[Outcomes, Outcomes]:
-        """The outcomes of the month before today, counted now and then, and of today."""
-        now, name = self._clock() + await engine.cache.run_clock_ahead(), engine.profile.name
-        day = now - timedelta(days=1)
-        counted_at, usual = self._usual.get(name, (None, Outcomes(day, day)))
-        if counted_at is None or now - counted_at >= USUAL_FOR:
-            (usual,) = await engine.cache.outcomes((now - MONTH, day))
-            self._usual[name] = (now, usual)
-        (today,) = await engine.cache.outcomes((day, now + INSTANT))
-        return usual, today
 
     async def _ask(self, engine: Engine) -> bool:
         """Poll a profile's service if it is due; return whether it was polled."""
@@ -240,8 +220,7 @@ class ProfileSwitcher(PickerScreen[str]):
     def __init__(self, session: Session, profile_engines: ProfileEngines) -> None:
         super().__init__()
         self._session = session
-        self._profiles = profile_engines.profiles
-        self._facts = tuple(initial_facts(each, session.profile.name) for each in self._profiles)
+        self._facts = tuple(initial_facts(each, session.profile.name) for each in profile_engines.profiles)
 
     def compose_choice(self) -> ComposeResult:
         """Compose the search and its matches."""
@@ -249,10 +228,9 @@ class ProfileSwitcher(PickerScreen[str]):
         yield ProfileList("line")
 
     def on_mount(self) -> None:
-        """List the names at once, and the states once they are read."""
+        """List the profiles."""
         self._find("")
         self.query_one(LineInput).focus()
-        self.run_worker(self._read())
 
     def action_move(self, step: int) -> None:
         """Move the cursor."""
@@ -271,17 +249,6 @@ class ProfileSwitcher(PickerScreen[str]):
     def _on_chosen(self, message: OptionList.OptionSelected) -> None:
         self.dismiss(message.option_id)
 
-    async def _read(self) -> None:
-        session = self._session
-        notes = await asyncio.to_thread(
-            lambda: {each.name: _as_seen(session.settings, each, session.clock()) for each in self._profiles}
-        )
-        self._facts = tuple(
-            replace(each, vitals=session.vitals.now) if each.is_current else replace(each, note=notes[each.name])
-            for each in self._facts
-        )
-        self._find(self.query_one(LineInput).value.strip())
-
     def _find(self, text: str) -> None:
         session = self._session
         criteria = Criteria(
@@ -290,18 +257,3 @@ class ProfileSwitcher(PickerScreen[str]):
         matches = [(match[0], each) for each in self._facts if (match := fuzzy(text, each.name)) is not None]
         found = [each for _, each in sorted(matches, key=lambda pair: -pair[0])] if text else self._facts
         self.query_one(ProfileList).show(found, criteria)
-
-
-def _as_seen(settings: Settings, profile: Profile, now: datetime) -> Badge:
-    """The state in the cache, without a request."""
-    from storage.cache.first_paint import peek
-
-    first = peek(data_folder(settings, profile) / CACHE_FILE, RunFilter(), RunSort(), 0)
-    link = next((link for link in first.links if link.subject == "runs"), None) if first is not None else None
-    if link is None or (link.last_ok_at is None and not link.is_failing):
-        return Badge("·", "not opened yet", "quiet")
-    seen = f"seen {ago(link.last_ok_at, now)}" if link.last_ok_at is not None else ""
-    if link.is_failing:
-        trouble = trouble_word(link.error_kind)
-        return Badge("◌", f"{seen}, {trouble}" if link.last_ok_at is not None else trouble, "warn")
-    return Badge("·", seen, "quiet")
