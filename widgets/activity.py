@@ -4,11 +4,10 @@ import json
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
-from typing import ClassVar, Final, cast
+from typing import Final, cast
 
 from msgspec import Struct
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.content import Content
 from textual.widgets import Static
@@ -17,12 +16,10 @@ from app.text import SafeText, safe_block, safe_text
 from app.times import ago, span, stamp
 from storage.records import Action, ActionState
 from widgets.badges import STYLES, Badge, action_badge
-from widgets.batch import BatchView
 from widgets.clickable import Chip, ChipBar
-from widgets.forms.facts import FactPane
 from widgets.forms.inputs import ListSearch
 from widgets.forms.pages import reason
-from widgets.line_table import GAP, LineColumn, LineTable, TableLine, TonedText
+from widgets.line_table import GAP, LineColumn, TableLine, TonedText
 
 WHAT: Final = {
     "run.start": "start run",
@@ -44,8 +41,6 @@ class ActivityEntry(Struct, frozen=True):
     source: Action
     about: SafeText
     """The subject of the write, in one line."""
-    candidates: tuple[SafeText, ...] = ()
-    """The runs that it may have made while its outcome is unknown, likeliest first."""
 
     @property
     def key(self) -> str:
@@ -88,8 +83,6 @@ class ActivityEntry(Struct, frozen=True):
             yield "made", (safe_text(action.result_id), "plain")
         if action.error is not None:
             yield "reason", (safe_text(reason(action.error)), "warn" if action.state == "unknown" else "bad")
-        for index, candidate in enumerate(self.candidates):
-            yield "may be" if index == 0 else "", (candidate, "plain")
         if self.unknown is not None:
             yield (
                 "to do",
@@ -106,6 +99,15 @@ class ActivityEntry(Struct, frozen=True):
         yield "action", (safe_text(action.action_id), "quiet")
         if action.key != action.action_id:
             yield "key", (safe_text(action.key, limit=200), "quiet")
+
+    def rest(self, _now: datetime) -> Content:
+        """The body that was sent, as indented JSON."""
+        body = self.source.body_json
+        # A body that is not JSON is shown as it is: the ledger holds what was sent.
+        with suppress(ValueError, RecursionError):
+            body = json.dumps(json.loads(body), indent=2, ensure_ascii=False)
+        lines = map(Content, safe_block(body, limit=_BODY_CHARACTERS, lines=_BODY_LINES))
+        return Content("\n").join((Content.styled("What was sent", "$accent bold"), *lines))
 
 
 def what(kind: str) -> SafeText:
@@ -124,15 +126,6 @@ def badge_of(entry: ActivityEntry) -> Badge:
     return _SENT_AGAIN if source.resolution == "sent_again" else action_badge(source.state)
 
 
-def sent(entry: ActivityEntry) -> tuple[SafeText, ...]:
-    """The body that was sent, as indented JSON."""
-    body = entry.source.body_json
-    # A body that is not JSON is shown as it is: the ledger holds what was sent.
-    with suppress(ValueError, RecursionError):
-        body = json.dumps(json.loads(body), indent=2, ensure_ascii=False)
-    return safe_block(body, limit=_BODY_CHARACTERS, lines=_BODY_LINES)
-
-
 def _result(source: Action) -> TonedText:
     if source.error is not None:
         return safe_text(reason(source.error)), "warn" if source.state == "unknown" else "quiet"
@@ -140,7 +133,6 @@ def _result(source: Action) -> TonedText:
 
 
 PLACEHOLDERS: Final = ("/ search what was asked, sent or said", "/ search")
-ActivityRow = ActivityEntry | BatchView
 _OUTCOME: Final = LineColumn("outcome", 0, 13)
 _WHAT: Final = LineColumn("what", 1, 19)
 _BY: Final = LineColumn("by", 4, 14)
@@ -150,7 +142,7 @@ _RESULT_FROM: Final = 100
 
 
 class ActivityBar(Horizontal):
-    """Views, search, filters and extent."""
+    """Search, filters and extent."""
 
     DEFAULT_CSS = """
     ActivityBar {
@@ -167,19 +159,17 @@ class ActivityBar(Horizontal):
 
     def compose(self) -> ComposeResult:
         """The parts, from left to right."""
-        yield ChipBar(id="activity-views")
         yield ListSearch(PLACEHOLDERS)
         yield ChipBar(id="activity-filters")
         yield Static(id="activity-extent", markup=False)
 
-    def show(self, views: tuple[Chip, ...], filters: tuple[Chip, ...], extent: str) -> None:
-        """Show the views, the filters, and how many entries are shown."""
-        self.query_one("#activity-views", ChipBar).show(views)
+    def show(self, filters: tuple[Chip, ...], extent: str) -> None:
+        """Show the filters, and how many entries are shown."""
         self.query_one("#activity-filters", ChipBar).show(filters)
         self.query_one("#activity-extent", Static).update(Content.styled(extent, STYLES["quiet"]))
 
 
-def _columns_for(width: int) -> tuple[LineColumn, ...]:
+def activity_columns(width: int) -> tuple[LineColumn, ...]:
     """Outcome, what, about and when; result and actor if there is room."""
     fixed = (_OUTCOME, _WHAT, _WHEN)
     rest = width - sum(column.width + GAP for column in fixed) - GAP
@@ -188,32 +178,3 @@ def _columns_for(width: int) -> tuple[LineColumn, ...]:
     rest -= _BY.width + 2 * GAP
     about = rest * 3 // 5
     return (_OUTCOME, _WHAT, LineColumn("about", 2, about), LineColumn("result", 3, rest - about), _BY, _WHEN)
-
-
-class ActivityTable(LineTable[ActivityRow]):
-    """Writes, a line each."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(
-            "enter",
-            "choose",
-            "open",
-            key_display="enter",
-            tooltip="Go to its run or organization",
-            id="activity.open",
-        )
-    ]
-
-    def __init__(self, now: datetime) -> None:
-        super().__init__(now, _columns_for)
-
-
-class ActivityPane(FactPane[ActivityRow], can_focus=True):
-    """The facts of one entry, and its request."""
-
-    def rest(self, item: ActivityRow, now: datetime) -> Content:
-        """The request's body."""
-        del now
-        lines = sent(item) if isinstance(item, ActivityEntry) else ()
-        title = Content.styled("What was sent", "$accent bold")
-        return Content("\n").join((title, *map(Content, lines))) if lines else Content()

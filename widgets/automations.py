@@ -4,11 +4,10 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import ClassVar, Final, Literal
+from typing import Final, Literal
 
 from msgspec import Struct
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.geometry import Size
@@ -23,10 +22,10 @@ from widgets.badges import STYLES, Badge
 from widgets.cells import fit
 from widgets.clickable import ClickableLine, ClickablePart
 from widgets.cursor_view import HEADER
-from widgets.forms.facts import FactPane
 from widgets.forms.inputs import ParagraphInput
 from widgets.forms.pages import coloured
 from widgets.line_table import GAP, LineColumn, LineTable, TableLine, TonedText
+from widgets.table_and_facts import FactPane
 
 STRIP: Final = 10
 """Results in a rule's strip."""
@@ -115,6 +114,10 @@ class RuleView(Struct, frozen=True):
         for index, at in enumerate(times):
             text = f"{stamp(at)}{f', {until(at, now)}' if index == 0 else ''}"
             yield "" if index else "next", (safe_text(text), "plain")
+
+    def rest(self, _now: datetime) -> Content:
+        """Nothing: the pane reads the journal."""
+        return Content()
 
 
 def until(at: datetime, now: datetime) -> str:
@@ -259,17 +262,6 @@ def _columns_for(width: int) -> tuple[LineColumn, ...]:
 
 class RuleTable(LineTable[RuleView]):
     """Rules, a line each."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(
-            "enter",
-            "choose",
-            "its runs",
-            key_display="enter",
-            tooltip="The runs of its decisions",
-            id="automations.open",
-        )
-    ]
 
     def __init__(self, now: datetime) -> None:
         super().__init__(now, _columns_for)

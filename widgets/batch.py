@@ -1,24 +1,17 @@
 """A batch of runs: one line of progress, and a line for each run."""
 
-from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec import Struct
 from rich.cells import cell_len
 from textual.content import Content
 
 from app.text import SafeText, safe_text
-from app.times import ago, stamp
 from widgets.badges import STYLES, Badge
 from widgets.cells import fit, shorten
 
-if TYPE_CHECKING:
-    from widgets.line_table import TableLine, TonedText
-
 STATUS: Final = 13
 """Cells of a run's status."""
-MOST_FACTS: Final = 40
-"""Runs named among the facts; the list has all of them."""
 
 
 class BatchLine(Struct, frozen=True):
@@ -31,11 +24,6 @@ class BatchLine(Struct, frozen=True):
     opens: str | None = None
     """The run that was started or continued; None: there is none."""
 
-    @property
-    def fact(self) -> "TonedText":
-        """The line as a fact beside its status."""
-        return safe_text(f"{self.run_id}  {self.about}", limit=200), self.badge.tone
-
     def content(self, width: int, id_width: int) -> Content:
         """The line in at most `width` cells, `id_width` of them for the run's id."""
         run_id = fit(self.run_id, id_width, "middle")
@@ -45,12 +33,10 @@ class BatchLine(Struct, frozen=True):
 
 
 class BatchView(Struct, frozen=True):
-    """A batch as shown in the strip, in its list and in Activity."""
+    """A batch as shown in the strip and in its list."""
 
     key: str
     title: SafeText
-    moved_at: datetime
-    """When the last of its writes was settled."""
     lines: tuple[BatchLine, ...]
     """One for each of its runs."""
     confirmed: int
@@ -110,24 +96,3 @@ class BatchView(Struct, frozen=True):
         """Its runs, a line each."""
         id_width = min(max((cell_len(line.run_id) for line in self.lines), default=0), (width - STATUS) // 2)
         return [line.content(width, id_width) for line in self.lines]
-
-    def cells(self, now: datetime) -> "TableLine":
-        """Outcome, kind, subject, result, actor and age, as in Activity."""
-        quiet: TonedText = (SafeText(), "quiet")
-        badge = self.outcome
-        when: TonedText = (safe_text(ago(self.moved_at, now)), "quiet")
-        outcome: TonedText = (safe_text(badge.text), badge.tone)
-        return outcome, (safe_text("batch"), "plain"), (self.title, "plain"), (self.progress, "plain"), quiet, when
-
-    def facts(self, _now: datetime) -> "tuple[tuple[str, TonedText], ...]":
-        """Its progress, and each of its runs."""
-        badge = self.outcome
-        facts: list[tuple[str, TonedText]] = [
-            ("outcome", (safe_text(badge.text), badge.tone)),
-            ("what", (self.title, "plain")),
-            ("runs", (self.progress, "plain")),
-            ("asked", (safe_text(stamp(self.moved_at)), "plain")),
-        ]
-        facts += [(line.badge.text, line.fact) for line in self.lines[:MOST_FACTS]]
-        facts.append(("", (safe_text("enter lists all of them"), "quiet")))
-        return tuple(facts)

@@ -2,18 +2,16 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import ClassVar, Final
+from typing import Final
 
 from msgspec import Struct
-from textual.binding import Binding, BindingType
 from textual.content import Content
 
 from app.text import SafeText, safe_text
 from app.times import ago, stamp
 from storage.records.inbox import NO_TIME, InboxItem, InboxKind, InboxSeverity
 from widgets.badges import STYLES, Badge, Tone, run_badge
-from widgets.forms.facts import FactPane
-from widgets.line_table import GAP, LineColumn, LineTable, TableLine, TonedText
+from widgets.line_table import GAP, LineColumn, TableLine, TonedText
 
 BADGES: Final[Mapping[InboxKind, Badge]] = {
     "host": Badge("▲", "host", "bad"),
@@ -75,6 +73,11 @@ class InboxRow(Struct, frozen=True):
         if item.cure:
             yield "by command", (safe_text(item.cure, limit=1000), "quiet")
 
+    def rest(self, now: datetime) -> Content:
+        """The item's runs."""
+        lines = run_lines(self.item, now)
+        return Content("\n").join(Content.styled(text, STYLES[tone]) for text, tone in lines)
+
 
 def rows_of(items: Sequence[InboxItem], marked: Collection[str]) -> tuple[InboxRow, ...]:
     """The items as lines, in their order."""
@@ -89,29 +92,10 @@ def when(at: datetime, now: datetime) -> str:
     return "—" if at == NO_TIME else ago(at, now)
 
 
-class InboxTable(LineTable[InboxRow]):
-    """The items, a line each."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "choose", "open", key_display="enter", tooltip="Go to what it is about", id="inbox.open")
-    ]
-
-    def __init__(self, now: datetime) -> None:
-        super().__init__(now, _columns_for)
-
-
-def _columns_for(width: int) -> tuple[LineColumn, ...]:
+def inbox_columns(width: int) -> tuple[LineColumn, ...]:
+    """Severity, kind, title and when."""
     rest = width - sum(column.width + GAP for column in (_SEVERITY, _KIND, _WHEN)) - GAP
     return (_SEVERITY, _KIND, LineColumn("", 2, max(8, rest)), _WHEN)
-
-
-class InboxPane(FactPane[InboxRow], can_focus=True):
-    """The facts of one item, and its runs."""
-
-    def rest(self, item: InboxRow, now: datetime) -> Content:
-        """The item's runs."""
-        lines = run_lines(item.item, now)
-        return Content("\n").join(Content.styled(text, STYLES[tone]) for text, tone in lines)
 
 
 def run_lines(item: InboxItem, now: datetime) -> tuple[tuple[SafeText, Tone], ...]:

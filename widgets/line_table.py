@@ -80,9 +80,7 @@ class LineTable(CursorView, Generic[T]):
     }
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "choose", "open", show=False, key_display="enter", id="lines.open")
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "choose", "open", key_display="enter", id="lines.open")]
 
     @dataclass
     class Highlighted(Message):
@@ -99,7 +97,8 @@ class LineTable(CursorView, Generic[T]):
     def __init__(self, now: datetime, columns_for: Callable[[int], tuple[LineColumn, ...]]) -> None:
         """Prepare; `columns_for` returns the columns for a width, from left to right with a gap behind each."""
         super().__init__()
-        self._now = now
+        self.now = now
+        """The time of the ages on show."""
         self._columns_for = columns_for
         self._items: Sequence[T] = ()
         self._painted: dict[int, TableLine] = {}
@@ -124,7 +123,7 @@ class LineTable(CursorView, Generic[T]):
         if len(before) != len(items) or moved:
             self.refresh()
         else:
-            self.tick(self._now)
+            self.tick(self.now)
         self.post_message(self.Highlighted())
 
     def say(self, notice: Notice | None) -> None:
@@ -142,7 +141,7 @@ class LineTable(CursorView, Generic[T]):
 
     def tick(self, now: datetime) -> None:
         """Move the clock and repaint the lines that changed."""
-        self._now = now
+        self.now = now
         for index in self.visible_rows:
             if self._painted.get(index) != self._items[index].cells(now):
                 self.repaint_row(index)
@@ -186,7 +185,7 @@ class LineTable(CursorView, Generic[T]):
             return Strip([Segment(fit(" " * MARK + titles, width), self._style_of("quiet"))], width)
         if index >= self.total:
             return Strip.blank(width, self.rich_style)
-        line = self._painted[index] = self._items[index].cells(self._now)
+        line = self._painted[index] = self._items[index].cells(self.now)
         is_here = index == self._cursor
         ground = self._style_of("cursor" if self.has_focus else "resting") if is_here else self.rich_style
         segments = [Segment(fit("▌" if is_here else "", MARK), ground + Style(color=self._style_of("mark").color))]

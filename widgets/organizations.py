@@ -15,10 +15,9 @@ from app.text import SafeText, safe_text
 from app.times import ago, span, stamp
 from storage.records import INVITATION_LIFETIME, Action, Organization
 from widgets.badges import STYLES, Badge, Tone, action_badge
-from widgets.forms.facts import FactPane
 from widgets.forms.field import LineField
 from widgets.forms.pages import reason
-from widgets.line_table import GAP, LineColumn, LineTable, TableLine, TonedText
+from widgets.line_table import GAP, LineColumn, TableLine, TonedText
 
 SOON: Final = timedelta(days=3)
 """An invitation that ends within this time is highlighted."""
@@ -113,6 +112,10 @@ class CreationAttempt(Struct, frozen=True):
         yield "asked", (safe_text(f"{stamp(action.created_at)} by {action.actor}"), "quiet")
         yield "action", (safe_text(action.action_id), "quiet")
 
+    def rest(self, _now: datetime) -> Content:
+        """Nothing more."""
+        return Content()
+
 
 SORTS: Final[Mapping[str, Callable[[CreationAttempt], tuple[bool, str]] | None]] = {
     "newest": None,
@@ -151,7 +154,7 @@ def _invitation(attempt: CreationAttempt, now: datetime) -> TonedText:
     return safe_text(f"{text} left"), "warn" if left < SOON else "plain"
 
 
-def _attempt_columns(width: int) -> tuple[LineColumn, ...]:
+def attempt_columns(width: int) -> tuple[LineColumn, ...]:
     """State, email, invitation and when; the organization if there is room."""
     fixed = (_ATTEMPT_STATE, _INVITATION, _WHEN)
     rest = max(8, width - sum(column.width + GAP for column in fixed))
@@ -160,17 +163,6 @@ def _attempt_columns(width: int) -> tuple[LineColumn, ...]:
     email = rest * 3 // 5
     organization = LineColumn("organization", 2, rest - email - GAP)
     return (_ATTEMPT_STATE, LineColumn("email", 1, email), organization, _INVITATION, _WHEN)
-
-
-class OrganizationTable(LineTable[CreationAttempt]):
-    """Attempts, a line each, newest first."""
-
-    def __init__(self, now: datetime) -> None:
-        super().__init__(now, _attempt_columns)
-
-
-class OrganizationPane(FactPane[CreationAttempt]):
-    """The facts of one attempt."""
 
 
 ImportRowState = Literal[
@@ -262,20 +254,13 @@ def _detail(row: ImportLine, now: datetime) -> SafeText:
     return SafeText()
 
 
-def _import_columns(width: int) -> tuple[LineColumn, ...]:
+def import_columns(width: int) -> tuple[LineColumn, ...]:
     """Line, state, email and detail; the offer if there is room."""
     fixed = (_LINE, _ROW_STATE, _OFFER) if width >= _OFFER_FROM else (_LINE, _ROW_STATE)
     rest = width - sum(column.width + GAP for column in fixed) - 2 * GAP
     email = max(8, rest * 2 // 5)
     flexible = (LineColumn("email", 2, email), LineColumn("", 4, max(8, rest - email)))
     return (_LINE, _ROW_STATE, flexible[0], *fixed[2:], flexible[1])
-
-
-class ImportTable(LineTable[ImportLine]):
-    """The rows of an import, in the file's order."""
-
-    def __init__(self, now: datetime) -> None:
-        super().__init__(now, _import_columns)
 
 
 class ImportBar(Vertical):

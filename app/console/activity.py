@@ -1,7 +1,7 @@
 """The Activity tab: every write with its outcome, unknown ones first."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final, assert_never
@@ -10,7 +10,6 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 from textual import on
 from textual.binding import Binding, BindingType
-from textual.containers import Container
 from textual.reactive import var
 from textual.widget import Widget
 from textual.widgets import Input
@@ -31,19 +30,18 @@ from app.console.messages import FIRST_UNKNOWN, GoToTab, OpenRun
 from app.console.session import Session
 from app.console.session.coalesced_task import CoalescedTask
 from app.console.session.troubles import UNREADABLE
-from app.events import ActionChanged, CacheChangedElsewhere, Event, RunsChanged
-from app.reconcile.reconciliation import Reconciliation
+from app.events import ActionChanged, CacheChangedElsewhere, Event
 from app.text import SafeText, safe_text
 from storage.ledger import Ledger, LedgerRefusedError
 from storage.records import Action
 from storage.records.activity import ActivityFilter
-from widgets.activity import ActivityBar, ActivityEntry, ActivityPane, ActivityTable, outcome_badge, what
+from widgets.activity import ActivityBar, ActivityEntry, activity_columns, outcome_badge, what
 from widgets.badges import Badge
-from widgets.batch import BatchView
 from widgets.clickable import Chip, ChipBar
 from widgets.forms.inputs import ListSearch
 from widgets.frame.notice import Notice
 from widgets.line_table import LineTable
+from widgets.table_and_facts import FactPane, TableAndFacts
 
 if TYPE_CHECKING:
     from textual.timer import Timer
@@ -51,25 +49,6 @@ if TYPE_CHECKING:
     from app.console.sheets import Picked
     from app.engine import Engine
 
-SEARCHED: Final = 20
-"""Unknown writes for which candidates are searched."""
-CANDIDATES: Final = 3
-"""Candidates shown for each unknown write."""
-
-
-class ActivityView(Struct, frozen=True):
-    """A named filter."""
-
-    title: str
-    condition: ActivityFilter
-    empty: str
-    """The text for an empty list."""
-
-
-VIEWS: Final = (
-    ActivityView("Writes", ActivityFilter(), "Nothing was written from here yet"),
-    ActivityView("Open", ActivityFilter(is_open=True), "Every outcome is known"),
-)
 SINCE: Final[Mapping[str, timedelta | None]] = {
     "any": None,
     "1h": timedelta(hours=1),
@@ -80,10 +59,8 @@ SINCE: Final[Mapping[str, timedelta | None]] = {
 
 
 class ActivityQuery(Struct, frozen=True):
-    """A view, and the filters that narrow it."""
+    """The filters."""
 
-    view: int = 0
-    """Index into `VIEWS`."""
     kinds: tuple[str, ...] = ()
     outcomes: tuple[str, ...] = ()
     search: str = ""
@@ -93,35 +70,18 @@ class ActivityQuery(Struct, frozen=True):
     @property
     def is_narrowed(self) -> bool:
         """Whether escape has a filter to clear."""
-        return self != ActivityQuery(view=self.view)
+        return self != ActivityQuery()
 
     def condition(self, now: datetime) -> ActivityFilter:
         """The filter as of now."""
-        base, back = VIEWS[self.view].condition, SINCE[self.since]
-        return ActivityFilter(
-            kinds=self.kinds or base.kinds,
-            outcomes=self.outcomes,
-            search=self.search,
-            since=None if back is None else now - back,
-            is_open=base.is_open,
-        )
+        back = SINCE[self.since]
+        since = None if back is None else now - back
+        return ActivityFilter(kinds=self.kinds, outcomes=self.outcomes, search=self.search, since=since)
 
 
 def kind_badge(kind: str) -> Badge:
     """The badge of a kind in lists."""
     return Badge("·", what(kind), "plain")
-
-
-def views(query: ActivityQuery) -> tuple[Chip, ...]:
-    """The chips of the views, with the current one marked."""
-    return tuple(
-        Chip(
-            f"show_view({index})",
-            safe_text(f"[{view.title}]" if index == query.view else view.title),
-            index == query.view,
-        )
-        for index, view in enumerate(VIEWS)
-    )
 
 
 def filters(query: ActivityQuery) -> tuple[Chip, ...]:
@@ -145,10 +105,8 @@ def nothing(query: ActivityQuery, held: int) -> Notice:
     """The reason for an empty list."""
     if query.is_narrowed and held:
         return Notice("∅", "No write matches", (f"{held:,} writes are here; esc shows them again.",))
-    if held:
-        return Notice("✓", VIEWS[query.view].empty, (f"{held:,} writes are here; [ and ] change the view.",))
     lines = ("Every write is entered here before it is sent,", "with its outcome, whichever process it was.")
-    return Notice("○", VIEWS[query.view].empty, lines, "plain")
+    return Notice("○", "Nothing was written from here yet", lines, "plain")
 
 
 class Activity(Struct, frozen=True):
@@ -203,37 +161,6 @@ async def read_activity(ledger: Ledger, wanted: ActivityFilter, *, limit: int, b
     return Activity(entries, writes.matching, kinds, outcomes)
 
 
-async def with_candidates(found: Activity, reconciliation: Reconciliation) -> Activity:
-    """Add the runs that the newest unknown writes may have made, as far as the cache knows.
-
-    Raises:
-        StorageError: The cache or the ledger cannot be read.
-    """
-    entries = list(found.entries)
-    unknown = [(index, entry.unknown) for index, entry in enumerate(entries) if entry.unknown is not None]
-    for index, action in unknown[:SEARCHED]:
-        likely = (await reconciliation.cached(action)).candidates[:CANDIDATES]
-        lines = tuple(safe_text(candidate.line, limit=200) for candidate in likely)
-        entries[index] = replace(entries[index], candidates=lines)
-    return replace(found, entries=tuple(entries))
-
-
-def with_batches(
-    entries: Sequence[ActivityEntry], batches: Sequence[BatchView]
-) -> tuple[ActivityEntry | BatchView, ...]:
-    """Insert each batch above the newest of its writes, but below unknown outcomes."""
-    rows: list[ActivityEntry | BatchView] = list(entries)
-    for batch in batches:
-        older = (
-            at
-            for at, row in enumerate(rows)
-            if (row.moved_at if isinstance(row, BatchView) else row.source.created_at) <= batch.moved_at
-            and (isinstance(row, BatchView) or row.unknown is None)
-        )
-        rows.insert(next(older, len(rows)), batch)
-    return tuple(rows)
-
-
 def about(action: Action) -> SafeText:
     """The subject of a write, in a line."""
     try:
@@ -278,17 +205,7 @@ class ActivityScreen(BaseScreen):
     """A table of writes, unknown ones first, then the newest."""
 
     TAB = "activity"
-    CSS = """
-    #activity { height: 1fr; layout: vertical; }
-    ActivityScreen.-tall ActivityBar { margin-bottom: 1; }
-    ActivityScreen.-wide #activity { layout: horizontal; }
-    ActivityScreen.-wide ActivityPane {
-        width: 38%; max-width: 76; height: 1fr; border-top: none; border-left: solid $panel;
-    }
-    ActivityScreen.-wide ActivityPane:focus { border-top: none; border-left: solid $accent; }
-    ActivityScreen.-short ActivityPane { height: 8; }
-    #activity.-empty ActivityPane, #activity.-no-detail ActivityPane { display: none; }
-    """
+    CSS = "ActivityScreen.-tall ActivityBar { margin-bottom: 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("v", "resolve", "resolve", tooltip="Record the result of an unknown outcome", id="activity.resolve"),
         Binding("u", "undo", "undo", tooltip="Make the outcome unknown again", id="activity.undo"),
@@ -305,12 +222,7 @@ class ActivityScreen(BaseScreen):
         Binding("W", "kinds", "what", tooltip="Show only some kinds", id="activity.kinds"),
         Binding("s", "outcomes", "outcome", tooltip="Show only some outcomes", id="activity.outcomes"),
         Binding("t", "since", "since", tooltip="The last hour, day, week, month, or any time", id="activity.since"),
-        Binding("right_square_bracket", "view(1)", "next view", show=False, key_display="]", id="activity.next_view"),
-        Binding(
-            "left_square_bracket", "view(-1)", "previous view", show=False, key_display="[", id="activity.prev_view"
-        ),
         Binding("y", "copy_id", "copy id", show=False, id="activity.copy_id"),
-        Binding("d", "pane", "detail on/off", show=False, id="activity.pane"),
         Binding("escape", "clear", "clear filters", show=False, id="activity.clear"),
     ]
     wanted: var[ActivityQuery] = var(ActivityQuery, init=False)
@@ -319,7 +231,8 @@ class ActivityScreen(BaseScreen):
     def __init__(self, session: Session, engine: "Engine") -> None:
         super().__init__(session)
         self._engine = engine
-        self._table = ActivityTable(engine.clock())
+        self._table = LineTable[ActivityEntry](engine.clock(), activity_columns)
+        self._list = TableAndFacts(self._table, FactPane[ActivityEntry](), id="activity")
         self._found: Activity | None = None
         """The entries as read last; None: they were not read yet."""
         self._sought = ""
@@ -331,21 +244,17 @@ class ActivityScreen(BaseScreen):
     def compose_body(self) -> Iterable[Widget]:
         """Compose the filters, the table and the facts."""
         yield ActivityBar()
-        with Container(id="activity", classes="-empty"):
-            yield self._table
-            yield ActivityPane()
+        yield self._list
 
     def on_mount(self) -> None:
         """Read the writes."""
-        self.session.batches.changed.subscribe(self, lambda _: self._show())
         self._table.focus()
         self._explain()
         self._reader.ask()
 
     def engine_changed(self, event: Event) -> None:
-        """Read the writes again after a change of the ledger, or of runs that may explain an unknown outcome."""
-        may_explain = isinstance(event, RunsChanged) and self._first_unknown is not None
-        if may_explain or isinstance(event, ActionChanged | CacheChangedElsewhere):
+        """Read the writes again after a change of the ledger."""
+        if isinstance(event, ActionChanged | CacheChangedElsewhere):
             self._reader.ask()
 
     def watch_wanted(self) -> None:
@@ -357,24 +266,13 @@ class ActivityScreen(BaseScreen):
         wanted, sought, engine = self.wanted, self._sought, self._engine
         condition = wanted.condition(engine.clock())
         found = await read_activity(engine.ledger, condition, limit=self._limit, before=self._found or Activity())
-        found = await with_candidates(found, engine.reconciliation)
         if (wanted, sought) != (self.wanted, self._sought):
             return  # Something else was asked for in between: it is read next.
         self._found, self._sought = found, ""
-        self._show()
+        self._list.show(found.entries)
         first = self._first_unknown
         self._table.seek(first.key if sought == FIRST_UNKNOWN and first is not None else sought)
         self._explain()
-
-    def _show(self) -> None:
-        """Show the rows: unknown ones first, then batches and other writes, newest first."""
-        if self._found is not None:
-            # The batches of this console, if all writes are shown.
-            batches = self.session.batches.views if self.wanted == ActivityQuery() else ()
-            rows = with_batches(self._found.entries, batches)
-            self.query_one("#activity").set_class(not rows, "-empty")
-            self._table.show(rows)
-            self.refresh_bindings()
 
     def _explain(self) -> None:
         """Show the filters, the counts and the reason for an empty list."""
@@ -383,7 +281,7 @@ class ActivityScreen(BaseScreen):
         chips = filters(query) if extent or query.is_narrowed else ()
         if self.size.width < WIDE:
             chips = tuple(chip for chip in chips if chip.is_set)
-        self.query_one(ActivityBar).show(views(query), chips, extent)
+        self.query_one(ActivityBar).show(chips, extent)
         self._table.say(self._nothing)
 
     @property
@@ -412,8 +310,7 @@ class ActivityScreen(BaseScreen):
 
     def tick(self, now: datetime) -> None:
         """Update the ages."""
-        self._table.tick(now)
-        self.query_one(ActivityPane).tick(now)
+        self._list.tick(now)
 
     def show_trouble(self) -> None:
         """Update the banner and the reason for an empty table, which may be the same trouble."""
@@ -425,17 +322,12 @@ class ActivityScreen(BaseScreen):
         self._explain()
 
     @property
-    def _entry(self) -> ActivityEntry | None:
-        """The write under the cursor; None: the cursor is on a batch, or on nothing."""
-        return self._table.item if isinstance(self._table.item, ActivityEntry) else None
-
-    @property
     def _first_unknown(self) -> ActivityEntry | None:
         return None if self._found is None else self._found.first_unknown
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Hide or dim the keys that have no effect now."""
-        entry = self._entry
+        entry = self._table.item
         match action:
             case "resolve":
                 return self._first_unknown is not None
@@ -451,14 +343,6 @@ class ActivityScreen(BaseScreen):
 
     # Keys that change the query
 
-    def action_view(self, step: int) -> None:
-        """Show the next view, or the one before."""
-        self.action_show_view((self.wanted.view + step) % len(VIEWS))
-
-    def action_show_view(self, view: int) -> None:
-        """Show a view."""
-        self.wanted = replace(self.wanted, view=view)
-
     def action_since(self) -> None:
         """Show the next stretch of time."""
         names = tuple(SINCE)
@@ -466,41 +350,37 @@ class ActivityScreen(BaseScreen):
 
     def action_kinds(self) -> None:
         """Choose the kinds to show."""
-        if self._found is not None:
-            kinds = dict(sorted(self._found.kinds.items()))
-            self._choose("Show what", kinds, self.wanted.kinds, kind_badge, lambda q, names: replace(q, kinds=names))
-
-    def action_outcomes(self) -> None:
-        """Choose the outcomes to show."""
-        if self._found is not None:
-            outcomes, before = self._found.outcomes, self.wanted.outcomes
-            self._choose("Show outcome", outcomes, before, outcome_badge, lambda q, names: replace(q, outcomes=names))
-
-    def _choose(
-        self,
-        title: str,
-        counts: Mapping[str, int],
-        before: tuple[str, ...],
-        badge_of: Callable[[str], Badge],
-        narrowed: Callable[[ActivityQuery, tuple[str, ...]], ActivityQuery],
-    ) -> None:
         from app.console.sheets import MarkPicker
 
         def picked(names: "Picked | None") -> None:
             if names is not None:
-                self.wanted = narrowed(self.wanted, names[0])
+                self.wanted = replace(self.wanted, kinds=names[0])
 
-        self.app.push_screen(MarkPicker(title, counts, before, badge_of=badge_of), picked)
+        if self._found is not None:
+            kinds = dict(sorted(self._found.kinds.items()))
+            self.app.push_screen(MarkPicker("Show what", kinds, self.wanted.kinds, badge_of=kind_badge), picked)
+
+    def action_outcomes(self) -> None:
+        """Choose the outcomes to show."""
+        from app.console.sheets import MarkPicker
+
+        def picked(names: "Picked | None") -> None:
+            if names is not None:
+                self.wanted = replace(self.wanted, outcomes=names[0])
+
+        if self._found is not None:
+            outcomes, before = self._found.outcomes, self.wanted.outcomes
+            self.app.push_screen(MarkPicker("Show outcome", outcomes, before, badge_of=outcome_badge), picked)
 
     def action_search(self) -> None:
         """Focus the search."""
         self.query_one(ListSearch).focus()
 
     def action_clear(self) -> None:
-        """Clear the filters; if there are none, go back to the first view."""
+        """Clear the filters."""
         with self.prevent(Input.Changed):
             self.query_one(ListSearch).value = ""
-        self.wanted = ActivityQuery(view=self.wanted.view if self.wanted.is_narrowed else 0)
+        self.wanted = ActivityQuery()
 
     @on(Input.Changed)
     def _search_changed(self) -> None:
@@ -524,20 +404,16 @@ class ActivityScreen(BaseScreen):
 
     # Keys that act on the write under the cursor
 
-    def action_pane(self) -> None:
-        """Show or hide the facts."""
-        self.query_one("#activity").toggle_class("-no-detail")
-
     def action_copy_id(self) -> None:
         """Copy the id of the result, or of the action if there is none."""
-        if (entry := self._entry) is not None:
+        if (entry := self._table.item) is not None:
             self.session.copy(entry.source.result_id or entry.source.action_id)
 
     def action_resolve(self) -> None:
         """Open the form that resolves the write under the cursor; from elsewhere, the first unknown one."""
         from app.console.forms import ResolveForm
 
-        action = None if self._entry is None else self._entry.unknown
+        action = None if self._table.item is None else self._table.item.unknown
         if action is None and (first := self._first_unknown) is not None:
             self._table.seek(first.key)
             action = first.unknown
@@ -546,7 +422,7 @@ class ActivityScreen(BaseScreen):
 
     async def action_undo(self) -> None:
         """Make the outcome unknown again: the resolution was a mistake."""
-        if (entry := self._entry) is None:
+        if (entry := self._table.item) is None:
             return
         try:
             await self._engine.actions.undo_resolution(entry.source.action_id)
@@ -560,7 +436,7 @@ class ActivityScreen(BaseScreen):
         from app.console.forms.copies import UnfaithfulError
         from app.console.forms.writes import form_for
 
-        if (entry := self._entry) is None or not entry.is_resendable:
+        if (entry := self._table.item) is None or not entry.is_resendable:
             return
         try:
             form = await form_for(self._engine, entry.source)
@@ -575,11 +451,6 @@ class ActivityScreen(BaseScreen):
 
             self.app.push_screen(form, closed)
 
-    @on(LineTable.Highlighted)
-    def _highlighted(self) -> None:
-        self.query_one(ActivityPane).show(self._table.item, self._engine.clock())
-        self.refresh_bindings()
-
     @on(LineTable.EndReached)
     def _end_reached(self) -> None:
         if self._found is not None and self._found.has_more:
@@ -588,10 +459,8 @@ class ActivityScreen(BaseScreen):
 
     @on(LineTable.Chosen)
     def _chosen(self) -> None:
-        if isinstance(self._table.item, BatchView):
-            self.open_batch(self._table.item.key)
-        elif self._entry is not None:
-            self.run_worker(partial(self._open, self._entry))
+        if self._table.item is not None:
+            self.run_worker(partial(self._open, self._table.item))
 
     async def _open(self, entry: ActivityEntry) -> None:
         """Open the run or the organization of a write."""

@@ -7,7 +7,6 @@ from typing import ClassVar, Final
 
 from textual import on
 from textual.binding import Binding, BindingType
-from textual.containers import Container
 from textual.content import Content
 from textual.message import Message
 from textual.widget import Widget
@@ -24,8 +23,9 @@ from storage.records import RunFilter
 from storage.records.inbox import InboxEntry, InboxItem
 from widgets.badges import STYLES
 from widgets.frame.notice import Notice
-from widgets.inbox import SEVERITY_TONES, InboxPane, InboxTable, rows_of, when
+from widgets.inbox import SEVERITY_TONES, InboxRow, inbox_columns, rows_of, when
 from widgets.line_table import LineTable
+from widgets.table_and_facts import FactPane, TableAndFacts
 
 READING: Final = Notice("◌", "Reading the inbox…", tone="busy")
 NOT_ASKED: Final = Notice("◌", "Nothing is known yet", ("The service has not answered since this profile was set up.",))
@@ -57,16 +57,8 @@ class InboxScreen(BaseScreen):
 
     TAB = INBOX
     CSS = """
-    #inbox { height: 1fr; layout: vertical; }
     #inbox-summary { height: 1; padding: 0 2; color: $foreground 70%; }
     InboxScreen.-tall #inbox-summary { margin-bottom: 1; }
-    InboxScreen.-wide #inbox { layout: horizontal; }
-    InboxScreen.-wide InboxPane {
-        width: 38%; max-width: 76; height: 1fr; border-top: none; border-left: solid $panel;
-    }
-    InboxScreen.-wide InboxPane:focus { border-top: none; border-left: solid $accent; }
-    InboxScreen.-short InboxPane { height: 9; }
-    #inbox.-empty InboxPane, #inbox.-no-detail InboxPane { display: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("e", "done", "done", tooltip="Done; a new event brings it back", id="inbox.done"),
@@ -83,14 +75,14 @@ class InboxScreen(BaseScreen):
             tooltip="All of this list, or none",
             id="inbox.mark_all",
         ),
-        Binding("d", "pane", "detail on/off", show=False, id="inbox.pane"),
         Binding("escape", "clear", "clear marks", show=False, id="inbox.clear"),
         Binding("r", "refresh", "refresh", show=False, tooltip="Ask the service now", id="app.refresh"),
     ]
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self._table = InboxTable(session.clock())
+        self._table = LineTable[InboxRow](session.clock(), inbox_columns)
+        self._list = TableAndFacts(self._table, FactPane[InboxRow](), id="inbox")
         self._marked: set[str] = set()
         self._gone: InboxItem | None = None
         """The item that disappeared under the cursor by itself: the user did not choose the one in its place."""
@@ -102,9 +94,7 @@ class InboxScreen(BaseScreen):
     def compose_body(self) -> Iterable[Widget]:
         """Compose a summary, the list, and the facts of one item."""
         yield Static(id="inbox-summary", markup=False)
-        with Container(id="inbox", classes="-empty"):
-            yield self._table
-            yield InboxPane()
+        yield self._list
 
     def on_mount(self) -> None:
         """Show the items."""
@@ -115,8 +105,7 @@ class InboxScreen(BaseScreen):
 
     def tick(self, now: datetime) -> None:
         """Update the ages."""
-        self._table.tick(now)
-        self.query_one(InboxPane).tick(now)
+        self._list.tick(now)
 
     def go_to(self, target: str) -> None:
         """Put the cursor on the item of this key."""
@@ -203,10 +192,6 @@ class InboxScreen(BaseScreen):
         self._marked = set()
         self._show()
 
-    def action_pane(self) -> None:
-        """Show or hide the facts."""
-        self.query_one("#inbox").toggle_class("-no-detail")
-
     def action_refresh(self) -> None:
         """Poll the service now."""
         self.session.poll_soon()
@@ -217,8 +202,6 @@ class InboxScreen(BaseScreen):
     def _highlighted(self) -> None:
         if self._item is not None and self._item.key != self._here:
             self._gone = None
-        self.query_one(InboxPane).show(self._table.item, self.session.clock())
-        self.refresh_bindings()
 
     @on(LineTable.Chosen)
     def _chosen_item(self) -> None:
@@ -306,8 +289,7 @@ class InboxScreen(BaseScreen):
         self._marked &= keys
         if before is not None and before.key not in keys | self._put_away:
             self._gone = before
-        self.query_one("#inbox").set_class(not items, "-empty")
-        self._table.show(rows_of(items, self._marked))
+        self._list.show(rows_of(items, self._marked))
         self._here = "" if self._item is None else self._item.key
         self._table.say(self._nothing)
         counts = Counter(item.severity for item in items)

@@ -1,14 +1,13 @@
 """The parts of a form beside its fields: facts, notices and choices."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import ClassVar, Generic, Protocol, TypeVar
+from typing import ClassVar
 
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.geometry import Size
 from textual.message import Message
@@ -17,7 +16,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from app.text import SafeText
-from widgets.badges import STYLES, Badge, Tone
+from widgets.badges import Badge
 
 
 class FormFact(Widget):
@@ -79,74 +78,6 @@ class FactList(Vertical):
         for name, fact in facts:
             label = Static(Content(name), classes="fact-list--name")
             self.mount(Horizontal(label, Static(fact, classes="fact-list--value")))
-
-
-class FactItem(Protocol):
-    """An item with facts."""
-
-    @property
-    def key(self) -> str:
-        """Identifies the item across updates."""
-
-    def facts(self, now: datetime) -> Iterable[tuple[str, tuple[SafeText, Tone]]]:
-        """Everything known about it; our names, possibly foreign values."""
-
-
-T = TypeVar("T", bound=FactItem)
-
-
-class FactPane(VerticalScroll, Generic[T]):
-    """The facts of one item, beside or below the table of all items."""
-
-    DEFAULT_CSS = """
-    FactPane {
-        height: 10;
-        padding: 0 2;
-        border-top: solid $panel;
-        scrollbar-size-vertical: 1;
-        scrollbar-background: $background;
-        scrollbar-color: $panel;
-    }
-    FactPane:focus { border-top: solid $accent; }
-    FactPane > Static { height: auto; margin-top: 1; }
-    """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j", "scroll_down", "down", show=False, id="pane.down"),
-        Binding("k", "scroll_up", "up", show=False, id="pane.up"),
-    ]
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._item: T | None = None
-        self._rest: Content | None = None
-
-    def compose(self) -> ComposeResult:
-        """The facts, then what follows them."""
-        yield FactList()
-        yield Static(markup=False)
-
-    def rest(self, item: T, now: datetime) -> Content:
-        """Hook: what follows the facts."""
-        del item, now
-        return Content()
-
-    def show(self, item: T | None, now: datetime) -> None:
-        """Show an item's facts; None: there is none."""
-        if item is None or self._item is None or item.key != self._item.key:
-            self.scroll_home(animate=False)
-        self._item = item
-        self.tick(now)
-
-    def tick(self, now: datetime) -> None:
-        """Repaint what changed."""
-        facts = self._item.facts(now) if self._item is not None else ()
-        self.query_one(FactList).show(tuple((name, Content.styled(text, STYLES[tone])) for name, (text, tone) in facts))
-        rest = self.rest(self._item, now) if self._item is not None else Content()
-        if self._rest is None or not rest.is_same(self._rest):
-            self._rest = rest
-            below = self.query_children(Static).first()
-            below.update(rest)
-            below.display = bool(rest.plain)
 
 
 class FormNotice(Static):

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Final
 
 from textual import on
 from textual.binding import Binding, BindingType
-from textual.containers import Container
 from textual.content import Content
 from textual.widget import Widget
 
@@ -52,6 +51,7 @@ from widgets.automations import (
 from widgets.badges import run_badge
 from widgets.frame.notice import Notice
 from widgets.line_table import LineTable
+from widgets.table_and_facts import TableAndFacts
 
 READ_EVERY: Final = timedelta(seconds=15)
 RUNS_OFFERED: Final = 50
@@ -78,12 +78,14 @@ class AutomationsScreen(BaseScreen):
     CSS = """
     #automations-status { height: 1; }
     AutomationsScreen.-tall #automations-status { margin-bottom: 1; }
-    #automations { height: 1fr; layout: vertical; }
+    #automations { layout: vertical; }
     AutomationsScreen.-tall RuleTable { height: auto; max-height: 50%; }
     AutomationsScreen.-tall #automations.-empty RuleTable { height: 1fr; max-height: 100%; }
-    AutomationsScreen RulePane { height: 1fr; }
-    AutomationsScreen.-short RulePane { height: 11; }
-    #automations.-empty RulePane, #automations.-no-detail RulePane { display: none; }
+    AutomationsScreen #automations RulePane {
+        width: 1fr; max-width: 100%; height: 1fr; border: none; border-top: solid $panel;
+    }
+    AutomationsScreen #automations RulePane:focus { border-top: solid $accent; }
+    AutomationsScreen.-short #automations RulePane { height: 11; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
@@ -109,13 +111,13 @@ class AutomationsScreen(BaseScreen):
         Binding("D", "switch", "on/off", tooltip="In the configuration", id="automations.switch"),
         Binding("S", "set_off", "run now", tooltip="Set it off by hand, within its limits", id="automations.set_off"),
         Binding("y", "copy", "copy name", show=False, tooltip="For the command line", id="automations.copy"),
-        Binding("d", "pane", "detail on/off", show=False, id="automations.pane"),
         Binding("r", "refresh", "refresh", tooltip="Read the rules and their results again", id="app.refresh"),
     ]
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
         self._table = RuleTable(session.clock())
+        self._list = TableAndFacts(self._table, RulePane(), id="automations")
         self._file = RulesFile(session.settings)
         self._found: Automations | None = None
         """The rules as read last."""
@@ -131,9 +133,7 @@ class AutomationsScreen(BaseScreen):
     def compose_body(self) -> Iterable[Widget]:
         """Compose the bot's state, the rules and one of them."""
         yield StatusLine()
-        with Container(id="automations", classes="-empty"):
-            yield self._table
-            yield RulePane()
+        yield self._list
 
     @property
     def _view(self) -> RuleView | None:
@@ -179,8 +179,7 @@ class AutomationsScreen(BaseScreen):
 
     def tick(self, now: datetime) -> None:
         """Update the ages and check the file: a bot that died and an edited file cause no event."""
-        self._table.tick(now)
-        self.query_one(RulePane).tick(now)
+        self._list.tick(now)
         if now - self._read_at >= READ_EVERY:
             self._reader.ask()
 
@@ -247,10 +246,9 @@ class AutomationsScreen(BaseScreen):
     def _show(self, found: Automations | None) -> None:
         """Show the rules, or the reason for an empty table."""
         views = found.views if found is not None else ()
-        self.query_one("#automations").set_class(not views, "-empty")
         self._empty = NONE_YET if found is not None else UNREADABLE
         self._explain()
-        self._table.show(views)
+        self._list.show(views)
         self._table.refresh(layout=True)
         if found is not None:
             self.query_one(StatusLine).show(found.status)
@@ -262,11 +260,9 @@ class AutomationsScreen(BaseScreen):
 
     @on(LineTable.Highlighted)
     def _highlighted(self) -> None:
-        """Show a rule in the pane; its journal and its TOML follow once they are read."""
-        self.query_one(RulePane).show(self._view, self.session.clock())
+        """Read the rule's journal and its TOML."""
         if self._view is not None:
             self.run_worker(partial(self._read_more, self._view), exclusive=True, group="more")
-        self.refresh_bindings()
 
     async def _read_more(self, view: RuleView) -> None:
         if self.session.engine is None:
@@ -280,10 +276,6 @@ class AutomationsScreen(BaseScreen):
         """Read the rules again and poll the service."""
         self.session.poll_soon()
         self._reader.ask()
-
-    def action_pane(self) -> None:
-        """Show or hide the rule beside the table."""
-        self.query_one("#automations").toggle_class("-no-detail")
 
     @on(StatusLine.ApprovalsClicked)
     def action_approvals(self) -> None:

@@ -31,7 +31,7 @@ from widgets.badges import Tone
 from widgets.forms.field import FormField
 from widgets.frame.notice import Notice
 from widgets.line_table import LineTable
-from widgets.organizations import ImportBar, ImportLine, ImportRowState, ImportTable, counts
+from widgets.organizations import ImportBar, ImportLine, ImportRowState, counts, import_columns
 
 if TYPE_CHECKING:
     from app.engine import Engine
@@ -73,7 +73,7 @@ class OrganizationImportScreen(BaseScreen):
     def __init__(self, session: Session, engine: "Engine") -> None:
         super().__init__(session)
         self._engine = engine
-        self._bar, self._table = ImportBar(MOST), ImportTable(engine.clock())
+        self._bar, self._table = ImportBar(MOST), LineTable[ImportLine](engine.clock(), import_columns)
         self._rows: tuple[ImportRow, ...] = ()
         self._lines: dict[int, ImportLine] = {}
         """The rows with their states, by their line in the file."""

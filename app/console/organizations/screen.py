@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from msgspec.structs import replace
 from textual import on
 from textual.binding import Binding, BindingType
-from textual.containers import Container, Horizontal
+from textual.containers import Horizontal
 from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widget import Widget
@@ -25,7 +25,9 @@ from storage.records import Action
 from widgets.clickable import Chip, ChipBar
 from widgets.forms.inputs import ListSearch
 from widgets.frame.notice import Notice
-from widgets.organizations import SORTS, CreationAttempt, OrganizationPane, OrganizationTable, attempt_badge
+from widgets.line_table import LineTable
+from widgets.organizations import SORTS, CreationAttempt, attempt_badge, attempt_columns
+from widgets.table_and_facts import FactPane, TableAndFacts
 
 if TYPE_CHECKING:
     from app.engine import Engine
@@ -53,7 +55,6 @@ class OrganizationsScreen(BaseScreen):
 
     TAB = "organizations"
     CSS = """
-    #organizations { height: 1fr; layout: vertical; }
     #organizations-bar { height: 1; padding: 0 1; }
     #organizations-bar ListSearch {
         width: 18; height: 1; margin: 0 2 0 0; padding: 0 1; border: none; background: $surface;
@@ -62,22 +63,13 @@ class OrganizationsScreen(BaseScreen):
     #organizations-bar ListSearch:focus { border: none; background: $panel; }
     #organizations-summary { width: 1fr; height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
     OrganizationsScreen.-tall #organizations-bar { margin-bottom: 1; }
-    OrganizationsScreen.-wide #organizations { layout: horizontal; }
-    OrganizationsScreen.-wide OrganizationPane {
-        width: 42%; max-width: 76; height: 1fr; border-top: none; border-left: solid $panel;
-    }
-    OrganizationsScreen.-wide OrganizationPane:focus { border-top: none; border-left: solid $accent; }
-    #organizations.-empty OrganizationPane { display: none; }
-    #organizations.-alone OrganizationTable { display: none; }
-    OrganizationsScreen #organizations.-alone OrganizationPane {
-        width: 1fr; max-width: 100%; height: 1fr; border: none;
-    }
+    #organizations.-alone LineTable { display: none; }
+    OrganizationsScreen #organizations.-alone FactPane { width: 1fr; max-width: 100%; height: 1fr; border: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "clear", "show all", key_display="esc", id="org.clear"),
         Binding("n", "new_organization", "new organization", tooltip="Create one and invite its administrator"),
         Binding("v", "resolve", "resolve", tooltip="Record the result of an unknown outcome", id="org.resolve"),
-        Binding("enter", "open", "details", key_display="enter", id="org.open"),
         Binding("enter", "its_action", "its action", key_display="enter", tooltip="In Activity", id="org.action"),
         Binding("escape,backspace", "close", "back to the list", key_display="esc", id="org.close"),
         Binding("y", "copy_id", "copy id", show=False, id="org.copy_id"),
@@ -90,6 +82,8 @@ class OrganizationsScreen(BaseScreen):
     def __init__(self, session: Session, engine: "Engine") -> None:
         super().__init__(session)
         self._engine = engine
+        self._table = LineTable[CreationAttempt](engine.clock(), attempt_columns)
+        self._list = TableAndFacts(self._table, FactPane[CreationAttempt](), id="organizations")
         self._attempts: tuple[CreationAttempt, ...] | None = None
         self._known: dict[str, CreationAttempt] = {}
         self._sought: str | None = None
@@ -104,13 +98,11 @@ class OrganizationsScreen(BaseScreen):
             yield ListSearch(SEARCHED)
             yield Static(id="organizations-summary")
             yield ChipBar(id="organizations-sort")
-        with Container(id="organizations", classes="-empty"):
-            yield OrganizationTable(self._engine.clock())
-            yield OrganizationPane()
+        yield self._list
 
     def on_mount(self) -> None:
         """Read the ledger."""
-        self.query_one(OrganizationTable).focus()
+        self._table.focus()
         self._reader.ask()
 
     def engine_changed(self, event: Event) -> None:
@@ -120,13 +112,12 @@ class OrganizationsScreen(BaseScreen):
 
     def tick(self, now: datetime) -> None:
         """Move the countdowns."""
-        self.query_one(OrganizationTable).tick(now)
-        self.query_one(OrganizationPane).tick(now)
+        self._list.tick(now)
 
     def show_trouble(self) -> None:
         """Update the banner and the reason for an empty table, which may be the same trouble."""
         super().show_trouble()
-        self.query_one(OrganizationTable).say(self._nothing)
+        self._table.say(self._nothing)
 
     def trouble(self) -> Notice | None:
         """The banner's notice: failures first, then unknown outcomes."""
@@ -146,7 +137,7 @@ class OrganizationsScreen(BaseScreen):
         if action == "clear":
             return self.is_mounted and bool(self._words)
         if action in {"open", "close", "its_action"}:
-            is_alone = self.is_mounted and self.query_one("#organizations").has_class("-alone")
+            is_alone = self.is_mounted and self._list.has_class("-alone")
             return selected is not None and not is_alone if action == "open" else is_alone
         if action == "copy_id":
             return True if selected is not None else None
@@ -177,7 +168,7 @@ class OrganizationsScreen(BaseScreen):
         selected, unknown = self._selected, self._unknown
         if unknown and (selected is None or not selected.is_unknown):
             selected = unknown[0]
-            self.query_one(OrganizationTable).seek(selected.key)
+            self._table.seek(selected.key)
         if selected is not None and selected.is_unknown:
             self._open_form(ResolveForm(self._engine, selected.action))
 
@@ -195,11 +186,12 @@ class OrganizationsScreen(BaseScreen):
         self.query_one(ListSearch).value, self._sought = bookmark
         self._reader.ask()
 
+    @on(LineTable.Chosen)
     def action_open(self) -> None:
         """Show only the facts."""
         if self._selected is not None:
-            self.query_one("#organizations").add_class("-alone")
-            self.query_one(OrganizationPane).focus()
+            self._list.add_class("-alone")
+            self._list.query_one(FactPane).focus()
             self.refresh_bindings()
 
     def action_its_action(self) -> None:
@@ -209,8 +201,8 @@ class OrganizationsScreen(BaseScreen):
 
     def action_close(self) -> None:
         """Show the table again."""
-        self.query_one("#organizations").remove_class("-alone")
-        self.query_one(OrganizationTable).focus()
+        self._list.remove_class("-alone")
+        self._table.focus()
         self.refresh_bindings()
 
     def action_search(self) -> None:
@@ -236,7 +228,7 @@ class OrganizationsScreen(BaseScreen):
 
     @property
     def _selected(self) -> CreationAttempt | None:
-        return self.query_one(OrganizationTable).item if self.is_mounted else None
+        return self._table.item
 
     @property
     def _unknown(self) -> tuple[CreationAttempt, ...]:
@@ -252,26 +244,17 @@ class OrganizationsScreen(BaseScreen):
             return NO_MATCH
         return NEVER_HERE if self._engine.actions.read_only else NOTHING_YET
 
-    @on(OrganizationTable.Highlighted)
-    def _highlighted(self) -> None:
-        self.query_one(OrganizationPane).show(self._selected, self._engine.clock())
-        self.refresh_bindings()
-
     @on(Input.Changed)
     def _search_changed(self) -> None:
         self._show()
 
     @on(ListSearch.Left)
     def _search_left(self) -> None:
-        self.query_one(OrganizationTable).focus()
+        self._table.focus()
 
     @on(ChipBar.Clicked)
     def _sort_clicked(self) -> None:
         self.action_sort()
-
-    @on(OrganizationTable.Chosen)
-    def _chosen(self) -> None:
-        self.action_open()
 
     def _open_form(self, form: ModalScreen[Action | None]) -> None:
         self.app.push_screen(form, lambda _: self._reader.ask())
@@ -288,12 +271,10 @@ class OrganizationsScreen(BaseScreen):
         shown = [attempt for attempt in attempts if attempt.matches(words)]
         if order is not None:
             shown.sort(key=order)
-        table = self.query_one(OrganizationTable)
-        table.show(shown)
+        self._list.show(shown)
         if self._sought is not None and self._attempts is not None:
-            table.seek(self._sought)
+            self._table.seek(self._sought)
             self._sought = None
-        self.query_one("#organizations").set_class(not shown, "-empty")
         extent = Content(f"{len(shown):,} of {len(attempts):,}   " if words else "")
         badges: Counter[Badge] = Counter(attempt_badge(attempt) for attempt in shown)
         counts = [

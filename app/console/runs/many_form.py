@@ -252,7 +252,6 @@ class RunBatch(Struct, frozen=True):
 
     def view(self, details: Mapping[str, RunDetail]) -> BatchView:
         """The batch as a line, with these details of its runs."""
-        settled = (sent.action.settled_at or self.begun_at for sent in self.sent.values() if sent.action)
         made = [details[run_id] for run_id in self.made if run_id in details]
         lines = []
         for run in self.task.runs:
@@ -274,7 +273,6 @@ class RunBatch(Struct, frozen=True):
         return BatchView(
             key=self.batch_id,
             title=safe_text(self.task.text.title),
-            moved_at=max(settled, default=self.begun_at),
             lines=tuple(lines),
             confirmed=len(self.confirmed),
             unknown=len(self.unknown),

@@ -19,7 +19,8 @@ from app.api.requests import (
 from app.console.run.screen import RunScreen
 from storage.records import ActionError, ActionState, PollOutcome, Repository, RunFilter, RunSort
 from tests.console.conftest import SMALL, WIDE, Scene, Staged, seen
-from widgets.activity import ActivityTable
+from widgets.activity import ActivityEntry
+from widgets.line_table import LineTable
 
 HOSTILE = "Now also \x1b[2J\u202e fix [/b] the \x9bdocs"
 API = Repository.parse("acme/api")
@@ -103,8 +104,8 @@ async def room(staged: Staged, size: tuple[int, int] = WIDE) -> AsyncIterator[Sc
         yield scene
 
 
-def table(scene: Scene) -> ActivityTable:
-    return scene.app.screen.query_one(ActivityTable)
+def table(scene: Scene) -> LineTable[ActivityEntry]:
+    return scene.app.screen.query_one(LineTable)
 
 
 def lines(scene: Scene) -> list[str]:
@@ -158,7 +159,6 @@ async def test_an_unknown_outcome_is_resolved_here_and_seen_at_once(staged: Stag
 
 
 FILTERS = (
-    ("right_square_bracket", 1, "[Open]"),
     ("t", 2, "since 1h"),
     ("slash a d d r e s s enter", 1, "1 of"),
     ("W space enter", 1, "what start agent"),
@@ -167,7 +167,7 @@ FILTERS = (
 
 
 async def test_filters_narrow_and_enter_leads_to_where_it_is_shown(staged: Staged) -> None:
-    """Views, time, words, kinds and outcomes; where nothing is left, it says how to see the rest.
+    """Time, words, kinds and outcomes; where nothing is left, it says how to see the rest.
 
     Enter: a run's page, and back to the same line; an execution's id need not be a run's.
     """
@@ -177,7 +177,7 @@ async def test_filters_narrow_and_enter_leads_to_where_it_is_shown(staged: Stage
             await scene.press(*keys.split())
             assert (len(lines(scene)), chip in scene.text) == (count, True), scene.text
 
-            await scene.press("escape", "escape")
+            await scene.press("escape")
             assert len(lines(scene)) == before
         await scene.press("slash", *"zzz", "enter")
         assert "No write matches" in scene.text

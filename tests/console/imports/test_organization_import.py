@@ -16,7 +16,7 @@ from app.actions.imports import Import
 from app.console.organizations.imports import OrganizationImportScreen
 from tests.console.conftest import SMALL, WIDE, Hasty, Scene, Staged
 from tests.lab import Drop, Hang, Received, Respond, Server, Step
-from widgets.organizations import ImportTable
+from widgets.line_table import LineTable
 
 LIST = """Email,offer_code
 ada@globex.example,
@@ -67,7 +67,7 @@ async def importing(
 
 def states(scene: Scene) -> list[str]:
     """What each row says of itself."""
-    return [row.state for row in scene.app.screen.query_one(ImportTable)._items]
+    return [row.state for row in scene.app.screen.query_one(LineTable)._items]
 
 
 @pytest.fixture

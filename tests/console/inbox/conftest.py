@@ -15,7 +15,7 @@ from storage.state import State
 from tests.automations.conftest import rule
 from tests.console.conftest import WIDE, Scene, Staged
 from tests.lab import Lab
-from widgets.inbox import InboxTable
+from widgets.line_table import LineTable
 
 RULES: Final = parse(
     Path("/etc/config.toml"), rule(approval="true") + "\n" + rule(name='"nightly review"', on='{ every = "6h" }')
@@ -64,7 +64,7 @@ def keys(scene: Scene) -> list[str]:
 
 
 def here(scene: Scene) -> str:
-    item = scene.app.screen.query_one(InboxTable).item
+    item = scene.app.screen.query_one(LineTable).item
     return "" if item is None else item.key
 
 

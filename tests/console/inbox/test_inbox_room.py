@@ -19,7 +19,6 @@ from tests.console.inbox.conftest import fail, here, inbox, keys, state_of
 from tests.console.scenes import engine_on
 from tests.lab import Lab
 from widgets.frame.header_bar import HeaderBar
-from widgets.inbox import InboxTable
 from widgets.line_table import LineTable
 
 
@@ -51,11 +50,11 @@ async def test_what_waits_is_counted_everywhere_and_leads_to_what_it_is_about(st
         for kind, mode in (("host", "health"), ("action", "activity"), ("approval", "automations")):
             key = next(key for key in found if key.startswith(kind))
             await scene.press("7")
-            scene.app.screen.query_one(InboxTable).seek(key)
+            scene.app.screen.query_one(LineTable).seek(key)
             await scene.press("enter")
             assert scene.app.current_mode == mode
             if mode == "health":
-                assert "▌ gitlab" in scene.text
+                assert scene.app.screen.bookmark == "host:gitlab"  # type: ignore[attr-defined]
             if mode == "activity":
                 held = scene.app.screen.query_one(LineTable).item
                 assert held is not None
@@ -73,7 +72,7 @@ async def test_done_stays_away_until_something_new_and_says_that_it_is_back(stag
         repository = before[1].split(":")[1]
         owner, repo = repository.split("/")
         await fail(scene, board, "run_new", repository={"platform": "github", "data": {"owner": owner, "repo": repo}})
-        scene.app.screen.query_one(InboxTable).seek(before[1])
+        scene.app.screen.query_one(LineTable).seek(before[1])
         await scene.settle()
 
         assert here(scene) == before[1]
@@ -148,14 +147,14 @@ async def test_two_consoles_have_one_inbox(staged: Staged) -> None:
 async def test_enter_opens_the_run_or_asks_which(staged: Staged, board: Lab) -> None:
     """One run is opened at once; of several the newest stands first."""
     async with inbox(staged, automated=False) as scene:
-        scene.app.screen.query_one(InboxTable).seek("failed:acme/web")
+        scene.app.screen.query_one(LineTable).seek("failed:acme/web")
         await scene.press("enter")
         assert isinstance(scene.app.screen, RunScreen)
         await scene.press("escape")
 
         data = {"platform": "github", "data": {"owner": "acme", "repo": "web"}}
         await fail(scene, board, "run_new", repository=data)
-        scene.app.screen.query_one(InboxTable).seek("failed:acme/web")
+        scene.app.screen.query_one(LineTable).seek("failed:acme/web")
         await scene.press("enter", "1")
         assert isinstance(scene.app.screen, RunScreen)
         assert scene.app.screen.focused_run_id == "run_new"
