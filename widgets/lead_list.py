@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from msgspec import Struct
+from textual import events
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.widgets.option_list import Option
@@ -93,6 +94,15 @@ class LeadList(Options):
             return False
         self._sought, self.highlighted = "" if key == self._sought else self._sought, index
         return True
+
+    def on_click(self, event: events.Click) -> None:
+        """Move the cursor to the clicked row; a double click opens it."""
+        event.prevent_default()
+        index = event.style.meta.get("option")
+        if index is not None and self._rows[index].key:
+            self.highlighted = index
+            if event.chain > 1:
+                self.action_select()
 
     def action_first(self) -> None:
         """Move the cursor to the first row, and show the titles above it."""

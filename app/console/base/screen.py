@@ -251,21 +251,13 @@ class BaseScreen(Screen[None]):
         bar.show_count(INBOX, f"{vitals.inbox:,}" if vitals.inbox else "")
         self.show_trouble()
 
-    @on(HeaderBar.InboxClicked)
-    def _inbox_clicked(self) -> None:
-        self.post_message(GoToTab(INBOX))
-
     @on(HeaderBar.UnknownClicked)
     def _unknown_clicked(self) -> None:
         self.post_message(GoToTab("activity", FIRST_UNKNOWN))
 
-    @on(HeaderBar.HostClicked)
-    def _host_clicked(self, message: HeaderBar.HostClicked) -> None:
-        self.post_message(GoToTab("health", message.platform))
-
-    @on(HeaderBar.CountClicked)
-    def _count_clicked(self, message: HeaderBar.CountClicked) -> None:
-        self.post_message(GoToTab("runs", message.query))
+    @on(HeaderBar.Picked)
+    def _header_picked(self, message: HeaderBar.Picked) -> None:
+        self.post_message(GoToTab(message.tab, message.target))
 
     @on(FollowStrip.BatchPicked)
     def _batch_picked(self, message: FollowStrip.BatchPicked) -> None:

@@ -121,7 +121,7 @@ class Hand:
     @property
     def rows(self) -> Widget:
         """The list on show."""
-        return self.scene.app.screen.query("CursorView, StatusList").first()
+        return self.scene.app.screen.query("CursorView, StatusList, LeadList").first()
 
     async def do(self, keys: str, words: str) -> None:
         """The words have to be there for the eyes, not for the hand."""
