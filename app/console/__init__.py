@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from app.config import Profile, Settings
-from app.console.terminal.process import follow_window
+from app.console.terminal.process import ending_with_terminal, follow_window
 
 if TYPE_CHECKING:
     from app.console.app import RunwardenApp
@@ -38,7 +38,6 @@ def run_console(
     gc.disable()  # A start makes hardly any garbage: collecting it would take a tenth of the time to the first frame.
     from app.console.engines import ProfileEngines
     from app.console.runs.views import first_picture
-    from app.console.terminal.process import ending_with_terminal
 
     first = first_picture(settings, profile, datetime.now(UTC))
     profile_engines = ProfileEngines(settings, profile, os.environ, lambda: datetime.now(UTC))

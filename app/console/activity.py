@@ -26,10 +26,14 @@ from app.api.requests import (
     request_of,
 )
 from app.console.base.screen import BaseScreen
+from app.console.forms import ResolveForm
+from app.console.forms.copies import UnfaithfulError
+from app.console.forms.writes import form_for
 from app.console.messages import FIRST_UNKNOWN, GoToTab, OpenRun
 from app.console.session import Session
 from app.console.session.coalesced_task import CoalescedTask
 from app.console.session.troubles import UNREADABLE
+from app.console.sheets import MarkPicker, Picked
 from app.events import ActionChanged, CacheChangedElsewhere, Event
 from app.text import SafeText, safe_text
 from storage.ledger import Ledger, LedgerRefusedError
@@ -46,7 +50,6 @@ from widgets.table_and_facts import FactPane, TableAndFacts
 if TYPE_CHECKING:
     from textual.timer import Timer
 
-    from app.console.sheets import Picked
     from app.engine import Engine
 
 SINCE: Final[Mapping[str, timedelta | None]] = {
@@ -350,9 +353,8 @@ class ActivityScreen(BaseScreen):
 
     def action_kinds(self) -> None:
         """Choose the kinds to show."""
-        from app.console.sheets import MarkPicker
 
-        def picked(names: "Picked | None") -> None:
+        def picked(names: Picked | None) -> None:
             if names is not None:
                 self.wanted = replace(self.wanted, kinds=names[0])
 
@@ -362,9 +364,8 @@ class ActivityScreen(BaseScreen):
 
     def action_outcomes(self) -> None:
         """Choose the outcomes to show."""
-        from app.console.sheets import MarkPicker
 
-        def picked(names: "Picked | None") -> None:
+        def picked(names: Picked | None) -> None:
             if names is not None:
                 self.wanted = replace(self.wanted, outcomes=names[0])
 
@@ -411,8 +412,6 @@ class ActivityScreen(BaseScreen):
 
     def action_resolve(self) -> None:
         """Open the form that resolves the write under the cursor; from elsewhere, the first unknown one."""
-        from app.console.forms import ResolveForm
-
         action = None if self._table.item is None else self._table.item.unknown
         if action is None and (first := self._first_unknown) is not None:
             self._table.seek(first.key)
@@ -433,9 +432,6 @@ class ActivityScreen(BaseScreen):
 
     async def action_resend(self) -> None:
         """Open the form with the request that was sent, to correct it and send it as a new action."""
-        from app.console.forms.copies import UnfaithfulError
-        from app.console.forms.writes import form_for
-
         if (entry := self._table.item) is None or not entry.is_resendable:
             return
         try:

@@ -24,6 +24,7 @@ from app.console.leads import runs_lead
 from app.console.session import Session
 from app.console.session.coalesced_task import CoalescedTask
 from app.console.session.troubles import UNREADABLE, link_notice
+from app.console.sheets import ExportScreen
 from app.events import CacheChangedElsewhere, Event, LinkChanged, RunsChanged
 from app.text import csv_cell, json_escaped, safe_text
 from storage.cache.cache import Cache
@@ -394,8 +395,6 @@ class InsightsScreen(BaseScreen):
 
     def action_export(self) -> None:
         """Ask for a file and write the figures."""
-        from app.console.sheets import ExportScreen
-
         view, day = self._view, self._engine.clock().astimezone()
         if view is None:
             return

@@ -5,6 +5,7 @@ from typing import Final, Literal
 
 from msgspec import Struct
 from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
 from textual.containers import Center, Horizontal, Middle, Vertical, VerticalScroll
 from textual.content import Content
 from textual.widget import Widget
@@ -25,6 +26,7 @@ _PAGES: Final[dict[FormPhase, str]] = {
     "refused": "#outcome",
     "outcome": "#outcome",
 }
+_KEYS: Final = {"esc": "escape", "^s": "ctrl+s,ctrl+enter"}
 _STEP_WORDS: Final = ("edit", "preview", "sent")
 
 
@@ -34,11 +36,22 @@ class FormButton(Struct, frozen=True):
     name: str
     label: str
     key: str
-    """The key, as shown on the button."""
+    """The key, as shown on the button: `^s`, `esc` or a letter."""
     action: str
     """The screen's action that it runs."""
     phases: tuple[FormPhase, ...]
     is_primary: bool = False
+
+
+def bindings_of(buttons: Sequence[FormButton]) -> list[BindingType]:
+    """The buttons' keys; all but letters and enter work wherever the focus is, before the focused input sees them."""
+    labels: dict[tuple[str, str], str] = {}
+    for each in buttons:
+        labels.setdefault((each.key, each.action), each.label)
+    return [
+        Binding(_KEYS.get(key, key.replace("^", "ctrl+")), action, label, priority=key == "esc" or "^" in key)
+        for (key, action), label in labels.items()
+    ]
 
 
 class FormDialog(Vertical):

@@ -9,7 +9,7 @@ from typing import ClassVar, Final, cast
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.content import Content
 from textual.screen import ModalScreen
 
@@ -30,7 +30,7 @@ from app.text import safe_block, safe_text
 from app.times import ago
 from widgets.after_refresh import after_refresh
 from widgets.automations import Mistake, RuleEditor
-from widgets.forms.dialog import FormButton, FormDialog, FormPhase
+from widgets.forms.dialog import FormButton, FormDialog, FormPhase, bindings_of
 from widgets.forms.pages import RequestPreview
 
 _WIDTHS: Final = [(0, "-narrow"), (110, "-wide")]
@@ -67,15 +67,6 @@ class AutomationForm(ModalScreen[str | None]):
     AutomationForm.-wide RuleEditor VerticalScroll { width: 2fr; height: 100%; border-top: none; padding: 0 1 0 2; }
     """
     HORIZONTAL_BREAKPOINTS = _WIDTHS
-    BINDINGS: ClassVar[list[BindingType]] = [
-        # Handled before the text sees them, wherever the focus is.
-        Binding("ctrl+s,ctrl+enter", "forward", "Preview, then save", priority=True),
-        Binding("escape", "back", "Back", priority=True),
-        Binding("ctrl+n", "fresh", "As it is in the file", priority=True),
-        Binding("ctrl+e", "edit", "Open your editor", priority=True),
-        Binding("ctrl+t", "template", "Begin with a template", priority=True),
-        Binding("ctrl+g", "replay", "What it would have done", priority=True),
-    ]
     VERBS: ClassVar[tuple[FormButton, ...]] = (
         FormButton("close", "Close", "esc", "back", ("editing",)),
         FormButton("back", "Back", "esc", "back", ("preview",)),
@@ -86,6 +77,7 @@ class AutomationForm(ModalScreen[str | None]):
         FormButton("preview", "Preview", "^s", "forward", ("editing",), is_primary=True),
         FormButton("save", "Save", "^s", "forward", ("preview",), is_primary=True),
     )
+    BINDINGS: ClassVar[list[BindingType]] = bindings_of(VERBS)
 
     def __init__(self, engine: Engine, file: RulesFile, tables: AutomationTables, name: str | None) -> None:
         """Prepare; without a name it is a new rule.

@@ -22,6 +22,7 @@ from app.console.forms.copies import UnfaithfulError, as_command, as_curl
 from app.console.forms.drafts import Draft, DraftOutcome, FormDraft, Values
 from app.console.forms.fields import Field
 from app.console.forms.instructions import TemplatePicker, filled_in, from_editor
+from app.console.forms.resolve import ResolveForm
 from app.console.forms.second_press import SecondPress
 from app.console.guard import guarded_event
 from app.console.messages import FollowRun, OpenRun
@@ -35,7 +36,7 @@ from storage.errors import StorageError
 from storage.records import Action, RunFilter
 from widgets.after_refresh import after_refresh
 from widgets.badges import Tone
-from widgets.forms.dialog import FormButton, FormDialog, FormPhase
+from widgets.forms.dialog import FormButton, FormDialog, FormPhase, bindings_of
 from widgets.forms.field import ChoiceField, FormField, ParagraphField
 from widgets.forms.pages import OutcomePage, OutcomeText, RequestPreview
 
@@ -60,20 +61,6 @@ class ActionForm(ModalScreen[Action | None]):
     """
     VERTICAL_BREAKPOINTS = _HEIGHTS
     SCOPED_CSS = False
-    BINDINGS: ClassVar[list[BindingType]] = [
-        # Handled before the focused input sees them, wherever the focus is.
-        Binding("ctrl+s,ctrl+enter", "forward", "Preview, then send", priority=True),
-        Binding("escape", "back", "Back", priority=True),
-        Binding("ctrl+n", "swap_draft", "Start fresh, or bring the draft back", priority=True),
-        Binding("ctrl+e", "edit", "Open your editor", priority=True),
-        Binding("ctrl+t", "template", "Insert a template", priority=True),
-        Binding("v", "resolve", "Resolve"),
-        Binding("y", "copy_id", "Copy id"),
-        Binding("y", "copy_curl", "Copy as curl"),
-        Binding("Y", "copy_command", "Copy as a command"),
-        Binding("enter", "open_run", "Open the run"),
-        Binding("f", "follow", "Follow the run"),
-    ]
     BUTTONS: ClassVar[tuple[FormButton, ...]] = (
         FormButton("close", "Close", "esc", "back", ("editing",)),
         FormButton("back", "Back", "esc", "back", ("preview", "refused")),
@@ -92,6 +79,13 @@ class ActionForm(ModalScreen[Action | None]):
         FormButton("done", "Close", "esc", "back", ("outcome",), is_primary=True),
     )
     """All buttons; a key works in the phases of its button, if `is_possible`."""
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *bindings_of(BUTTONS),
+        # With priority the focus has moved before the next key is read, however quickly they come.
+        Binding("tab", "app.focus_next", show=False, priority=True),
+        Binding("shift+tab", "app.focus_previous", show=False, priority=True),
+        Binding("enter", "next_field", show=False, priority=True),
+    ]
     TITLE_TEXT: ClassVar[str]
     FIELDS: tuple[Field, ...] = ()
     REQUEST: ClassVar[Callable[..., WriteRequest]]
@@ -275,6 +269,8 @@ class ActionForm(ModalScreen[Action | None]):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """A key works in the phases of its button only; none while sending."""
         del parameters
+        if action == "next_field":
+            return isinstance(self.focused, Input)
         buttons = [button for button in self.BUTTONS if button.action == action]
         return not buttons or (any(self.phase in button.phases for button in buttons) and self.is_possible(action))
 
@@ -365,8 +361,6 @@ class ActionForm(ModalScreen[Action | None]):
 
     def action_resolve(self) -> None:
         """Open the form that resolves the open action."""
-        from app.console.forms.resolve import ResolveForm
-
         if self._open is not None:
             self.app.push_screen(ResolveForm(self.engine, self._open), self._resolved)
 
@@ -447,8 +441,8 @@ class ActionForm(ModalScreen[Action | None]):
         fields = tuple(self.fields.values())
         return next((field for field in fields if field.key in wrong), self.instructions or fields[0])
 
-    @on(Input.Submitted)
-    def _next_field(self) -> None:
+    def action_next_field(self) -> None:
+        """Go on to the next field."""
         self.focus_next()
 
     @on(FormField.Changed)

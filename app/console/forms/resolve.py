@@ -5,7 +5,7 @@ from typing import ClassVar, Final, Literal
 
 from textual import on, work
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList
@@ -26,7 +26,7 @@ from storage.ledger import LedgerRefusedError
 from storage.records import Action, ActionKind
 from widgets.cells import shorten
 from widgets.choice_lists import Options
-from widgets.forms.dialog import FormButton, FormDialog
+from widgets.forms.dialog import FormButton, FormDialog, bindings_of
 from widgets.forms.facts import FormChoice, FormFact
 from widgets.forms.field import LineField
 from widgets.forms.pages import reason
@@ -68,16 +68,12 @@ class ResolveForm(ModalScreen[Action | None]):
     }
     """
     SCOPED_CSS = False
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+s,ctrl+enter", "apply", "Apply", priority=True),
-        Binding("ctrl+o", "force", "Record it anyway", priority=True),
-        Binding("escape", "cancel", "Cancel", priority=True),
-    ]
     BUTTONS: ClassVar[Sequence[FormButton]] = (
         FormButton("cancel", "Cancel", "esc", "cancel", ("editing",)),
         FormButton("force", "Record it anyway", "^o", "force", ("editing",)),
         FormButton("apply", "Apply", "^s", "apply", ("editing",), is_primary=True),
     )
+    BINDINGS: ClassVar[list[BindingType]] = bindings_of(BUTTONS)
 
     def __init__(self, engine: Engine, action: Action) -> None:
         super().__init__()

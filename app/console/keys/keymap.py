@@ -15,6 +15,7 @@ from textual.keys import ASCII_KEY_NAMES, KEY_ALIASES, Keys, _character_to_key
 from textual.screen import ModalScreen
 
 from app.config import UserCommand
+from app.console.keys.own_commands import own_bindings
 from app.console.session import Session
 from app.text import closest
 
@@ -57,8 +58,6 @@ def catalog() -> tuple[KeyFact, ...]:
 
 def use_own_keys(app: App[Any], session: Session) -> None:
     """Bind the user's `[keys]` and the keys of `[[commands]]`, and say in the background what is wrong with them."""
-    from app.console.keys.own_commands import own_bindings
-
     keys, commands = session.settings.keys, session.settings.commands
     app.set_keymap(keys)
     own = BindingsMap(own_bindings(commands))

@@ -16,8 +16,10 @@ from textual.message import Message
 
 from app.console.base.screen import TABS, BaseScreen, key_actions
 from app.console.fuzzy import fuzzy
+from app.console.keys.keymap import bindings_of, written
 from app.console.messages import GoToTab, OpenRun, SwitchProfile
 from app.console.runs.views import PreferencesFile, listed, views_of
+from app.console.screens import screen_type
 from app.console.session.user_preferences import UserPreferences, keep, read
 from app.console.sheets import OVER_CSS
 from app.text import safe_text
@@ -226,9 +228,6 @@ def _posting(screen: BaseScreen, name: str, about: str, message: Message) -> Pal
 
 def _other_tabs(screen: BaseScreen) -> Iterator[PaletteCommand]:
     """The actions of the other tabs; each shows its tab first. Imports all screens."""
-    from app.console.keys.keymap import bindings_of, written
-    from app.console.screens import screen_type
-
     for tab in TABS:
         if tab.name == screen.TAB:
             continue

@@ -17,6 +17,7 @@ from app.actions import ActionRefusedError, AlreadyAskedError
 from app.actions.imports import Import, Imported, ImportFileError, ImportRow, read_rows, standing
 from app.api.requests import CreateOrganization
 from app.console.base.screen import BaseScreen
+from app.console.forms import ResolveForm
 from app.console.forms.drafts import FormDraft
 from app.console.forms.second_press import SecondPress
 from app.console.session import CURE_S, Session
@@ -188,8 +189,6 @@ class OrganizationImportScreen(BaseScreen):
 
     def action_resolve(self) -> None:
         """Open the form that resolves an unknown outcome."""
-        from app.console.forms import ResolveForm
-
         if self._unknown is not None:
             self.app.push_screen(ResolveForm(self._engine, self._unknown), lambda _: self._planner.ask())
 

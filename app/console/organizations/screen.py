@@ -14,8 +14,12 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
+from app.api.requests import CreateOrganization, request_of
+from app.api.wire import answer
 from app.console.base.screen import BaseScreen
+from app.console.forms import OnboardForm, OrganizationForm, ResolveForm
 from app.console.messages import GoToTab
+from app.console.organizations.imports import OrganizationImportScreen
 from app.console.session import Session
 from app.console.session.coalesced_task import CoalescedTask
 from app.console.session.troubles import UNREADABLE
@@ -145,26 +149,18 @@ class OrganizationsScreen(BaseScreen):
 
     def action_new_organization(self) -> None:
         """Open the form."""
-        from app.console.forms import OrganizationForm
-
         self._open_form(OrganizationForm(self._engine))
 
     def action_onboard(self) -> None:
         """Open the form for a GitLab project."""
-        from app.console.forms import OnboardForm
-
         self._open_form(OnboardForm(self._engine))
 
     def action_import(self) -> None:
         """Open the import of a file."""
-        from app.console.organizations.imports import OrganizationImportScreen
-
         self.app.push_screen(OrganizationImportScreen(self.session, self._engine), lambda _: self._reader.ask())
 
     def action_resolve(self) -> None:
         """Open the form that resolves the attempt under the cursor; from elsewhere, the newest unknown one."""
-        from app.console.forms import ResolveForm
-
         selected, unknown = self._selected, self._unknown
         if unknown and (selected is None or not selected.is_unknown):
             selected = unknown[0]
@@ -294,9 +290,6 @@ class OrganizationsScreen(BaseScreen):
         known = self._known.get(action.action_id)
         if known is not None and known.action == action:
             return known
-        from app.api.requests import CreateOrganization, request_of
-        from app.api.wire import answer
-
         request = request_of(action)
         if not isinstance(request, CreateOrganization):
             raise TypeError(f"{action.action_id} is no attempt to create an organization.")

@@ -10,6 +10,7 @@ from textual.app import App
 from textual.binding import Binding
 from textual.strip import Strip
 
+from app.console.terminal.process import restore_on_signals
 from app.text import safe_text
 from widgets.runs.table import RunTable
 
@@ -68,8 +69,6 @@ class Terminal:
 
     def begin(self, app: "App[Any]", profile: "Callable[[], str]") -> None:
         """Take over the terminal of an app that has started; frames are kept of the profile that is named now."""
-        from app.console.terminal.process import restore_on_signals
-
         restore_on_signals(app)
         if self.driver is not None and self.modes_before is not None:
             self.driver.attrs_before = self.modes_before  # type: ignore[attr-defined]  # a Linux terminal's

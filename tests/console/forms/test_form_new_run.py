@@ -4,8 +4,10 @@ from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
+from textual import events
 from textual.widgets import Input
 
+from app.console.app import RunwardenApp
 from app.console.forms import NewRunForm
 from app.engine import Engine
 from tests.console.forms.conftest import Stage
@@ -142,3 +144,18 @@ async def test_a_read_only_profile_previews_and_never_sends(
     assert "POST" in preview
     assert "Send" not in preview
     assert post.requests == []
+
+
+async def test_keys_of_one_burst_each_land_in_their_own_field(console: RunwardenApp) -> None:
+    """Tab and enter move on before the next key is read, however quickly they come."""
+    async with opened(console, "", "n") as pilot:
+        form = console.screen
+        assert isinstance(form, NewRunForm)
+        burst = [*"acme/web", "tab", *"topic", "enter", *"Go on", "tab", *"a=1"]
+        for key in burst:
+            name = {" ": "space", "/": "slash", "=": "equals_sign"}.get(key, key)
+            console.post_message(events.Key(name, key if len(key) == 1 else None))
+        await settle(pilot)
+
+        typed = {"repository": "acme/web", "branch_name": "topic", "instructions": "Go on", "metadata": "a=1"}
+        assert form.values == typed
