@@ -128,7 +128,7 @@ def until(at: datetime, now: datetime) -> str:
 
 def journal_lines(
     journal: tuple[Decision, ...], now: datetime, width: int, did: Callable[[Decision], str] = lambda _: "made"
-) -> Content:
+) -> list[Content]:
     """The decisions, each on a line with its cause, and the reason below."""
     lines: list[Content] = []
     for decision in journal:
@@ -138,7 +138,7 @@ def journal_lines(
         made = f"{did(decision)} {safe_text(decision.result_id)}" if decision.result_id else ""
         if why := "; ".join(filter(None, (made, safe_text(decision.reason, limit=400)))):
             lines.append(Content.styled(f"{'':<14}{why}", STYLES["quiet"]))
-    return Content("\n").join(lines)
+    return lines
 
 
 def set_off_by(decision: Decision, now: datetime) -> SafeText:
@@ -300,7 +300,7 @@ class RulePane(FactPane[RuleView], can_focus=True):
         self._now = now
         journal = journal_lines(self._journal, now, self.scrollable_content_region.width - 4, self._did)
         nothing = Content.styled("Nothing has set it off yet.", STYLES["quiet"])
-        parts = [Content.styled("Journal", "$accent bold"), journal if self._journal else nothing]
+        parts = [Content.styled("Journal", "$accent bold"), *(journal or [nothing])]
         if self._written:
             parts += [Content(), Content.styled("As it is written", "$accent bold"), *map(coloured, self._written)]
         return Content("\n").join(parts)

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical, VerticalScroll
+from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
 
@@ -23,7 +23,7 @@ from app.config.automation_tables import read_tables
 from app.config.load import parse
 from app.console.forms.second_press import SecondPress
 from app.console.session import Session
-from app.console.sheets import Sheet, clicked
+from app.console.sheets import Sheet, key_line
 from app.engine import Engine
 from app.rules.rule import DoCancel, DoContinue, DoRetry, Rule, fingerprint_of
 from app.rules.sentence import limits, sentence, warnings
@@ -44,6 +44,7 @@ from widgets.automations import (
 )
 from widgets.badges import STYLES, Badge
 from widgets.forms.pages import RequestPreview
+from widgets.line_text import LinePane
 
 JOURNAL: Final = 100
 """The newest decisions of a rule that are shown."""
@@ -207,15 +208,6 @@ BOX = """
 """
 
 
-def _keys(*keys: tuple[str, str, str]) -> Static:
-    """A line of keys that can be clicked: each key, its words, and its action."""
-    parts = [clicked(Content.assemble((key, "$accent bold"), f" {words}"), action) for key, words, action in keys]
-    line = Static(Content("    ").join(parts), classes="keys", markup=False)
-    # Without link colours, which would be the same for the key and its effect.
-    line.auto_links = False
-    return line
-
-
 class PreviewSheet(Sheet[bool]):
     """Shows the exact effect; enter closes without doing anything, so that nothing is done by habit."""
 
@@ -239,7 +231,7 @@ class PreviewSheet(Sheet[bool]):
         """Compose the keys, always in view, above the request, which may be long."""
         with Vertical() as box:
             box.border_title = Content(self._title)
-            yield _keys(
+            yield key_line(
                 ("^s", self._verb, "screen.answer(True)"), ("esc", "or enter leaves it", "screen.answer(False)")
             )
             yield RequestPreview()
@@ -293,7 +285,7 @@ class ApprovalsSheet(Sheet[None]):
         """Compose the heading and the keys, always in view, above the request, which may be long."""
         with Vertical():
             yield Static(id="approval", markup=False)
-            yield _keys(
+            yield key_line(
                 ("^s", "approve", "screen.answer(True)"),
                 ("X", "reject", "screen.answer(False)"),
                 ("← →", "another", "screen.step(1)"),
@@ -405,13 +397,9 @@ class ReplaySheet(Sheet[None]):
     LEAVE = "dismiss(None)"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,enter", "dismiss(None)", "close", key_display="esc", id="replay.close"),
-        Binding("j,down", "scroll(1)", "down", show=False),
-        Binding("k,up", "scroll(-1)", "up", show=False),
     ]
     CSS = BOX.format(name="ReplaySheet") + (
-        "ReplaySheet Static { height: auto; } ReplaySheet #replay-list { margin-top: 1; }"
-        "ReplaySheet VerticalScroll { height: auto; max-height: 100%; scrollbar-size-vertical: 1;"
-        " scrollbar-background: $surface; scrollbar-color: $panel; }"
+        "ReplaySheet LinePane { height: auto; max-height: 100%; scrollbar-background: $surface; }"
     )
 
     def __init__(self, engine: Engine, rule: Rule) -> None:
@@ -423,6 +411,8 @@ class ReplaySheet(Sheet[None]):
         self._reached = self._now - HISTORY
         """The moment that the replay has come to."""
         self._is_done = False
+        self._count: Sequence[Content] = ()
+        self._found: tuple[Decision, ...] = ()
 
     def compose(self) -> ComposeResult:
         """Compose the count and the list."""
@@ -431,13 +421,11 @@ class ReplaySheet(Sheet[None]):
                 f"What {safe_text(self._rule.name, limit=80)} would have done in {HISTORY.days} days"
             )
             box.border_subtitle = "esc closes"
-            with VerticalScroll():
-                yield Static(id="replay-count", markup=False)
-                yield Static(id="replay-list", markup=False)
+            yield LinePane(lambda width: [*self._count, *journal_lines(self._found, self._now, width)])
 
     def on_mount(self) -> None:
         """Start the replay."""
-        self.query_one(VerticalScroll).focus()
+        self.query_one(LinePane).focus()
         self.set_interval(BEAT_S, self._tick)
         self._tick()
         self.run_worker(self._replay())
@@ -446,15 +434,11 @@ class ReplaySheet(Sheet[None]):
         """Stop the replay, at its next moment."""
         self._is_done = True
 
-    def action_scroll(self, lines: int) -> None:
-        """Scroll by lines."""
-        self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
-
     def _tick(self) -> None:
         if not self._is_done:
             share = (self._reached - self._now + HISTORY) / HISTORY
             bar = f"{'▰' * int(share * BAR):▱<{BAR}}"
-            self._count(Content.assemble((bar, STYLES["busy"]), f" {share:.0%}  esc gives it up"))
+            self._show(Content.assemble((bar, STYLES["busy"]), f" {share:.0%}  esc gives it up"))
 
     async def _replay(self) -> None:
         since = self._now - HISTORY
@@ -468,18 +452,17 @@ class ReplaySheet(Sheet[None]):
             found = await asyncio.to_thread(work)
         except _StoppedError:
             return
-        self._is_done = True
-        self._count(Content.assemble(_counts(found), (_completeness(found, since), STYLES["quiet"])))
-        listed = self.query_one("#replay-list", Static)
-        listed.update(journal_lines(found.newest, self._now, listed.size.width - 2))
+        self._is_done, self._found = True, found.newest
+        self._show(Content.assemble(_counts(found), (_completeness(found, since), STYLES["quiet"]), "\n"))
 
     def _has_reached(self, moment: datetime) -> None:
         if self._is_done:
             raise _StoppedError
         self._reached = moment
 
-    def _count(self, content: Content) -> None:
-        self.query_one("#replay-count", Static).update(content)
+    def _show(self, content: Content) -> None:
+        self._count = content.split(allow_blank=True)
+        self.query_one(LinePane).paint()
 
 
 def _counts(found: Replayed) -> Content:

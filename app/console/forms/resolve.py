@@ -23,7 +23,8 @@ from app.text import SafeText, safe_text
 from app.times import ago
 from storage.errors import StorageError
 from storage.ledger import LedgerRefusedError
-from storage.records import Action, ActionKind
+from storage.records import Action
+from widgets.activity import what
 from widgets.cells import shorten
 from widgets.choice_lists import Options
 from widgets.forms.dialog import FormButton, FormDialog, bindings_of
@@ -37,15 +38,6 @@ _CHOICES: Final[dict[Resolution, str]] = {
     "not_created": "It did not take effect: I made sure",
     "send_again": "Send it again, knowing that it may then exist twice",
 }
-_WRITES: Final[dict[ActionKind, str]] = {
-    "run.start": "start of a run",
-    "run.continue": "continuation of a run",
-    "agent.start": "start of an agent",
-    "organization.create": "creation of an organization",
-    "gitlab.onboard": "onboarding of a GitLab project",
-    "run.cancel": "cancelling of a run",
-}
-"""What each kind of write is called."""
 _ID_CELLS: Final = 16
 """Cells of a candidate's id; the field has it in full once the candidate is chosen."""
 
@@ -106,7 +98,7 @@ class ResolveForm(ModalScreen[Action | None]):
             found = FormFact("find out", safe_text(WHERE_TO_LOOK[action.kind]))
         found.add_class("-found")
         rows = (
-            FormFact("what", safe_text(f"{_WRITES[action.kind]}, {ago(action.created_at, now)}")),
+            FormFact("what", safe_text(f"{what(action.kind)}, {ago(action.created_at, now)}")),
             FormFact("about", safe_text(about)),
             FormFact("reason", safe_text(reason(action.error) if action.error else "-")),
             FormFact("action", safe_text(action.action_id)),

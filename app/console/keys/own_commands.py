@@ -20,7 +20,7 @@ from textual.widgets import Static
 from app.config import UserCommand
 from app.console.base.screen import BaseScreen
 from app.console.session import Session
-from app.console.sheets import Sheet, clicked
+from app.console.sheets import Sheet, key_line
 from app.console.terminal.terminal import Terminal
 from app.text import SafeText, safe_text
 from storage.base_error import RunwardenError
@@ -187,7 +187,7 @@ class ConfirmCommandScreen(Sheet[bool]):
         border: round $warning; border-title-color: $warning; background: $surface;
     }
     ConfirmCommandScreen Static { height: auto; }
-    ConfirmCommandScreen #keys { margin: 1 0 0 0; }
+    ConfirmCommandScreen .keys { margin: 1 0 0 0; }
     """
 
     def __init__(self, name: SafeText, command: SafeText) -> None:
@@ -200,13 +200,9 @@ class ConfirmCommandScreen(Sheet[bool]):
         with Vertical() as sheet:
             sheet.border_title = Content(f"Run: {self._title}")
             yield Static(Content(self._command), markup=False)
-            runs = Content.assemble(("y", "$accent bold"), " runs it")
-            leaves = Content.assemble(("esc", "$accent bold"), " or enter leaves it")
-            keys = (clicked(runs, "screen.answer(True)"), clicked(leaves, "screen.answer(False)"))
-            answers = Static(Content("    ").join(keys), id="keys", markup=False)
-            # Without link colours, which would be the same for the key and its effect.
-            answers.auto_links = False
-            yield answers
+            yield key_line(
+                ("y", "runs it", "screen.answer(True)"), ("esc", "or enter leaves it", "screen.answer(False)")
+            )
 
     def action_answer(self, answer: bool) -> None:
         """Take the answer."""

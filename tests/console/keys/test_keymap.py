@@ -23,7 +23,7 @@ async def test_a_key_of_the_users_own_takes_the_place_of_ours(staged: Staged) ->
 
         assert not isinstance(scene.app.screen, KeyHelpScreen)
 
-        await scene.press("f1")
+        await scene.press("f1", "G")
 
         assert "f1" in scene.text
 
