@@ -1,7 +1,7 @@
 """Organizations: the attempts to create them, and the rows of an import, each as a table with its parts."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
@@ -115,14 +115,6 @@ class CreationAttempt(Struct, frozen=True):
     def rest(self, _now: datetime) -> Content:
         """Nothing more."""
         return Content()
-
-
-SORTS: Final[Mapping[str, Callable[[CreationAttempt], tuple[bool, str]] | None]] = {
-    "newest": None,
-    "name": lambda attempt: (False, attempt.name.casefold()),
-    "state": lambda attempt: (not attempt.is_unknown, attempt_badge(attempt).word),
-}
-"""Orders by name; None: as in the ledger. By state, unknown outcomes come first."""
 
 
 def attempt_badge(attempt: CreationAttempt) -> Badge:

@@ -22,11 +22,8 @@ _WORST_FIRST: Final[tuple[Tone, ...]] = ("bad", "warn", "wait", "good")
 NEEDS_A_LOOK: Final[frozenset[Tone]] = frozenset({"bad", "warn"})
 Detail = Literal["line", "block"]
 """One line for each profile, or all of its facts."""
-WIDE: Final = 128
-"""From this width on a block has two lines and a blank one; below, three and a blank one."""
 NAME: Final = 24
 STATE: Final = 30
-LINK: Final = 24
 """Cells of the columns of a block."""
 _UNKNOWN: Final[tuple[StyledText, ...]] = (("nothing is known of it yet", STYLES["quiet"]),)
 INDENT: Final = 4
@@ -62,14 +59,6 @@ def worst(facts: ProfileFacts, criteria: Criteria) -> Badge:
         return Badge("◌", "looking…", "wait")
     found = sorted(_states(facts.vitals, criteria), key=lambda badge: _WORST_FIRST.index(badge.tone))
     return found[0] if found else Badge("✓", "all is well", "good")
-
-
-def link_words(facts: ProfileFacts, criteria: Criteria) -> StyledText:
-    """How fresh the facts are; empty if the state says it already."""
-    if facts.vitals is None:
-        return "", ""
-    badge = freshness(facts.vitals.runs_link, criteria.timing, criteria.now, facts.vitals.wait)
-    return ("", "") if badge == worst(facts, criteria) else (badge.text, badge.style)
 
 
 def count_words(facts: ProfileFacts) -> tuple[StyledText, ...]:
@@ -164,12 +153,6 @@ class ProfileList(Options):
         ]
         location, counts, hosts = place_words(facts), count_words(facts), host_words(facts, criteria)
         indent: StyledText = (" " * INDENT, "")
-        if self.size.width >= WIDE:
-            link_text, link_style = link_words(facts, criteria)
-            first = [*head, (fit(link_text, LINK), link_style), *_spaced(counts or _UNKNOWN)]
-            room = NAME + STATE + LINK
-            second = [indent, (fit(shorten(location, room - 1, "middle"), room), STYLES["quiet"]), *_spaced(hosts)]
-            return [self._fitted(line) for line in (first, second)] + [Content("")]
         lines = (head, [indent, *_spaced((*counts, *hosts) or _UNKNOWN)], [indent, (location, STYLES["quiet"])])
         return [self._fitted(line) for line in lines] + [Content("")]
 

@@ -24,13 +24,11 @@ from app.console.session import Session
 from app.console.session.coalesced_task import CoalescedTask
 from app.console.session.troubles import UNREADABLE
 from app.events import ActionChanged, CacheChangedElsewhere, Event
-from app.text import safe_text
 from storage.records import Action
-from widgets.clickable import Chip, ChipBar
 from widgets.forms.inputs import ListSearch
 from widgets.frame.notice import Notice
 from widgets.line_table import LineTable
-from widgets.organizations import SORTS, CreationAttempt, attempt_badge, attempt_columns
+from widgets.organizations import CreationAttempt, attempt_badge, attempt_columns
 from widgets.table_and_facts import FactPane, TableAndFacts
 
 if TYPE_CHECKING:
@@ -78,7 +76,6 @@ class OrganizationsScreen(BaseScreen):
         Binding("escape,backspace", "close", "back to the list", key_display="esc", id="org.close"),
         Binding("y", "copy_id", "copy id", show=False, id="org.copy_id"),
         Binding("slash", "search", "search", key_display="/", tooltip="By address, name, slug or id", id="org.find"),
-        Binding("o", "sort", "sort", tooltip="By newest, name or state", id="org.sort"),
         Binding("I", "import", "import", tooltip="Create many, from a CSV file", id="org.import"),
         Binding("p", "onboard", "onboard project", tooltip="Connect a GitLab project", id="gitlab.onboard"),
     ]
@@ -92,16 +89,13 @@ class OrganizationsScreen(BaseScreen):
         self._known: dict[str, CreationAttempt] = {}
         self._sought: str | None = None
         """The action that the next reading puts the cursor on; None: the cursor stays."""
-        self._sort = "newest"
-        """One of `SORTS`."""
         self._reader = CoalescedTask(self._read, self.run_worker)
 
     def compose_body(self) -> Iterable[Widget]:
-        """Compose the search, the counts and the order; the table and the facts."""
+        """Compose the search and the counts; the table and the facts."""
         with Horizontal(id="organizations-bar"):
             yield ListSearch(SEARCHED)
             yield Static(id="organizations-summary")
-            yield ChipBar(id="organizations-sort")
         yield self._list
 
     def on_mount(self) -> None:
@@ -136,7 +130,7 @@ class OrganizationsScreen(BaseScreen):
         selected = self._selected
         if action in {"new_organization", "onboard"} and self._engine.actions.read_only:
             return None
-        if action in {"resolve", "search", "sort"}:
+        if action in {"resolve", "search"}:
             return bool(self._unknown if action == "resolve" else self._attempts)
         if action == "clear":
             return self.is_mounted and bool(self._words)
@@ -206,12 +200,6 @@ class OrganizationsScreen(BaseScreen):
         self.action_close()
         self.query_one(ListSearch).focus()
 
-    def action_sort(self) -> None:
-        """Use the next order; the cursor stays on its attempt."""
-        names = tuple(SORTS)
-        self._sort = names[(names.index(self._sort) + 1) % len(names)]
-        self._show()
-
     def action_clear(self) -> None:
         """Show all attempts again."""
         self.query_one(ListSearch).value = ""
@@ -248,10 +236,6 @@ class OrganizationsScreen(BaseScreen):
     def _search_left(self) -> None:
         self._table.focus()
 
-    @on(ChipBar.Clicked)
-    def _sort_clicked(self) -> None:
-        self.action_sort()
-
     def _open_form(self, form: ModalScreen[Action | None]) -> None:
         self.app.push_screen(form, lambda _: self._reader.ask())
 
@@ -262,11 +246,9 @@ class OrganizationsScreen(BaseScreen):
         self._show()
 
     def _show(self) -> None:
-        """Show the matching attempts in order; a cursor whose attempt is gone moves to a neighbour."""
-        attempts, words, order = self._attempts or (), self._words, SORTS[self._sort]
+        """Show the matching attempts, newest first; a cursor whose attempt is gone moves to a neighbour."""
+        attempts, words = self._attempts or (), self._words
         shown = [attempt for attempt in attempts if attempt.matches(words)]
-        if order is not None:
-            shown.sort(key=order)
         self._list.show(shown)
         if self._sought is not None and self._attempts is not None:
             self._table.seek(self._sought)
@@ -277,8 +259,6 @@ class OrganizationsScreen(BaseScreen):
             Content.assemble((badge.glyph, badge.style), f" {n} {badge.word}") for badge, n in badges.most_common()
         ]
         self.query_one("#organizations-summary", Static).update(extent + Content("  ").join(counts))
-        chips = (Chip("sort", safe_text(f"sort {self._sort} ▾"), self._sort != "newest"),)
-        self.query_one("#organizations-sort", ChipBar).show(chips if attempts else ())
         self.show_trouble()
 
     @property
