@@ -1,11 +1,11 @@
 """Preferences of the user for all profiles: theme, split, tour and recent choices of the palette."""
 
 import asyncio
+import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -31,8 +31,6 @@ class UserPreferences(Struct, frozen=True):
     """Steps of the tour that were taken; all of them if it was left."""
     split: str = ""
     """The size of the pane beside the runs. Empty: the default."""
-    version: int = VERSION
-    """Of the file."""
 
     def theme_over(self, configured: str) -> str:
         """The theme to begin with."""
@@ -48,7 +46,7 @@ class UserPreferences(Struct, frozen=True):
 
 
 def read(settings: Settings) -> UserPreferences:
-    """Read the preferences; defaults if the file is missing, damaged or of another version."""
+    """Read the preferences; defaults if the file is missing or damaged."""
     return _read(data_root(settings) / FILE)
 
 
@@ -62,15 +60,32 @@ def _change(path: Path, change: Callable[[UserPreferences], UserPreferences]) ->
         with alone(path.parent):
             before = _read(path)
             if (after := change(before)) != before:
+                document = {
+                    "version": VERSION,
+                    "theme": after.theme,
+                    "configured": after.configured,
+                    "recent": after.recent,
+                    "tour": after.tour,
+                    "split": after.split,
+                }
                 with replacing(path) as file:
-                    file.write(msgspec.json.encode(after).decode())
+                    json.dump(document, file, indent=1)
     except OSError:
         return  # The choice lasts until the console closes.
 
 
 def _read(path: Path) -> UserPreferences:
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=UserPreferences)
-    except (OSError, msgspec.DecodeError):
+        document: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        if document["version"] != VERSION:
+            return UserPreferences()
+        recent = tuple(str(name) for name in document["recent"])
+        return UserPreferences(
+            str(document["theme"]),
+            str(document["configured"]),
+            recent,
+            int(document.get("tour", 0)),
+            str(document.get("split", "")),
+        )
+    except (OSError, ValueError, KeyError, TypeError):
         return UserPreferences()
-    return found if found.version == VERSION else UserPreferences()

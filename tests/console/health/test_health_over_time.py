@@ -9,7 +9,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from storage.records import HealthReport, HealthSample
-from tests.console.conftest import WIDE, Scene, Staged, seen
+from tests.console.conftest import WIDE, Scene, Staged
 from widgets.health import strip
 
 Lived = Callable[..., Awaitable[None]]
@@ -77,7 +77,7 @@ async def test_uptime_is_of_what_was_seen(staged: Staged, lived: Lived, picture:
         assert len(drawn) > scene.app.size.width - 10
 
         await scene.sync()
-        await seen(scene, picture)
+        assert scene.app.export_screenshot() == picture(name="140x40")
 
 
 async def test_a_quarter_of_an_hour_is_no_month(staged: Staged) -> None:
