@@ -6,8 +6,7 @@ import logging
 import os
 import signal
 import socket
-import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import uvicorn
@@ -57,8 +56,6 @@ class RunningService:
     def __init__(self, folder: DataFolder, options: ServeOptions) -> None:
         self._folder = folder
         self._options = options
-        self._failed = False
-        """Whether the worker could not start."""
 
     def run(self, masks: Masks) -> int:
         """Serve until a signal comes; return the exit status.
@@ -121,33 +118,31 @@ class RunningService:
             proxy_headers=False,
             timeout_graceful_shutdown=max(1, int(context.settings.execution.drain_s)),
         )
-        starting = None if worker is None else threading.Thread(target=self._start_worker, args=(worker,))
+        server = _Server(config)
 
-        async def announce_when_ready() -> bool:
-            # The service is ready only when accepted runs can be executed.
-            if starting is not None:
-                await asyncio.to_thread(starting.join)
-            if not self._failed:
-                self._announce(listener, extra)
-            return not self._failed
+        def stop() -> None:
+            """Accept no more requests, and end when the open ones are answered."""
+            server.should_exit = True
+            context.closing.set()
 
-        server = _Server(config, announce_when_ready, context.closing.set)
-        loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, server.stop)
-        if starting is not None:
-            starting.start()
-        await server.serve(sockets=[listener])
-        if worker is not None and not self._failed:
+            asyncio.get_running_loop().add_signal_handler(number, stop)
+        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        status = 0
+        if worker is not None:
+            try:
+                await asyncio.to_thread(worker.start)
+            except Exception:  # The boundary: a service that accepts runs must also execute them.
+                _logger.exception("the worker cannot start; the service ends")
+                worker, status = None, 1
+                stop()
+        # The service is ready only when accepted runs can be executed.
+        if not server.should_exit:
+            self._announce(listener, extra)
+        await serving
+        if worker is not None:
             await asyncio.to_thread(drain, worker, context.settings.execution)
-        return int(self._failed)
-
-    def _start_worker(self, worker: TurnWorker) -> None:
-        try:
-            worker.start()
-        except Exception:  # The boundary: a service that accepts runs must also execute them.
-            _logger.exception("the worker cannot start; the service ends")
-            self._failed = True
+        return status
 
     def _bind(self) -> socket.socket:
         host, port = self._options.host, self._options.port
@@ -192,29 +187,10 @@ class RunningService:
 class _Server(uvicorn.Server):
     """uvicorn without its own signal handling, which ends the process by the signal instead of an exit status."""
 
-    def __init__(
-        self, config: uvicorn.Config, announce: Callable[[], Awaitable[bool]], stop_waiting: Callable[[], None]
-    ) -> None:
-        """`announce` returns whether the service can serve; `stop_waiting` ends requests that wait for news."""
-        super().__init__(config)
-        self._announce = announce
-        self._stop_waiting = stop_waiting
-
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Leave the signals to the handlers of the event loop."""
         yield
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, then announce the service; end at once if it cannot serve."""
-        await super().startup(sockets)
-        if not await self._announce():
-            self.should_exit = True
-
-    def stop(self) -> None:
-        """Accept no more requests, and end when the open ones are answered."""
-        self.should_exit = True
-        self._stop_waiting()
 
 
 def _is_loopback(host: str) -> bool:

@@ -49,40 +49,32 @@ def held(lock_file: Path, refusal: str) -> Iterator[None]:
         yield
 
 
-class WorkerProcess:
-    """A process that is one worker; PostgreSQL takes any number of them, on any number of machines."""
+def run_worker(folder: DataFolder, database_url: str | None, concurrency: int | None, masks: Masks) -> int:
+    """Execute turns until a signal comes; return the exit status. PostgreSQL takes any number of such processes.
 
-    def __init__(self, folder: DataFolder, database_url: str | None, concurrency: int | None) -> None:
-        self._folder = folder
-        self._database_url = database_url or folder.database_url
-        self._concurrency = concurrency
-
-    def run(self, masks: Masks) -> int:
-        """Execute turns until a signal comes; return the exit status.
-
-        Raises:
-            StartError: The folder has a worker already.
-            NoSandboxError: A required sandbox is missing.
-        """
-        self._folder.create()
-        settings = self._folder.settings()
-        leaving = threading.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: leaving.set())
-        with (
-            contextlib.closing(open_tracer(settings.traces, os.environ)) as tracer,
-            contextlib.closing(Database(self._database_url)) as database,
-            one_worker(database, self._folder),
-        ):
-            database.migrate()
-            mask_known(database, masks)
-            tracer.instrument_database(database)
-            worker = build_worker(database, self._folder, settings, self._concurrency, tracer)
-            worker.start()
-            announce({"worker": worker.me.executor, "pid": os.getpid(), "data_dir": str(self._folder.root)})
-            leaving.wait()
-            drain(worker, settings.execution)
-        return 0
+    Raises:
+        StartError: The folder has a worker already.
+        NoSandboxError: A required sandbox is missing.
+    """
+    folder.create()
+    settings = folder.settings()
+    leaving = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: leaving.set())
+    with (
+        contextlib.closing(open_tracer(settings.traces, os.environ)) as tracer,
+        contextlib.closing(Database(database_url or folder.database_url)) as database,
+        one_worker(database, folder),
+    ):
+        database.migrate()
+        mask_known(database, masks)
+        tracer.instrument_database(database)
+        worker = build_worker(database, folder, settings, concurrency, tracer)
+        worker.start()
+        announce({"worker": worker.me.executor, "pid": os.getpid(), "data_dir": str(folder.root)})
+        leaving.wait()
+        drain(worker, settings.execution)
+    return 0
 
 
 def announce(line: Mapping[str, object]) -> None:

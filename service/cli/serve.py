@@ -5,16 +5,17 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import Final, NoReturn
 
 import click
 
 from service.cli.output import DATA_DIR_VARIABLE, DATABASE_VARIABLE, default_data_dir, plain_errors
+from service.observability.log import Masks, start_log
+from service.server import RunningService, ServeOptions
 from service.settings import DataFolder
-
-if TYPE_CHECKING:
-    from service.observability.log import Masks
+from service.worker_process import run_worker
 
 DATABASE_HELP: Final = (
     "postgresql://user@host/name; SQLite in the data folder if left out. "
@@ -22,11 +23,9 @@ DATABASE_HELP: Final = (
 )
 
 
-def run_process(folder: DataFolder, run: Callable[["Masks"], int]) -> NoReturn:
+def run_process(folder: DataFolder, run: Callable[[Masks], int]) -> NoReturn:
     """Run to the end, log to stderr, and exit with the status returned; 2 when it cannot start."""
     with plain_errors(as_json=False):
-        from service.observability.log import start_log
-
         settings = folder.settings()
         masks = start_log(settings.log.format)
         masks.add(settings.secret_names)
@@ -62,14 +61,8 @@ def serve(
         threading.Thread(target=_stop_at_end_of_stdin, name="stdin watch", daemon=True).start()
 
     folder = DataFolder(data_dir or default_data_dir())
-
-    def run(masks: "Masks") -> int:
-        from service.server import RunningService, ServeOptions
-
-        serving = ServeOptions(host, port, database_url, executes=not no_worker, concurrency=workers, lab=lab)
-        return RunningService(folder, serving).run(masks)
-
-    run_process(folder, run)
+    serving = ServeOptions(host, port, database_url, executes=not no_worker, concurrency=workers, lab=lab)
+    run_process(folder, RunningService(folder, serving).run)
 
 
 def _stop_at_end_of_stdin() -> None:
@@ -85,10 +78,4 @@ def _stop_at_end_of_stdin() -> None:
 def worker(data_dir: Path | None, database_url: str | None, workers: int | None) -> None:
     """Execute turns; prints one JSON line when it is ready, and its log on stderr."""
     folder = DataFolder(data_dir or default_data_dir())
-
-    def run(masks: "Masks") -> int:
-        from service.worker_process import WorkerProcess
-
-        return WorkerProcess(folder, database_url, workers).run(masks)
-
-    run_process(folder, run)
+    run_process(folder, partial(run_worker, folder, database_url, workers))

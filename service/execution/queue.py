@@ -5,16 +5,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import sqlalchemy as sa
+from dbos import DBOS, DBOSClient, SetEnqueueOptions, SetWorkflowID
 
 from service.clock import rfc3339
 from service.store.database import Database, DatabaseError
 from service.store.dispatch import WaitingTurn
-
-if TYPE_CHECKING:
-    from dbos import DBOSClient
 
 _TURNS: Final = "turns"
 _ERRANDS: Final = "errands"
@@ -43,8 +41,6 @@ class DurableEngine:
 
         None of the functions may raise: an error would end the workflow for good.
         """
-        from dbos import DBOS
-
         # DBOS would otherwise advertise its console at every start.
         logging.getLogger("dbos").setLevel(logging.WARNING)
         migrate_queue(self._database)
@@ -80,8 +76,6 @@ class DurableEngine:
 
     def close(self, wait_s: int, give_up_s: float) -> None:
         """Start nothing new; wait for what is at work, but no longer than `give_up_s`."""
-        from dbos import DBOS
-
         destroying = threading.Thread(
             target=DBOS.destroy, kwargs={"workflow_completion_timeout_sec": wait_s}, daemon=True
         )
@@ -90,15 +84,11 @@ class DurableEngine:
 
     def put_turn(self, turn: WaitingTurn) -> None:
         """Queue a turn; the same turn again changes nothing."""
-        from dbos import DBOS, SetWorkflowID
-
         with SetWorkflowID(f"{turn.run_id}:{turn.number}"):
             DBOS.enqueue_workflow(_TURNS, self._workflows[_TURNS], turn.run_id, turn.number)
 
     def put_errand(self, errand: str, key: str) -> None:
         """Queue an errand, unless the same one waits or is at work."""
-        from dbos import DBOS, SetEnqueueOptions
-
         with SetEnqueueOptions(deduplication_id=f"{errand}:{key}", duplication_policy="return-existing"):
             DBOS.enqueue_workflow(_ERRANDS, self._workflows[_ERRANDS], errand, key)
 
@@ -107,8 +97,6 @@ class DurableEngine:
 
         A dropped errand is still due, so that it is put into the queue again.
         """
-        from dbos import DBOS
-
         found = DBOS.list_workflows(status="PENDING", executor_id=executor, load_input=False, load_output=False)
         if turns := [one.workflow_id for one in found if one.queue_name == _TURNS]:
             DBOS.resume_workflows(turns, queue_name=_TURNS)
@@ -118,8 +106,6 @@ class DurableEngine:
 
 def migrate_queue(database: Database) -> None:
     """Create or upgrade the engine's own tables."""
-    from dbos import DBOS
-
     _mend_sqlite(database)
     DBOS.migrate(database.url.render_as_string(hide_password=False))
 
@@ -146,9 +132,7 @@ def _add_unixepoch(connection: Any, _record: object) -> None:
 
 
 @contextmanager
-def _client(database: Database) -> Iterator["DBOSClient"]:
-    from dbos import DBOSClient
-
+def _client(database: Database) -> Iterator[DBOSClient]:
     client = DBOSClient(
         system_database_url=database.url.render_as_string(hide_password=False),
         # SQLite is used through this service's connections, which overwrite deleted content.
