@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import sqlalchemy as sa
-from dbos import DBOS, DBOSClient, SetEnqueueOptions, SetWorkflowID
+from dbos import DBOS, DBOSClient, SetEnqueueOptions, SetWorkflowID, WorkflowStatus
 
 from service.clock import rfc3339
 from service.store.database import Database, DatabaseError
@@ -35,6 +35,10 @@ class DurableEngine:
         self._executor = executor
         self._concurrency = concurrency
         self._workflows: dict[str, Callable[..., None]] = {}
+        self._begun: list[str] = []
+        """The workflows that this process executes now."""
+        self._unbegun: set[str] = set()
+        """Those that DBOS had given to this process at the last call of `recover_unbegun`, and that had not begun."""
 
     def open(self, turn: Callable[[str, int], None], errands: Mapping[str, Callable[[str], None]]) -> None:
         """Connect and begin to execute; a workflow of a dead worker is called again from its beginning.
@@ -65,11 +69,13 @@ class DurableEngine:
 
         @DBOS.workflow(name="execute_turn", max_recovery_attempts=None)
         def execute_turn(run_id: str, number: int) -> None:
-            turn(run_id, number)
+            with self._at_work():
+                turn(run_id, number)
 
         @DBOS.workflow(name="run_errand", max_recovery_attempts=None)
         def run_errand(errand: str, key: str) -> None:
-            errands[errand](key)
+            with self._at_work():
+                errands[errand](key)
 
         self._workflows = {_TURNS: execute_turn, _ERRANDS: run_errand}
         DBOS.launch()
@@ -97,11 +103,35 @@ class DurableEngine:
 
         A dropped errand is still due, so that it is put into the queue again.
         """
-        found = DBOS.list_workflows(status="PENDING", executor_id=executor, load_input=False, load_output=False)
+        self._put_back(self._pending(executor))
+
+    def recover_unbegun(self) -> None:
+        """Do the same for what was given to this process and has not begun between two calls.
+
+        DBOS loses a workflow if the database goes away just after it gave it to a process.
+        """
+        waiting = [one for one in self._pending(self._executor) if one.workflow_id not in self._begun]
+        lost = [one for one in waiting if one.workflow_id in self._unbegun]
+        self._unbegun = {one.workflow_id for one in waiting}
+        self._put_back(lost)
+
+    def _pending(self, executor: str) -> list[WorkflowStatus]:
+        return DBOS.list_workflows(status="PENDING", executor_id=executor, load_input=False, load_output=False)
+
+    def _put_back(self, found: list[WorkflowStatus]) -> None:
         if turns := [one.workflow_id for one in found if one.queue_name == _TURNS]:
             DBOS.resume_workflows(turns, queue_name=_TURNS)
         if errands := [one.workflow_id for one in found if one.queue_name == _ERRANDS]:
             DBOS.cancel_workflows(errands)
+
+    @contextmanager
+    def _at_work(self) -> Iterator[None]:
+        name = str(DBOS.workflow_id)
+        self._begun.append(name)
+        try:
+            yield
+        finally:
+            self._begun.remove(name)
 
 
 def migrate_queue(database: Database) -> None:

@@ -192,6 +192,7 @@ class TurnWorker:
             if mine and is_due:
                 self._recover_dead_workers()
         if is_due:
+            self._engine.recover_unbegun()
             self._workspaces.clear_the_dead()
             self._look_due = time.monotonic() + _LOOK_S
 
