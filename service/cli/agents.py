@@ -10,6 +10,8 @@ import click
 from service.agents.check import missing as missing_parts
 from service.cli.output import INLINE, AdminContext, admin_command, elsewhere_option, fields, missing, owner_of
 from service.clock import now_micros
+from service.execution.rehearsal import Rehearsal, scratch_repository
+from service.execution.sandbox import find
 from service.settings import DataFolder, ExecutionSettings
 from service.setup import AgentEntry, put_agent
 from service.store import agents
@@ -107,9 +109,6 @@ def check(admin: AdminContext, name: str, slug: str | None) -> None:
 
 
 def _rehearsed(one: Agent, settings: ExecutionSettings) -> dict[str, object]:
-    from service.execution.rehearsal import Rehearsal, scratch_repository
-    from service.execution.sandbox import find
-
     with tempfile.TemporaryDirectory(prefix="runwarden-check-") as scratch:
         folder = DataFolder(Path(scratch))
         folder.create()

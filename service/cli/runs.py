@@ -11,6 +11,7 @@ from service.setup import SetupError, find_organization
 from service.store import deletions, postings, repositories, runs, turns
 from service.store.results import TurnResults
 from service.store.runs import FINAL, Run
+from service.store.turn_files import LARGEST_FILE
 from service.text import plural
 
 _WAIT_S: Final = 60.0
@@ -70,9 +71,11 @@ def show(admin: AdminContext, run_id: str, what: Literal["log", "diff"] | None, 
         posted = [one.document() for one in postings.of_run(connection, run_id)]
         if not found:
             raise SetupError(f"the run {run_id} has no turn {number}; it has {run.turn}")
-        results = TurnResults(admin.folder)
-        keys = [(turn.run_id, turn.number) for turn in found]
-        kept = [] if what is None else [results.text_here(connection, key, what) for key in keys]
+        results, kept = TurnResults(admin.folder), []
+        for key in [(turn.run_id, turn.number) for turn in found]:
+            log = results.log(connection, key, 0, LARGEST_FILE) if what == "log" else None
+            diff = results.diff(connection, key, "diff") if what == "diff" else None
+            kept.append(((log and log.data) or diff or b"").decode("utf-8", "replace").rstrip("\n"))
     documents = [
         fields(
             turn,

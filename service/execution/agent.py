@@ -178,7 +178,8 @@ class _SupervisedAgent:
                     self._control.shutdown(socket.SHUT_WR)
                 self._report = self._read_report()
             if not self._report or self._report.startswith("left "):
-                processes.kill_group(self._process.pid)
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self._process.pid, signal.SIGKILL)
                 processes.kill_marked(f"RUNWARDEN_RESULT={self._command.workspace.result_file}")
             self._process.wait()
 

@@ -40,12 +40,6 @@ def kill_marked(marker: str) -> int:
     return len(killed)
 
 
-def kill_group(pid: int) -> None:
-    """Kill a process and its group."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(pid, signal.SIGKILL)
-
-
 def _marked(marker: bytes) -> set[int]:
     """Return the living processes with the marker; a zombie has an empty environment and is not among them."""
     found = set()

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from service.forge.client import ForgeError
-from service.forge.github import GitHub
-from service.forge.gitlab import GitLab
+from service.forge.handlers import FORGES
 from service.hosts.http import token_of
 from service.store import hosts, repositories
 from service.store.database import Database
@@ -46,7 +45,7 @@ class OwnAccounts:
             name, until = self._known.get((api_url, token), (None, 0.0))
         if self._monotonic() < until:
             return name
-        forge = (GitHub if platform == "github" else GitLab)(api_url, path, token, _TIMEOUT_S)
+        forge = FORGES[platform](api_url, path, token, _TIMEOUT_S)
         try:
             name, kept_s = forge.account(), _KEPT_S
         except ForgeError:

@@ -1,11 +1,14 @@
-"""The operations on a forge, the same for GitHub and GitLab, and their failures."""
+"""What GitHub and GitLab have in common: the values that they exchange, requests, and failures.
+
+Every method of theirs may raise `ForgeError`; repeating a change does no harm.
+"""
 
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal
 from urllib.parse import urlencode
 
 from service.errors import ServiceError
@@ -112,49 +115,6 @@ class Thread:
     author: str
     is_resolved: bool
     resolved_by: str | None
-
-
-class Forge(Protocol):
-    """One repository on a forge. Every method may raise `ForgeError`; repeating a change does no harm."""
-
-    def account(self) -> str:
-        """Return the name of the token's account."""
-
-    def pull_requests(self, branch: str) -> list[PullRequest]:
-        """Return the pull requests of a branch of this repository in any state, newest first."""
-
-    def pull_request(self, number: int) -> PullRequest:
-        """Return the pull request with a number; it may come from a fork."""
-
-    def open(self, proposal: NewPullRequest) -> PullRequest:
-        """Open a pull request; where the branch has an open one, return that."""
-
-    def update(self, number: int, body: str) -> None:
-        """Replace a pull request's text."""
-
-    def set_status(self, commit: str, branch: str, status: CommitStatus) -> None:
-        """Set a commit's status, replacing the one with the same context."""
-
-    def reviews(self, number: int) -> list[PostedReview]:
-        """Return all reviews of a pull request, oldest first."""
-
-    def threads(self, number: int) -> list[Thread]:
-        """Return all discussions at lines of a pull request's diff, oldest first."""
-
-    def diff_lines(self, number: int) -> dict[str, frozenset[int]]:
-        """Return the lines at which a pull request's diff can be commented, by path."""
-
-    def post_review(self, number: int, commit: str, body: str, comments: Sequence[ReviewComment]) -> None:
-        """Post one review, even if there is an equal one: read `reviews` and `threads` before."""
-
-    def update_review(self, number: int, review: PostedReview, body: str) -> None:
-        """Replace the text of one of the service's reviews."""
-
-    def update_comment(self, number: int, thread: Thread, body: str) -> None:
-        """Replace the text of a thread's first comment, which the service wrote."""
-
-    def resolve(self, number: int, thread: Thread, *, is_resolved: bool = True) -> None:
-        """Mark a thread as resolved, or as open again."""
 
 
 class ForgeHttp:

@@ -1,17 +1,22 @@
 """Handlers post a status or a pull request; each reads first what exists, so that a repetition does no harm."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from service.forge.client import CommitStatus, Forge, ForgeError, NewPullRequest, cut, harmless
+from service.forge.client import CommitStatus, ForgeError, NewPullRequest, cut, harmless
+from service.forge.github import GitHub
+from service.forge.gitlab import GitLab
 from service.forge.review_text import inert
 from service.store.postings import Posted, Posting
 from service.store.runs import Run
 from service.store.turns import Turn
 from service.text import one_line
 
+Forge = GitHub | GitLab
+FORGES: Final[Mapping[str, type[Forge]]] = {"github": GitHub, "gitlab": GitLab}
+"""By the platform's name."""
 _LONGEST_TITLE: Final = 120
 _LONGEST_SUMMARY: Final = 8000
 _LONGEST_INSTRUCTIONS: Final = 2000

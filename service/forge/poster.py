@@ -7,10 +7,8 @@ from typing import Final
 
 from service.clock import SECOND_MICROS, Clock
 from service.execution.secrets import Secrets, of_environment
-from service.forge.client import Forge, ForgeError
-from service.forge.github import GitHub
-from service.forge.gitlab import GitLab
-from service.forge.handlers import Handler, Subject, post_pull_request, post_status
+from service.forge.client import ForgeError
+from service.forge.handlers import FORGES, Forge, Handler, Subject, post_pull_request, post_status
 from service.forge.review import post_review
 from service.hosts.http import token_of
 from service.reference import location
@@ -26,7 +24,6 @@ _HANDLERS: Final[Mapping[str, Handler]] = {
     "review": post_review,
     "status": post_status,
 }
-_FORGES: Final[Mapping[str, type[GitHub | GitLab]]] = {"github": GitHub, "gitlab": GitLab}
 _LONGEST_WAIT_S: Final = 900.0
 _logger = logging.getLogger(__name__)
 
@@ -101,5 +98,5 @@ def forge_of(connected: Sequence[Host], run: Run, timeout_s: float) -> Forge:
             if host.api_url is None or token is None:
                 lacking = "API address (--api-url)" if host.api_url is None else "token (--token-env, and its variable)"
                 raise ForgeError(f"the connected host {host.host} has no {lacking}, which results need")
-            return _FORGES[run.platform](host.api_url, run.path, token, timeout_s)
+            return FORGES[run.platform](host.api_url, run.path, token, timeout_s)
     raise ForgeError(f"the repository {run.path} is on no connected host of the platform {run.platform}; connect it")

@@ -11,8 +11,8 @@ from typing import Final
 
 from service.findings.document import IdentifiedFinding
 from service.forge import review_text
-from service.forge.client import Forge, ForgeError, PostedReview, PullRequest, ReviewComment
-from service.forge.handlers import Subject
+from service.forge.client import ForgeError, PostedReview, PullRequest, ReviewComment
+from service.forge.handlers import Forge, Subject
 from service.forge.review_text import Marks
 from service.store.postings import Posted
 from service.store.runs import Run

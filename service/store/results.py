@@ -60,17 +60,6 @@ class TurnResults:
         with file.open("rb") as patch:
             return patch.read(LARGEST_FILE)
 
-    def text_here(self, connection: sa.Connection, key: Key, what: Literal["log", "diff"]) -> str:
-        """Return a turn's log or diff, from this folder or else from the database; empty when neither has it."""
-        file = self._folder.turn_log(*key) if what == "log" else self._folder.turn_diff(*key)
-        if file.exists():
-            content: bytes | None = file.read_bytes()
-        elif what == "log":
-            content = turn_files.read_log(connection, key, 0, LARGEST_FILE)
-        else:
-            content = turn_files.content(connection, key, what)
-        return (content or b"").decode("utf-8", "replace").rstrip("\n")
-
 
 def _is_in_folder(connection: sa.Connection) -> bool:
     return connection.dialect.name == "sqlite"
