@@ -6,12 +6,12 @@ earlier turn of the run.
 """
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from service.agents import outcome
-from service.agents.outcome import Listener, OutcomeReader
+from service.agents.outcome import AgentReport, Listener, OutcomeReader
 
 _CODEX_MODEL: Final = "model_providers.runwarden"
 _OPENCODE: Final[dict[str, object]] = {"autoupdate": False, "share": "disabled", "permission": "allow"}
@@ -56,14 +56,14 @@ class Preset:
     left_behind: tuple[str, ...] = ()
     """Patterns of its own files in a checkout, which are never committed."""
     listener: Listener | None = None
-    is_told_by_lines: bool = False
-    must_end: bool = True
+    of_line: Callable[[str, AgentReport], None] | None = None
+    """Reads its output where that is not JSON."""
     named_session: bool = False
     """Whether a session has the run's id as its name; otherwise the program chooses one."""
 
     def reader(self) -> OutcomeReader:
         """Return a reader of its output."""
-        return OutcomeReader(self.listener, outcome.aider if self.is_told_by_lines else None, must_end=self.must_end)
+        return OutcomeReader(self.listener, self.of_line, must_end=True)
 
 
 def _opencode(provider: str, package_version: str) -> ModelWords:
@@ -86,15 +86,11 @@ GENERIC: Final = {
 
 PRESETS: Final = {
     "claude-code": Preset(
-        "claude",
-        ("-p", "--output-format", "stream-json", "--verbose", "--dangerously-skip-permissions"),
-        ("--resume", "{session}"),
-        {
-            "anthropic": ModelWords(
-                {"ANTHROPIC_BASE_URL": "{url}", "ANTHROPIC_API_KEY": "{token}"}, name=("--model", "{model}")
-            )
-        },
-        ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
+        program="claude",
+        argv=("-p", "--output-format", "stream-json", "--verbose", "--dangerously-skip-permissions"),
+        resume=("--resume", "{session}"),
+        models={"anthropic": replace(GENERIC["anthropic"], name=("--model", "{model}"))},
+        keys=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
         environment={
             "CLAUDE_CONFIG_DIR": "{home}/.claude",
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
@@ -107,14 +103,14 @@ PRESETS: Final = {
         listener=outcome.claude,
     ),
     "codex": Preset(
-        "codex",
-        (
+        program="codex",
+        argv=(
             *("exec", "--json", "--dangerously-bypass-approvals-and-sandbox", "--skip-git-repo-check"),
             *("-c", "check_for_update_on_startup=false", "-c", "analytics.enabled=false"),
             *("-c", "features.apps=false", "-c", "features.plugins=false"),
         ),
-        ("resume", "{session}"),
-        {
+        resume=("resume", "{session}"),
+        models={
             "openai": ModelWords(
                 {"RUNWARDEN_MODEL_TOKEN": "{token}"},
                 (
@@ -125,7 +121,7 @@ PRESETS: Final = {
                 name=("-c", 'model="{model}"'),
             )
         },
-        ("CODEX_API_KEY",),
+        keys=("CODEX_API_KEY",),
         last=("-",),
         environment={"CODEX_HOME": "{home}/.codex"},
         folders=(".codex",),
@@ -133,15 +129,21 @@ PRESETS: Final = {
         listener=outcome.codex,
     ),
     "opencode": Preset(
-        "opencode",
-        ("run", "--format", "json", "--auto"),
-        ("--session", "{session}"),
-        {
+        program="opencode",
+        argv=("run", "--format", "json", "--auto"),
+        resume=("--session", "{session}"),
+        models={
             "anthropic": _opencode("anthropic", "/v1"),
             "openai": _opencode("openai", "/v1"),
             "gemini": _opencode("google", "/v1beta"),
         },
-        ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY", "OPENROUTER_API_KEY"),
+        keys=(
+            "ANTHROPIC_API_KEY",
+            "OPENAI_API_KEY",
+            "GEMINI_API_KEY",
+            "GOOGLE_GENERATIVE_AI_API_KEY",
+            "OPENROUTER_API_KEY",
+        ),
         environment={
             "OPENCODE_CONFIG_CONTENT": json.dumps(_OPENCODE),
             "OPENCODE_DISABLE_MODELS_FETCH": "1",
@@ -155,15 +157,11 @@ PRESETS: Final = {
         listener=outcome.opencode,
     ),
     "gemini": Preset(
-        "gemini",
-        ("-o", "stream-json", "--yolo", "--skip-trust"),
-        ("--resume", "{session}"),
-        {
-            "gemini": ModelWords(
-                {"GOOGLE_GEMINI_BASE_URL": "{url}", "GEMINI_API_KEY": "{token}"}, name=("--model", "{model}")
-            )
-        },
-        ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        program="gemini",
+        argv=("-o", "stream-json", "--yolo", "--skip-trust"),
+        resume=("--resume", "{session}"),
+        models={"gemini": replace(GENERIC["gemini"], name=("--model", "{model}"))},
+        keys=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
         environment={
             "GEMINI_CLI_SYSTEM_SETTINGS_PATH": "{settings}",
             "GEMINI_CLI_TRUST_WORKSPACE": "true",
@@ -181,15 +179,15 @@ PRESETS: Final = {
         listener=outcome.gemini,
     ),
     "aider": Preset(
-        "aider",
-        (
+        program="aider",
+        argv=(
             *("--message-file", "{instructions_file}", "--yes-always", "--no-auto-commits", "--no-dirty-commits"),
             *("--no-gitignore", "--no-check-update", "--analytics-disable", "--no-stream", "--no-pretty"),
             *("--no-show-release-notes", "--no-show-model-warnings", "--no-detect-urls", "--no-browser"),
             *("--chat-history-file", "{home}/.aider.chat.history.md", "--input-history-file", "{home}/.aider.input"),
         ),
-        ("--restore-chat-history",),
-        {
+        resume=("--restore-chat-history",),
+        models={
             "anthropic": ModelWords(
                 {"ANTHROPIC_API_BASE": "{url}", "ANTHROPIC_API_KEY": "{token}"}, name=("--model", "anthropic/{model}")
             ),
@@ -200,24 +198,24 @@ PRESETS: Final = {
                 {"GEMINI_API_BASE": "{url}", "GEMINI_API_KEY": "{token}"}, name=("--model", "gemini/{model}")
             ),
         },
-        ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "DEEPSEEK_API_KEY", "OPENROUTER_API_KEY"),
+        keys=("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "DEEPSEEK_API_KEY", "OPENROUTER_API_KEY"),
         is_prompted=False,
         environment={"LITELLM_LOCAL_MODEL_COST_MAP": "True", "BROWSER": "false"},
         hidden=(".aider.conf.yml", ".aider.model.settings.yml", ".aider.model.metadata.json", ".env"),
         left_behind=(".aider*",),
-        is_told_by_lines=True,
+        of_line=outcome.aider,
         named_session=True,
     ),
     "goose": Preset(
-        "goose",
-        ("run", "-i", "{instructions_file}", "--output-format", "stream-json", "--name", "{run_id}"),
-        ("--resume",),
-        {
+        program="goose",
+        argv=("run", "-i", "{instructions_file}", "--output-format", "stream-json", "--name", "{run_id}"),
+        resume=("--resume",),
+        models={
             "anthropic": _goose("anthropic", "ANTHROPIC"),
             "openai": _goose("openai", "OPENAI"),
             "gemini": _goose("google", "GOOGLE"),
         },
-        ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GOOGLE_API_KEY"),
+        keys=("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GOOGLE_API_KEY"),
         is_prompted=False,
         environment={
             "GOOSE_MODE": "auto",

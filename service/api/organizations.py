@@ -9,8 +9,7 @@ from service.api.auth import Administrator, AnyCaller, Caller
 from service.api.bodies import OrganizationCreation, ProjectOnboarding, ReadBody, schema_of
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, bad_request, documented
-from service.hosts.gitlab import OnboardingError
-from service.hosts.onboarding import Onboarding, ProjectKey
+from service.hosts.onboarding import Onboarding, OnboardingError, ProjectKey
 from service.mail.message import checked_address
 from service.mail.sender import MailSender
 from service.reference import checked_path

@@ -10,8 +10,7 @@ from typing import Any, Final
 import pytest
 
 from service.clock import now_micros
-from service.hosts.gitlab import OnboardingError
-from service.hosts.onboarding import Onboarding, Outcome, ProjectKey
+from service.hosts.onboarding import Onboarding, OnboardingError, Outcome, ProjectKey
 from service.settings import GitLabSettings, ProbingSettings, Settings
 from service.store import organizations, repositories
 from service.store.database import Database
