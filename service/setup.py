@@ -1,7 +1,7 @@
 """Set-up: an operator's document, checked key by key; applying it again changes nothing."""
 
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import sqlalchemy as sa
 from pydantic import BaseModel, ConfigDict, Field
@@ -120,7 +120,7 @@ class SetupError(ServiceError):
 
 def apply_setup(
     connection: sa.Connection, setup: Setup, folder: Path, now: int, data: Path | None = None
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """Apply a document in one transaction and return the result, with the values of newly made tokens.
 
     `data`: the data folder of the machine on which agents run; None: they run elsewhere.
@@ -128,22 +128,34 @@ def apply_setup(
     Raises:
         SetupError: An entry contradicts the existing state, or lacks something.
     """
+    applied: list[dict[str, str | None]] = []
+    of_organizations: list[dict[str, str | None]] = []
+    known = {agent.key: agent for _, agent in agents.all_of(connection)}
+    made = [_organization(connection, entry, folder, now, of_organizations) for entry in setup.organizations]
+    for entry in setup.agents:
+        agent = put_agent(connection, entry, now, data)
+        applied.append(_outcome("agent", agent.name, agent.organization_id, known.get(agent.key), agent))
     for offer in setup.offers:
         held = trials.offer_by_code(connection, offer.code)
         is_retired = offer.retired or (held is not None and held.retired)
-        trials.put_offer(connection, trials.Offer(offer.code, offer.kind, is_retired, offer.price))
-    made = [_organization(connection, entry, folder, now) for entry in setup.organizations]
-    for agent in setup.agents:
-        put_agent(connection, agent, now, data)
-    for entry in setup.organizations:
-        owner = find_organization(connection, entry.slug or organizations.slug_of(entry.name))
-        for one in repositories.of(connection, owner.id):
-            check_triggers(connection, owner, one)
+        wanted = trials.Offer(offer.code, offer.kind, is_retired, offer.price)
+        trials.put_offer(connection, wanted)
+        applied.append(_outcome("offer", offer.code, None, held, wanted))
+    for one in made:
+        owner = find_organization(connection, str(one["id"]))
+        for repository in repositories.of(connection, owner.id):
+            check_triggers(connection, owner, repository)
     return {
         "organizations": made,
         "offers": [offer.code for offer in trials.all_offers(connection)],
         "agents": sorted({agents.DEFAULT_NAME} | {agent.name for _, agent in agents.all_of(connection)}),
+        "applied": [*applied, *of_organizations],
     }
+
+
+def _outcome(kind: str, name: str, organization_id: str | None, before: object, after: object) -> dict[str, str | None]:
+    outcome = "added" if before is None else "unchanged" if before == after else "changed"
+    return {"kind": kind, "name": name, "organization": organization_id, "outcome": outcome}
 
 
 def checked_email(email: str) -> str:
@@ -278,19 +290,31 @@ def put_agent(connection: sa.Connection, entry: AgentEntry, now: int, data: Path
     return agent
 
 
-def _organization(connection: sa.Connection, entry: OrganizationEntry, folder: Path, now: int) -> dict[str, object]:
+def _organization(
+    connection: sa.Connection, entry: OrganizationEntry, folder: Path, now: int, applied: list[dict[str, str | None]]
+) -> dict[str, object]:
+    """Return what an entry made of an organization; the outcomes for its hosts and repositories go into `applied`."""
     slug = entry.slug or organizations.slug_of(entry.name)
     found = organizations.by_slug(connection, slug)
-    if found is not None:
-        organization = found
-    else:
-        organization = organizations.create(
-            connection, name=entry.name, slug=slug, now=now, entitlements=entry.entitlements
-        )
-        if not entry.active:
-            organizations.change(connection, organization.id, active=False, entitlements=entry.entitlements)
+    organization = found or organizations.create(
+        connection, name=entry.name, slug=slug, now=now, entitlements=entry.entitlements
+    )
+    if found is None and not entry.active:
+        organizations.change(connection, organization.id, active=False, entitlements=entry.entitlements)
     if entry.budget is not None:
         organizations.limit_day(connection, organization.id, entry.budget.day_usd, entry.budget.day_tokens)
+    connected = {host.platform: host for host in hosts.of(connection, organization.id)}
+    for one in entry.hosts:
+        host = connect_host(connection, organization, one, now)
+        applied.append(_outcome("host", host.platform, organization.id, connected.get(host.platform), host))
+    known = {(one.platform, one.path.lower()): one for one in repositories.of(connection, organization.id)}
+    configured = []
+    for each in entry.repositories:
+        made = add_repository(connection, organization, each, folder, now)
+        before = known.get((made.platform, made.path.lower()))
+        applied.append(_outcome("repository", f"{made.platform}:{made.path}", organization.id, before, made))
+        shown = {"name": made.name, "platform": made.platform, "path": made.path, "url": without_login(made.url)}
+        configured.append(shown)
     return {
         "id": organization.id,
         "name": organization.name,
@@ -298,11 +322,8 @@ def _organization(connection: sa.Connection, entry: OrganizationEntry, folder: P
         "created": found is None,
         "differs": [] if found is None else _differences(found, entry),
         "tokens": [_token(connection, organization, token, now) for token in entry.tokens],
-        "hosts": [connect_host(connection, organization, host, now).platform for host in entry.hosts],
-        "repositories": [
-            {"name": made.name, "platform": made.platform, "path": made.path, "url": without_login(made.url)}
-            for made in (add_repository(connection, organization, one, folder, now) for one in entry.repositories)
-        ],
+        "hosts": [host.platform for host in entry.hosts],
+        "repositories": configured,
     }
 
 

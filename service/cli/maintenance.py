@@ -5,21 +5,27 @@ import sys
 import tomllib
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 import sqlalchemy as sa
 
-from service.cli.output import AdminAct, AdminContext, admin_command, elsewhere_option, fields, operator
+from service.cli.output import AdminContext, admin_command, elsewhere_option, fields, operator
 from service.clock import SECOND_MICROS, now_micros, parse_duration, rfc3339
 from service.execution.sandbox import NoSandboxError, find
-from service.setup import Setup, SetupError, apply_setup, find_organization
-from service.store import agents, hosts, invitations, organizations, repositories, trials, workers
+from service.setup import Setup, SetupError, apply_setup
+from service.store import invitations, workers
 from service.store.schema import VERSION, runs
 from service.text import plural
 
 _MIB = 1 << 20
-_Inventory = dict[tuple[str, str | None, str], object]
+_ACTIONS: Final = {
+    "agent": "agent.add",
+    "host": "host.connect",
+    "offer": "offer.add",
+    "repository": "repository.add",
+}
+"""What an entry of a document is in the audit trail."""
 
 
 @click.command("apply")
@@ -37,65 +43,16 @@ def apply(admin: AdminContext, file: Path, *, elsewhere: bool) -> None:
     setup = Setup.model_validate(document)
     with admin.change("apply", create=True) as change:
         base = Path.cwd() if from_stdin else file.absolute().parent
-        before = _inventory(change.connection, setup)
         made = apply_setup(change.connection, setup, base, now_micros(), None if elsewhere else admin.folder.root)
-        made["applied"] = _applied(change.connection, setup, made, before)
-        _record(change, setup, made)
+        change.record("apply")
+        acts = [("organization.create", one["id"], one["id"]) for one in made["organizations"] if one["created"]]
+        for one in made["organizations"]:
+            acts += [("token.create", token["id"], one["id"]) for token in one["tokens"] if token["value"] is not None]
+        acts += [(_ACTIONS[one["kind"]], one["name"], one["organization"]) for one in made["applied"]]
+        for action, change.target, change.organization_id in acts:
+            change.record(action)
     made |= {"data_dir": str(admin.folder.root), "outbox": str(admin.folder.outbox)}
     admin.show(made, _apply_lines(made))
-
-
-def _inventory(connection: sa.Connection, setup: Setup) -> _Inventory:
-    """Return the existing things that a document can name, by kind, organization id and name."""
-    held: _Inventory = {("agent", owner, one.name): one for owner, one in agents.all_of(connection)}
-    held |= {("offer", None, one.code): one for one in trials.all_offers(connection)}
-    for entry in setup.organizations:
-        if found := organizations.by_slug(connection, entry.slug or organizations.slug_of(entry.name)):
-            held |= {("host", found.id, one.platform): one for one in hosts.of(connection, found.id)}
-            known = repositories.of(connection, found.id)
-            held |= {("repository", found.id, f"{one.platform}:{one.path}".lower()): one for one in known}
-    return held
-
-
-def _applied(
-    connection: sa.Connection, setup: Setup, made: dict[str, Any], before: _Inventory
-) -> list[dict[str, str | None]]:
-    """Return the outcome of each entry of the document: added, changed or unchanged."""
-    after = _inventory(connection, setup)
-    named: list[tuple[str, str | None, str]] = []
-    for agent in setup.agents:
-        owner = None if agent.organization is None else find_organization(connection, agent.organization).id
-        named.append(("agent", owner, agent.name))
-    named += [("offer", None, offer.code) for offer in setup.offers]
-    for one in made["organizations"]:
-        named += [("host", one["id"], platform) for platform in one["hosts"]]
-        named += [("repository", one["id"], f"{known['platform']}:{known['path']}") for known in one["repositories"]]
-    outcomes = []
-    for kind, owner, name in named:
-        key = (kind, owner, name.lower() if kind == "repository" else name)
-        outcome = "added" if key not in before else "unchanged" if before[key] == after[key] else "changed"
-        outcomes.append({"kind": kind, "name": name, "organization": owner, "outcome": outcome})
-    return outcomes
-
-
-def _record(change: AdminAct, setup: Setup, made: dict[str, Any]) -> None:
-    """Record in the audit trail everything that was created or set."""
-    change.record("apply")
-    for one in made["organizations"]:
-        change.organization_id = one["id"]
-        entries = [("organization.create", one["id"])] if one["created"] else []
-        entries += [("token.create", token["id"]) for token in one["tokens"] if token["value"] is not None]
-        entries += [("host.connect", platform) for platform in one["hosts"]]
-        entries += [("repository.add", f"{known['platform']}:{known['path']}") for known in one["repositories"]]
-        for action, target in entries:
-            change.target = target
-            change.record(action)
-    change.organization_id = None
-    named = [("offer.add", offer.code) for offer in setup.offers]
-    named += [("agent.add", agent.name) for agent in setup.agents]
-    for action, target in named:
-        change.target = target
-        change.record(action)
 
 
 def _apply_lines(made: dict[str, Any]) -> list[str]:
