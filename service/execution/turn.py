@@ -49,46 +49,9 @@ OWN_FAULT: Final = "the service itself failed; its log says why. Continue the ru
 _logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """A claimed turn with the data of its steps."""
-
-    run: Run
-    turn: Turn
-    agent: Agent
-    conversation: list[Turn]
-    workspace: Workspace
-    git: GitRunner
-    log: IO[bytes]
-    secrets: Secrets
-    """The values that are masked in everything stored about the attempt."""
-
-    @property
-    def trailer(self) -> str:
-        """The line that marks this turn's commit, so that a second attempt recognizes it."""
-        return f"{self.run.id} turn {self.turn.number}"
-
-    @property
-    def fields(self) -> dict[str, str | int]:
-        """The attributes of its trace span."""
-        run = self.run
-        named = {"agent": run.agent, "organization_id": run.organization_id, "repository": f"{run.platform}:{run.path}"}
-        return {"run_id": run.id, "turn": self.turn.number, "attempt": self.turn.attempt, **named}
-
-    def completed(self, commit: str | None, summary: str | None, change: TurnChange | None = None) -> TurnOutcome:
-        """Return the outcome of an attempt that came to its end."""
-        changed: dict[str, Any] = {} if change is None else asdict(change)
-        return TurnOutcome("completed", commit_sha=commit, summary=summary, attempt=self.turn.attempt, **changed)
-
-    def say(self, text: str, clock: Clock) -> None:
-        """Write a line into the turn's log."""
-        self.log.write(f"{rfc3339(clock())} {self.secrets.mask(text)}\n".encode("utf-8", "replace"))
-        self.log.flush()
-
-
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class TurnAtWork:
-    """A turn that this process works on."""
+    """An attempt at a turn that this process works on."""
 
     key: Key
     attempt: int
@@ -126,6 +89,44 @@ class TurnAtWork:
             turn_files.pack_log(connection, self.key)
             for kind, content in kept.items():
                 turn_files.put(connection, self.key, self.attempt, kind, content)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A claimed turn with the data of its steps."""
+
+    run: Run
+    turn: Turn
+    agent: Agent
+    conversation: list[Turn]
+    workspace: Workspace
+    git: GitRunner
+    log: IO[bytes]
+    secrets: Secrets
+    """The values that are masked in everything stored about the attempt."""
+    at_work: TurnAtWork
+
+    @property
+    def trailer(self) -> str:
+        """The line that marks this turn's commit, so that a second attempt recognizes it."""
+        return f"{self.run.id} turn {self.turn.number}"
+
+    @property
+    def fields(self) -> dict[str, str | int]:
+        """The attributes of its trace span."""
+        run = self.run
+        named = {"agent": run.agent, "organization_id": run.organization_id, "repository": f"{run.platform}:{run.path}"}
+        return {"run_id": run.id, "turn": self.turn.number, "attempt": self.turn.attempt, **named}
+
+    def completed(self, commit: str | None, summary: str | None, change: TurnChange | None = None) -> TurnOutcome:
+        """Return the outcome of an attempt that came to its end."""
+        changed: dict[str, Any] = {} if change is None else asdict(change)
+        return TurnOutcome("completed", commit_sha=commit, summary=summary, attempt=self.turn.attempt, **changed)
+
+    def say(self, text: str, clock: Clock) -> None:
+        """Write a line into the turn's log."""
+        self.log.write(f"{rfc3339(clock())} {self.secrets.mask(text)}\n".encode("utf-8", "replace"))
+        self.log.flush()
 
 
 def task_of(attempt: Attempt, snapshot: RepositorySnapshot) -> dict[str, object]:
@@ -207,7 +208,8 @@ class TurnExecution:
         self._database = database
         self._folder = folder
         self._settings = settings
-        self._at_work: dict[tuple[str, int], TurnAtWork] = {}
+        self._at_work: list[TurnAtWork] = []
+        """A turn may occur twice: a worker that was taken for dead can be given its own turn again."""
         self.sandbox = sandbox
         """The sandbox of every agent in this process."""
         self._clock = clock
@@ -260,13 +262,14 @@ class TurnExecution:
             secrets = Secrets(of_environment(names) | of_url(run.url))
             identity = identity_of(self._settings.author_name, self._settings.author_email)
             git = GitRunner(workspace.git_home, self._settings.git_timeout_s, identity | login(run.url, token))
-            attempt = Attempt(run, turn, agent, conversation, workspace, git, log, secrets)
-            at_work = self._at_work[run_id, number] = TurnAtWork((run_id, number), turn.attempt, log_file)
+            at_work = TurnAtWork((run_id, number), turn.attempt, log_file)
+            attempt = Attempt(run, turn, agent, conversation, workspace, git, log, secrets, at_work)
+            self._at_work.append(at_work)
             try:
                 with self._tracer.turn(turn.trace_parent, attempt.fields):
                     return self._carry_out(attempt)
             finally:
-                del self._at_work[run_id, number]
+                self._at_work.remove(at_work)
                 workspace.remove()
                 diffs = dict(zip(DIFFS, self._diffs(attempt), strict=True))
                 self._patiently(lambda: at_work.share_all(self._database, diffs))
@@ -283,7 +286,7 @@ class TurnExecution:
 
     def attend(self) -> None:
         """Interrupt work on turns that have been ended, and share the logs of the others."""
-        at_work = list(self._at_work.values())
+        at_work = list(self._at_work)
         if not at_work:
             return
         with self._database.read() as connection:
@@ -369,12 +372,11 @@ class TurnExecution:
             cache_of(self._folder, attempt.run.organization_id, attempt.agent),
             TurnMeter(self._database, attempt.turn, attempt.agent, self._clock),
         )
-        at_work = self._at_work[attempt.run.id, attempt.turn.number]
 
         def check() -> None:
             if self.stopping.is_set():
                 raise InterruptedTurnError
-            if at_work.ended.is_set():
+            if attempt.at_work.ended.is_set():
                 attempt.say("interrupted: the turn was ended", self._clock)
                 raise SupersededError(f"{attempt.trailer} was ended while it was at work")
 

@@ -97,6 +97,27 @@ def test_who_was_taken_over_pushes_nothing(tmp_path: Path, status: str) -> None:
     assert list(folder.work.iterdir()) == []
 
 
+def test_a_turn_that_one_process_is_given_twice_is_completed_once(tmp_path: Path) -> None:
+    """A worker that was taken for dead is given its own turn again: the later attempt completes it."""
+    with waiting_turn(tmp_path) as (database, folder, run_id):
+        execution = TurnExecution(database, folder, ExecutionSettings(), Sandbox(None, "a test"), now_micros)
+        workspaces, attempts = Workspaces(folder, "same"), []
+        with ThreadPoolExecutor(2) as pool:
+            for _ in range(2):
+                (tmp_path / "begun").unlink(missing_ok=True)
+                attempts.append(pool.submit(execution.execute, run_id, 1, workspaces))
+                eventually((tmp_path / "begun").exists, "its agent works")
+            (tmp_path / "gate").touch()
+            first, second = (one.exception(60) for one in attempts)
+        with database.read() as connection:
+            turn = turns.by_number(connection, run_id, 1)
+
+    assert isinstance(first, SupersededError)
+    assert second is None
+    assert turn is not None
+    assert (turn.status, turn.attempt, turn.commit_sha is not None) == ("completed", 2, True)
+
+
 IDENTITY = {f"GIT_{role}_{key}": "a@b" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
 SCISSORS = "# ------------------------ >8 ------------------------"
 
