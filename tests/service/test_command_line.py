@@ -27,11 +27,11 @@ def imported(program: str) -> set[str]:
 
 def test_a_command_imports_only_what_it_needs(tmp_path: Path) -> None:
     """Help no database, administration neither web framework nor log; a new or current database no migrations."""
-    modules = "app.__main__, app.cli.programs.service, service.cli.maintenance, service.cli.serve"
+    modules = "app.__main__, app.cli.programs.service, service.cli.apply, service.cli.organizations, service.cli.agents"
     migrate = f"service.store.database.Database('sqlite:///{tmp_path}/service.sqlite').migrate()"
 
     assert imported("from service.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass") == set()
-    assert imported(f"import {modules}").isdisjoint({"structlog", "prometheus_client", "opentelemetry"})
+    assert imported(f"import {modules}").isdisjoint({"dbos", "fastapi", "structlog", "opentelemetry"})
     assert imported(f"import service.store.database\n{migrate}\n{migrate}") == {"sqlalchemy"}
 
 

@@ -1,0 +1,108 @@
+"""`apply` and `status`: what a service is set up with, and what is in force."""
+
+import json
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import sqlalchemy as sa
+
+from service.cli.output import AdminContext, admin_command, elsewhere_option, fields
+from service.clock import SECOND_MICROS, now_micros
+from service.execution.sandbox import NoSandboxError, find
+from service.setup import Setup, SetupError, apply_setup
+from service.store import invitations, workers
+from service.store.schema import runs
+
+_ACTIONS: Final = {"agent": "agent.add", "host": "host.connect", "offer": "offer.add", "repository": "repository.add"}
+"""What an entry of a document is in the audit trail."""
+
+
+@click.command("apply")
+@click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
+@elsewhere_option
+@admin_command
+def apply(admin: AdminContext, file: Path, *, elsewhere: bool) -> None:
+    """Apply FILE (TOML, JSON when it ends in .json, '-' for TOML on standard input); applying again changes nothing."""
+    from_stdin = str(file) == "-"
+    raw = sys.stdin.buffer.read() if from_stdin else file.read_bytes()
+    try:
+        document = json.loads(raw) if file.suffix == ".json" else tomllib.loads(raw.decode("utf-8"))
+    except ValueError as error:
+        raise SetupError(f"{file}: {error}") from error
+    setup = Setup.model_validate(document)
+    with admin.change("apply", create=True) as change:
+        base = Path.cwd() if from_stdin else file.absolute().parent
+        made = apply_setup(change.connection, setup, base, now_micros(), None if elsewhere else admin.folder.root)
+        change.record("apply")
+        acts = [("organization.create", one["id"], one["id"]) for one in made["organizations"] if one["created"]]
+        for one in made["organizations"]:
+            acts += [("token.create", token["id"], one["id"]) for token in one["tokens"] if token["value"] is not None]
+        acts += [(_ACTIONS[one["kind"]], one["name"], one["organization"]) for one in made["applied"]]
+        for action, change.target, change.organization_id in acts:
+            change.record(action)
+    made |= {"data_dir": str(admin.folder.root), "outbox": str(admin.folder.outbox)}
+    admin.show(made, _apply_lines(made))
+
+
+def _apply_lines(made: dict[str, Any]) -> list[str]:
+    slugs = {one["id"]: one["slug"] for one in made["organizations"]}
+    lines = []
+    for organization in made["organizations"]:
+        lines.append(f"{organization['slug']}  {'created' if organization['created'] else 'kept'}")
+        lines += [f"  it differs from the file, and stays so; to change it: {one}" for one in organization["differs"]]
+        lines += [f"  token {one['alias']}: {one['value'] or 'kept'}" for one in organization["tokens"]]
+        urls = {f"{one['platform']}:{one['path']}": f"  {one['url']}" for one in organization["repositories"]}
+        lines += [
+            f"  {one['kind']} {one['name']}  {one['outcome']}{urls.get(one['name'], '')}"
+            for one in made["applied"]
+            if one["kind"] in {"host", "repository"} and one["organization"] == organization["id"]
+        ]
+    for one in made["applied"]:
+        if one["kind"] in {"agent", "offer"}:
+            owner = one["organization"]
+            of = "" if owner is None else f" of {slugs.get(owner, owner)}"
+            lines.append(f"{one['kind']} {one['name']}{of}  {one['outcome']}")
+    return [*lines, f"applied to the service in {made['data_dir']}"]
+
+
+@click.command("status")
+@admin_command
+def status(admin: AdminContext) -> None:
+    """Show the sandbox and limits of agents, the workers alive, and the number of runs by status."""
+    settings = admin.folder.settings().execution
+    with admin.database() as database, database.read() as connection:
+        counted = connection.execute(sa.select(runs.c.status, sa.func.count()).group_by(runs.c.status))
+        by_status: dict[str, int] = dict(counted.all())
+        living = workers.heard_within(connection, int(settings.worker_ttl_s * SECOND_MICROS), now_micros)
+        unsent = invitations.unsent_mails(connection)
+        address = database.url.render_as_string(hide_password=True)
+    try:
+        sandbox = str(find(settings))
+    except NoSandboxError as error:
+        sandbox = f"required and missing: {error}"
+    limits = settings.agent.model_dump()
+    names = "executor host pid concurrency sandbox started_at seen_at"
+    document = {
+        "data_dir": str(admin.folder.root),
+        "database": address,
+        "sandbox": sandbox,
+        "limits": limits,
+        "workers": [fields(one, names) for one in living],
+        "runs": by_status,
+        "mails": unsent,
+    }
+    facts: list[tuple[str, object]] = [
+        ("data folder", admin.folder.root),
+        ("database", address),
+        ("sandbox here", sandbox),
+        ("limits here", ", ".join(f"{key} {value:.10g}" for key, value in limits.items())),
+        ("workers", len(living)),
+    ]
+    lines = [f"{head:14}{value}" for head, value in facts]
+    lines += [f"  {one.host} pid {one.pid}, {one.concurrency} at a time, sandbox: {one.sandbox}" for one in living]
+    lines += [f"{status:14}{number}" for status, number in sorted(by_status.items())]
+    lines += [f"{f'mails {state}':14}{number}" for state, number in unsent.items() if number]
+    admin.show(document, lines)
