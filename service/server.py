@@ -21,7 +21,7 @@ from service.hosts.health import HealthProbes
 from service.lab.endpoints import install_lab
 from service.mail.sender import mailer_of
 from service.observability.log import Masks
-from service.observability.metrics import ServiceMetrics, exposition
+from service.observability.metrics import ServiceMetrics, scraping_token
 from service.observability.requests import RequestObserver
 from service.observability.traces import open_tracer
 from service.settings import DataFolder
@@ -78,12 +78,12 @@ class RunningService:
             worker = None
             if self._options.executes:
                 worker = build_worker(database, self._folder, settings, self._options.concurrency, tracer)
-            metrics = ServiceMetrics(database, now_micros, settings.execution.worker_ttl_s)
             context = Context(
                 database=database,
                 settings=settings,
                 clock=now_micros,
                 expiry_clock=now_micros,
+                metrics=ServiceMetrics(database, now_micros, settings.execution.worker_ttl_s),
                 rate=RateLimiter(database, settings.limits.requests_per_minute, now_micros),
                 mailer=mailer_of(self._folder, settings.mail, os.environ),
                 probes=HealthProbes(settings.probing),
@@ -93,22 +93,20 @@ class RunningService:
                 wake=worker.wake if worker else lambda: None,
                 results=TurnResults(self._folder),
                 accounts=OwnAccounts(database),
-                exposition=exposition(metrics, settings.metrics, os.environ),
+                metrics_token=scraping_token(settings.metrics, os.environ),
                 tracer=tracer,
             )
             listener = self._bind()
-            status = asyncio.run(self._serve(context, worker, listener, metrics))
+            status = asyncio.run(self._serve(context, worker, listener))
             context.probes.close()
             _logger.info("stopped")
             return status
 
-    async def _serve(
-        self, context: Context, worker: TurnWorker | None, listener: socket.socket, metrics: ServiceMetrics
-    ) -> int:
+    async def _serve(self, context: Context, worker: TurnWorker | None, listener: socket.socket) -> int:
         app, extra = install_lab(context) if self._options.lab else (build(context), {})
         config = uvicorn.Config(
-            RequestObserver(app, metrics.count_request),
-            http=protocol(context.settings.limits.request_s, metrics.count_refusal),
+            RequestObserver(app, context.metrics.count_request),
+            http=protocol(context.settings.limits.request_s, context.metrics.count_refusal),
             ws="none",
             lifespan="off",
             log_config=None,

@@ -357,11 +357,10 @@ def _clone_address(
     connection: sa.Connection, organization: Organization, entry: RepositoryEntry, path: str, folder: Path
 ) -> str:
     if entry.url is None:
-        for host in hosts.of(connection, organization.id):
-            url = host.clone_url_of(path) if host.platform == entry.platform else None
-            if url is not None:
-                return url
-        raise ValueError("it needs --url, or a connected host with a clone URL")
+        url = hosts.clone_url(connection, organization.id, entry.platform, path)
+        if url is None:
+            raise ValueError("it needs --url, or a connected host with a clone URL")
+        return url
     if location(entry.url) is not None:
         return entry.url
     return str((folder / entry.url).resolve())

@@ -1,5 +1,6 @@
 """The application: the spec's paths under /v1, and /livez, /readyz, /metrics, and /hooks for code hosts."""
 
+import hmac
 import threading
 from typing import Final
 
@@ -60,14 +61,15 @@ def build(context: Context) -> FastAPI:
 @_metrics.get("/metrics", include_in_schema=False)
 async def read_metrics(request: Request, context: RequestContext) -> Response:
     """Answer a scrape."""
-    found = context.exposition
-    if found is None:
+    token = context.metrics_token
+    if token is None:
         name = context.settings.metrics.token_env
         raise HttpError(404, "metrics_off", f"/metrics is not offered: set {name} in the service's environment")
-    if not found.admits(request.headers.get("authorization", "")):
+    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not hmac.compare_digest(given.strip().encode("utf-8", "replace"), token.encode()):
         message = "send the token for scraping as 'Authorization: Bearer ...'; tokens of organizations do not open this"
         raise HttpError(401, "invalid_token", message, _CHALLENGE)
-    return Response(await context.scrapes.run(found.metrics.render), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+    return Response(await context.scrapes.run(context.metrics.render), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 
 class Readiness:

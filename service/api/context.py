@@ -13,7 +13,7 @@ from service.clock import Clock
 from service.forge.accounts import OwnAccounts
 from service.hosts.health import HealthProbes
 from service.mail.message import Mailer
-from service.observability.metrics import Exposition
+from service.observability.metrics import ServiceMetrics
 from service.observability.traces import Tracer
 from service.settings import Settings
 from service.store.database import Database
@@ -55,6 +55,7 @@ class Context:
     clock: Clock
     expiry_clock: Clock
     """The present for decisions about expiry: `clock`, unless the lab shifts it."""
+    metrics: ServiceMetrics
     rate: RateLimiter
     mailer: Mailer
     probes: HealthProbes
@@ -68,8 +69,8 @@ class Context:
     """The stored logs and diffs of turns."""
     accounts: OwnAccounts | None = None
     """The owners of code hosts' tokens; None: only `triggers.own_accounts` names them."""
-    exposition: Exposition | None = None
-    """None: `/metrics` is not offered."""
+    metrics_token: str | None = None
+    """The token that a scrape must carry; None: `/metrics` is not offered."""
     tracer: Tracer = field(default_factory=Tracer)
     closing: threading.Event = field(default_factory=threading.Event)
     """Set when the service shuts down: no request waits for a log to grow any longer."""

@@ -49,13 +49,13 @@ async def receive(platform: str, request: Request, context: RequestContext) -> R
             receiver = Receiver(context.database, context.settings, context.clock)
             decisions = await run_in_threadpool(receiver.receive, delivery)
     except UnknownRepositoryError as error:
-        _count(context, platform, "unknown_repository")
+        context.metrics.count_delivery(platform, "unknown_repository")
         raise HttpError(404, "unknown_repository", str(error)) from error
     except HttpError as error:
-        _count(context, platform, error.error_code)
+        context.metrics.count_delivery(platform, error.error_code)
         raise
     for decision in decisions or [DeliveryDecision("ignored")]:
-        _count(context, platform, decision.result)
+        context.metrics.count_delivery(platform, decision.result)
     started = [decision.run_id for decision in decisions if decision.run_id]
     if started:
         context.wake()
@@ -93,8 +93,3 @@ def _unsigned() -> HttpError:
     # The body may not have been read, so the connection cannot be used again.
     text = "the delivery is not signed with the secret of this webhook"
     return HttpError(401, "invalid_signature", text, {"Connection": "close"})
-
-
-def _count(context: Context, platform: str, result: str) -> None:
-    if context.exposition is not None:
-        context.exposition.metrics.count_delivery(platform, result)

@@ -85,7 +85,7 @@ def _run_request(context: Context, caller: Caller, start: RunStart) -> tuple[_Ta
     except ValueError as error:
         raise bad_request("invalid_repository", str(error)) from error
     with context.database.read() as connection:
-        target = _target_by_reference(connection, caller.organization.id, wanted)
+        target = _first_target(connection, caller.organization.id, [wanted], f"{wanted.platform}:{wanted.path}")
     return target, _request(context, caller, target, DEFAULT_NAME, branch, start.instructions, metadata=start.metadata)
 
 
@@ -219,18 +219,6 @@ async def start_agent(
     }
 
 
-def _target_by_reference(connection: sa.Connection, organization_id: str, reference: Reference) -> _Target:
-    """Find the repository of a reference: a configured one, else one on a connected host.
-
-    Raises:
-        HttpError: 400, it is neither.
-    """
-    found = _configured(connection, organization_id, reference) or _on_host(connection, organization_id, reference)
-    if found is None:
-        raise _unknown_repository(f"{reference.platform}:{reference.path}")
-    return found
-
-
 def _target_by_text(connection: sa.Connection, organization_id: str, text: str) -> _Target:
     """Find the repository that a text names: a configured name, a full URL, `owner/repo` or `group/project`.
 
@@ -243,13 +231,7 @@ def _target_by_text(connection: sa.Connection, organization_id: str, text: str) 
     )
     if exact is not None:
         return _target(exact)
-    candidates = _candidates(connection, organization_id, text)
-    # Configured repositories come first: they are known to exist.
-    for find in (_configured, _on_host):
-        for candidate in candidates:
-            if target := find(connection, organization_id, candidate):
-                return target
-    raise _unknown_repository(text)
+    return _first_target(connection, organization_id, _candidates(connection, organization_id, text), text)
 
 
 def _candidates(connection: sa.Connection, organization_id: str, text: str) -> list[Reference]:
@@ -270,26 +252,24 @@ def _candidates(connection: sa.Connection, organization_id: str, text: str) -> l
     return found
 
 
-def _configured(connection: sa.Connection, organization_id: str, reference: Reference) -> _Target | None:
-    found = repositories.by_path(connection, organization_id, reference.platform, reference.path)
-    return None if found is None else _target(found)
+def _first_target(connection: sa.Connection, organization_id: str, candidates: list[Reference], named: str) -> _Target:
+    """Return the first that is configured, and so is known to exist, else the first on a connected host.
 
-
-def _on_host(connection: sa.Connection, organization_id: str, reference: Reference) -> _Target | None:
-    for host in hosts.of(connection, organization_id):
-        url = host.clone_url_of(reference.path) if host.platform == reference.platform else None
-        if url is not None:
-            return _Target(reference, url)
-    return None
+    Raises:
+        HttpError: 400, there is neither.
+    """
+    for one in candidates:
+        if found := repositories.by_path(connection, organization_id, one.platform, one.path):
+            return _target(found)
+    for one in candidates:
+        if url := hosts.clone_url(connection, organization_id, one.platform, one.path):
+            return _Target(one, url)
+    raise bad_request(
+        "unknown_repository",
+        f"the repository {named!r} is neither configured nor on a connected code host; "
+        "add it with runwarden service repository add, or connect its host with runwarden service host connect",
+    )
 
 
 def _target(repository: Repository) -> _Target:
     return _Target(Reference(repository.platform, repository.path), repository.url, repository.protected)
-
-
-def _unknown_repository(text: str) -> HttpError:
-    return bad_request(
-        "unknown_repository",
-        f"the repository {text!r} is neither configured nor on a connected code host; "
-        "add it with runwarden service repository add, or connect its host with runwarden service host connect",
-    )

@@ -61,16 +61,9 @@ class NotTlsError(ServiceError):
 class EgressProxy(Door):
     """Connects one agent with the hosts on its list, for one turn."""
 
-    def __init__(
-        self,
-        path: Path,
-        allowed: Sequence[str],
-        say: Callable[[str], None],
-        resolve: Callable[[str, int], list[Address]] = public_addresses,
-    ) -> None:
+    def __init__(self, path: Path, allowed: Sequence[str], say: Callable[[str], None]) -> None:
         self._allowed = tuple(allowed)
         self._say = say
-        self._resolve = resolve
         self._told: set[str] = set()
         super().__init__(path)
 
@@ -102,7 +95,7 @@ class EgressProxy(Door):
             refusal = f'{entry} was refused; to allow it, add it to the agent: egress = ["{entry}"]'
         else:
             try:
-                addresses = self._resolve(host, port)
+                addresses = public_addresses(host, port)
                 refusal = None if addresses else f"{host} was refused: it has no public address"
             except OSError as error:
                 refusal = f"{host} was refused: it has no address ({error})"

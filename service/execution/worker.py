@@ -69,7 +69,6 @@ class TurnWorker:
         self._beating_since = float("-inf")
         """Since when this worker's heartbeat has been regular (monotonic seconds)."""
         self._look_due = 0.0
-        self._recovered = False
         self._woken = threading.Event()
         self._ended = threading.Event()
         """Set: no new turns are started."""
@@ -226,18 +225,15 @@ class TurnWorker:
         now = time.monotonic()
         is_sure = now - self._beat_at <= max(ttl_s / 2, _LATE_S) and now - self._beating_since >= ttl_s
         with self._database.read() as connection:
-            # SQLite has one worker at a time: at the start, every other one on record is dead.
-            if self._database.is_sqlite and not self._recovered:
-                found = workers.all_of(connection)
-            else:
-                silent = workers.silent_for(connection, int(ttl_s * SECOND_MICROS), self._clock)
-                found = [worker for worker in silent if is_sure or not worker.seen_at]
-        for worker in found:
-            if worker.executor == self.me.executor:
+            known = workers.all_of(connection)
+            heard = workers.heard_within(connection, int(ttl_s * SECOND_MICROS), self._clock)
+        for worker in known:
+            # SQLite has one worker at a time: every other one on record is dead.
+            is_dead = self._database.is_sqlite or (worker not in heard and (is_sure or not worker.seen_at))
+            if worker.executor == self.me.executor or not is_dead:
                 continue
             level = logging.WARNING if worker.seen_at else logging.INFO
             _logger.log(level, "worker %s (%s, pid %d) is gone", worker.executor, worker.host, worker.pid)
             self._engine.recover(worker.executor)
             with self._database.write() as connection:
                 workers.forget(connection, worker.executor)
-        self._recovered = True

@@ -1,10 +1,8 @@
 """Metrics for Prometheus: this process counts its own requests, and reads all else from the database at a scrape."""
 
-import hmac
 import logging
 import platform
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from importlib import metadata
 from typing import Final
 
@@ -106,25 +104,11 @@ class ServiceMetrics:
         return generate_latest(self._registry)
 
 
-@dataclass(frozen=True, slots=True)
-class Exposition:
-    """The metrics, and the token that a scrape must carry."""
-
-    metrics: ServiceMetrics
-    token: str
-
-    def admits(self, authorization: str) -> bool:
-        """Whether a request's Authorization header carries the token."""
-        scheme, _, value = authorization.partition(" ")
-        given = value.strip().encode("utf-8", "replace")
-        return scheme.lower() == "bearer" and hmac.compare_digest(given, self.token.encode())
-
-
-def exposition(metrics: ServiceMetrics, settings: MetricsSettings, environment: Mapping[str, str]) -> Exposition | None:
-    """Return the data for `/metrics`; None: there is no token for it.
+def scraping_token(settings: MetricsSettings, environment: Mapping[str, str]) -> str | None:
+    """Return the token that a scrape must carry; None: there is none, and `/metrics` is not offered.
 
     Raises:
-        SettingsError: The token is too short to be a secret.
+        SettingsError: It is too short to be a secret.
     """
     token = environment.get(settings.token_env, "")
     if not token:
@@ -134,7 +118,7 @@ def exposition(metrics: ServiceMetrics, settings: MetricsSettings, environment: 
             f"{settings.token_env}: a token for scraping has at least {_SHORTEST_TOKEN} ASCII characters "
             "and no spaces; make one with: openssl rand -hex 32"
         )
-    return Exposition(metrics, token)
+    return token
 
 
 class _DatabaseCollector(Collector):

@@ -60,6 +60,12 @@ def of(connection: sa.Connection, organization_id: str) -> list[Host]:
     return found(connection, Host, hosts, hosts.c.organization_id == organization_id, order=[hosts.c.platform])
 
 
+def clone_url(connection: sa.Connection, organization_id: str, platform: str, path: str) -> str | None:
+    """Return the clone URL of a repository on an organization's host of a platform; None: it has none."""
+    of_platform = (host for host in of(connection, organization_id) if host.platform == platform)
+    return next((url for host in of_platform if (url := host.clone_url_of(path))), None)
+
+
 def variables(connection: sa.Connection) -> set[str]:
     """Return the environment variables that hold the tokens of hosts."""
     query = sa.select(hosts.c.token_env).where(hosts.c.token_env.is_not(None)).distinct()

@@ -160,15 +160,10 @@ def ended_among(connection: sa.Connection, keys: Sequence[tuple[str, int]]) -> f
     return frozenset(keys) - {(run_id, number) for run_id, number in connection.execute(query)}
 
 
-def open_runs(connection: sa.Connection) -> frozenset[str]:
-    """Return the runs with a turn that has not ended."""
+def open_runs(connection: sa.Connection, among: Sequence[str] | None = None) -> frozenset[str]:
+    """Return the runs, of all or of some, with a turn that has not ended."""
     query = sa.select(turns.c.run_id).where(turns.c.status.in_(run_store.OPEN))
-    return frozenset(connection.execute(query).scalars())
-
-
-def open_among(connection: sa.Connection, run_ids: Sequence[str]) -> frozenset[str]:
-    """Return those of the runs that have a turn which has not ended."""
-    query = sa.select(turns.c.run_id).where(turns.c.run_id.in_(run_ids), turns.c.status.in_(run_store.OPEN))
+    query = query if among is None else query.where(turns.c.run_id.in_(among))
     return frozenset(connection.execute(query).scalars())
 
 

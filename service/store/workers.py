@@ -39,12 +39,6 @@ def sign_off(connection: sa.Connection, executor: str) -> None:
     connection.execute(sa.update(workers).where(workers.c.executor == executor).values(seen_at=0))
 
 
-def silent_for(connection: sa.Connection, micros: int, clock: Clock) -> list[Worker]:
-    """Return the workers whose last heartbeat is older than so many microseconds."""
-    latest = now_in(connection, clock) - micros
-    return found(connection, Worker, workers, workers.c.seen_at < latest)
-
-
 def heard_within(connection: sa.Connection, micros: int, clock: Clock) -> list[Worker]:
     """Return the workers with a heartbeat within so many microseconds, oldest first."""
     earliest = now_in(connection, clock) - micros

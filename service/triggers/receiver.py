@@ -175,7 +175,7 @@ class Receiver:
         """End runs that were started for an older head, unless people continued them, and drop waiting ones."""
         reason = f"superseded by {event.head_sha[:12]}, a newer head of pull request {event.number}"
         older = [one for one in past if one.head_sha != event.head_sha]
-        still_open = turns.open_among(connection, [one.run_id for one in older if one.run_id])
+        still_open = turns.open_runs(connection, [one.run_id for one in older if one.run_id])
         for one in older:
             if one.result == WAITING:
                 deliveries.settle(connection, one.id, SUPERSEDED, reason)

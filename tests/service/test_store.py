@@ -112,9 +112,9 @@ def test_a_worker_is_heard_of_until_it_falls_silent_or_says_good_bye(database: D
             workers.beat(connection, Worker(name, "host", "none", 1, 2, clock(), clock()), clock)
         workers.sign_off(connection, "two")
         living = workers.heard_within(connection, 60_000_000, clock)
-        silent = workers.silent_for(connection, 60_000_000, clock)
+        known = workers.all_of(connection)
 
-    assert ([worker.executor for worker in living], [worker.executor for worker in silent]) == (["one"], ["two"])
+    assert [(worker.executor, worker in living) for worker in known] == [("one", True), ("two", False)]
 
 
 @BOTH

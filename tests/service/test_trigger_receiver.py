@@ -104,7 +104,7 @@ def test_a_newer_head_ends_the_run_of_an_older_one(database: Database) -> None:
     ]
     with database.read() as connection:
         found = [one.run_id or "" for one in deliveries.latest(connection, 9, result="started")]
-        still_open = turns.open_among(connection, found)
+        still_open = turns.open_runs(connection, found)
         reason = turns.of(connection, found[0])[0].failure
         cancelled = [one.target for one in audit.latest(connection, 9, action="run.cancel")]
 
