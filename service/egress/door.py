@@ -46,7 +46,7 @@ class Door(ABC):
                 with contextlib.suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)
 
-    def keep(self, connection: socket.socket) -> None:
+    def register(self, connection: socket.socket) -> None:
         """Register an outgoing connection, so that closing the door ends it too."""
         with self._lock:
             self._open.add(connection)
@@ -69,7 +69,7 @@ class Door(ABC):
                 threading.Thread(target=self._one, args=(connection,), name="door-visit", daemon=True).start()
 
     def _one(self, connection: socket.socket) -> None:
-        self.keep(connection)
+        self.register(connection)
         try:
             self.serve(connection)
         except OSError:

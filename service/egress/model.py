@@ -266,7 +266,7 @@ class ModelProxy(Door):
             try:
                 outside.connect()
                 link = outside.sock
-                self.keep(link)
+                self.register(link)
                 link.settimeout(_ANSWER_S)
                 outside.request(request.method, request.path, request.body or None, request.headers)
                 answer = outside.getresponse()

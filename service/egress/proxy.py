@@ -115,7 +115,7 @@ class EgressProxy(Door):
             self._tell(f"{host} ({reason})", f"egress: a connection to {host} was refused: {reason}")
             return
         outside = _dial(addresses)
-        self.keep(outside)
+        self.register(outside)
         try:
             outside.sendall(hello)
             inside.settimeout(None)

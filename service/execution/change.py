@@ -61,7 +61,7 @@ class Patches:
     default: str | None
     """The default branch's commit; None: the repository has no default branch."""
 
-    def keep(self, git_dir: Path, base: str | None, commit: str, turn_diff: Path, run_diff: Path) -> TurnChange:
+    def write(self, git_dir: Path, base: str | None, commit: str, turn_diff: Path, run_diff: Path) -> TurnChange:
         """Write a commit's patch, and the whole run's unless the two are the same.
 
         Raises:
@@ -71,17 +71,17 @@ class Patches:
         if merge_base is None and self.default is not None:
             with contextlib.suppress(GitCommandError):
                 merge_base = self.git("merge-base", self.default, commit, git_dir=git_dir)
-        size = self._write(turn_diff, git_dir, base, commit)
+        size = self._write_patch(turn_diff, git_dir, base, commit)
         if merge_base == base:
             run_diff.unlink(missing_ok=True)
         else:
-            self._write(run_diff, git_dir, merge_base, commit)
+            self._write_patch(run_diff, git_dir, merge_base, commit)
         return TurnChange(base, merge_base, *size)
 
-    def keep_pushed(self, git_dir: Path, commit: str, turn_diff: Path, run_diff: Path) -> TurnChange:
+    def write_pushed(self, git_dir: Path, commit: str, turn_diff: Path, run_diff: Path) -> TurnChange:
         """Write the patches of a commit that an earlier attempt pushed, compared with its first parent."""
         _, *parents = self.git("rev-list", "--parents", "--max-count=1", commit, git_dir=git_dir).split()
-        return self.keep(git_dir, parents[0] if parents else None, commit, turn_diff, run_diff)
+        return self.write(git_dir, parents[0] if parents else None, commit, turn_diff, run_diff)
 
     def content_bytes(self, git_dir: Path, files: ChangedFiles) -> int:
         """Return the size of the touched files, before and after: making a patch reads all of them."""
@@ -89,7 +89,7 @@ class Patches:
         # git says `missing` of a blob that does not exist, and of a submodule's commit.
         return sum(int(size) for size in sizes.split("\n") if size.isdecimal())
 
-    def _write(self, file: Path, git_dir: Path, base: str | None, commit: str) -> tuple[int, int, int]:
+    def _write_patch(self, file: Path, git_dir: Path, base: str | None, commit: str) -> tuple[int, int, int]:
         """Write a patch into a file; return the numbers of files, added lines and removed lines."""
         found = self.git.feed(None, *_PATCH, base or _EMPTY_TREE, commit, git_dir=git_dir)
         # A line for each file comes first, then an empty one.

@@ -38,7 +38,7 @@ class Secrets:
         """Return the bytes without the values."""
         return self._pattern.sub(MASK.encode(), data)
 
-    def settled(self, data: bytes) -> int:
+    def unchanging(self, data: bytes) -> int:
         """Return the position up to which further data cannot change the masking."""
         certain = len(data) - self._longest
         ends = 0
@@ -78,7 +78,7 @@ class MaskedStream:
     def write(self, piece: bytes) -> None:
         """Add a piece, and pass on what further pieces cannot change."""
         self._held += piece
-        if at := self._secrets.settled(self._held):
+        if at := self._secrets.unchanging(self._held):
             self._send(self._secrets.masked(self._held[:at]))
             self._held = self._held[at:]
 

@@ -123,7 +123,7 @@ class Attempt:
         changed: dict[str, Any] = {} if change is None else asdict(change)
         return TurnOutcome("completed", commit_sha=commit, summary=summary, attempt=self.turn.attempt, **changed)
 
-    def say(self, text: str, clock: Clock) -> None:
+    def log_line(self, text: str, clock: Clock) -> None:
         """Write a line into the turn's log."""
         self.log.write(f"{rfc3339(clock())} {self.secrets.mask(text)}\n".encode("utf-8", "replace"))
         self.log.flush()
@@ -222,13 +222,13 @@ class TurnExecution:
             SupersededError: Another attempt has the turn now.
         """
         try:
-            outcome = self._patiently(lambda: self.perform(run_id, number, workspaces))
+            outcome = self._retried(lambda: self.perform(run_id, number, workspaces))
         except (InterruptedTurnError, SupersededError):
             raise
         except Exception:  # One guard at the boundary of a turn: it must come to an end.
             _logger.exception("%s turn %d failed in the service itself", run_id, number)
             outcome = TurnOutcome("failed", failure=OWN_FAULT)
-        self._patiently(lambda: self.settle(run_id, number, outcome))
+        self._retried(lambda: self.record_end(run_id, number, outcome))
 
     def perform(self, run_id: str, number: int, workspaces: Workspaces) -> TurnOutcome:
         """Execute a turn and return how it ended.
@@ -272,9 +272,9 @@ class TurnExecution:
                 self._at_work.remove(at_work)
                 workspace.remove()
                 diffs = dict(zip(DIFFS, self._diffs(attempt), strict=True))
-                self._patiently(lambda: at_work.share_all(self._database, diffs))
+                self._retried(lambda: at_work.share_all(self._database, diffs))
 
-    def _patiently(self, act: Callable[[], T]) -> T:
+    def _retried(self, act: Callable[[], T]) -> T:
         """Call, and call again while the database is away; the agent's work is not lost to that."""
         while True:
             try:
@@ -284,7 +284,7 @@ class TurnExecution:
                 if self.stopping.wait(_DATABASE_PAUSE_S):
                     raise InterruptedTurnError from error
 
-    def attend(self) -> None:
+    def watch_over(self) -> None:
         """Interrupt work on turns that have been ended, and share the logs of the others."""
         at_work = list(self._at_work)
         if not at_work:
@@ -296,7 +296,7 @@ class TurnExecution:
                 one.ended.set()
             one.share(self._database)
 
-    def settle(self, run_id: str, number: int, outcome: TurnOutcome) -> None:
+    def record_end(self, run_id: str, number: int, outcome: TurnOutcome) -> None:
         """Record the end of a turn, once."""
         with self._database.write() as connection:
             if not turns.end(connection, run_id, number, outcome, self._clock()) and outcome.commit_sha:
@@ -311,7 +311,7 @@ class TurnExecution:
         return self._folder.turn_diff(*key), self._folder.run_diff(*key)
 
     def _carry_out(self, attempt: Attempt) -> TurnOutcome:
-        attempt.say(
+        attempt.log_line(
             f"attempt {attempt.turn.attempt}: {attempt.run.agent} on {without_login(attempt.run.url)}", self._clock
         )
         try:
@@ -331,7 +331,7 @@ class TurnExecution:
             return None if text is None else attempt.secrets.mask(text)
 
         outcome = replace(outcome, failure=mask(outcome.failure), summary=mask(outcome.summary))
-        attempt.say(f"{outcome.status}{f': {outcome.failure}' if outcome.failure else ''}", self._clock)
+        attempt.log_line(f"{outcome.status}{f': {outcome.failure}' if outcome.failure else ''}", self._clock)
         return outcome
 
     def _work(self, attempt: Attempt) -> TurnOutcome:
@@ -348,16 +348,16 @@ class TurnExecution:
             raise GitCommandError(text)
         done = own_commit(attempt, snapshot) if not attempt.run.head_ref else None
         if done is not None:
-            attempt.say(f"an earlier attempt has already pushed {done[0]}", self._clock)
+            attempt.log_line(f"an earlier attempt has already pushed {done[0]}", self._clock)
             patches = Patches(attempt.git, attempt.secrets.mask, snapshot.default)
-            change = patches.keep_pushed(snapshot.git_dir, done[0], *self._diffs(attempt))
+            change = patches.write_pushed(snapshot.git_dir, done[0], *self._diffs(attempt))
             return attempt.completed(done[0], done[1], change)
         task = task_of(attempt, snapshot)
         attempt.workspace.create(task)
         with self._tracer.step("check out"):
             base = attempt.workspace.check_out(attempt.git, snapshot, attempt.run.branch)
-        attempt.say(f"branch {attempt.run.branch} at {base or 'nothing: the repository is empty'}", self._clock)
-        attempt.say(f"sandbox: {self.sandbox}", self._clock)
+        attempt.log_line(f"branch {attempt.run.branch} at {base or 'nothing: the repository is empty'}", self._clock)
+        attempt.log_line(f"sandbox: {self.sandbox}", self._clock)
         commit = snapshot.branches.get(attempt.run.branch)
         if commit is not None and attempt.agent.options.on_completion.status:
             with self._database.write() as connection:
@@ -377,7 +377,7 @@ class TurnExecution:
             if self.stopping.is_set():
                 raise InterruptedTurnError
             if attempt.at_work.ended.is_set():
-                attempt.say("interrupted: the turn was ended", self._clock)
+                attempt.log_line("interrupted: the turn was ended", self._clock)
                 raise SupersededError(f"{attempt.trailer} was ended while it was at work")
 
         with self._tracer.step("agent"):
@@ -394,7 +394,7 @@ class TurnExecution:
         result = attempt.workspace.result()
         found = collect(attempt.workspace.tree, self.sandbox.tree_of(attempt.workspace), attempt.secrets.mask)
         for remark in found.remarks:
-            attempt.say(remark, self._clock)
+            attempt.log_line(remark, self._clock)
         if found.findings is not None:
             key, content = (attempt.run.id, attempt.turn.number), packed(base, found.findings)
 
@@ -402,12 +402,12 @@ class TurnExecution:
                 with self._database.write() as connection:
                     turn_files.put(connection, key, attempt.turn.attempt, turn_files.FINDINGS, content)
 
-            self._patiently(store)
+            self._retried(store)
         message = attempt.secrets.mask(commit_message(attempt, result.commit_message))
         with self._tracer.step("commit"):
             commit = attempt.workspace.commit(attempt.git, snapshot, base, message)
         if commit is None:
-            attempt.say(f"{turns.NOTHING_CHANGED}: no commit", self._clock)
+            attempt.log_line(f"{turns.NOTHING_CHANGED}: no commit", self._clock)
             return attempt.completed(None, result.summary)
         if attempt.run.head_ref is not None:
             return replace(attempt.completed(None, result.summary), failure=turns.NOT_PUSHED)
@@ -416,7 +416,7 @@ class TurnExecution:
         patches = Patches(attempt.git, attempt.secrets.mask, snapshot.default)
         if why := oversize(attempt.agent.options.change, patches.content_bytes(attempt.workspace.ours, commit.files)):
             raise AgentFailedError(why)
-        change = patches.keep(attempt.workspace.ours, base, commit.sha, *self._diffs(attempt))
+        change = patches.write(attempt.workspace.ours, base, commit.sha, *self._diffs(attempt))
         if why := refusal(attempt.agent.options.change, commit.files.names, self._diffs(attempt)[0].stat().st_size):
             raise AgentFailedError(why.replace("RUN_ID", attempt.run.id))
 
@@ -424,12 +424,12 @@ class TurnExecution:
             with self._database.write() as connection:
                 return turns.begin_push(connection, attempt.turn, commit.sha)
 
-        if not self._patiently(may_push):
+        if not self._retried(may_push):
             raise SupersededError(f"{attempt.trailer}: another attempt has it, or it was ended")
         pushed = self._push(attempt, snapshot, commit.sha)
         if pushed != commit.sha:
-            change = patches.keep_pushed(snapshot.git_dir, pushed, *self._diffs(attempt))
-        attempt.say(f"pushed {pushed} to {attempt.run.branch}", self._clock)
+            change = patches.write_pushed(snapshot.git_dir, pushed, *self._diffs(attempt))
+        attempt.log_line(f"pushed {pushed} to {attempt.run.branch}", self._clock)
         return attempt.completed(pushed, result.summary or message.partition("\n")[0], change)
 
     def _push(self, attempt: Attempt, snapshot: RepositorySnapshot, commit: str) -> str:

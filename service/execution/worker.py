@@ -76,7 +76,7 @@ class TurnWorker:
         """Set: this worker stops its heartbeat."""
         self._threads = [
             threading.Thread(
-                target=self._repeat, args=(self._attend, threading.Event()), name="heartbeat", daemon=True
+                target=self._repeat, args=(self._heartbeat, threading.Event()), name="heartbeat", daemon=True
             ),
             threading.Thread(target=self._repeat, args=(self._dispatch, self._woken), name="dispatch", daemon=True),
         ]
@@ -164,10 +164,10 @@ class TurnWorker:
         except Exception:  # The boundary of an errand: it stays due, and the next round queues it again.
             _logger.exception("the errand %s %s failed", name, key)
 
-    def _attend(self) -> None:
+    def _heartbeat(self) -> None:
         """Beat, and interrupt what was cancelled; also while draining, and while the engine waits for the database."""
         self._beat()
-        self._execution.attend()
+        self._execution.watch_over()
 
     def _beat(self) -> None:
         now, ttl_s = time.monotonic(), self._settings.worker_ttl_s

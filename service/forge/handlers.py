@@ -54,13 +54,13 @@ class Subject:
         """The line by which a pull request of this run is recognized."""
         return f"<!-- runwarden {self.run.id} -->"
 
-    def say(self, text: str | None, limit: int) -> str:
+    def shown(self, text: str | None, limit: int) -> str:
         """Return text from outside as Markdown that only shows it, at most twice as long as the limit."""
         text = cut(self.mask(text or ""), limit)
         shown = inert(text)
         return shown if len(shown) <= 2 * limit else inert(cut(text, limit // _LARGEST_ESCAPE))
 
-    def say_line(self, text: str | None, limit: int) -> str:
+    def shown_line(self, text: str | None, limit: int) -> str:
         """Return the first line of text from outside, harmless to the forge."""
         return harmless(one_line(self.mask(text or "").strip().partition("\n")[0]), limit)
 
@@ -71,7 +71,7 @@ Handler = Callable[[Forge, Subject], Posted]
 def post_status(forge: Forge, subject: Subject) -> Posted:
     """Set the status of one commit."""
     wanted = subject.posting.wanted
-    text = subject.say_line(str(wanted["text"]), 1000)
+    text = subject.shown_line(str(wanted["text"]), 1000)
     status = CommitStatus(f"runwarden/{wanted['agent']}", wanted["state"], text, subject.run_url)
     forge.set_status(subject.posting.subject, subject.run.branch, status)
     return Posted(subject.run_url)
@@ -105,7 +105,7 @@ def _proposal(subject: Subject) -> NewPullRequest:
             f"there is no branch to merge {run.branch} into: the repository's default branch is {base or 'not known'}"
         )
         raise ForgeError(text, is_final=True)
-    title = subject.say_line(subject.turn.summary or subject.turns[0].instructions, _LONGEST_TITLE)
+    title = subject.shown_line(subject.turn.summary or subject.turns[0].instructions, _LONGEST_TITLE)
     text = f"{_part(subject)}\n"
     return NewPullRequest(
         run.branch, base, title or run.branch, text, is_draft=bool(subject.posting.wanted["is_draft"])
@@ -127,13 +127,13 @@ def _part(subject: Subject) -> str:
     for one in latest:
         # Indented by the number's width: otherwise the item would end, and with it a block that keeps text inert.
         number = f"{one.number}. "
-        text = subject.say(one.instructions, _LONGEST_INSTRUCTIONS).strip()
+        text = subject.shown(one.instructions, _LONGEST_INSTRUCTIONS).strip()
         asked.append(f"{number}{text}".replace("\n", "\n" + " " * len(number)))
     while sum(map(len, asked)) > _LONGEST_LIST:
         del asked[0]
     parts = [
         subject.mark,
-        subject.say(subject.turn.summary, _LONGEST_SUMMARY),
+        subject.shown(subject.turn.summary, _LONGEST_SUMMARY),
         "#### Instructions",
         "\n".join(asked),
         f"Made by the agent `{run.agent}` in the run {named}. Review it as any other change: an agent can be misled.",

@@ -104,8 +104,8 @@ def by_id(connection: sa.Connection, entry_id: str) -> DeliveryEntry | None:
     return next(iter(_entries(connection, deliveries.c.id == entry_id)), None)
 
 
-def settle(connection: sa.Connection, entry_id: str, result: str, detail: str, run_id: str | None = None) -> bool:
-    """Settle a pending decision; False: it is no longer pending."""
+def conclude(connection: sa.Connection, entry_id: str, result: str, detail: str, run_id: str | None = None) -> bool:
+    """Record what became of a pending decision; False: it is no longer pending."""
     waits = (deliveries.c.id == entry_id, deliveries.c.result == WAITING)
     values = {"result": result, "detail": detail, "run_id": run_id, "request": None}
     return connection.execute(sa.update(deliveries).where(*waits).values(values)).rowcount > 0

@@ -178,7 +178,7 @@ class Receiver:
         still_open = turns.open_runs(connection, [one.run_id for one in older if one.run_id])
         for one in older:
             if one.result == WAITING:
-                deliveries.settle(connection, one.id, SUPERSEDED, reason)
+                deliveries.conclude(connection, one.id, SUPERSEDED, reason)
             elif one.run_id in still_open and turns.of(connection, one.run_id)[-1].caller == CALLER:
                 turns.cancel(connection, one.run_id, f"{turns.CANCELLED}: {reason}", now)
                 _audit(connection, one, "run.cancel", one.run_id, reason, now)
@@ -228,7 +228,7 @@ def approve(connection: sa.Connection, entry_id: str, active_runs: int, by: str,
         raise ApprovalError(f"{entry_id} {found}")
     decision = _start(connection, TurnRequest(**entry.request), active_runs, now)
     run = runs.by_id(connection, decision.run_id or "")
-    if run is None or not deliveries.settle(connection, entry_id, STARTED, f"approved by {by}", run.id):
+    if run is None or not deliveries.conclude(connection, entry_id, STARTED, f"approved by {by}", run.id):
         raise ApprovalError(f"{entry_id} cannot start: {decision.detail or 'it does not wait any longer'}")
     return run
 

@@ -65,7 +65,7 @@ def test_a_fault_of_the_service_ends_its_own_attempt_alone(tmp_path: Path, error
         outcome = execution.perform(run_id, 1, Workspaces(folder, "late"))
         with database.write() as connection:
             turns.claim(connection, run_id, 1, "heir", now_micros())
-        execution.settle(run_id, 1, outcome)
+        execution.record_end(run_id, 1, outcome)
         with database.read() as connection:
             turn = turns.by_number(connection, run_id, 1)
 
