@@ -10,6 +10,8 @@ from typing import Final
 _CROCKFORD: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _RANDOM_BITS: Final = 80
 _ULID_LENGTH: Final = 26
+_SLUG_WORDS: Final = 6
+_SLUG_LENGTH: Final = 40
 TOKEN_PREFIX: Final = "rwt_"  # noqa: S105 — the visible beginning of every token, not a token
 
 
@@ -39,10 +41,10 @@ def digest(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-def slug(text: str, *, words: int = 6, length: int = 40) -> str:
+def slug(text: str) -> str:
     """Return lower-case ASCII words joined by dashes, safe in a branch name and a URL; may be empty."""
     plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
-    return "-".join(re.findall(r"[a-z0-9]+", plain)[:words])[:length].strip("-")
+    return "-".join(re.findall(r"[a-z0-9]+", plain)[:_SLUG_WORDS])[:_SLUG_LENGTH].strip("-")
 
 
 def address_key(url: str) -> str:

@@ -67,11 +67,11 @@ class Context:
     """Tells the worker of this process, if there is one, that a turn was accepted."""
     results: TurnResults
     """The stored logs and diffs of turns."""
-    accounts: OwnAccounts | None = None
-    """The owners of code hosts' tokens; None: only `triggers.own_accounts` names them."""
-    metrics_token: str | None = None
+    accounts: OwnAccounts
+    """The owners of code hosts' tokens."""
+    tracer: Tracer
+    metrics_token: str | None
     """The token that a scrape must carry; None: `/metrics` is not offered."""
-    tracer: Tracer = field(default_factory=Tracer)
     closing: threading.Event = field(default_factory=threading.Event)
     """Set when the service shuts down: no request waits for a log to grow any longer."""
     parsing: Threads = field(default_factory=lambda: Threads(1))

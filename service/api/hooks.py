@@ -43,9 +43,8 @@ async def receive(platform: str, request: Request, context: RequestContext) -> R
         delivery = await context.parsing.run(partial(_read, context, platform, given, raw, secrets))
         decisions: list[DeliveryDecision] = []
         if delivery is not None:
-            if context.accounts is not None:
-                ask = partial(context.accounts.of, delivery.platform, delivery.event.path)
-                delivery = replace(delivery, own_accounts=await context.outgoing.run(ask, CALLER))
+            ask = partial(context.accounts.of, delivery.platform, delivery.event.path)
+            delivery = replace(delivery, own_accounts=await context.outgoing.run(ask, CALLER))
             receiver = Receiver(context.database, context.settings, context.clock)
             decisions = await run_in_threadpool(receiver.receive, delivery)
     except UnknownRepositoryError as error:

@@ -83,8 +83,8 @@ class UsageWatch:
         limits: AgentLimits,
         *,
         sandboxed: bool,
-        session: Path | None = None,
-        cache: tuple[Path, int] | None = None,
+        session: Path | None,
+        cache: tuple[Path, int] | None,
     ) -> None:
         self.cpu_s = 0.0
         """The CPU time used so far."""

@@ -2,7 +2,6 @@
 
 import threading
 import time
-from collections.abc import Callable
 from typing import Final
 
 from service.forge.client import ForgeError
@@ -21,9 +20,8 @@ _TIMEOUT_S: Final = 3.0
 class OwnAccounts:
     """Asks code hosts for the accounts of their tokens, and remembers the answers for an hour."""
 
-    def __init__(self, database: Database, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._monotonic = monotonic
         self._known: dict[tuple[str, str], tuple[str | None, float]] = {}
         """API address and token to the account, and to the monotonic second at which the entry expires."""
         self._lock = threading.Lock()
@@ -43,7 +41,7 @@ class OwnAccounts:
     def _account(self, platform: str, api_url: str, path: str, token: str) -> str | None:
         with self._lock:
             name, until = self._known.get((api_url, token), (None, 0.0))
-        if self._monotonic() < until:
+        if time.monotonic() < until:
             return name
         forge = FORGES[platform](api_url, path, token, _TIMEOUT_S)
         try:
@@ -52,5 +50,5 @@ class OwnAccounts:
             # The service's own pushes are still recognized by their commits.
             name, kept_s = None, _FAILED_KEPT_S
         with self._lock:
-            self._known[api_url, token] = name, self._monotonic() + kept_s
+            self._known[api_url, token] = name, time.monotonic() + kept_s
         return name

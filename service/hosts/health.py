@@ -5,7 +5,7 @@ import re
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -130,9 +130,8 @@ class _RunningProbe:
 class HealthProbes:
     """Asks hosts for their health: one probe serves all organizations that connected the same host."""
 
-    def __init__(self, settings: ProbingSettings, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, settings: ProbingSettings) -> None:
         self._settings = settings
-        self._monotonic = monotonic
         self._pool = ThreadPoolExecutor(_PARALLEL, thread_name_prefix="probe")
         self._running: dict[_Probe, _RunningProbe] = {}
         self._last_status: dict[Host, str] = {}
@@ -143,12 +142,12 @@ class HealthProbes:
         """Return each platform's verdict, in little more time than the probing time-out."""
         probes = [_probe_of(host, repositories) for host in hosts]
         asked = [(probe, self._put(probe)) for probe in probes]
-        until = self._monotonic() + self._settings.timeout_s + _GRACE_S
+        until = time.monotonic() + self._settings.timeout_s + _GRACE_S
         found = {}
         for probe, one in asked:
             host = probe.host
             try:
-                verdict = one.answer.result(max(0.0, until - self._monotonic()))
+                verdict = one.answer.result(max(0.0, until - time.monotonic()))
             except TimeoutError:
                 verdict = HostState("unreachable", f"{host.host} gave no answer within {self._settings.timeout_s:g} s")
             # A change is logged with its reason, which callers do not see.
@@ -166,7 +165,7 @@ class HealthProbes:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _put(self, probe: _Probe) -> _RunningProbe:
-        now = self._monotonic()
+        now = time.monotonic()
         with self._lock:
             # Callers during a probe share its answer.
             self._running = {

@@ -18,14 +18,7 @@ class WaitingTurn:
 
     run_id: str
     number: int
-    url: str
-    branch: str
     organization_id: str
-
-    @property
-    def lane(self) -> tuple[str, str]:
-        """The branch of a repository on which it works: turns of one lane are executed one after the other."""
-        return self.url, self.branch
 
 
 def next_turns(connection: sa.Connection, slots: int, share: int | None) -> list[WaitingTurn]:
@@ -49,12 +42,12 @@ def next_turns(connection: sa.Connection, slots: int, share: int | None) -> list
         alone = len(connection.execute(sa.select(organizations.c.id).where(organizations.c.active).limit(2)).all()) == 1
         share = slots if alone else max(1, slots - 1)
     taken = Counter(row.organization_id for row in under_way)
+    # Turns on one branch of a repository, a lane, are executed one after the other.
     lanes = {(row.url, row.branch) for row in under_way}
     waiting: dict[str, deque[WaitingTurn]] = defaultdict(deque)
     for row in heads:
         if (row.url, row.branch) not in lanes:
-            turn = WaitingTurn(row.run_id, row.number, row.url, row.branch, row.organization_id)
-            waiting[row.organization_id].append(turn)
+            waiting[row.organization_id].append(WaitingTurn(row.run_id, row.number, row.organization_id))
     chosen: list[WaitingTurn] = []
     while len(chosen) < room:
         able = [owner for owner, queue in waiting.items() if queue and taken[owner] < share]

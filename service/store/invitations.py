@@ -150,7 +150,7 @@ def mark_failed(connection: sa.Connection, invitation_id: str, failure: str, *, 
     _record_attempt(connection, invitation_id, failure=failure, **again)
 
 
-def retry(connection: sa.Connection, now: int, invitation_id: str | None = None) -> list[str]:
+def retry(connection: sa.Connection, now: int, invitation_id: str | None) -> list[str]:
     """Make unsent mails, refused ones included, the caller's to send now; return their invitations."""
     chosen = sa.true() if invitation_id is None else mails.c.invitation_id == invitation_id
     rows = connection.execute(

@@ -56,15 +56,6 @@ class Posting:
 
 
 @dataclass(frozen=True, slots=True)
-class ForgeContent:
-    """What a code host is to show of a turn; the fields are as in `Posting`."""
-
-    kind: Kind
-    wanted: dict[str, Any]
-    subject: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Posted:
     """The result of a posting."""
 
@@ -79,7 +70,7 @@ def at_work(connection: sa.Connection, run: Run, number: int, commit: str, now: 
     # The row is locked: if the turn ends at the same time, no later status would replace this one.
     if connection.execute(sa.select(turns.c.number).where(*one).with_for_update()).first() is not None:
         wanted = {"state": "pending", "text": f"{run.agent} is at work", "agent": run.agent}
-        want(connection, (run.id, number), ForgeContent("status", wanted, commit), now)
+        want(connection, (run.id, number), "status", wanted, now, commit)
 
 
 def at_end(connection: sa.Connection, turn: Key, outcome: "TurnOutcome", state: str, now: int) -> None:
@@ -97,26 +88,26 @@ def at_end(connection: sa.Connection, turn: Key, outcome: "TurnOutcome", state: 
     text = outcome.failure or outcome.summary or "nothing to change"
     status = {"state": state, "text": text, "agent": "" if run is None else run.agent}
     for commit in sorted(commits):
-        want(connection, turn, ForgeContent("status", status, commit), now)
+        want(connection, turn, "status", status, now, commit)
     if plan is not None and plan.pull_request != "off" and outcome.commit_sha:
         wanted = {"commit": outcome.commit_sha, "is_draft": plan.pull_request == "draft"}
-        want(connection, turn, ForgeContent("pull_request", wanted), now)
+        want(connection, turn, "pull_request", wanted, now)
     kept = turn_files.content(connection, turn, turn_files.FINDINGS)
     if plan is not None and plan.review and state == "success" and kept is not None:
         reported = json.loads(kept)
         wanted = {"commit": outcome.commit_sha or reported["base"], "findings": reported["findings"]}
-        want(connection, turn, ForgeContent("review", wanted), now)
+        want(connection, turn, "review", wanted, now)
 
 
-def want(connection: sa.Connection, turn: Key, content: ForgeContent, now: int) -> None:
+def want(connection: sa.Connection, turn: Key, kind: Kind, wanted: dict[str, Any], now: int, subject: str = "") -> None:
     """Request a posting, replacing an earlier request; one that is being posted is posted again afterwards."""
     run_id, number = turn
-    news = {"number": number, "wanted": content.wanted, "state": WAITING, "attempts": 0}
+    news = {"number": number, "wanted": wanted, "state": WAITING, "attempts": 0}
     news |= {"wanted_at": now, "due_at": now}
-    key = {"run_id": run_id, "kind": content.kind, "subject": content.subject}
+    key = {"run_id": run_id, "kind": kind, "subject": subject}
     if not insert_new(connection, postings, key | news | {"version": 1}):
         changed = news | {"version": postings.c.version + 1, "failure": None}
-        connection.execute(sa.update(postings).where(*_is(run_id, content.kind, content.subject)).values(changed))
+        connection.execute(sa.update(postings).where(*_is(run_id, kind, subject)).values(changed))
 
 
 def due_runs(connection: sa.Connection, now: int, limit: int) -> list[str]:

@@ -262,7 +262,7 @@ def _continue(connection: sa.Connection, owner: str, run: runs.Run, _: int) -> N
 
 HOST = Host("github", "g", None, "api", "https://g", None, None)
 AGENT = Agent("same", ("/bin/true",), 60, network=False, environment=())
-PENDING = postings.ForgeContent("status", {"state": "pending"}, "c" * 40)
+PENDING = {"state": "pending"}
 USE = usage.ModelUse("/a", "anthropic", "m", Usage(input=1), 1)
 Act = Callable[[sa.Connection, str, runs.Run, int], object]
 ACTS: dict[str, Act] = {
@@ -278,7 +278,7 @@ ACTS: dict[str, Act] = {
     "turn_files": lambda c, owner, run, n: turn_files.put(c, (run.id, 1), 0, "diff", b"said"),
     "log_pieces": lambda c, owner, run, n: turn_files.append_log(c, (run.id, 1), 0, b"said"),
     "model_usage": lambda c, owner, run, n: usage.add(c, turns.of(c, run.id)[0], USE, NOW),
-    "postings": lambda c, owner, run, n: postings.want(c, (run.id, 1), PENDING, NOW),
+    "postings": lambda c, owner, run, n: postings.want(c, (run.id, 1), "status", PENDING, NOW, "c" * 40),
     "workers": lambda c, owner, run, n: workers.beat(c, Worker(f"w{n}", "m", "none", 1, 1, 1, 1), now_micros),
 }
 """Of each table with a unique key: what processes may write of it at once."""
