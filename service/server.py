@@ -27,7 +27,6 @@ from service.observability.traces import open_tracer
 from service.settings import DataFolder
 from service.store.database import Database
 from service.store.rate_limits import RateLimiter
-from service.store.results import TurnResults
 from service.store.runs import RunCounter
 from service.worker_process import StartError, announce, build_worker, drain, held, mask_known, one_worker
 
@@ -91,7 +90,7 @@ class RunningService:
                 counts=RunCounter(),
                 # Without a worker in this process, the database wakes those elsewhere.
                 wake=worker.wake if worker else lambda: None,
-                results=TurnResults(self._folder),
+                folder=self._folder,
                 accounts=OwnAccounts(database),
                 metrics_token=scraping_token(settings.metrics, os.environ),
                 tracer=tracer,

@@ -15,10 +15,9 @@ from service.hosts.health import HealthProbes
 from service.mail.message import Mailer
 from service.observability.metrics import ServiceMetrics
 from service.observability.traces import Tracer
-from service.settings import Settings
+from service.settings import DataFolder, Settings
 from service.store.database import Database
 from service.store.rate_limits import RateLimiter
-from service.store.results import TurnResults
 from service.store.runs import RunCounter
 
 T = TypeVar("T")
@@ -65,8 +64,8 @@ class Context:
     """Counts the runs in lists; the count of a long list may be moments old."""
     wake: Callable[[], None]
     """Tells the worker of this process, if there is one, that a turn was accepted."""
-    results: TurnResults
-    """The stored logs and diffs of turns."""
+    folder: DataFolder
+    """On SQLite it holds the logs and diffs of turns."""
     accounts: OwnAccounts
     """The owners of code hosts' tokens."""
     tracer: Tracer

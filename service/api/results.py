@@ -20,9 +20,8 @@ from service.api.runs import no_run, run_body
 from service.clock import rfc3339
 from service.findings.document import IdentifiedFinding
 from service.store import audit, postings, runs, turn_files, turns, usage
-from service.store.results import DiffKind
 from service.store.runs import FINAL, Run
-from service.store.turn_files import FINDINGS
+from service.store.turn_files import FINDINGS, DiffKind
 from service.store.turns import Turn
 from service.store.usage import UsageFigures
 
@@ -221,7 +220,7 @@ def _log_piece(context: Context, caller: Caller, run_id: str, number: str, offse
     with context.database.read() as connection:
         # The turn is read before the log's bytes: if it has ended by then, the log is complete.
         turn = _found_turn(connection, caller, run_id, number)
-        piece = context.results.log(connection, (turn.run_id, turn.number), offset, _PIECE)
+        piece = turn_files.log_piece(connection, context.folder, (turn.run_id, turn.number), offset, _PIECE)
     is_ended = turn.status in FINAL
     if piece is None and is_ended and turn.attempt:
         raise HttpError(410, "log_not_kept", f"the log of turn {turn.number} is not kept any longer")
@@ -266,7 +265,7 @@ def read_run_diff(run_id: str, context: RequestContext, caller: Administrator) -
 def _patch(context: Context, connection: sa.Connection, turn: Turn, kind: DiffKind, base: str | None) -> Response:
     if turn.commit_sha is None:
         return _text(b"", {})
-    patch = context.results.diff(connection, (turn.run_id, turn.number), kind)
+    patch = turn_files.diff(connection, context.folder, (turn.run_id, turn.number), kind)
     way = f"with git: git fetch origin {turn.commit_sha}, then git show {turn.commit_sha}"
     if patch is None:
         raise HttpError(410, "diff_not_kept", f"the diff of turn {turn.number} is not kept any longer; read it {way}")

@@ -8,8 +8,7 @@ from sqlalchemy import Connection
 from service.cli.output import AdminContext, admin_command, fields, line, missing
 from service.clock import now_micros
 from service.setup import SetupError, find_organization
-from service.store import deletions, postings, repositories, runs, turns
-from service.store.results import TurnResults
+from service.store import deletions, postings, repositories, runs, turn_files, turns
 from service.store.runs import FINAL, Run
 from service.store.turn_files import LARGEST_FILE
 from service.text import plural
@@ -71,10 +70,10 @@ def show(admin: AdminContext, run_id: str, what: Literal["log", "diff"] | None, 
         posted = [one.document() for one in postings.of_run(connection, run_id)]
         if not found:
             raise SetupError(f"the run {run_id} has no turn {number}; it has {run.turn}")
-        results, kept = TurnResults(admin.folder), []
+        kept = []
         for key in [(turn.run_id, turn.number) for turn in found]:
-            log = results.log(connection, key, 0, LARGEST_FILE) if what == "log" else None
-            diff = results.diff(connection, key, "diff") if what == "diff" else None
+            log = turn_files.log_piece(connection, admin.folder, key, 0, LARGEST_FILE) if what == "log" else None
+            diff = turn_files.diff(connection, admin.folder, key, "diff") if what == "diff" else None
             kept.append(((log and log.data) or diff or b"").decode("utf-8", "replace").rstrip("\n"))
     documents = [
         fields(

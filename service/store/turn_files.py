@@ -1,11 +1,15 @@
-"""Files of turns in the database: findings, and on PostgreSQL also logs and diffs, so that every machine has them."""
+"""Files of turns: findings in the database; logs and diffs on PostgreSQL too, so that every machine has them.
+
+On SQLite logs and diffs are in the data folder.
+"""
 
 import zlib
-from collections.abc import Sequence
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Literal
 
 import sqlalchemy as sa
 
+from service.settings import DataFolder
 from service.store.database import insert_new
 from service.store.runs import OPEN
 from service.store.schema import log_pieces, runs, turn_files, turns
@@ -18,6 +22,47 @@ _TABLES: Final = (turn_files, log_pieces)
 
 Key = tuple[str, int]
 """A run's id and a turn's number."""
+DiffKind = Literal["diff", "run.diff"]
+"""A turn's own change, or the whole run's up to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogPiece:
+    """A piece of a turn's log."""
+
+    offset: int
+    size: int
+    """The size of the whole log, in bytes."""
+    data: bytes
+
+
+def log_piece(connection: sa.Connection, folder: DataFolder, key: Key, offset: int, limit: int) -> LogPiece | None:
+    """Return up to `limit` bytes of a log from an offset; a negative one counts from the end; None: no log."""
+    file, size = folder.turn_log(*key), None
+    if connection.dialect.name != "sqlite":
+        size = log_size(connection, key)
+    elif file.exists():
+        size = file.stat().st_size
+    if size is None:
+        return None
+    start = max(0, size + offset) if offset < 0 else min(offset, size)
+    limit = min(limit, size - start)
+    if connection.dialect.name != "sqlite":
+        return LogPiece(start, size, read_log(connection, key, start, limit))
+    with file.open("rb") as log:
+        log.seek(start)
+        return LogPiece(start, size, log.read(limit))
+
+
+def diff(connection: sa.Connection, folder: DataFolder, key: Key, kind: DiffKind) -> bytes | None:
+    """Return a patch, cut after 16 MiB; None: none is stored."""
+    if connection.dialect.name != "sqlite":
+        return content(connection, key, kind)
+    file = folder.turn_diff(*key) if kind == "diff" else folder.run_diff(*key)
+    if not file.exists():
+        return None
+    with file.open("rb") as patch:
+        return patch.read(LARGEST_FILE)
 
 
 def put(connection: sa.Connection, key: Key, attempt: int, kind: str, content: bytes) -> None:
@@ -55,7 +100,7 @@ def append_log(connection: sa.Connection, key: Key, attempt: int, piece: bytes) 
     """Add to a turn's log, unless another attempt took over or the run was deleted."""
     if not _is_latest(connection, key, attempt):
         return
-    starts_at = log_sizes(connection, [key]).get(key, 0)
+    starts_at = log_size(connection, key) or 0
     piece = piece[: max(0, LARGEST_FILE - starts_at)]
     if piece:
         insert_new(connection, log_pieces, _piece(key, starts_at, piece))
@@ -74,12 +119,10 @@ def _piece(key: Key, starts_at: int, piece: bytes) -> dict[str, object]:
     return columns | {"content": zlib.compress(piece)}
 
 
-def log_sizes(connection: sa.Connection, keys: Sequence[Key]) -> dict[Key, int]:
-    """Return the size in bytes of each of these turns' logs; turns without a log are left out."""
-    columns = (log_pieces.c.run_id, log_pieces.c.number)
-    query = sa.select(*columns, sa.func.max(log_pieces.c.ends_at)).where(sa.tuple_(*columns).in_(keys))
-    rows = connection.execute(query.group_by(*columns))
-    return {(run_id, number): size for run_id, number, size in rows}
+def log_size(connection: sa.Connection, key: Key) -> int | None:
+    """Return the size of a turn's log in bytes; None: it has none."""
+    query = sa.select(sa.func.max(log_pieces.c.ends_at)).where(*_of(log_pieces, key))
+    return connection.execute(query).scalar()
 
 
 def read_log(connection: sa.Connection, key: Key, offset: int, limit: int) -> bytes:
