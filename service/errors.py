@@ -25,6 +25,18 @@ its text. The log has the traceback of any other exception. What only ends an at
 (`InterruptedTurnError`, `SupersededError`) is not a failure and has another base.
 """
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
 
 class ServiceError(Exception):
     """A failure whose text says to its reader what is wrong and, where there is one, the cure."""
+
+
+def first_fault(error: "ValidationError") -> str:
+    """Return the key of a document's first fault, unless that is the document itself, and what is wrong with it."""
+    first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+    key = ".".join(map(str, first["loc"]))
+    return f"{key}: {first['msg']}" if key else first["msg"]

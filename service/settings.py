@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from service.errors import ServiceError
+from service.errors import ServiceError, first_fault
 
 _THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1"})
 Sandboxing = Literal["require", "prefer", "none"]
@@ -307,6 +307,4 @@ class DataFolder:
         except tomllib.TOMLDecodeError as error:
             raise SettingsError(f"{self.settings_file}: {error}; correct the TOML there") from error
         except ValidationError as error:
-            first = error.errors()[0]
-            key = ".".join(str(part) for part in first["loc"])
-            raise SettingsError(f"{self.settings_file}: {key}: {first['msg']}; correct or remove the key") from error
+            raise SettingsError(f"{self.settings_file}: {first_fault(error)}; correct or remove the key") from error

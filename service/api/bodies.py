@@ -11,6 +11,7 @@ from starlette.requests import ClientDisconnect
 
 from service.api.context import context_of
 from service.api.errors import HttpError, bad_request
+from service.errors import first_fault
 
 _LARGEST_INTEGER: Final = 2**63 - 1
 _DEEPEST: Final = 64
@@ -95,13 +96,12 @@ class ReadBody(Generic[Body]):
         return await context_of(request).parsing.run(partial(self._validated, raw))
 
     def _validated(self, raw: bytes) -> Body:
+        document = _parse(raw)
         try:
-            return self._model.model_validate(_parse(raw))
+            return self._model.model_validate(document)
         except ValidationError as error:
-            first = error.errors(include_input=False, include_url=False)[0]
-            field = ".".join(str(part) for part in first["loc"])
-            text = "the body must be a JSON object" if first["type"] == "model_type" and not field else first["msg"]
-            raise bad_request("invalid_request", f"{field}: {text}" if field else text) from error
+            text = first_fault(error) if isinstance(document, dict) else "the body must be a JSON object"
+            raise bad_request("invalid_request", text) from error
 
 
 def schema_of(model: type[BaseModel]) -> dict[str, object]:

@@ -21,7 +21,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from service.clock import now_micros, rfc3339
-from service.errors import ServiceError
+from service.errors import ServiceError, first_fault
 from service.settings import DataFolder
 from service.setup import SetupError, find_organization
 from service.store import audit
@@ -271,8 +271,7 @@ def plain_errors(*, as_json: bool) -> Iterator[None]:
         cure = "see that its server or disk is well, or restore the back-up"
         fail(f"the database cannot be used: {error.orig}; {cure}", as_json=as_json)
     except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        fail(f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}", as_json=as_json)
+        fail(first_fault(error), as_json=as_json)
 
 
 def fail(message: str, *, as_json: bool) -> NoReturn:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal, Self, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from service.errors import ServiceError
+from service.errors import ServiceError, first_fault
 from service.text import one_line, plural, printable
 
 MOST: Final = 200
@@ -140,12 +140,6 @@ def checked(written: Iterable[Any], remarks: list[str]) -> Iterator[Finding]:
         except ValidationError as error:
             refused += 1
             if refused <= _REMARKS:
-                remarks.append(f"finding {number} is left out: {_reason(error)}")
+                remarks.append(f"finding {number} is left out: {one_line(first_fault(error))[:_SHOWN]}")
     if refused > _REMARKS:
         remarks.append(f"{plural(refused - _REMARKS, 'further finding')} left out")
-
-
-def _reason(error: ValidationError) -> str:
-    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    location = ".".join(map(str, first["loc"]))
-    return one_line(f"{location}: {first['msg']}" if location else first["msg"])[:_SHOWN]

@@ -11,6 +11,7 @@ from service.clock import EPOCH
 from service.errors import ServiceError
 from service.store.invitations import Invitation
 from service.store.organizations import Organization
+from service.text import one_line
 
 _TEXT = """\
 Hello,
@@ -103,11 +104,6 @@ def invitation_message(
         )
     )
     return MailMessage(organization.id, invitation.id, address, recipient, message.as_bytes())
-
-
-def one_line(text: str) -> str:
-    """Return a text without what would end a header, or draw on a terminal."""
-    return "".join(mark if mark.isprintable() else " " for mark in text)
 
 
 def checked_address(email: str) -> tuple[str, str]:

@@ -14,11 +14,12 @@ from typing import Final
 
 from service.clock import SECOND_MICROS, Clock
 from service.deadline import cut_off
-from service.mail.message import Mailer, MailError, MailMessage, invitation_message, one_line
+from service.mail.message import Mailer, MailError, MailMessage, invitation_message
 from service.settings import DataFolder, MailSettings, SettingsError, SmtpSettings
 from service.store import invitations, organizations
 from service.store.database import Database
 from service.store.invitations import Invitation
+from service.text import one_line
 
 _logger = logging.getLogger(__name__)
 _LONGEST_WAIT_S: Final = 3600

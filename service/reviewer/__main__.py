@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from service.errors import ServiceError
+from service.errors import ServiceError, first_fault
 from service.findings.collect import FILES, read
 from service.reviewer.checkout import REVIEWS, Checkout
 from service.reviewer.review import Review, recorded
@@ -62,8 +62,7 @@ def read_task(raw: bytes, configured: list[str]) -> Task:
         inputs = dict(one.split("=", 1) for one in configured) | (document.get("inputs") or {})
         return Task.model_validate(document | {"inputs": inputs})
     except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        raise TaskError(f"bad task: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        raise TaskError(f"bad task: {first_fault(error)}") from error
     except (TypeError, ValueError, RecursionError) as error:
         raise TaskError(f"bad task: it must be a JSON object, and --input KEY=VALUE: {error}") from error
 

@@ -12,7 +12,7 @@ from typing import Annotated, Final
 from pydantic import BaseModel, Field, ValidationError
 
 from service.clock import EPOCH, MICROSECOND
-from service.errors import ServiceError
+from service.errors import ServiceError, first_fault
 
 _SIGNATURE: Final = re.compile(r"sha256=[0-9a-f]{64}")
 _PROOFS: Final = {"github": "x-hub-signature-256", "gitlab": "x-gitlab-token"}
@@ -250,8 +250,7 @@ def read(platform: str, headers: Mapping[str, str], raw: bytes) -> PullRequestEv
         document = json.loads(raw)
         return model.model_validate(document).event()
     except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        raise PayloadError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        raise PayloadError(first_fault(error)) from error
     except (ValueError, RecursionError) as error:
         raise PayloadError("the body is not JSON: choose the content type application/json for the webhook") from error
 
