@@ -12,18 +12,18 @@ def cut_off(after_s: float, socket_of: Callable[[], socket.socket | None]) -> It
 
     The socket's own time-out starts again with each byte.
     """
-    timer = threading.Timer(after_s, _shut_down, (socket_of,))
+
+    def shut_down() -> None:
+        open_socket = socket_of()
+        if open_socket is not None:
+            with contextlib.suppress(OSError):
+                # Not the TLS wrapper's own method: after it, the connection would continue in clear text.
+                socket.socket.shutdown(open_socket, socket.SHUT_RDWR)
+
+    timer = threading.Timer(after_s, shut_down)
     timer.daemon = True
     timer.start()
     try:
         yield
     finally:
         timer.cancel()
-
-
-def _shut_down(socket_of: Callable[[], socket.socket | None]) -> None:
-    open_socket = socket_of()
-    if open_socket is not None:
-        with contextlib.suppress(OSError):
-            # Not the TLS wrapper's own method: after it, the connection would continue in clear text.
-            socket.socket.shutdown(open_socket, socket.SHUT_RDWR)

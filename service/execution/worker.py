@@ -28,9 +28,9 @@ _ROUND_S: Final = 1.0
 _CLOSING_S: Final = 5.0
 _BEATS_IN_TTL: Final = 4
 _LATE_S: Final = 3 * _ROUND_S
-"""A heartbeat is looked at once a round: no shorter pause makes it irregular, however short the time to live."""
-_LOOK_S: Final = 2.0
-"""How often a worker looks for dead ones."""
+"""A heartbeat is due once a round, so a shorter pause does not make it irregular, however short the time to live."""
+_RECOVERY_PAUSE_S: Final = 2.0
+"""How often lost turns are looked for: those of dead workers, and those that never began here."""
 _DISPATCH: Final = 1
 """The number of the task that one worker at a time does for all: filling the queues, and recovering dead workers."""
 _RUNS_TO_POST: Final = 100
@@ -68,7 +68,7 @@ class TurnWorker:
         self._beat_at = float("-inf")
         self._beating_since = float("-inf")
         """Since when this worker's heartbeat has been regular (monotonic seconds)."""
-        self._look_due = 0.0
+        self._recovery_due = 0.0
         self._woken = threading.Event()
         self._ended = threading.Event()
         """Set: no new turns are started."""
@@ -182,7 +182,7 @@ class TurnWorker:
     def _dispatch(self) -> None:
         if self._ended.is_set():
             return
-        is_due = time.monotonic() >= self._look_due
+        is_due = time.monotonic() >= self._recovery_due
         if is_due:
             self._workspaces.end_the_dead()
         with self._database.sole(_DISPATCH) as mine:
@@ -193,7 +193,7 @@ class TurnWorker:
         if is_due:
             self._engine.recover_unbegun()
             self._workspaces.clear_the_dead()
-            self._look_due = time.monotonic() + _LOOK_S
+            self._recovery_due = time.monotonic() + _RECOVERY_PAUSE_S
 
     def _fill_queues(self) -> None:
         """Queue the turns that get a place now, and the errands that are due."""

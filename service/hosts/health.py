@@ -120,20 +120,14 @@ class _Probe:
     token: str | None = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class _RunningProbe:
-    at_s: float
-    """The monotonic time of its start."""
-    answer: Future[HostState]
-
-
 class HealthProbes:
     """Asks hosts for their health: one probe serves all organizations that connected the same host."""
 
     def __init__(self, settings: ProbingSettings) -> None:
         self._settings = settings
         self._pool = ThreadPoolExecutor(_PARALLEL, thread_name_prefix="probe")
-        self._running: dict[_Probe, _RunningProbe] = {}
+        self._running: dict[_Probe, tuple[float, Future[HostState]]] = {}
+        """Each probe's start (monotonic seconds) and its answer."""
         self._last_status: dict[Host, str] = {}
         """The status last logged for each host."""
         self._lock = threading.Lock()
@@ -144,10 +138,10 @@ class HealthProbes:
         asked = [(probe, self._put(probe)) for probe in probes]
         until = time.monotonic() + self._settings.timeout_s + _GRACE_S
         found = {}
-        for probe, one in asked:
+        for probe, answer in asked:
             host = probe.host
             try:
-                verdict = one.answer.result(max(0.0, until - time.monotonic()))
+                verdict = answer.result(max(0.0, until - time.monotonic()))
             except TimeoutError:
                 verdict = HostState("unreachable", f"{host.host} gave no answer within {self._settings.timeout_s:g} s")
             # A change is logged with its reason, which callers do not see.
@@ -164,18 +158,18 @@ class HealthProbes:
         """Drop the probes under way."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _put(self, probe: _Probe) -> _RunningProbe:
+    def _put(self, probe: _Probe) -> Future[HostState]:
         now = time.monotonic()
         with self._lock:
             # Callers during a probe share its answer.
             self._running = {
-                key: one
-                for key, one in self._running.items()
-                if not one.answer.done() or now - one.at_s < self._settings.cache_s
+                key: (at, answer)
+                for key, (at, answer) in self._running.items()
+                if not answer.done() or now - at < self._settings.cache_s
             }
             if probe not in self._running:
-                self._running[probe] = _RunningProbe(now, self._pool.submit(self._probe, probe))
-            return self._running[probe]
+                self._running[probe] = now, self._pool.submit(self._probe, probe)
+            return self._running[probe][1]
 
     def _probe(self, probe: _Probe) -> HostState:
         if probe.host.probe == "api":
