@@ -47,8 +47,7 @@ class House:
     def has_stored(self, *run_ids: str) -> bool:
         """Whether the database holds a log of each run (on SQLite none)."""
         with self.database.read() as connection:
-            found = turn_files.log_sizes(connection, [(run_id, 1) for run_id in run_ids])
-        return len(found) == len(run_ids)
+            return all(turn_files.log_size(connection, (run_id, 1)) is not None for run_id in run_ids)
 
     @property
     def entries(self) -> int:
