@@ -328,7 +328,7 @@ def test_what_a_server_says_cannot_draw_on_a_terminal(
     error = failure(relay(serving(replies={key: reply})))
 
     assert error.refused is refused
-    assert reply.replace("\x1b", " ").replace("\x07", " ") in str(error)
+    assert reply.replace("\x1b", "\N{SYMBOL FOR ESCAPE}").replace("\x07", "\N{SYMBOL FOR BELL}") in str(error)
 
 
 def hasty(port: int) -> SmtpRelay:
