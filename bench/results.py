@@ -27,8 +27,7 @@ class Shown(App):
             from widgets.diff import DiffView
             self.view = DiffView()
         else:
-            from app.console.run.log import LogSpool
-            from widgets.log import LogView
+            from widgets.log import LogSpool, LogView
             self.spool = LogSpool()
             self.view = LogView(self.spool)
         yield self.view

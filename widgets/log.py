@@ -1,10 +1,13 @@
-"""A log of any size: lines are requested as they come into view."""
+"""A log: one stretch of it is held, and more is requested as its ends come into view."""
 
 import re
+import threading
+from array import array
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from re import Pattern
-from typing import ClassVar, Final, Literal, Protocol
+from typing import ClassVar, Final, Literal
 
 from rich.ansi import AnsiDecoder
 from rich.color import ColorSystem
@@ -12,6 +15,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.strip import Strip
 
+from storage.records.results import LogChunk
 from widgets.text_view import LONGEST, TextPiece, TextView, safe_line
 
 ERROR: Final = re.compile(rb"(?i)(?:\b|(?<=[0-9;\[]m))(?:error|fatal|failed|failure|exception|traceback|panic)\b")
@@ -25,18 +29,95 @@ _TONES: Final = ("quiet", "bad", "good", "warn", "busy", "wait", "function", "pl
 Direction = Literal["first", "earlier", "later", "last"]
 
 
-class LogLines(Protocol):
-    """The held lines of a log."""
+BLOCK: Final = 256 * 1024
+"""Bytes searched at a time."""
+LONGEST_READ: Final = 16 * 1024
+"""Bytes read of a line."""
+_END: Final = re.compile(b"\n")
+
+
+class LogSpool:
+    """One contiguous stretch of a log, with the places of its line ends."""
+
+    def __init__(self) -> None:
+        self.begin = 0
+        """The offset of the first byte held."""
+        self._data = bytearray()
+        self._ends = array("q")
+        """The offsets at which lines end."""
+        self._lock = threading.Lock()
+        """Guards the bytes, which a search reads in a thread."""
+
+    @property
+    def end(self) -> int:
+        """The offset after the last byte held."""
+        return self.begin + len(self._data)
 
     @property
     def count(self) -> int:
-        """The number of held lines."""
+        """The number of lines held; the first and the last may be partial."""
+        return len(self._ends) + (bool(self._data) and self._data[-1:] != b"\n")
+
+    def clear(self) -> None:
+        """Drop all lines."""
+        with self._lock:
+            self.begin, self._data, self._ends = 0, bytearray(), array("q")
+
+    def put(self, chunk: LogChunk) -> int:
+        """Append a piece, or replace everything if it does not join; return how many lines came before it."""
+        data, held = chunk.data, self.count
+        if self._data and chunk.offset < self.begin <= chunk.offset + len(data):
+            data = data[: self.begin - chunk.offset]
+            with self._lock:
+                self._data[:0], self.begin = data, chunk.offset
+                self._ends = _line_ends(data, chunk.offset) + self._ends
+            return self.count - held
+        if self._data and chunk.offset != self.end:
+            self.clear()
+        with self._lock:
+            if not self._data:
+                self.begin = chunk.offset
+            self._data += data
+            self._ends += _line_ends(data, chunk.offset)
+        return 0
 
     def line(self, row: int) -> bytes:
-        """A line without its line break; a very long one is cut."""
+        """Return a line without its end; of a very long one its beginning, or its end if it was overwritten."""
+        begin, end = self._start(row), self._ends[row] if row < len(self._ends) else self.end
+        found = self._read(begin, min(end, begin + LONGEST_READ))
+        if end - begin > LONGEST_READ and b"\r" in found:
+            return self._read(end - LONGEST_READ, end)
+        return found
 
     def find(self, pattern: Pattern[bytes], begin: int, step: int) -> int | None:
-        """The next line that matches."""
+        """Return the next matching line from here on (step 1), or before (step -1); None: no match."""
+        at = self._start(begin) if begin < self.count else self.end
+        while step > 0 and (data := self._read(at, at + BLOCK)):
+            data = data[: data.rfind(b"\n") + 1] or data
+            if match := pattern.search(data):
+                return bisect_left(self._ends, at + match.start())
+            at += len(data)
+        while step < 0 and at > self.begin:
+            first = max(self.begin, at - BLOCK)
+            data = self._read(first, at)
+            cut = data.find(b"\n") + 1 if first > self.begin else 0
+            cut = cut if cut < len(data) else 0
+            if matches := list(pattern.finditer(data, cut)):
+                return bisect_left(self._ends, first + matches[-1].start())
+            at = first + cut
+        return None
+
+    def _start(self, row: int) -> int:
+        """The offset of a line: after the end of the one before it."""
+        return self._ends[row - 1] + 1 if row > 0 else self.begin
+
+    def _read(self, begin: int, end: int) -> bytes:
+        with self._lock:
+            return bytes(self._data[max(0, begin - self.begin) : max(0, end - self.begin)])
+
+
+def _line_ends(data: bytes, offset: int) -> "array[int]":
+    return array("q", [offset + match.start() for match in _END.finditer(data)])
 
 
 class LogView(TextView):
@@ -57,7 +138,7 @@ class LogView(TextView):
     class ErrorRequested(Message):
         """The next line with an error was requested."""
 
-    def __init__(self, lines: LogLines) -> None:
+    def __init__(self, lines: LogSpool) -> None:
         super().__init__()
         self._lines = lines
         self._about: Sequence[TextPiece] = ()

@@ -5,10 +5,9 @@ import re
 
 import pytest
 
-from app.console.run.log import BLOCK, LogSpool
 from storage.records.results import LogChunk
 from tests.widgets.stage import staged
-from widgets.log import LogView, log_pieces
+from widgets.log import BLOCK, LogSpool, LogView, log_pieces
 
 
 def chunk(data: bytes, begin: int = 0, end: int | None = None) -> LogChunk:
