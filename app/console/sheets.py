@@ -135,16 +135,22 @@ class ChoiceSheet(PickerScreen[T], Generic[T]):
         *(Binding(str(digit), f"choose({digit})", f"the {digit}. choice", show=False) for digit in range(1, 10)),
     ]
 
-    def __init__(self, title: str, choices: Sequence[tuple[Content, T]]) -> None:
+    def __init__(self, title: str, choices: Sequence[tuple[Content, T]], here: int | None = None) -> None:
+        """Prepare; the cursor begins on the choice with the index `here`, if there is one."""
         super().__init__()
         self.TITLE_TEXT = title
         self._choices = choices
+        self._here = here
 
     def compose_choice(self) -> ComposeResult:
         """Compose the choices."""
         yield Options(
             *(Option(Content.assemble(f"{number}  ", text)) for number, (text, _) in enumerate(self._choices, 1))
         )
+
+    def on_mount(self) -> None:
+        """Put the cursor on its choice."""
+        self.query_one(Options).highlighted = self._here
 
     @on(OptionList.OptionSelected)
     def _on_selected(self, message: OptionList.OptionSelected) -> None:

@@ -12,9 +12,8 @@ from msgspec import Struct
 
 from app.api.client import Client
 from app.api.errors import ApiError, NotFoundError, NotOfferedError, RejectedError
-from storage.records import Run, RunDetail
+from storage.records import Run
 from storage.records.results import Change, LogChunk, RunTurns, Unavailable
-from storage.records.run import RunFigures
 
 T = TypeVar("T")
 _PULL_KEYS: Final = ("pull_request", "pull_request_number", "pull_request_url", "pr_number", "pr_url")
@@ -99,27 +98,15 @@ class ServiceTurns:
                 self._known.popitem(last=False)
         return self.known(run)
 
+    def reason(self, run: Run) -> str:
+        """Why the run's last turn ended as it did; empty: not known."""
+        known = self.known(run)
+        return (known.turns[-1].reason or "") if known is not None and known.turns else ""
 
-def figures(detail: RunDetail, run_turns: RunTurns | None) -> RunFigures:
-    """A run's figures: the service's turns, else the observed ones."""
-    turns = run_turns.turns if run_turns is not None else ()
-    added, removed = ([getattr(turn, name) for turn in turns] for name in ("additions", "deletions"))
-    return RunFigures(
-        turns=max((turn.number for turn in turns), default=detail.turns),
-        additions=_sum(added),
-        deletions=_sum(removed),
-        pull=number_in(run_turns.pull_request if run_turns is not None else None) or pull_number(detail.run.raw_json),
-    )
-
-
-def reason(run_turns: RunTurns | None) -> str:
-    """Why a run's last turn ended as it did; empty: not known."""
-    return (run_turns.turns[-1].reason or "") if run_turns is not None and run_turns.turns else ""
-
-
-def _sum(counts: list[int | None]) -> int | None:
-    known = [count for count in counts if count is not None]
-    return sum(known) if known else None
+    def count(self, run: Run) -> int | None:
+        """How many turns the run had; None: not known."""
+        known = self.known(run)
+        return known.turns[-1].number if known is not None and known.turns else None
 
 
 def _state(run: Run) -> _State:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final, Literal
+from typing import Literal
 
 from msgspec import Struct
 
@@ -84,20 +84,6 @@ class RunRow:
     took: WorkTime = field(default_factory=WorkTime)
     last_seen_at: datetime | None = field(default=None, compare=False)
     """When the service last confirmed it, by our clock: a row that was confirmed again is the same row."""
-
-
-class RunFigures(Struct, frozen=True):
-    """Figures of a run besides its row. None: not known."""
-
-    turns: int | None = None
-    additions: int | None = None
-    """Lines, of all turns together."""
-    deletions: int | None = None
-    pull: int | None = None
-    """The number of its pull or merge request."""
-
-
-NO_FIGURES: Final = RunFigures()
 
 
 class RunDetail(Struct, frozen=True):

@@ -54,11 +54,9 @@ class RunField(Struct, frozen=True):
     """A field of a run that a table shows."""
 
     name: str
-    """In settings, in queries and on the command line; a column's title, unless it has its own."""
-    wire: str = ""
-    """Its name in the API and in our JSON; empty: it is not one field there."""
-    order: str = ""
-    """The ascending order by it as SQL, total by itself; descending is its exact reverse. Empty: there is none.
+    """In settings, in queries and on the command line; a column's title."""
+    order: str
+    """The ascending order by it as SQL, total by itself; descending is its exact reverse.
 
     Runs that are equal are newest first. Equal durations and changes are told apart by `id`: `run_id` would make half
     of the index."""
@@ -69,18 +67,16 @@ class RunField(Struct, frozen=True):
     descending: str = "z to a"
     begins_descending: bool = False
     """Whether the first choice of the order is the descending one."""
-    title: str = ""
 
 
 _NEWEST: Final = "created_us DESC, run_id DESC"
 # The indexes of repositories and branches also hold columns of figures, which are then read without the table.
 RUN_FIELDS: Final = (
-    RunField("status", "status", f"severity, {_NEWEST}", f"severity, {_NEWEST}, status"),
-    RunField("repository", "repository", f"repository, {_NEWEST}", f"repository, {_NEWEST}, status, took_us"),
-    RunField("branch", "branch_name", f"branch, {_NEWEST}", f"branch, {_NEWEST}, status"),
+    RunField("status", f"severity, {_NEWEST}", f"severity, {_NEWEST}, status"),
+    RunField("repository", f"repository, {_NEWEST}", f"repository, {_NEWEST}, status, took_us"),
+    RunField("branch", f"branch, {_NEWEST}", f"branch, {_NEWEST}, status"),
     RunField(
         "started",
-        "created_at",
         "created_us, run_id",
         ascending="oldest first",
         descending="newest first",
@@ -88,7 +84,6 @@ RUN_FIELDS: Final = (
     ),
     RunField(
         "updated",
-        "updated_at",
         "updated_us, id",
         "updated_us DESC, id DESC, status",
         ascending="longest unchanged first",
@@ -103,14 +98,9 @@ RUN_FIELDS: Final = (
         descending="longest first, active above",
         begins_descending=True,
     ),
-    RunField("run", "run_id", "run_id"),
-    RunField("turns"),
-    RunField("lines", title="± lines"),
-    RunField("pull", title="pull request"),
+    RunField("run", "run_id"),
 )
-"""In the order in which they are offered as columns."""
+"""In the order in which they are offered as columns; the cache can sort by each."""
 FIELD_BY_NAME: Final = {field.name: field for field in RUN_FIELDS}
-SORTABLE: Final = tuple(
-    sorted(filter(lambda field: field.order, RUN_FIELDS), key=lambda field: not field.begins_descending)
-)
-"""Those with an order, times first."""
+SORTABLE: Final = tuple(sorted(RUN_FIELDS, key=lambda field: not field.begins_descending))
+"""In the order in which they are offered for sorting, times first."""

@@ -11,7 +11,7 @@ from tests.pty.terminal import Terminal
 
 CRASH = """
 import sys
-from app.console.runs.loaders import TableLoader
+from app.console.runs.loader import RunsLoader
 from app.console.app import RunwardenApp
 from app.console.runs.screen import RunsScreen
 from app.engine import Engine
@@ -26,7 +26,7 @@ async def broken_later(*arguments, **options):
     broken()
 
 match sys.argv.pop():
-    case "a worker": TableLoader._read = broken_later
+    case "a worker": RunsLoader._read = broken_later
     case "painting": RunTable.render_line = broken
     case "composing": RunsScreen.compose_body = broken
     case "the engine": Engine.open = broken_later

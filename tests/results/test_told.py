@@ -7,9 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from app.api.errors import UnreachableError
-from app.results.service import NOT_OFFERED, ServiceExtension, ServiceTurns, figures, reason
+from app.results.service import NOT_OFFERED, ServiceExtension, ServiceTurns
 from storage.records.results import RunTurns, Turn, Unavailable
-from storage.records.run import RunFigures
 from tests.results.repository import run_detail
 
 TURNS = RunTurns(
@@ -54,18 +53,10 @@ async def test_a_run_is_asked_for_once_until_it_changes(answer: RunTurns | Unava
             assert await service_turns.ask(extension, run) == (answer if answer is TURNS else None)
 
     assert service.asked == times
+    told = answer is TURNS
+    assert (service_turns.reason(run), service_turns.count(run)) == (("No compiler.", 3) if told else ("", None))
     service.answer = TURNS
     assert run.updated_at is not None
     changed = replace(run, updated_at=run.updated_at + timedelta(seconds=1))
     assert not service_turns.holds(changed)
     assert await service_turns.ask(extension, changed) == TURNS
-
-
-def test_figures_are_the_services_and_else_what_was_observed() -> None:
-    """Turns by number, lines of all turns, the reason of the last one, and the pull request that the run names."""
-    detail = run_detail()
-    named = replace(detail, run=replace(detail.run, raw_json='{"pull_request": {"number": 12}}'))
-
-    assert figures(named, TURNS) == RunFigures(3, 7, 1, 12)
-    assert figures(detail, None) == RunFigures(detail.turns)
-    assert (reason(TURNS), reason(None)) == ("No compiler.", "")

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from app.text import safe_text
 from app.times import span, started
-from storage.records import FIELD_BY_NAME, RunFigures, RunRow, Tone
+from storage.records import RunRow, Tone
 from widgets.badges import Badge, run_badge
 from widgets.cells import Cut
 
@@ -21,8 +21,6 @@ GAP: Final = 2
 """Cells between two columns."""
 AIR: Final = 1
 """Cells that stay empty at the right edge."""
-_DRAG_CELLS: Final = 2
-"""Cells that a title has to be dragged before it moves, so that an unsteady click moves nothing."""
 FIELD_LIMIT: Final = 200
 """The most characters of a foreign field that a table looks at."""
 RESTS: Final = timedelta(seconds=5)
@@ -44,7 +42,6 @@ class RowFacts(Struct, frozen=True):
 
     row: RunRow
     times: RowTimes
-    figures: RunFigures
     is_stuck: bool
 
 
@@ -75,12 +72,6 @@ def took(row: RunRow, now: datetime, as_of: datetime | None = None) -> str:
     return f"≥{span(seconds)}" if is_short else span(seconds)
 
 
-def _lines(figures: RunFigures) -> str:
-    if figures.additions is None and figures.deletions is None:
-        return ""
-    return f"+{figures.additions or 0:,} -{figures.deletions or 0:,}"
-
-
 def _quiet(text: Callable[[RowFacts], str]) -> Callable[[RowFacts], tuple[str, Tone]]:
     return lambda facts: (text(facts), "quiet")
 
@@ -98,7 +89,7 @@ class RunColumn(Struct, frozen=True):
     """A field as a column: its cell, and how it may grow."""
 
     key: str
-    """The field's name."""
+    """The field's name, which is the title and the order that a click on it chooses."""
     width: int
     """The column's minimum width in cells."""
     cell: Callable[[RowFacts], tuple[str, Tone]]
@@ -112,16 +103,6 @@ class RunColumn(Struct, frozen=True):
     """Stays in view while the others scroll sideways."""
     least: int = 0
     """The column's minimum width beside a pane, in cells; 0: `width`."""
-
-    @property
-    def name(self) -> str:
-        """Its title."""
-        return FIELD_BY_NAME[self.key].title or self.key
-
-    @property
-    def sort(self) -> str | None:
-        """The order that a click on its title chooses; None: the cache has no such order."""
-        return self.key if FIELD_BY_NAME[self.key].order else None
 
 
 COLUMNS: Final = (
@@ -156,16 +137,12 @@ COLUMNS: Final = (
         cut="middle",
         least=8,
     ),
-    RunColumn("turns", 5, _quiet(lambda facts: "" if facts.figures.turns is None else f"{facts.figures.turns:,}")),
-    RunColumn("lines", 13, _quiet(lambda facts: _lines(facts.figures))),
-    RunColumn("pull", 12, _quiet(lambda facts: "" if facts.figures.pull is None else f"#{facts.figures.pull}")),
 )
 """All columns."""
 COLUMN_KEYS: Final = tuple(column.key for column in COLUMNS)
+FROZEN: Final = frozenset(column.key for column in COLUMNS if column.frozen)
 _BY_KEY: Final = {column.key: column for column in COLUMNS}
 DEFAULT_COLUMNS: Final = ("status", "repository", "branch", "started", "took", "run")
-FIGURES: Final = frozenset({"turns", "lines", "pull"})
-"""Columns whose values are read only while they are shown."""
 
 
 class ColumnChoice(Struct, frozen=True):
@@ -214,10 +191,6 @@ class ColumnChoice(Struct, frozen=True):
         if width is not None:
             widths[key] = min(MOST_WIDTH, max(LEAST_WIDTH, width))
         return replace(self, widths=widths)
-
-    def width(self, key: str) -> int | None:
-        """The column's own width; None: what fits."""
-        return self.widths.get(key)
 
 
 class PlacedColumn(Struct, frozen=True):
@@ -322,36 +295,7 @@ class ColumnArrangement:
         later = [stop for stop in self.layout.stops if (stop > x if direction > 0 else stop < x)]
         return (later[0] if direction > 0 else later[-1]) if later else None
 
-    def line_x(self, x: int, scroll_x: int) -> int:
-        """The cell on the line of all columns at this cell of the scrolled view."""
-        return x if x < self.layout.frozen_width else x + scroll_x
-
-    def title_at(self, x: int, scroll_x: int) -> "TitleDrag | None":
-        """The title or edge at this cell of the scrolled view; None: there is neither."""
-        line_x = self.line_x(x, scroll_x)
-        if (placed := self.layout.at(line_x)) is None:
-            return None
-        # The edge is the gap: a title may fill its column to the last cell.
-        return TitleDrag(placed, line_x, placed.end <= line_x < placed.end + GAP, self.layout, self.choice)
-
-
-class TitleDrag(Struct, frozen=True):
-    """A drag of a title or of its edge, and the columns when it began."""
-
-    placed: PlacedColumn
-    x: int
-    """The cell where the drag began."""
-    is_edge: bool
-    """Whether the gap behind the title is dragged, which resizes the column; else the column moves."""
-    layout: Layout
-    choice: ColumnChoice
-
-    def dragged_to(self, x: int) -> ColumnChoice:
-        """The choice of columns that results if the drag ends at cell `x`."""
-        key = self.placed.column.key
-        if self.is_edge:
-            return self.choice if x == self.x else self.choice.sized(key, self.placed.width + x - self.x)
-        over = self.layout.at(x)
-        if over is None or abs(x - self.x) < _DRAG_CELLS:
-            return self.choice
-        return self.choice.moved(key, over.column.key)
+    def column_at(self, x: int, scroll_x: int) -> RunColumn | None:
+        """The column at this cell of the scrolled view."""
+        placed = self.layout.at(x if x < self.layout.frozen_width else x + scroll_x)
+        return None if placed is None else placed.column

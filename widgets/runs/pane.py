@@ -1,6 +1,6 @@
 """The pane of one run, two lines or a column, and how it shares the screen with the table."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Final, Literal, get_args
 
@@ -25,25 +25,30 @@ from widgets.runs.table import RunTable
 class RunPane(LinePane):
     """Facts, timeline, conversation, or the raw JSON, of one run."""
 
-    def __init__(self, clock: Callable[[], datetime]) -> None:
+    def __init__(self, now: datetime) -> None:
         super().__init__(self._lines)
-        self._clock = clock
         self._is_strip = False
         """Whether there is room for two lines only."""
         self._view: RunView | None = None
         self._raw = False
         self._placeholder = ""
-        self._now = clock()
+        self._now = now
         self._as_of: datetime | None = None
         self._raw_of: RunView | None = None
         self._raw_shown: list[Content] = []
 
-    def show(self, view: RunView | None, *, otherwise: str = "") -> None:
-        """Show the run, or else the text."""
-        before, self._view, self._placeholder, self._now = self._view, view, otherwise, self._clock()
+    def show(self, view: RunView | None, now: datetime) -> None:
+        """Show the run; without one, what `explain` said."""
+        before, self._view, self._now = self._view, view, now
         if (before and before.detail.run.run_id) != (view and view.detail.run.run_id):
             self.scroll_home(animate=False)
         self.paint()
+
+    def explain(self, text: str) -> None:
+        """Show this text while there is no run."""
+        if text != self._placeholder:
+            self._placeholder = text
+            self.paint()
 
     def shape(self, *, is_strip: bool) -> None:
         """Change the form, for another screen size."""
@@ -98,9 +103,9 @@ class RunPane(LinePane):
         return lines
 
 
-SplitSize = Literal["small", "normal", "half", "whole"]
+SplitSize = Literal["small", "normal", "half"]
 SIZES: Final[tuple[SplitSize, ...]] = get_args(SplitSize)
-"""The pane's sizes, smallest first; `whole` leaves no room for the table."""
+"""The pane's sizes, smallest first."""
 
 WIDE: Final = 120
 """From this width on the pane may be beside the table."""
@@ -121,8 +126,8 @@ AROUND: Final = 8
 class PanePlacement(Struct, frozen=True):
     """The place of the pane, and its cells there."""
 
-    where: Literal["beside", "below", "strip", "alone"]
-    cells: int = 0
+    where: Literal["beside", "below", "strip"]
+    cells: int
     """Columns beside the table, lines below it."""
 
 
@@ -130,8 +135,6 @@ def placement(size: SplitSize, screen: Size, least_table: int) -> PanePlacement:
     """The place of a pane of this size; beside the table only if that hides none of its columns."""
     width, height = screen
     room = width - least_table
-    if size == "whole":
-        return PanePlacement("alone")
     if width >= WIDE and room >= LEAST:
         usual = min(max(LEAST, int(width * SHARE)), MOST, room)
         return PanePlacement("beside", {"small": LEAST, "normal": usual}.get(size, width // 2))
@@ -149,7 +152,7 @@ class SplitView(Container):
     def __init__(self, table: RunTable, pane: RunPane, pane_size: str, *, has_pane: bool) -> None:
         """Prepare; an unknown size counts as normal."""
         super().__init__(id="runs")
-        self._table, self._pane = table, pane
+        self.table, self.pane = table, pane
         self._screen_size = Size()
         known: SplitSize = next((known for known in SIZES if known == pane_size), "normal")
         self.set_reactive(SplitView.pane_size, known)
@@ -158,38 +161,33 @@ class SplitView(Container):
 
     def compose(self) -> Iterable[Widget]:
         """Compose both."""
-        yield self._table
-        yield self._pane
+        yield self.table
+        yield self.pane
 
     def watch_has_pane(self, has_pane: bool) -> None:
         """Show or hide the pane; a class, since `display` would show it again while there is no run at all."""
         self.set_class(not has_pane, "-no-detail")
 
-    def watch_pane_size(self, before: SplitSize, _: SplitSize) -> None:
-        """Share the screen anew; the table has the focus once there is one."""
+    def watch_pane_size(self) -> None:
+        """Share the screen anew."""
         self.fit()
-        if before == "whole":
-            self._table.focus()
 
     def fit(self, screen: Size | None = None) -> None:
         """Divide a screen of this size between the two; None: the same one as before."""
         self._screen_size = screen or self._screen_size
-        placed = placement(self.pane_size, self._screen_size, self._table.least_width)
-        pane = self._pane
-        for where in ("beside", "alone"):
-            self.set_class(placed.where == where, f"-{where}")
+        placed = placement(self.pane_size, self._screen_size, self.table.least_width)
+        pane = self.pane
+        self.set_class(placed.where == "beside", "-beside")
         pane.shape(is_strip=placed.where == "strip")
         pane.styles.width = placed.cells if placed.where == "beside" else "1fr"
-        pane.styles.height = placed.cells if placed.where in {"below", "strip"} else "1fr"
-        self._table.squeeze(is_squeezed=placed.where == "beside")
-        if placed.where == "alone":
-            pane.focus()
-        elif pane.has_focus and not pane.can_focus:
-            self._table.focus()
+        pane.styles.height = "1fr" if placed.where == "beside" else placed.cells
+        self.table.squeeze(is_squeezed=placed.where == "beside")
+        if pane.has_focus and not pane.can_focus:
+            self.table.focus()
 
     def resize_pane(self, by: int) -> None:
         """Make the pane larger (1) or smaller (-1): the next size that makes a difference here."""
-        placements = [placement(size, self._screen_size, self._table.least_width) for size in SIZES]
+        placements = [placement(size, self._screen_size, self.table.least_width) for size in SIZES]
         here = SIZES.index(self.pane_size)
         others = range(here + 1, len(SIZES)) if by > 0 else range(here - 1, -1, -1)
         found = next((index for index in others if placements[index] != placements[here]), None)

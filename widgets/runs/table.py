@@ -3,295 +3,32 @@
 The cursor and the visible rows stay on their runs, whatever arrives above.
 """
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, ClassVar, Final, Self
+from typing import TYPE_CHECKING, ClassVar, Final
 
-from msgspec import Struct
 from msgspec.structs import replace
-from rich.cells import cell_len
-from rich.segment import Segment
-from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.geometry import Size
 from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
-from textual.widget import Widget
 
-from app.text import SafeText, safe_text
-from storage.records import CoverageGap, RunFigures, RunFilter, RunRow, RunSort, RunWindow, WindowRequest
+from app.text import SafeText
+from storage.records import CoverageGap, RunFilter, RunRow, RunSort, RunWindow, WindowRequest
 from storage.records.query import Grouping, RunGroup
-from storage.records.run import NO_FIGURES
-from widgets.badges import Tone
-from widgets.cells import fit, shorten
 from widgets.cursor_view import HEADER, CursorView
-from widgets.frame.notice import Notice, above, wrapped
-from widgets.runs.columns import (
-    RESTS,
-    ColumnArrangement,
-    ColumnChoice,
-    Layout,
-    PlacedColumn,
-    RowFacts,
-    RowTimes,
-    TitleDrag,
-    rests,
-    row_times,
-)
+from widgets.frame.notice import Notice
+from widgets.runs.columns import RESTS, ColumnArrangement, ColumnChoice, RowFacts, RowTimes, rests, row_times
+from widgets.runs.lines import COMPONENTS, RowState, TableRenderer, unseen_note
 
 if TYPE_CHECKING:
     from textual.timer import Timer
 
-
-MatchRange = tuple[int, int]
-"""A range of characters, without its end."""
-TONES: Final[tuple[Tone, ...]] = ("good", "bad", "busy", "wait", "warn", "plain", "quiet")
-COMPONENTS: Final = {
-    f"run-table--{part}" for part in (*TONES, "header", "sorted", "cursor", "cursor-resting", "mark", "found", "unseen")
-}
-
-HEAD_NUMBERS: Final = 55
-"""Cells of the numbers of a group."""
-TAIL_MARGIN: Final = 6
-"""Cells that are neither rule nor text: the cursor's mark, a gap on both sides of the text, and the right margin."""
-
-
-class SearchHighlight(Struct, frozen=True):
-    """Text to highlight: words in every searched column, patterns in one each."""
-
-    words: tuple[str, ...] = ()
-    """Case-folded."""
-    repositories: tuple[str, ...] = ()
-    branches: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, condition: RunFilter) -> Self:
-        """The searched text of a filter."""
-        return cls(tuple(condition.search.casefold().split()), condition.repositories, condition.branches)
-
-    def found(self, shown: str, column: str) -> Iterator[MatchRange]:
-        """The matching ranges of a cell's text, which may be padded or cut."""
-        if column not in {"repository", "branch", "run"}:
-            return
-        folded, text = shown.casefold(), shown.rstrip()
-        # None in text whose length changes with case folding.
-        for word in self.words if len(folded) == len(shown) else ():
-            yield from _everywhere(folded, word)
-        for pattern in {"repository": self.repositories, "branch": self.branches}.get(column, ()):
-            # The literal pieces of a pattern: first and last at the ends of the text, the others anywhere.
-            first, *rest = pattern.split("*")
-            if not rest:
-                yield from [(0, len(text))] if text == pattern else []
-                continue
-            if first and text.startswith(first):
-                yield 0, len(first)
-            *middle, last = rest
-            for piece in middle:
-                yield from _everywhere(text, piece)
-            if last and text.endswith(last):
-                yield len(text) - len(last), len(text)
-
-
-def _everywhere(text: str, piece: str) -> Iterator[MatchRange]:
-    start = text.find(piece)
-    while piece and start >= 0:
-        yield start, start + len(piece)
-        start = text.find(piece, start + len(piece))
-
-
-class RowState(Struct, frozen=True):
-    """The states that change a row's look."""
-
-    at_cursor: bool
-    marked: bool
-    focused: bool
-    """Whether the table has the focus."""
-
-
-class TableRenderer(Struct, frozen=True):
-    """Draws the table's lines; its styles are looked up once per theme."""
-
-    base: Style
-    header_style: Style
-    sorted_style: Style
-    unseen_style: Style
-    mark: Style
-    found: Style
-    tones: dict[Tone, Style]
-    cursor: Style
-    resting: Style
-    """The cursor's line while the table has no focus."""
-
-    @classmethod
-    def of(cls, widget: Widget) -> Self:
-        """Look up the widget's current styles."""
-
-        def component(name: str) -> Style:
-            return widget.get_component_rich_style(f"run-table--{name}")
-
-        def foreground(name: str) -> Style:
-            # Without its background: the cursor line's must show.
-            style = component(name)
-            return Style(color=style.color, bold=style.bold, underline=style.underline)
-
-        return cls(
-            base=widget.rich_style,
-            header_style=component("header"),
-            sorted_style=component("sorted"),
-            unseen_style=component("unseen"),
-            mark=foreground("mark"),
-            found=foreground("found"),
-            tones={tone: foreground(tone) for tone in TONES},
-            cursor=component("cursor"),
-            resting=component("cursor-resting"),
-        )
-
-    def blank(self, width: int) -> Strip:
-        """An empty line."""
-        return Strip.blank(width, self.base)
-
-    def header(self, layout: Layout, sort: RunSort, unseen: int, width: int, scroll_x: int) -> Strip:
-        """The titles, the sort arrow, and how many new runs are above the view."""
-        segments: list[Segment] = []
-        x = 0
-        for placed in layout.placed:
-            column = placed.column
-            is_sorted = column.sort == sort.column
-            title = f"{column.name} {'↓' if sort.descending else '↑'}" if is_sorted else column.name
-            segments.append(Segment(" " * (placed.x - x), self.header_style))
-            segments.append(Segment(fit(title, placed.width), self.sorted_style if is_sorted else self.header_style))
-            x = placed.end
-        strip = _scrolled(segments, layout, width, scroll_x, self.header_style)
-        note = unseen_note(unseen)
-        more = "" if layout.width <= width else "▸" if scroll_x < layout.width - width else "◂"
-        note += more
-        if not note:
-            return strip
-        tail = Segment(note, self.unseen_style if unseen else self.header_style)
-        return Strip.join([strip.crop(0, width - len(note)), Strip([tail], len(note))])
-
-    def row(
-        self, facts: RowFacts, sought: SearchHighlight, layout: Layout, width: int, scroll_x: int, state: RowState
-    ) -> Strip:
-        """A run's line of `width` cells, from the cell `scroll_x`."""
-        background = self._background(state)
-        segments = [
-            Segment("▌" if state.at_cursor else " ", background + self.mark),
-            Segment("■" if state.marked else " ", background + self.mark),
-        ]
-        x = 2
-        for placed in layout.placed:
-            segments.append(Segment(" " * (placed.x - x), background))
-            segments.extend(self._cell(placed, facts, sought, background, at_cursor=state.at_cursor))
-            x = placed.end
-        return _scrolled(segments, layout, width, scroll_x, background)
-
-    def missing(self, texts: tuple[SafeText, ...], width: int, state: RowState) -> Strip:
-        """A line that stands for missing runs: the first of the texts that fits, between two rules."""
-        background = self._background(state)
-        text = shorten(next((text for text in texts if cell_len(text) + TAIL_MARGIN <= width), texts[-1]), width)
-        rules = max(0, width - cell_len(text) - TAIL_MARGIN)
-        segments = [
-            Segment("▌ " if state.at_cursor else "  ", background + self.mark),
-            Segment("─" * (rules // 2) + " ", background + self.tones["quiet"]),
-            Segment(text, background + self.tones["plain" if state.at_cursor else "quiet"]),
-            Segment(" " + "─" * (rules - rules // 2), background + self.tones["quiet"]),
-        ]
-        return Strip(segments).crop_extend(0, width, background)
-
-    def head(self, group: RunGroup, width: int, state: RowState) -> Strip:
-        """The line that heads a group: whether it is folded, its name, and how many of its runs need a look."""
-        background = self._background(state)
-        segments = [Segment("▌ " if state.at_cursor else "  ", background + self.mark)]
-        for text, tone in head_parts(group, width - 2):
-            style = background + self.tones[tone]
-            segments.append(Segment(text, style + Style(bold=True) if tone == "plain" else style))
-        return Strip(segments).extend_cell_length(width, background).crop(0, width)
-
-    def placeholder(self, layout: Layout, width: int, *, at_cursor: bool) -> Strip:
-        """A line whose run is still being read."""
-        background = self.cursor if at_cursor else self.base
-        text = "".join(" " * (p.x if i == 0 else 2) + fit("·", p.width) for i, p in enumerate(layout.placed))
-        return Strip([Segment(fit(text, width), background + self.tones["quiet"])], width)
-
-    def notice(self, notice: Notice | None, y: int, width: int, height: int) -> Strip:
-        """One line of the notice that takes the place of the rows."""
-        if notice is None:
-            return self.blank(width)
-        lines = wrapped(notice, width)
-        line = y - above(height, len(lines) + 2)
-        if line == 0:
-            return self._centred(f"{notice.glyph}  {notice.title}", self.tones[notice.tone] + Style(bold=True), width)
-        if 0 <= line - 2 < len(lines):
-            return self._centred(lines[line - 2], self.tones["quiet"], width)
-        return self.blank(width)
-
-    def _background(self, state: RowState) -> Style:
-        return (self.cursor if state.focused else self.resting) if state.at_cursor else self.base
-
-    def _centred(self, text: str, style: Style, width: int) -> Strip:
-        shown = shorten(text, max(1, width - 4))
-        strip = Strip([Segment(shown, self.base + style)])
-        left = max(0, (width - strip.cell_length) // 2)
-        right = max(0, width - left - strip.cell_length)
-        return Strip.join([Strip.blank(left, self.base), strip, Strip.blank(right, self.base)])
-
-    def _cell(
-        self, placed: PlacedColumn, facts: RowFacts, sought: SearchHighlight, background: Style, *, at_cursor: bool
-    ) -> Iterator[Segment]:
-        column = placed.column
-        text, tone = column.cell(facts)
-        shown = fit(text, placed.width, column.cut)
-        style = background + self.tones[tone]
-        if at_cursor and column.key == "repository":
-            style += Style(bold=True)
-        done = 0
-        for start, end in sorted(sought.found(shown, column.key)):
-            if start < done:
-                continue
-            yield Segment(shown[done:start], style)
-            yield Segment(shown[start:end], style + self.found)
-            done = end
-        yield Segment(shown[done:], style)
-
-
-def head_parts(group: RunGroup, width: int) -> Iterator[tuple[str, Tone]]:
-    """The parts of a group's line; its numbers stand in columns of their own, the worst first."""
-    name = f"{group.others:,} more groups" if group.others else safe_text(group.name, limit=200) or "(no branch)"
-    glyph = " " if group.others else "▸" if group.is_folded else "▾"
-    room = max(12, min(44, width - 2 - HEAD_NUMBERS))
-    yield f"{glyph} {fit(name, room, 'middle')}", "plain"
-    if group.others:
-        yield f"  {group.runs:>7,} runs  narrow the query to see them", "quiet"
-        return
-    yield f"  {group.runs:>7,} {'run ' if group.runs == 1 else 'runs'}", "quiet"
-    numbers: tuple[tuple[int, str, int, Tone], ...] = (
-        (group.failed, f"✗ {group.failed:,} failed", 15, "bad"),
-        (group.stuck, f"! {group.stuck:,} stuck", 12, "warn"),
-        (group.active, f"● {group.active:,} active", 14, "busy"),
-    )
-    for number, text, cells, tone in numbers:
-        yield f"{text if number else '':>{cells}}", tone
-
-
-def unseen_note(unseen: int) -> str:
-    """How many new runs are above the view; empty: none."""
-    return f" {unseen:,} new ↑ " if unseen else ""
-
-
-def _scrolled(segments: list[Segment], layout: Layout, width: int, scroll_x: int, background: Style) -> Strip:
-    strip = Strip(segments).extend_cell_length(max(width, layout.width), background)
-    if not scroll_x:
-        return strip.crop(0, width)
-    frozen = layout.frozen_width
-    return Strip.join([strip.crop(0, frozen), strip.crop(frozen + scroll_x, scroll_x + width)]).crop_extend(
-        0, width, background
-    )
-
-
+NOT_COUNTED: Final = (SafeText("…"),)
+"""The line of a gap of which nothing else is known yet."""
 DIMS_AFTER_S: Final = 0.05
 """How long the rows of the last query stay as they are, until those of the next one come: a longer wait is visible."""
 DIMMED: Final = 0.5
@@ -349,7 +86,7 @@ class RunMarks:
 
 
 class RunTable(CursorView, can_focus=True):
-    """Draws runs, one a line, under titles that sort, move and resize the columns.
+    """Draws runs, one a line, under titles that sort.
 
     It holds the rows around the view, asks for others with `WindowRequested` and receives them through `show`.
     """
@@ -367,8 +104,8 @@ class RunTable(CursorView, can_focus=True):
 
     sort: reactive[RunSort] = reactive(RunSort)
     """The order that the titles show."""
-    sought: reactive[SearchHighlight] = reactive(SearchHighlight)
-    """What the search matched, which is highlighted."""
+    words: reactive[tuple[str, ...]] = reactive(())
+    """The words of the search, case-folded, which are highlighted."""
     notice: reactive[Notice | None] = reactive(None)
     """Stands in place of the rows while there are none."""
 
@@ -398,16 +135,8 @@ class RunTable(CursorView, can_focus=True):
         column: str
 
     @dataclass
-    class Arranged(Message):
-        """Columns were moved or resized."""
-
-        choice: ColumnChoice
-
-    @dataclass
     class Marked(Message):
         """The marks changed."""
-
-        count: int
 
     @dataclass
     class RangeRequested(Message):
@@ -426,10 +155,7 @@ class RunTable(CursorView, can_focus=True):
 
     @dataclass
     class Highlighted(Message):
-        """The cursor moved to another run."""
-
-        row: RunRow | None
-        """None: there are no rows."""
+        """The cursor moved to another run, group or gap."""
 
         def can_replace(self, message: Message) -> bool:
             """Only the latest run counts."""
@@ -441,22 +167,16 @@ class RunTable(CursorView, can_focus=True):
 
     def __init__(
         self,
-        clock: Callable[[], datetime],
+        now: datetime,
         choice: ColumnChoice | None = None,
         *,
         confirmed_for: timedelta = timedelta.max,
-        gap_texts: Callable[[CoverageGap], tuple[SafeText, ...]] = lambda _: (SafeText("…"),),
         id: str | None = None,
     ) -> None:
-        """Start empty.
-
-        A run that was not confirmed for `confirmed_for` is drawn quietly. `gap_texts` returns the line of a gap between
-        two runs, in full and then shorter.
-        """
+        """Start empty; a run that was not confirmed for `confirmed_for` is drawn quietly."""
         super().__init__(id=id)
         self._confirmed_for = confirmed_for
-        self._gap_texts = gap_texts
-        self._now = clock()
+        self._now = now
         self._as_of: datetime | None = None
         self._window = RunWindow()
         self._cursor_id: str | None = None
@@ -471,19 +191,14 @@ class RunTable(CursorView, can_focus=True):
         self.is_replacing = False
         """Whether the rows of another query are on their way; until they come, keys about rows do nothing."""
         self._dimming: Timer | None = None
-        self._tail: tuple[SafeText, ...] = ()
-        """The text of the line below the last run; the cursor can stand on it."""
+        self._missing: Mapping[CoverageGap | None, tuple[SafeText, ...]] = {}
+        """The lines that stand for missing runs, by gap; None: the one below the last run."""
         self._columns = ColumnArrangement(choice or ColumnChoice())
         self._stuck: frozenset[str] = frozenset()
-        self._figures: Mapping[str, RunFigures] = {}
         self.marks = RunMarks()
         self._painted: dict[int, RowTimes] = {}
         self._aged, self._aged_at = self._window, self._now
         self._renderer: TableRenderer | None = None
-        self._drag: TitleDrag | None = None
-        """The title that is being dragged."""
-        self._has_dragged = False
-        """Whether the pointer has moved or resized a column since it was pressed."""
 
     @property
     def count(self) -> int:
@@ -514,7 +229,7 @@ class RunTable(CursorView, can_focus=True):
     @property
     def is_at_tail(self) -> bool:
         """Whether the cursor is on the line that follows the last run."""
-        return bool(self._tail) and self._cursor == self._window.total
+        return None in self._missing and self._cursor == self._window.total
 
     @property
     def is_at_gap(self) -> bool:
@@ -527,30 +242,15 @@ class RunTable(CursorView, can_focus=True):
         The user may have moved on while the rows were read.
         """
         before, top, cursor_before, was_replacing = self._window, self.scroll_offset.y, self._cursor, self.is_replacing
-        is_sought, was_at_gap, group = self._cursor_id is not None and self._row is None, self.is_at_gap, self.group_at
-        above_gap = before.row(self._cursor - 1) if self.gap is not None else None
+        is_sought = self._cursor_id is not None and self._row is None
         is_found = is_sought and self._cursor_id == request.cursor_id and window.cursor_index is not None
         is_sought_since = is_sought and self._cursor_id != request.cursor_id
         follows = is_sought or self._cursor in self.visible_rows
+        cursor = self._cursor_in(window, request)
         # Remembered, so that the same rows are not requested again.
         self._window, self._asked = window, (request.offset, request.limit)
-        self.total = window.total + bool(self._tail)
-        if self._cursor_id != request.cursor_id:
-            self._cursor += window.shift  # The user moved on while the rows were read.
-        elif window.cursor_index is not None:
-            self._cursor = window.cursor_index
-        elif group is not None and not was_replacing:
-            at = window.row_of_head(group.name)  # The head of its group.
-            self._cursor = self._cursor if at is None else at
-        elif was_replacing:
-            self._cursor = 0
-        elif above_gap is not None and (at := window.row_of_run(above_gap.run_id)) is not None:
-            # Below the same run: on the gap, or on the first run that replaced its line. While it is being filled, its
-            # line stands below the runs that have come.
-            self._cursor = at + 1
-        elif was_at_gap:
-            self._cursor += window.shift  # Further runs replaced the line below the last one.
-        self._cursor = min(max(0, self._cursor), max(0, self.total - 1))
+        self.total = window.total + (None in self._missing)
+        self._cursor = min(max(0, cursor), max(0, self.total - 1))
         is_known = window.row(self._cursor) is not None or self._cursor >= window.total or self.gap or self.group
         if is_known and not is_sought_since:
             self.cursor_moved()
@@ -583,6 +283,25 @@ class RunTable(CursorView, can_focus=True):
             self.repaint_header()
         self._request_rows()
 
+    def _cursor_in(self, window: RunWindow, request: WindowRequest) -> int:
+        """The cursor's row in the rows that were read."""
+        if self._cursor_id != request.cursor_id:
+            return self._cursor + window.shift  # The user moved on while the rows were read.
+        if window.cursor_index is not None:
+            return window.cursor_index
+        if self.is_replacing:
+            return 0
+        if (group := self.group_at) is not None:
+            at = window.row_of_head(group.name)
+            return self._cursor if at is None else at
+        above = self._window.row(self._cursor - 1) if self.gap is not None else None
+        if above is not None and (at := window.row_of_run(above.run_id)) is not None:
+            # Below the same run: on the gap, or on the first run that replaced its line. While it is being filled, its
+            # line stands below the runs that have come.
+            return at + 1
+        # Further runs may have replaced the line below the last one.
+        return self._cursor + window.shift if self.is_at_gap else self._cursor
+
     def counted(self, total: int) -> None:
         """Take the exact number of rows: the first answer may have held only a minimum."""
         if total == self.count:
@@ -591,19 +310,18 @@ class RunTable(CursorView, can_focus=True):
         self._count_rows()
         self._request_rows()
 
-    def end_with(self, tail: tuple[SafeText, ...]) -> None:
-        """Show the first of these texts that fits on a line below the last run; without texts no such line."""
-        before, self._tail = self._tail, tail
-        if bool(before) != bool(tail):
+    def show_missing(self, texts: Mapping[CoverageGap | None, tuple[SafeText, ...]]) -> None:
+        """Show the lines of missing runs, the first text of each that fits; the one of None below the last run."""
+        before, self._missing = self._missing, texts
+        if (None in before) != (None in texts):
             self._count_rows()
             self.put_cursor(self._cursor)
-        elif before != tail:
-            self.repaint_row(self._window.total)
-        for index, _ in self._window.gaps:
-            self.repaint_row(index)
+        elif before != texts:
+            for index in (*(number for number, _ in self._window.gaps), self._window.total):
+                self.repaint_row(index)
 
     def _count_rows(self) -> None:
-        self.total = self._window.total + bool(self._tail)
+        self.total = self._window.total + (None in self._missing)
         self.resize_to(self.total)
         self.refresh()
 
@@ -671,7 +389,7 @@ class RunTable(CursorView, can_focus=True):
         if (named := row or self.group) != self._named and not self.is_row_awaited:
             self._named = named
             # Paint the rows first: showing the run itself may take as long again.
-            self.call_after_refresh(self.post_message, self.Highlighted(row))
+            self.call_after_refresh(self.post_message, self.Highlighted())
 
     def _request_rows(self) -> None:
         visible, margin = self.visible_rows, self.page // 2
@@ -720,11 +438,6 @@ class RunTable(CursorView, can_focus=True):
         """Mark these runs too, or unmark them."""
         self.marks.put(run_ids, is_marked=is_marked)
         self._marks_changed()
-
-    def show_figures(self, figures: Mapping[str, RunFigures]) -> None:
-        """Show these figures, by run."""
-        before, self._figures = self._figures, figures
-        self.repaint_runs(frozenset(run for run in figures if figures[run] != before.get(run)))
 
     @property
     def choice(self) -> ColumnChoice:
@@ -780,42 +493,14 @@ class RunTable(CursorView, can_focus=True):
             self.action_move(rows)
             self._marks_changed()
 
-    def on_mouse_down(self, event: events.MouseDown) -> None:
-        """Begin to drag a title or its edge."""
-        is_title = event.y < HEADER and event.button == 1
-        self._drag, self._has_dragged = self._title(event) if is_title else None, False
-        if self._drag is not None:
-            self.capture_mouse()
-
-    def on_mouse_move(self, event: events.MouseMove) -> None:
-        """Move or resize the dragged column."""
-        if self._drag is not None:
-            choice = self._drag.dragged_to(self._columns.line_x(event.x, self.scroll_offset.x))
-            self._has_dragged = self._has_dragged or choice != self._drag.choice
-            self.set_columns(choice)
-
-    def on_mouse_up(self) -> None:
-        """End the drag."""
-        drag, self._drag = self._drag, None
-        if drag is not None:
-            self.release_mouse()
-            if self._columns.choice != drag.choice:
-                self.post_message(self.Arranged(self._columns.choice))
-
     def on_click(self, event: events.Click) -> None:
         """Move the cursor to the row, open it on a double click, or sort by the column; shift and ctrl mark."""
         if event.y < HEADER:
-            note = len(unseen_note(self._unseen))
-            found = self._title(event)
-            if self._unseen and event.x >= self.scrollable_content_region.width - note - 1:
+            column = self._columns.column_at(event.x, self.scroll_offset.x)
+            if self._unseen and event.x >= self.scrollable_content_region.width - len(unseen_note(self._unseen)) - 1:
                 self.action_first()
-            elif found is None or self._has_dragged:
-                return
-            elif not found.is_edge and found.placed.column.sort is not None:
-                self.post_message(self.SortRequested(found.placed.column.sort))
-            elif found.is_edge and event.chain > 1 and self.choice.width(found.placed.column.key) is not None:
-                self.set_columns(self.choice.sized(found.placed.column.key, None))
-                self.post_message(self.Arranged(self.choice))
+            elif column is not None:
+                self.post_message(self.SortRequested(column.key))
             return
         index = self.scroll_offset.y + event.y - HEADER
         row = self._window.row(index)
@@ -833,9 +518,6 @@ class RunTable(CursorView, can_focus=True):
             self._marks_changed()
         elif event.chain > 1:
             self.action_choose()
-
-    def _title(self, event: events.MouseEvent) -> TitleDrag | None:
-        return self._columns.title_at(event.x, self.scroll_offset.x)
 
     def resize_to(self, total: int) -> None:
         """Lay out the columns, and make room for this many rows."""
@@ -871,25 +553,25 @@ class RunTable(CursorView, can_focus=True):
             return renderer.header(self._columns.layout, self.sort, self._unseen, view.width, self.scroll_offset.x)
         index, layout = self.scroll_offset.y + y - HEADER, self._columns.layout
         gap, state = self._window.gap(index), RowState(index == self._cursor, marked=False, focused=self.has_focus)
-        if texts := self._gap_texts(gap) if gap else self._tail if index == self._window.total else ():
-            return renderer.missing(texts, view.width, state)
+        if gap or (index == self._window.total and None in self._missing):
+            return renderer.missing(self._missing.get(gap, NOT_COUNTED), view.width, state)
         if head := self._window.head(index):
             return renderer.head(head, view.width, state)
         if not self.count:
             return renderer.notice(self.notice, y - HEADER, view.width, view.height - HEADER)
         if index >= self.total:
-            return renderer.blank(view.width)
+            return Strip.blank(view.width, renderer.base)
         row = self._window.row(index)
         if row is None:
             return renderer.placeholder(layout, view.width, at_cursor=index == self._cursor)
         times = self._painted[index] = self._times(row)
-        facts = RowFacts(row, times, self._figures.get(row.run_id, NO_FIGURES), row.run_id in self._stuck)
+        facts = RowFacts(row, times, row.run_id in self._stuck)
         state = RowState(index == self._cursor, row.run_id in self.marks, self.has_focus)
-        return renderer.row(facts, self.sought, layout, view.width, self.scroll_offset.x, state)
+        return renderer.row(facts, self.words, layout, view.width, self.scroll_offset.x, state)
 
     def _times(self, row: RunRow) -> RowTimes:
         return row_times(row, self._now, self._as_of, self._confirmed_for)
 
     def _marks_changed(self) -> None:
         self.refresh()
-        self.post_message(self.Marked(len(self.marks)))
+        self.post_message(self.Marked())

@@ -13,7 +13,7 @@ from app.console.run.conversation import ConversationPart, ReplyBox
 from app.console.run.log import LogPart
 from app.console.run.review import ReviewPart
 from app.console.run.subject import RunPart, RunSubject, hidden
-from app.console.runs.loaders import read_run
+from app.console.runs.loader import read_run
 from app.console.runs.run_actions import RUN_BINDINGS, RunActions
 from app.console.session import Session
 from app.console.session.coalesced_task import CoalescedTask

@@ -1,28 +1,32 @@
 """Runs that are not in the cache: why they are missing, and fetching, stopping or pausing."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
-from datetime import timedelta
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
+
+from textual.message import Message
 
 from app.api.errors import RateLimitedError
 from app.console.runs.run_actions import with_engine
-from app.console.runs.views import TableQuery
 from app.console.session.troubles import nothing_to_show
 from app.text import SafeText, safe_text
 from app.times import clock_time
 from storage.records import CoverageGap, RunFilter
 from storage.records.coverage import BackfillProgress
-from widgets.extent import IDLE, WAITS_FOR, Extent, ExtentLine, missing_text
+from widgets.extent import IDLE, WAITS_FOR, ExtentLine, missing_text
 from widgets.frame.notice import Notice
-from widgets.runs.table import RunTable
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from textual.worker import Worker
 
     from app.console.base.screen import BaseScreen
+    from app.console.runs.loader import RunsLoader
+    from app.console.runs.views import TableQuery
     from app.engine import Engine
     from storage.records.query import RunGroup
+    from widgets.runs.table import RunTable
 
 WAIT_S: Final = 5.0
 """After a 429 that states no wait."""
@@ -31,19 +35,19 @@ WAIT_S: Final = 5.0
 class OlderRuns:
     """Fetches runs that the query may find beyond the cached ones, while the user waits."""
 
-    def __init__(self, screen: "BaseScreen", query: TableQuery, changed: Callable[[], None]) -> None:
-        """Prepare; `changed` is called after new rows and after each change of the texts."""
+    @dataclass
+    class Changed(Message):
+        """Runs came, or the texts changed."""
+
+    def __init__(self, screen: "BaseScreen", loader: "RunsLoader", table: "RunTable") -> None:
         self._screen = screen
-        self.query = query
         self._session = screen.session
-        self._changed = changed
-        self.extent: Extent | None = None
-        """What the cache holds; None: not known yet."""
-        self._task: asyncio.Task[None] | None = None
+        self._loader = loader
+        self._table = table
+        self._worker: Worker[None] | None = None
         """The fetching under way."""
         self._wanted: CoverageGap | None = None
         """The gap being fetched, as it was at first."""
-        self._is_stopped = False
         self._began = 0
         """The number of fetched runs when the user asked."""
         self._waits_until: datetime | None = None
@@ -57,7 +61,8 @@ class OlderRuns:
     @property
     def progress(self) -> BackfillProgress:
         """The progress of the fetching, in this process or in the one that polls."""
-        engine, stored = self._session.engine, None if self.extent is None else self.extent.progress
+        engine, extent = self._session.engine, self._loader.extent
+        stored = None if extent is None else extent.progress
         if engine is None:
             return IDLE
         is_ours = engine.polling.is_poller or self.is_fetching
@@ -66,7 +71,7 @@ class OlderRuns:
     @property
     def is_fetching(self) -> bool:
         """Whether the user waits for older runs."""
-        return self._task is not None
+        return self._worker is not None
 
     @property
     def gap(self) -> CoverageGap | None:
@@ -76,15 +81,15 @@ class OlderRuns:
     @property
     def below(self) -> CoverageGap | None:
         """The newest gap without a line between two runs; the line below the last run stands for it."""
-        between = self._screen.query_one(RunTable).gaps
+        between = self._table.gaps
         return next((gap for gap in self._gaps if not any(gap.overlaps(drawn) for drawn in between)), None)
 
     @property
     def _gaps(self) -> Sequence[CoverageGap]:
-        query = self.query
-        if self.extent is None or query == self._exhausted:
+        query, extent = self._loader.query, self._loader.extent
+        if extent is None or query == self._exhausted:
             return ()
-        return self.extent.gaps(query.condition(self._session.run_now()))
+        return extent.gaps(query.condition(self._session.run_now()))
 
     # Actions
 
@@ -101,28 +106,29 @@ class OlderRuns:
     @property
     def is_paused(self) -> bool:
         """Whether the fetching in the background is paused."""
-        return self.extent is not None and self.extent.is_paused
+        return self._loader.extent is not None and self._loader.extent.is_paused
 
     def fetch(self, gap: CoverageGap | None = None) -> None:
         """Fetch runs of this gap, or else of the newest one, until the query finds some."""
         wanted = gap or self.gap
         if not self.is_fetching and self._gaps and wanted is not None:
             self._wanted = wanted
-            with_engine(self._screen, self._fetch, "older")
+            self._worker = with_engine(self._screen, self._fetch, "older")
 
     def stop(self) -> bool:
         """Stop fetching; runs fetched so far are kept."""
-        if self._task is None:
+        if self._worker is None:
             return False
-        self._is_stopped = True
-        self._task.cancel()
+        self._worker.cancel()
         return True
 
     async def _fetch(self, engine: "Engine") -> None:
         # Imported at first use: the first screen fetches nothing.
         from app.sync.listing import FilterIgnoredError
 
-        async def fetch_until_found() -> None:
+        self._began, self._came = engine.backfill.progress.done_runs, 0
+        self._changed()
+        try:
             while True:
                 try:
                     return await self._ask_with_filter(engine)
@@ -130,18 +136,12 @@ class OlderRuns:
                     return await self._walk_until_found(engine)
                 except RateLimitedError as error:
                     await self._wait(error.retry_after_s or WAIT_S)
-
-        self._is_stopped, self._began, self._came = False, engine.backfill.progress.done_runs, 0
-        self._task = asyncio.ensure_future(fetch_until_found())
-        self._changed()
-        try:
-            await self._task
-        except asyncio.CancelledError:
-            if not self._is_stopped:
-                raise
         finally:
-            self._task = self._waits_until = None
+            self._worker = self._waits_until = None
             self._changed()
+
+    def _changed(self) -> None:
+        self._screen.post_message(self.Changed())
 
     async def _ask_with_filter(self, engine: "Engine") -> None:
         """Fetch runs that match the query, until some came or the service has no more.
@@ -150,7 +150,7 @@ class OlderRuns:
             FilterIgnoredError: The service ignores the filter.
             ApiError: A request failed; runs before it are kept.
         """
-        query, gap = self.query, self._wanted
+        query, gap = self._loader.query, self._wanted
         if self._filtered is None or self._filtered[:2] != (query, gap):
             condition = query.condition(self._session.run_now())
             self._filtered = query, gap, engine.listing.older(condition, gap.before if gap else None)
@@ -166,7 +166,7 @@ class OlderRuns:
             self._exhausted = query
 
     async def _walk_until_found(self, engine: "Engine") -> None:
-        cache, condition = engine.cache, self.query.condition(self._session.run_now())
+        cache, condition = engine.cache, self._loader.query.condition(self._session.run_now())
         found, before = await cache.count(condition), None
         # The service has no more once a round brings no run and makes no gap smaller.
         while (held := (await cache.coverage(), await cache.count(RunFilter()))) != before:
@@ -197,15 +197,14 @@ class OlderRuns:
 
     # Texts
 
-    def tail(self) -> tuple[SafeText, ...]:
-        """The line below the last run, in full and shorter; none if nothing is missing."""
-        gap = self.below
-        return () if gap is None else self.texts(gap)
+    def lines(self) -> dict[CoverageGap | None, tuple[SafeText, ...]]:
+        """The table's lines of missing runs, each in full and then shorter; that of None is below the last run."""
+        found: dict[CoverageGap | None, tuple[SafeText, ...]] = {gap: self._texts(gap) for gap in self._table.gaps}
+        return found if (gap := self.below) is None else {**found, None: self._texts(gap)}
 
-    def texts(self, gap: CoverageGap) -> tuple[SafeText, ...]:
-        """The line of a gap, in full and shorter."""
+    def _texts(self, gap: CoverageGap) -> tuple[SafeText, ...]:
         runs = missing_text(gap, self._session.run_now())
-        if self.query == self._exhausted:
+        if self._loader.query == self._exhausted:
             return (safe_text(f"no other {runs} match"), safe_text("no others match"))
         if self.is_fetching and (self._wanted is None or gap.overlaps(self._wanted)):
             texts: tuple[str, ...] = (f"fetching {runs} · {self._how_far} · esc stops", f"{self._how_far} · esc stops")
@@ -219,28 +218,28 @@ class OlderRuns:
 
     def line(self, *, has_counts: bool = False) -> ExtentLine | None:
         """What is missing and how the fetching goes; None: not known yet."""
-        if self.extent is None:
+        if (extent := self._loader.extent) is None:
             return None
-        is_limited = not self.extent.coverage.ranges or self.gap is not None
+        is_limited = not extent.coverage.ranges or self.gap is not None
         session, now = self._session, self._session.clock()
         # While the link fails, no row counts as fresh.
         fresh_from = now if session.vitals.as_of else now - timedelta(seconds=session.vitals.timing.late_after_s)
         history = timedelta(days=session.settings.history.days)
-        return ExtentLine(self.extent, now, fresh_from, self.progress, history, is_limited, has_counts)
+        return ExtentLine(extent, now, fresh_from, self.progress, history, is_limited, has_counts)
 
     def nothing_here(self) -> Notice:
         """The reason for an empty table."""
-        session, query = self._session, self.query
+        session, query, extent = self._session, self._loader.query, self._loader.extent
         empty, link = None if query.is_changed else query.view.empty, session.vitals.now.runs_link
         looked: tuple[str, ...] = ()
-        if self.gap is not None and self.extent is not None:
+        if self.gap is not None and extent is not None:
             runs = missing_text(self.gap, session.run_now())
-            here = f"Only the {self.extent.held:,} runs that are here were looked at; {runs} are not."
+            here = f"Only the {extent.held:,} runs that are here were looked at; {runs} are not."
             looked = (here, "enter asks the service.")
             if self.is_fetching:
                 looked = (f"Fetching {runs}: {self._how_far}.", "esc stops.")
         read_only = session.profile.read_only
-        return nothing_to_show(empty, self.extent, link, session.clock(), looked=looked, read_only=read_only)
+        return nothing_to_show(empty, extent, link, session.clock(), looked=looked, read_only=read_only)
 
     def explanation(self, group: "RunGroup | None") -> str:
         """The text beside the table while the cursor is on no run: about its group, or what is missing and why."""
@@ -251,11 +250,11 @@ class OlderRuns:
             name = safe_text(group.name, limit=200) or "no branch"
             runs, them = ("1 run", "it") if group.runs == 1 else (f"{group.runs:,} runs", "them")
             return f"{runs} of {name}; enter {folding} {them}, Z all groups, # groups otherwise."
-        gap, engine = self.gap, self._session.engine
-        if gap is None or engine is None or self.extent is None:
+        gap, extent = self.gap, self._loader.extent
+        if gap is None or self._session.engine is None or extent is None:
             return ""
         now, history = self._session.clock(), self._session.settings.history
-        gaps, progress, why = self.extent.coverage.gaps or (gap,), self.progress, "enter fetches them."
+        gaps, progress, why = extent.coverage.gaps or (gap,), self.progress, "enter fetches them."
         if self.is_fetching:
             why = f"They are being fetched: {self._how_far}; esc stops it."
         elif self.is_paused:

@@ -1,29 +1,29 @@
 """The sheets that choose what the table shows: a view, names, a stretch of time, the order, the columns."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from typing import ClassVar, Final
 
-from textual import events, on
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
-from textual.widget import Widget
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from app.config import ViewSettings
 from app.console.fuzzy import fuzzy
 from app.console.runs.views import TableQuery, View, chosen_order
-from app.console.sheets import Picked, PickerScreen, SheetNote
+from app.console.sheets import ChoiceSheet, Picked, PickerScreen, SheetNote
 from app.query import parse, written_order
 from app.text import safe_text
 from app.times import stamp
-from storage.records import SORTABLE, RunField, RunSort
+from storage.records import SORTABLE, RunSort
 from widgets.badges import STYLES
 from widgets.choice_lists import NEXT_MARK, ChoiceMark, Options, PickItem, PickList
 from widgets.forms.inputs import LineInput
-from widgets.runs.columns import COLUMNS, ColumnChoice
+from widgets.runs.columns import FROZEN, ColumnChoice
+from widgets.runs.table import RunTable
 
 MOST: Final = 200
 """Names listed at a time."""
@@ -220,109 +220,49 @@ class DatesPicker(PickerScreen[Limits]):
         return self.query_one(f"#{key}", LineInput).value.strip()
 
 
-class OrderPicker(PickerScreen[RunSort]):
-    """Closes with the order; choosing the current column reverses it."""
-
-    TITLE_TEXT = "Sort by"
-    HINT = "enter sorts; the current one again reverses it"
-
-    def __init__(self, sort: RunSort) -> None:
-        """Prepare with the current order."""
-        super().__init__()
-        self._sort = sort
-
-    def compose_choice(self) -> ComposeResult:
-        """Compose the columns."""
-        yield Options(*(Option(self._entry(field)) for field in SORTABLE))
-
-    def on_mount(self) -> None:
-        """Put the cursor on the current column."""
-        self.query_one(Options).highlighted = [field.name for field in SORTABLE].index(self._sort.column)
-
-    @on(OptionList.OptionSelected)
-    def _on_selected(self, message: OptionList.OptionSelected) -> None:
-        self.dismiss(chosen_order(SORTABLE[message.option_index].name, self._sort))
-
-    def _entry(self, field: RunField) -> Content:
-        is_current = field.name == self._sort.column
-        is_down = self._sort.descending if is_current else field.begins_descending
+def order_choices(sort: RunSort) -> list[tuple[Content, RunSort]]:
+    """The orders to choose from; choosing the current column reverses it."""
+    found = []
+    for field in SORTABLE:
+        is_current = field.name == sort.column
+        is_down = sort.descending if is_current else field.begins_descending
         arrow = ("↓" if is_down else "↑") if is_current else " "
-        return Content.assemble(
+        entry = Content.assemble(
             (f"{field.name:<12}", "bold" if is_current else ""),
             (f"{arrow} ", "$accent"),
             (field.descending if is_down else field.ascending, "$foreground 70%"),
         )
+        found.append((entry, chosen_order(field.name, sort)))
+    return found
 
 
 LONGEST_NAME: Final = 40
 
 
-class ViewPicker(PickerScreen[str]):
-    """Closes with the name of the view to show."""
+class ViewPicker(ChoiceSheet[tuple[View, bool]]):
+    """Closes with a view, and whether to forget it instead of showing it."""
 
-    TITLE_TEXT = "Views"
-    HINT = "enter shows · delete forgets one that was saved here"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("delete,backspace", "forget", "forget", id="views.forget"),
-        Binding("u", "undo", "undo", id="views.undo"),
-    ]
+    HINT = "enter or a digit shows · delete forgets one that was saved here"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("delete,backspace", "forget", "forget", id="views.forget")]
 
-    def __init__(
-        self,
-        views: Sequence[View],
-        current: View,
-        forget: Callable[[View], None],
-        undo: Callable[[], Sequence[View]],
-    ) -> None:
-        """Prepare; `undo` brings back the last forgotten view, and returns all views."""
-        super().__init__()
-        self._views = list(views)
-        self._current = current
-        self._forget = forget
-        self._undo = undo
-
-    def compose_choice(self) -> ComposeResult:
-        """The views, and a note on the one under the cursor."""
-        yield Options(*(Option(_entry(view)) for view in self._views))
-        yield SheetNote()
-
-    def on_mount(self) -> None:
-        """Put the cursor on the current view."""
-        names = [view.name for view in self._views]
-        self.query_one(Options).highlighted = names.index(self._current.name) if self._current.name in names else 0
+    def __init__(self, views: Sequence[View], current: View) -> None:
+        names = [view.name for view in views]
+        here = names.index(current.name) if current.name in names else 0
+        super().__init__("Views", [(_entry(view), (view, False)) for view in views], here)
+        self._views = views
 
     def action_forget(self) -> None:
-        """Remove the view under the cursor, if it was saved here."""
-        options = self.query_one(Options)
-        index = options.highlighted
-        if index is None:
-            return
-        view = self._views[index]
-        if view.origin != "saved":
-            origin = "built in" if view.origin == "built in" else "in the configuration file: remove it there"
-            self.query_one(SheetNote).say(f"{view.name} is {origin}.")
-            return
-        self._forget(view)
-        del self._views[index]
-        options.remove_option_at_index(index)
+        """Close, and have the view under the cursor forgotten."""
+        if (index := self.query_one(Options).highlighted) is not None:
+            self.dismiss((self._views[index], True))
 
-    def action_undo(self) -> None:
-        """Bring back the last forgotten view, and go to it."""
-        before, self._views = self._views, list(self._undo())
-        if (new := [index for index, view in enumerate(self._views) if view not in before]) != []:
-            options = self.query_one(Options)
-            options.set_options([Option(_entry(view)) for view in self._views])
-            options.highlighted = new[0]
 
-    @on(OptionList.OptionSelected)
-    def _on_selected(self, message: OptionList.OptionSelected) -> None:
-        self.dismiss(self._views[message.option_index].name)
-
-    @on(OptionList.OptionHighlighted)
-    def _on_highlighted(self, message: OptionList.OptionHighlighted) -> None:
-        view = self._views[message.option_index]
-        order = f" · sorted by {written_order(view.sort)}" if view.sort else ""
-        self.query_one(SheetNote).say(f"{view.origin}{order}")
+def _entry(view: View) -> Content:
+    order = f"  sorted by {written_order(view.sort)}" if view.sort else ""
+    return Content.assemble(
+        (f"{safe_text(view.name, limit=24):<25}", "bold"),
+        (f"{safe_text(view.query, limit=80) or 'every run'}{order}", "$foreground 70%"),
+    )
 
 
 class ViewSaver(PickerScreen[ViewSettings]):
@@ -374,63 +314,21 @@ class ViewSaver(PickerScreen[ViewSettings]):
         return other is None or other.origin == "saved"
 
 
-def _entry(view: View) -> Content:
-    return Content.assemble(
-        (f"{safe_text(view.name, limit=24):<25}", "bold"),
-        (safe_text(view.query, limit=80) or "every run", "$foreground 70%"),
-    )
-
-
-class ColumnList(Widget):
-    """Draws the columns: whether each is shown, and its width."""
-
-    def __init__(self, choice: ColumnChoice, sort: RunSort) -> None:
-        super().__init__()
-        self.choice = choice
-        self._sort = sort
-        self.cursor = 0
-
-    @property
-    def key(self) -> str:
-        """The column under the cursor."""
-        return self.choice.every_key[self.cursor]
-
-    def show(self, choice: ColumnChoice) -> None:
-        """Show another choice; the cursor stays on its column."""
-        key = self.key
-        self.choice = choice
-        self.cursor = choice.every_key.index(key)
-        self.refresh()
-
-    def render(self) -> Content:
-        """A line for each column."""
-        columns, lines = {column.key: column for column in COLUMNS}, []
-        for index, key in enumerate(self.choice.every_key):
-            column, shown, width = columns[key], key in self.choice.shown, self.choice.width(key)
-            here = " on $block-cursor-blurred-background" if index == self.cursor else ""
-            arrow = ("↓" if self._sort.descending else "↑") if column.sort == self._sort.column else " "
-            stays = "stays in view" if column.frozen else ""
-            notes = f"{f'{width} wide' if width else 'as wide as fits':<18}{stays:<14}"
-            line = (
-                ("▌ " if here else "  ", f"$accent{here}"),
-                ("■ " if shown else "□ ", f"{'$accent' if shown else '$foreground 70%'}{here}"),
-                (f"{column.name:<12}{arrow} ", f"$foreground{here}"),
-                (notes, f"{STYLES['quiet']}{here}"),
-                (" " * max(0, self.size.width - 18 - len(notes)), here),
-            )
-            lines.append(Content.assemble(*line))
-        return Content("\n").join(lines)
-
-
 class ColumnPicker(PickerScreen[ColumnChoice]):
-    """Applies each change at once; closes with the choice, or with None after restoring the columns."""
+    """Applies each change to the table at once; closes with the choice, or with None after restoring the columns."""
 
     TITLE_TEXT = "Columns"
-    HINT = "space shows · J K move · < > width · = fits · enter keeps"
-    CLICKABLE: ClassVar[Mapping[str, str]] = {"space shows": "switch", "= fits": "fit", "enter keeps": "keep"}
+    HINT = "space shows · J down · K up · > wider · < narrower · = fits · enter keeps"
+    CLICKABLE: ClassVar[Mapping[str, str]] = {
+        "space shows": "switch",
+        "J down": "shift(1)",
+        "K up": "shift(-1)",
+        "> wider": "size(2)",
+        "< narrower": "size(-2)",
+        "= fits": "fit",
+        "enter keeps": "keep",
+    }
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("down,j", "cursor(1)", "down", show=False, id="columns.down"),
-        Binding("up,k", "cursor(-1)", "up", show=False, id="columns.up"),
         Binding("space", "switch", "show or hide", id="columns.toggle"),
         Binding("shift+down,J", "shift(1)", "move down", id="columns.move_down"),
         Binding("shift+up,K", "shift(-1)", "move up", id="columns.move_up"),
@@ -438,63 +336,48 @@ class ColumnPicker(PickerScreen[ColumnChoice]):
         Binding("less_than_sign,left,h", "size(-2)", "narrower", id="columns.narrower"),
         Binding("equals_sign", "fit", "as wide as fits", id="columns.fit"),
         Binding("0", "usual", "as at first", id="columns.usual"),
-        Binding("enter", "keep", "keep", id="columns.keep"),
+        Binding("enter", "keep", "keep", id="columns.keep", priority=True),
     ]
 
-    def __init__(
-        self,
-        choice: ColumnChoice,
-        sort: RunSort,
-        width_of: Callable[[str], int],
-        apply: Callable[[ColumnChoice], None],
-    ) -> None:
+    def __init__(self, table: RunTable) -> None:
         super().__init__()
-        self._before = choice
-        self._sort = sort
-        self._width_of = width_of
-        self._apply = apply
+        self._table = table
+        self._before = table.choice
 
     def compose_choice(self) -> ComposeResult:
         """The columns."""
-        yield ColumnList(self._before, self._sort)
+        yield Options(*self._entries())
+
+    def on_mount(self) -> None:
+        """Put the cursor on the first column."""
+        self.query_one(Options).highlighted = 0
 
     @property
-    def _list(self) -> ColumnList:
-        return self.query_one(ColumnList)
+    def _key(self) -> str:
+        """The column under the cursor."""
+        return self._table.choice.every_key[self.query_one(Options).highlighted or 0]
 
-    @on(events.Click)
-    def _on_list_clicked(self, event: events.Click) -> None:
-        """Show or hide the column under the pointer."""
-        widget, region = self.get_widget_at(event.screen_x, event.screen_y)
-        if isinstance(widget, ColumnList) and event.screen_y - region.y < len(COLUMNS):
-            widget.cursor = event.screen_y - region.y
-            self.action_switch()
-
-    def action_cursor(self, step: int) -> None:
-        """Move the cursor, around the ends."""
-        self._list.cursor = (self._list.cursor + step) % len(COLUMNS)
-        self._list.refresh()
-
+    @on(OptionList.OptionSelected)
     def action_switch(self) -> None:
         """Show or hide the column."""
-        self._change(self._list.choice.toggled(self._list.key))
+        self._change(self._table.choice.toggled(self._key))
 
     def action_shift(self, step: int) -> None:
         """Move the column among the shown ones."""
-        order = [column.key for column in self._list.choice.columns]
-        if self._list.key in order:
-            there = order.index(self._list.key) + step
+        order = [column.key for column in self._table.choice.columns]
+        if self._key in order:
+            there = order.index(self._key) + step
             if 0 <= there < len(order):
-                self._change(self._list.choice.moved(self._list.key, order[there]))
+                self._change(self._table.choice.moved(self._key, order[there]))
 
     def action_size(self, cells: int) -> None:
         """Change the column's width."""
-        width = self._list.choice.width(self._list.key) or self._width_of(self._list.key)
-        self._change(self._list.choice.sized(self._list.key, width + cells))
+        width = self._table.choice.widths.get(self._key) or self._table.width_of(self._key)
+        self._change(self._table.choice.sized(self._key, width + cells))
 
     def action_fit(self) -> None:
         """Make the column as wide as its text."""
-        self._change(self._list.choice.sized(self._list.key, None))
+        self._change(self._table.choice.sized(self._key, None))
 
     def action_usual(self) -> None:
         """Go back to the default columns."""
@@ -502,13 +385,24 @@ class ColumnPicker(PickerScreen[ColumnChoice]):
 
     def action_keep(self) -> None:
         """Close with the choice."""
-        self.dismiss(self._list.choice)
+        self.dismiss(self._table.choice)
 
     def action_leave(self) -> None:
         """Restore the columns and close."""
-        self._apply(self._before)
+        self._table.set_columns(self._before)
         self.dismiss(None)
 
     def _change(self, choice: ColumnChoice) -> None:
-        self._list.show(choice)
-        self._apply(choice)
+        key, options = self._key, self.query_one(Options)
+        self._table.set_columns(choice)
+        options.set_options(self._entries())
+        options.highlighted = choice.every_key.index(key)
+
+    def _entries(self) -> list[Option]:
+        choice, found = self._table.choice, []
+        for key in choice.every_key:
+            is_shown, width = key in choice.shown, choice.widths.get(key)
+            box = ("■ " if is_shown else "□ ", "$accent" if is_shown else "$foreground 70%")
+            notes = f"{f'{width} wide' if width else 'as wide as fits':<18}{'stays in view' if key in FROZEN else ''}"
+            found.append(Option(Content.assemble(box, f"{key:<14}", (notes, STYLES["quiet"]))))
+        return found

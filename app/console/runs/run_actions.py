@@ -20,6 +20,8 @@ from storage.records import Run, RunFilter, RunSort, WindowRequest
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from textual.worker import Worker
+
     from app.console.sheets import ConfirmSheet
     from app.engine import Engine
     from storage.records import Action
@@ -50,13 +52,13 @@ RUN_BINDINGS: Final = (
 )
 
 
-def with_engine(screen: BaseScreen, work: Callable[["Engine"], Awaitable[None]], group: str) -> None:
+def with_engine(screen: BaseScreen, work: Callable[["Engine"], Awaitable[None]], group: str) -> "Worker[None] | None":
     """Start work that needs the engine, replacing work of the same group; without an engine, report why."""
     engine = screen.session.engine
-    if engine is None:
-        screen.session.notify(screen.session.not_open)
-    else:
-        screen.run_worker(partial(work, engine), exclusive=True, group=group)
+    if engine is not None:
+        return screen.run_worker(partial(work, engine), exclusive=True, group=group)
+    screen.session.notify(screen.session.not_open)
+    return None
 
 
 def using_engine(group: str) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., None]]:

@@ -14,7 +14,7 @@ from textual.widgets import Input
 
 from app.config import ViewSettings
 from app.console.messages import OpenRun
-from app.console.runs.loaders import PaneLoader, TableLoader, ViewCounts
+from app.console.runs.loader import RunsLoader
 from app.console.runs.older_runs import OlderRuns
 from app.console.runs.run_actions import (
     ON_A_RUN,
@@ -29,6 +29,7 @@ from app.console.runs.run_actions import (
     with_engine,
 )
 from app.console.runs.views import (
+    PreferencesFile,
     PreferencesWriter,
     TableQuery,
     View,
@@ -47,19 +48,16 @@ from app.console.session.troubles import UNREADABLE
 from app.query import QueryProblem, Vocabulary, parse, suggestions, unknown_status
 from app.query.terms import KeyName
 from app.text import SafeText, closest, safe_text
-from storage.records import STATUS_ORDER, RunFilter, RunSort
+from storage.records import SORTABLE, STATUS_ORDER, RunFilter, RunSort
 from storage.records.query import GROUPINGS, Grouping
 from widgets.after_refresh import after_refresh
-from widgets.extent import Extent
 from widgets.filter import ActionClicked, Facet, FilterBar, SearchInput, SearchSuggestion, ViewBar, ViewTab
 from widgets.frame.notice import Notice
 from widgets.runs.columns import ColumnChoice
 from widgets.runs.pane import WIDE, RunPane, SplitView
-from widgets.runs.table import RunTable, SearchHighlight
+from widgets.runs.table import RunTable
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from app.console.runs.views import PreferenceChange
     from app.console.sheets import PickerScreen
     from app.engine import Engine
@@ -98,12 +96,12 @@ class RunsScreen(RunActions):
         hidden("M", "fetch_older", "fetch older runs", tooltip="Those that are not here", id="runs.older"),
         Binding("P", "pause(True)", "pause fetching", tooltip="Of older runs in the background", id="runs.pause"),
         Binding("P", "pause(False)", "resume fetching", tooltip="Of older runs in the background", id="runs.resume"),
-        hidden("plus", "resize_pane(1)", "more detail", key_display="+", tooltip="Up to all", id="runs.split_more"),
+        hidden("plus", "resize_pane(1)", "more detail", key_display="+", id="runs.split_more"),
         hidden("underscore", "resize_pane(-1)", "less detail", key_display="_", id="runs.split_less"),
         hidden("C", "columns", "columns", tooltip="Which, in which order, how wide", id="runs.columns"),
         hidden("i", "raw", "raw JSON", tooltip="Facts, or the run as received", id="run.raw"),
         hidden("d", "pane", "detail on/off", id="runs.pane"),
-        hidden("escape", "clear", "clear", tooltip="The whole, fetching, marks, the line, the view", id="runs.clear"),
+        hidden("escape", "clear", "clear", tooltip="Fetching, marks, the line, the view", id="runs.clear"),
     ]
 
     table_query: var[TableQuery] = var(TableQuery(), init=False)
@@ -113,24 +111,17 @@ class RunsScreen(RunActions):
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self.preferences = PreferencesWriter.of(session, self.run_worker)
+        self.preferences = PreferencesWriter(PreferencesFile.of(session.settings, session.profile), self)
         known = self.preferences.now
         query = first_query(session.settings, known)
         self.set_reactive(RunsScreen.table_query, query)
         self.bar = FilterBar(lambda line: parse(line, session.run_now()).spans)
-        self.older_runs = OlderRuns(self, query, self._older_runs_changed)
-        self.table = RunTable(
-            session.run_now,
-            known.columns,
-            confirmed_for=session.settings.history.confirmed_for,
-            gap_texts=self.older_runs.texts,
-        )
-        self.pane = RunPane(session.run_now)
+        now, confirmed_for = session.run_now(), session.settings.history.confirmed_for
+        self.table, self.pane = RunTable(now, known.columns, confirmed_for=confirmed_for), RunPane(now)
         pane_size = user_preferences.read(session.settings).split
         self.split = SplitView(self.table, self.pane, pane_size, has_pane=known.detail)
-        self.counts = ViewCounts(session, self.run_worker, self._show_views)
-        self.table_loader = TableLoader(session, self.table, query, self.run_worker, self._show_extent)
-        self.pane_loader = PaneLoader(self, self.pane, self.table_loader, self.older_runs)
+        self.loader = RunsLoader(self, self.split, query)
+        self.older_runs = OlderRuns(self, self.loader, self.table)
         self._vocabulary = Vocabulary()
         self._undo: PreferenceChange | None = None
         """Brings back the view that was deleted last. None: there is none, or the query changed since."""
@@ -144,20 +135,20 @@ class RunsScreen(RunActions):
 
     def on_mount(self) -> None:
         """Show the cached rows, then read with the engine as soon as it is open."""
-        self.session.engine_changed.subscribe(self, self.table_loader.engine_changed)
-        self.session.engine_changed.subscribe(self, self.pane_loader.engine_changed)
+        self.session.engine_changed.subscribe(self, self.loader.engine_changed)
         self.table.focus()
         self.split.fit(self.app.size)
         self._show_query()
         if self.session.first is not None:
-            self.table_loader.show_first(self.session.first)
+            self.loader.show_first(self.session.first)
+            self._show_numbers()
         self._explain_no_rows()
         self.run_worker(self._begin)
 
     async def _begin(self) -> None:
         await self.session.opened()
-        self.table_loader.runs_changed()
-        self.pane_loader.load()
+        self.loader.runs_changed()
+        self.loader.load_run()
 
     @property
     def focused_run_id(self) -> str | None:
@@ -195,7 +186,7 @@ class RunsScreen(RunActions):
         """Restore that query, with the cursor on that run."""
         self.table_query, run_id = bookmark
         if run_id is not None and run_id != self.focused_run_id:
-            self.table_loader.seek(run_id)
+            self.loader.seek(run_id)
 
     # Events and the clock
 
@@ -203,13 +194,13 @@ class RunsScreen(RunActions):
         """Poll the service after a form was sent, and put the cursor on the run that was started."""
         super().form_closed(action)
         if action is not None and action.kind == "run.start" and action.result_id is not None:
-            self.table_loader.seek(action.result_id)
+            self.loader.seek(action.result_id)
 
     def tick(self, _: datetime) -> None:
         """Update the ages on show, and what came in the background."""
         now = self.session.run_now()
         self.table.tick(now, self.as_of)
-        self.table_loader.tick()
+        self.loader.tick()
         self._show_missing()
         # In a frame of its own: with the header's age in one, everything between the two lines would be painted.
         if not self.pane.rests(now, self.as_of):
@@ -247,11 +238,12 @@ class RunsScreen(RunActions):
 
     @on(RunTable.WindowRequested)
     def _window_requested(self) -> None:
-        self.table_loader.load()
+        self.loader.load()
 
     @on(RunTable.Highlighted)
     def _highlighted(self) -> None:
-        self.pane_loader.load()
+        self._explain_row()
+        self.loader.load_run()
         self._offer_keys()
 
     @on(RunTable.Replaced)
@@ -276,11 +268,6 @@ class RunsScreen(RunActions):
     @on(RunTable.SortRequested)
     def _sort_requested(self, message: RunTable.SortRequested) -> None:
         self._sort(chosen_order(message.column, self.table_query.sort))
-
-    @on(RunTable.Arranged)
-    def _arranged(self, message: RunTable.Arranged) -> None:
-        self.preferences.change(lambda known: replace(known, columns=message.choice))
-        self.split.fit()
 
     @on(RunTable.Marked)
     def _marked(self) -> None:
@@ -343,10 +330,10 @@ class RunsScreen(RunActions):
 
     def watch_table_query(self, before: TableQuery, query: TableQuery) -> None:
         """Show another query, and remember its view and order."""
-        self._undo, self.older_runs.query = None, query
+        self._undo = None
         group = str(query.grouping or "")
         self.preferences.change(lambda known: replace(known, view=query.view.name, sort=query.sort, group=group))
-        self.table_loader.query_changed(before, query)
+        self.loader.query_changed(before, query)
         self._show_query()
 
     def set_line(self, line: str) -> None:
@@ -393,13 +380,11 @@ class RunsScreen(RunActions):
         self.show_view(self.views[(self._view_index + step) % len(self.views)])
 
     def action_clear(self) -> None:
-        """Leave the whole screen; else stop fetching; else remove marks, changes to the line, or the view."""
+        """Stop fetching; else remove marks, changes to the line, or the view."""
         query = self.table_query
-        if self.split.pane_size == "whole":
-            self._resize_pane(lambda: setattr(self.split, "pane_size", "normal"))
-        elif self.older_runs.stop():
+        if self.older_runs.stop():
             return
-        elif self.table.marks:
+        if self.table.marks:
             self.table.mark(self.table.marks.ids, is_marked=False)
         elif query.is_changed:
             self.set_line(query.view.query.strip())
@@ -492,6 +477,8 @@ class RunsScreen(RunActions):
     @using_engine("pick")
     async def action_pick_values(self, engine: "Engine", key: KeyName) -> None:
         """Choose the repositories or the branches to show."""
+        from app.console.runs.pickers import ValuePicker
+
         cache, condition = engine.cache, self._condition
         if key == "repo":
             title, names = "Show repository", await cache.repositories()
@@ -499,69 +486,80 @@ class RunsScreen(RunActions):
         else:
             title, names = "Show branch", await cache.branches(replace(condition, branches=(), not_branches=()))
             chosen = condition.branches, condition.not_branches
-        self._pick(pickers().ValuePicker(title, names, *chosen), {key}, lambda picked: listed(key, *picked))
+        self._pick(ValuePicker(title, names, *chosen), {key}, lambda picked: listed(key, *picked))
 
     def action_pick_dates(self) -> None:
         """Choose a stretch of time."""
+        from app.console.runs.pickers import DatesPicker
 
         def terms(limits: tuple[str, str]) -> Iterable[str]:
             return [f"{key}:{text}" for key, text in zip(("since", "until"), limits, strict=True) if text]
 
         line = self.table_query.line
-        sheet = pickers().DatesPicker(limit_in(line, "since"), limit_in(line, "until"), self.session.run_now())
+        sheet = DatesPicker(limit_in(line, "since"), limit_in(line, "until"), self.session.run_now())
         self._pick(sheet, {"since", "until"}, terms)
 
     def action_pick_order(self) -> None:
         """Choose the column to sort by."""
-        self.app.push_screen(pickers().OrderPicker(self.table_query.sort), self._sort)
+        from app.console.runs.pickers import order_choices
+        from app.console.sheets import ChoiceSheet
+
+        sort = self.table_query.sort
+        here = [field.name for field in SORTABLE].index(sort.column)
+        self.app.push_screen(ChoiceSheet("Sort by", order_choices(sort), here), self._sort)
 
     def action_columns(self) -> None:
         """Choose the columns."""
+        from app.console.runs.pickers import ColumnPicker
 
         def picked(choice: ColumnChoice | None) -> None:
             if choice is not None:
-                self.post_message(RunTable.Arranged(choice))
+                self.preferences.change(lambda known: replace(known, columns=choice))
+                self.split.fit()
 
-        table = self.table
-        sheet = pickers().ColumnPicker(table.choice, self.table_query.sort, table.width_of, table.set_columns)
-        self.app.push_screen(sheet, picked)
+        self.app.push_screen(ColumnPicker(self.table), picked)
 
     # The views
 
     def action_views(self) -> None:
         """Choose a view, or forget one that was saved here."""
+        from app.console.runs.pickers import ViewPicker
 
-        def picked(name: str | None) -> None:
-            if name is not None:
-                self.show_view(named(self.views, name))
+        def picked(found: tuple[View, bool] | None) -> None:
+            if found is not None:
+                view, is_forgotten = found
+                (self._forget_view if is_forgotten else self.show_view)(view)
 
-        sheet = pickers().ViewPicker(self.views, self.table_query.view, self._forget_view, self.action_undo)
-        self.app.push_screen(sheet, picked)
+        self.app.push_screen(ViewPicker(self.views, self.table_query.view), picked)
 
-    def action_undo(self) -> tuple[View, ...]:
-        """Bring back the view that was just forgotten, and return all."""
+    def action_undo(self) -> None:
+        """Bring back the view that was just forgotten."""
         if self._undo is not None:
             self.preferences.change(self._undo)
             self._undo = None
             self._show_views()
-        return self.views
 
     def action_save_view(self) -> None:
         """Keep what is shown as a view."""
+        from app.console.runs.pickers import ViewSaver
 
         def save(view: ViewSettings | None) -> None:
             if view is not None:
-                saved = partial(self.session.notify, f"Saved as the view {safe_text(view.name)}.")
-                self.preferences.change(lambda known: known.with_view(view), saved)
+                said = f"Saved as the view {safe_text(view.name)}."
+                self.preferences.change(lambda known: known.with_view(view), said)
                 self.show_view(named(self.views, view.name))
                 self._show_views()
 
         if problems := self.table_query.query(self.session.run_now()).problems:
             self.session.notify(f"Not saved: {problems[0]}", severity="warning")
             return
-        self.app.push_screen(pickers().ViewSaver(self.table_query, self.views), save)
+        self.app.push_screen(ViewSaver(self.table_query, self.views), save)
 
     def _forget_view(self, view: View) -> None:
+        if view.origin != "saved":
+            origin = "built in" if view.origin == "built in" else "in the configuration file: remove it there"
+            self.session.notify(f"{safe_text(view.name)} is {origin}.", severity="warning")
+            return
         saved = self.preferences.now.views
         index = next(index for index, other in enumerate(saved) if other.name == view.name)
         self._undo = lambda known: known.with_view(saved[index], index)
@@ -589,10 +587,12 @@ class RunsScreen(RunActions):
 
     def action_resize_pane(self, by: int) -> None:
         """Give the run more room or less."""
-        if self.preferences.now.detail:
-            self._resize_pane(partial(self.split.resize_pane, by))
-        else:
+        if not self.preferences.now.detail:
             self.action_pane()
+            return
+        self.split.resize_pane(by)
+        remember = partial(replace, split=self.split.pane_size)
+        self.run_worker(partial(user_preferences.keep, self.session.settings, remember), group="split")
 
     def action_pane(self) -> None:
         """Hide the pane, or show it again."""
@@ -603,16 +603,11 @@ class RunsScreen(RunActions):
         """Switch between the facts and the JSON as received."""
         self.pane.toggle_raw()
 
-    def _resize_pane(self, resize: Callable[[], None]) -> None:
-        resize()
-        remember = partial(replace, split=self.split.pane_size)
-        self.run_worker(partial(user_preferences.keep, self.session.settings, remember), group="split")
-
     # Showing changes
 
     def _show_query(self) -> None:
         query, condition = self.table_query, self._condition
-        self.table.sought = SearchHighlight.of(condition)
+        self.table.words = tuple(condition.search.casefold().split())
         if query.cursor is None:
             self.bar.line.put(query.line, 0)
         self.table.sort = query.sort
@@ -620,16 +615,17 @@ class RunsScreen(RunActions):
         self.bar.facets.facets = facets(query.line, condition)
         self._show_remark()
 
+    @on(RunsLoader.ViewsCounted)
     def _show_views(self) -> None:
         """Show the views with the known counts."""
-        bar = self.bar.views
-        bar.tabs = tuple(ViewTab(safe_text(view.name, limit=30), self.counts.of(view.query)) for view in self.views)
+        bar, counts = self.bar.views, self.loader.counts
+        bar.tabs = tuple(ViewTab(safe_text(view.name, limit=30), counts.get(view.query)) for view in self.views)
         bar.current, bar.is_changed = self._view_index, self.table_query.is_changed
 
     def _show_remark(self) -> None:
         """Show the problem with the line, or else the number of marked runs."""
         query, problems = self.table_query, self.table_query.query(self.session.run_now()).problems
-        known, condition = self.counts.statuses, self._condition
+        known, condition = self.loader.statuses, self._condition
         if not problems and known is not None and query.cursor is None:
             # An excluded status may be unknown, unless it is misspelt.
             excluded = (status for status in condition.not_statuses if closest(status.casefold(), known))
@@ -644,48 +640,46 @@ class RunsScreen(RunActions):
         else:
             self.bar.remark()
 
-    def _show_extent(self, extent: Extent) -> None:
+    @on(RunsLoader.Counted)
+    def _show_numbers(self) -> None:
         """Show what the cache holds now."""
-        self.older_runs.extent = extent
-        self.counts.count(self.table_query, self.views, extent)
+        self.loader.count_views(self.views)
         self._show_views()
         self._show_missing()
 
     def _show_missing(self) -> None:
         """Bring the lines about missing runs up to date: the fetching goes on, and time passes."""
         query = self.table_query
-        has_count = not query.is_changed and self.counts.of(query.view.query) is not None
+        has_count = not query.is_changed and query.view.query in self.loader.counts
         if (line := self.older_runs.line(has_counts=has_count)) is not None:
             self.bar.show(line)
-            self.table.end_with(self.older_runs.tail())
-            if self.table.is_at_gap:
-                self.pane_loader.load()
+            self.table.show_missing(self.older_runs.lines())
+            self._explain_row()
             self._offer_keys()
             self._explain_no_rows()
 
     def _explain_no_rows(self) -> None:
         """Explain why there are no rows, while there are none."""
         # Only once the extent is known: the pane would come later, and push the table aside.
-        extent = self.older_runs.extent
+        extent = self.loader.extent
         self.split.set_class(extent is not None and not extent.held and not self.table.count, "-empty")
         unreadable = self.session.vitals.storage_trouble is not None
         self.table.notice = UNREADABLE if unreadable else self.older_runs.nothing_here()
 
+    def _explain_row(self) -> None:
+        """Explain what the cursor is on instead of a run."""
+        if self.table.row is None:
+            self.pane.explain(self.older_runs.explanation(self.table.group))
+
+    @on(OlderRuns.Changed)
     def _older_runs_changed(self) -> None:
         self._show_missing()
-        self.table_loader.runs_changed()
-        self.pane_loader.load()
+        self.loader.runs_changed()
+        self.loader.load_run()
 
     def _offer_keys(self) -> None:
         older = self.older_runs
         self.offered = older.may_fetch, older.may_pause, older.is_paused, bool(self.table.count or self.table.marks)
-
-
-def pickers() -> "ModuleType":
-    """The sheets, which are imported at first use: the first frame needs none of them."""
-    from app.console.runs import pickers
-
-    return pickers
 
 
 def marks_summary(count: int, cap: int, *, is_wide: bool) -> SafeText:

@@ -4,22 +4,23 @@ Changes keep the rest of a line as it was typed.
 """
 
 import asyncio
-import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import partial
+from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, cast
+from typing import TYPE_CHECKING, Final, Literal
 
+import msgspec.json
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from app.atomic_file import alone, replacing
 from app.config import CACHE_FILE, Profile, Settings, ViewSettings, data_folder
-from app.console.session.coalesced_task import CoalescedTask, Start
-from app.query import Query, QueryProblem, parse, read_order, written_order
+from app.console.session import CURE_S
+from app.console.session.coalesced_task import CoalescedTask
+from app.query import Query, QueryProblem, parse
 from app.query.parse import given
 from app.query.terms import KeyName, key_name, terms
 from app.query.write import value_text
@@ -30,7 +31,7 @@ from storage.records.query import Grouping
 from widgets.runs.columns import COLUMN_KEYS, ColumnChoice
 
 if TYPE_CHECKING:
-    from app.console.session import Session
+    from app.console.base.screen import BaseScreen
     from storage.cache.first_paint import FirstPaint
 
 
@@ -56,6 +57,7 @@ class Preferences(Struct, frozen=True):
     columns: ColumnChoice = field(default_factory=ColumnChoice)
     detail: bool = True
     """Whether the run under the cursor is shown beside or below the table."""
+    version: int = VERSION
 
     def with_view(self, view: ViewSettings, index: int = MOST_VIEWS) -> "Preferences":
         """Insert a saved view at this index or at the end, instead of one with the same name."""
@@ -66,25 +68,14 @@ class Preferences(Struct, frozen=True):
         """Remove the saved view of that name."""
         return replace(self, views=tuple(other for other in self.views if other.name.casefold() != name.casefold()))
 
-    def document(self) -> dict[str, object]:
-        """The preferences as JSON."""
-        views = [
-            {"name": v.name, "query": v.query, "sort": written_order(v.sort) if v.sort else None, "group": v.group}
-            for v in self.views
-        ]
-        return {
-            "version": VERSION,
-            "views": views,
-            "view": self.view,
-            "sort": written_order(self.sort),
-            "group": self.group,
-            "columns": list(self.columns.shown),
-            "widths": self.columns.widths,
-            "detail": self.detail,
-        }
-
 
 PreferenceChange = Callable[[Preferences], Preferences]
+
+
+class FileVersion(Struct):
+    """What each version writes."""
+
+    version: int
 
 
 class PreferencesFile(Struct, frozen=True):
@@ -100,8 +91,8 @@ class PreferencesFile(Struct, frozen=True):
     def read(self) -> Preferences:
         """Read the preferences; the defaults if the file is missing, damaged, or written by a newer version."""
         try:
-            return _parsed(self.path.read_text("utf-8"))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return _read(self.path.read_bytes())
+        except (OSError, ValueError):
             # A console that starts with defaults is better than one that does not start.
             return Preferences()
 
@@ -113,15 +104,14 @@ class PreferencesFile(Struct, frozen=True):
         """
         try:
             with alone(self.path.parent):
-                with suppress(OSError, ValueError, KeyError, TypeError):
-                    version = json.loads(self.path.read_text("utf-8"))["version"]
-                    if isinstance(version, int) and version > VERSION:
+                with suppress(OSError, ValueError):
+                    if msgspec.json.decode(self.path.read_bytes(), type=FileVersion).version > VERSION:
                         raise PreferencesError(f"A newer version wrote {self.path}: upgrade, or move it away.")
                 before = self.read()
                 after = change(before)
                 if after != before:
                     with replacing(self.path) as file:
-                        json.dump(after.document(), file, indent=1)
+                        file.write(msgspec.json.format(msgspec.json.encode(after)).decode())
                 return after
         except OSError as error:
             raise PreferencesError(
@@ -133,74 +123,52 @@ class PreferencesFile(Struct, frozen=True):
 class PreferencesWriter:
     """The current preferences; changes are written in the background, one after the other."""
 
-    def __init__(self, file: PreferencesFile, start: Start, failed: Callable[[str], None]) -> None:
-        """Read the file; `failed` is called with the reason when saving fails, once until it succeeds."""
+    def __init__(self, file: PreferencesFile, screen: "BaseScreen") -> None:
+        """Read the file; the screen runs the writing, and its session shows why saving fails, once until it works."""
         self.now = file.read()
         self._file = file
-        self._failed = failed
+        self._session = screen.session
         self._has_failed = False
-        self._pending: list[PreferenceChange] = []
-        self._saved: list[Callable[[], object]] = []
-        self._writer = CoalescedTask(self._write, start)
+        self._pending: list[tuple[PreferenceChange, str]] = []
+        self._writer = CoalescedTask(self._write, screen.run_worker)
 
-    @classmethod
-    def of(cls, session: "Session", start: Start) -> Self:
-        """The preferences of the session's profile."""
-        from app.console.session import CURE_S  # not for the first picture, which reads the file alone
-
-        file = PreferencesFile.of(session.settings, session.profile)
-        return cls(file, start, partial(session.notify, severity="warning", timeout=CURE_S))
-
-    def change(self, change: PreferenceChange, saved: Callable[[], object] | None = None) -> None:
-        """Change the preferences at once and save them soon; `saved` is called then."""
+    def change(self, change: PreferenceChange, said: str = "") -> None:
+        """Change the preferences at once and save them soon; what is `said` is shown once they are saved."""
         before, self.now = self.now, change(self.now)
-        if saved is not None:
-            self._saved.append(saved)
-            self._has_failed = False
-        if saved is not None or self.now != before:
-            self._pending.append(change)
+        self._has_failed = self._has_failed and not said
+        if said or self.now != before:
+            self._pending.append((change, said))
             self._writer.ask()
 
     async def _write(self) -> None:
-        pending, self._pending, saved, self._saved = self._pending, [], self._saved, []
+        pending, self._pending = self._pending, []
 
         def apply_all(preferences: Preferences) -> Preferences:
-            for change in pending:
-                preferences = change(preferences)
-            return preferences
+            return reduce(lambda known, each: each[0](known), pending, preferences)
 
         try:
             await asyncio.to_thread(self._file.change, apply_all)
         except PreferencesError as error:
             # The next change saves these too: the file may be writable by then.
-            self._pending = pending + self._pending
+            self._pending = [*((change, "") for change, _ in pending), *self._pending]
             if not self._has_failed:
                 self._has_failed = True
-                self._failed(str(error))
+                self._session.notify(str(error), severity="warning", timeout=CURE_S)
         else:
             self._has_failed = False
-            for call in saved:
-                call()
+            for said in filter(None, (said for _, said in pending)):
+                self._session.notify(said)
 
 
-def _parsed(text: str) -> Preferences:
-    document: dict[str, Any] = json.loads(text)
-    if document["version"] != VERSION:
+def _read(text: bytes) -> Preferences:
+    found = msgspec.json.decode(text, type=Preferences)
+    sorts = (found.sort, *(view.sort for view in found.views if view.sort is not None))
+    if found.version != VERSION or any(sort.column not in FIELD_BY_NAME for sort in sorts):
         return Preferences()
-    views = tuple(
-        ViewSettings(
-            str(view["name"]), str(view["query"]), read_order(view["sort"]) if view["sort"] else None, view.get("group")
-        )
-        for view in document["views"]
-    )
-    shown = cast("Any", tuple(dict.fromkeys(key for key in document["columns"] if key in COLUMN_KEYS)))
-    choice = ColumnChoice(shown) if shown else ColumnChoice()
-    for key, width in document["widths"].items():
-        if key in COLUMN_KEYS:
-            choice = choice.sized(key, int(width))
-    sort = read_order(str(document["sort"]))
-    group, detail = str(document.get("group", "")), bool(document["detail"])
-    return Preferences(views, str(document["view"]), sort, group, choice, detail)
+    columns = ColumnChoice(tuple(dict.fromkeys(key for key in found.columns.shown if key in COLUMN_KEYS)))
+    for key, width in found.columns.widths.items():
+        columns = columns.sized(key, width) if key in COLUMN_KEYS else columns
+    return replace(found, columns=columns if columns.shown else ColumnChoice())
 
 
 _SENTENCES: Final = r"(?<=[.?]) "

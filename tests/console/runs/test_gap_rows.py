@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
+from app.text import SafeText
 from storage.records import CoverageGap, RunFilter, RunRow, RunSort, RunWindow
 from tests.console.conftest import SMALL, WIDE, Scene, Staged
 from tests.console.runs.conftest import HELD, cursor_line
@@ -82,8 +83,9 @@ def row(number: int) -> RunRow:
 
 async def test_rows_keep_their_place_while_others_are_on_their_way() -> None:
     """The cursor stays below its neighbour while a gap is being filled; a sought run is sought until its rows come."""
-    table, gap = RunTable(lambda: NOON), CoverageGap(NOON - timedelta(hours=2), NOON)
+    table, gap = RunTable(NOON), CoverageGap(NOON - timedelta(hours=2), NOON)
     async with staged(table):
+        table.show_missing({gap: (SafeText("runs are not fetched"),)})
 
         def show(numbers: list[int], gap_at: int) -> None:
             request = table.request(RunFilter(), RunSort())

@@ -2,10 +2,13 @@
 
 import json
 
+import pytest
 from textual.widgets import Input, TextArea
 
 from app.api.requests import ContinueRun, StartRun
+from app.results.service import ServiceExtension
 from storage.records import Repository
+from storage.records.results import RunTurns, Turn
 from tests.console.conftest import Scene, Staged
 
 WEB = Repository.parse("acme/web")
@@ -64,3 +67,21 @@ async def test_a_run_is_shown_with_what_was_said_and_with_its_branch(staged: Sta
         await scene.press("enter")
 
         assert "continues    run_before" in scene.text
+
+
+async def test_the_service_says_why_the_run_under_the_cursor_failed(
+    staged: Staged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside the table, as safe text, with the number of its turns."""
+    last = Turn(2, "failed", reason="The agent ended with \x1b[2J exit code 3.")
+
+    async def turns(_: ServiceExtension, run_id: str) -> RunTurns:
+        return RunTurns(run_id, (Turn(1, "failed"), last))
+
+    monkeypatch.setattr(ServiceExtension, "turns", turns)
+    monkeypatch.setattr("app.console.runs.loader.RESTS_S", 0.01)
+    async with staged() as scene:
+        while scene.table.row is None or scene.table.row.status != "failed":
+            await scene.press("j")
+        await scene.shows("reason The agent ended with ␛[2J exit", "in 2 turns")
+        assert "\x1b" not in scene.text

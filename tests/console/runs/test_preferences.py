@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from msgspec.structs import replace
@@ -62,8 +62,7 @@ def test_unknown_columns_of_another_version_are_left_out(tmp_path: Path) -> None
     path = tmp_path / "console.json"
     PreferencesFile(path).change(lambda _: FULL)
     document = json.loads(path.read_text())
-    document["columns"] = ["status", "mood", "took", "took"]
-    document["widths"] = {"mood": 3, "took": 9999}
+    document["columns"] = {"shown": ["status", "mood", "took", "took"], "widths": {"mood": 3, "took": 9999}}
     path.write_text(json.dumps(document))
 
     assert PreferencesFile(path).read().columns == ColumnChoice(("status", "took"), {"took": 200})
@@ -79,21 +78,31 @@ def test_a_newer_versions_file_is_not_overwritten(tmp_path: Path) -> None:
     assert path.read_text() == '{"version": 2}'
 
 
+class QuietScreen:
+    """What the writer needs of a screen: work that a test starts, and a place for notices."""
+
+    def __init__(self) -> None:
+        self.begun: list[Callable[[], Coroutine[None, None, None]]] = []
+        self.said: list[str] = []
+        self.run_worker = self.begun.append
+        self.session = self
+
+    def notify(self, text: str, **_: object) -> None:
+        self.said.append(text)
+
+
 async def test_changes_are_known_at_once_and_written_together(tmp_path: Path) -> None:
     """Each is made to the file as it is then; a change that changes nothing writes nothing."""
-    begun: list[Callable[[], Coroutine[None, None, None]]] = []
-    file = PreferencesFile(tmp_path / "console.json")
-    writer = PreferencesWriter(file, begun.append, pytest.fail)
-    for change in (
-        lambda known: known,
-        lambda known: replace(known, detail=False),
-        lambda known: replace(known, view="x"),
-    ):
-        writer.change(change)
+    screen, file = QuietScreen(), PreferencesFile(tmp_path / "console.json")
+    writer = PreferencesWriter(file, cast("Any", screen))
+    writer.change(lambda known: known)
+    assert not screen.begun
+    writer.change(lambda known: replace(known, detail=False))
+    writer.change(lambda known: replace(known, view="x"))
     file.change(lambda known: replace(known, sort=RunSort("took")))
-    await begun.pop()()
+    await screen.begun.pop()()
 
-    assert not begun
+    assert (screen.begun, screen.said) == ([], [])
     assert writer.now == Preferences(view="x", detail=False)
     assert file.read() == Preferences(view="x", detail=False, sort=RunSort("took"))
 
@@ -102,21 +111,19 @@ async def test_saved_is_said_once_it_is_so(tmp_path: Path) -> None:
     """Each save that was asked for says why it failed; the next one that succeeds keeps all."""
     folder, view = tmp_path / "profile", ViewSettings("Mine", "is:active")
     folder.touch()
-    begun: list[Callable[[], Coroutine[None, None, None]]] = []
-    said: list[str] = []
-    file = PreferencesFile(folder / "console.json")
-    writer = PreferencesWriter(file, begun.append, said.append)
+    screen, file = QuietScreen(), PreferencesFile(folder / "console.json")
+    writer = PreferencesWriter(file, cast("Any", screen))
     writer.change(lambda known: replace(known, detail=False))
-    await begun.pop()()
-    writer.change(lambda known: known.with_view(view), lambda: said.append("saved"))
-    await begun.pop()()
+    await screen.begun.pop()()
+    writer.change(lambda known: known.with_view(view), "Saved.")
+    await screen.begun.pop()()
 
-    assert [text.partition(" (")[0] for text in said] == ["Views and columns cannot be saved"] * 2
-    assert str(file.path) in said[0]
+    assert [text.partition(" (")[0] for text in screen.said] == ["Views and columns cannot be saved"] * 2
+    assert str(file.path) in screen.said[0]
 
     folder.unlink()
-    writer.change(lambda known: known.with_view(view), lambda: said.append("saved"))
-    await begun.pop()()
+    writer.change(lambda known: known.with_view(view), "Saved.")
+    await screen.begun.pop()()
 
-    assert said[2:] == ["saved"]
+    assert screen.said[2:] == ["Saved."]
     assert file.read() == Preferences(views=(view,), detail=False)

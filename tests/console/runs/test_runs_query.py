@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from app.config import ViewSettings
-from app.console.runs.pickers import DatesPicker, OrderPicker, ValuePicker, ViewPicker, ViewSaver, limits_of
+from app.console.runs.pickers import DatesPicker, ValuePicker, ViewPicker, ViewSaver, limits_of
 from app.console.runs.screen import RunsScreen
-from app.console.runs.views import TableQuery
-from app.console.sheets import MarkPicker
+from app.console.runs.views import ALL, TableQuery
+from app.console.sheets import ChoiceSheet, MarkPicker
 from app.query import parse
 from storage.records import RunSort
 from tests.console.conftest import Scene, Staged
@@ -92,9 +92,9 @@ async def test_sheets_write_into_the_query(staged: Staged) -> None:
 
         query = await answered(scene, "save_view", ViewSaver, ViewSettings("Mine", "repo:acme/*"))
         assert (query.view.name, query.line) == ("Mine", "repo:acme/*")
-        query = await answered(scene, "pick_order", OrderPicker, RunSort("branch"))
+        query = await answered(scene, "pick_order", ChoiceSheet, RunSort("branch"))
         assert (query.line, query.sort) == ("repo:acme/*", RunSort("branch"))
-        assert (await answered(scene, "views", ViewPicker, "all")).view.name == "All"
+        assert (await answered(scene, "views", ViewPicker, (ALL, False))).view.name == "All"
 
 
 async def test_the_branch_of_the_run_under_the_cursor(staged: Staged) -> None:

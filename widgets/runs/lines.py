@@ -1,0 +1,228 @@
+"""The lines of the run table: titles, runs, missing runs, heads of groups, and the notice in their place."""
+
+from collections.abc import Iterator
+from typing import Final, Self
+
+from msgspec import Struct
+from rich.cells import cell_len
+from rich.segment import Segment
+from rich.style import Style
+from textual.strip import Strip
+from textual.widget import Widget
+
+from app.text import SafeText, safe_text
+from storage.records import RunSort
+from storage.records.query import RunGroup
+from widgets.badges import Tone
+from widgets.cells import fit, shorten
+from widgets.frame.notice import Notice, above, wrapped
+from widgets.runs.columns import Layout, PlacedColumn, RowFacts
+
+TONES: Final[tuple[Tone, ...]] = ("good", "bad", "busy", "wait", "warn", "plain", "quiet")
+COMPONENTS: Final = {
+    f"run-table--{part}" for part in (*TONES, "header", "sorted", "cursor", "cursor-resting", "mark", "found", "unseen")
+}
+
+SEARCHED: Final = frozenset({"repository", "branch", "run"})
+"""The columns in which words are searched."""
+HEAD_NUMBERS: Final = 55
+"""Cells of the numbers of a group."""
+TAIL_MARGIN: Final = 6
+"""Cells that are neither rule nor text: the cursor's mark, a gap on both sides of the text, and the right margin."""
+
+
+def found_in(shown: str, words: tuple[str, ...]) -> Iterator[tuple[int, int]]:
+    """The ranges of a cell's text in which it has these words, which are case-folded."""
+    folded = shown.casefold()
+    # None in text whose length changes with case folding.
+    for word in words if len(folded) == len(shown) else ():
+        start = folded.find(word)
+        while start >= 0:
+            yield start, start + len(word)
+            start = folded.find(word, start + len(word))
+
+
+class RowState(Struct, frozen=True):
+    """The states that change a row's look."""
+
+    at_cursor: bool
+    marked: bool
+    focused: bool
+    """Whether the table has the focus."""
+
+
+class TableRenderer(Struct, frozen=True):
+    """Draws the table's lines; its styles are looked up once per theme."""
+
+    base: Style
+    header_style: Style
+    sorted_style: Style
+    unseen_style: Style
+    mark: Style
+    found: Style
+    tones: dict[Tone, Style]
+    cursor: Style
+    resting: Style
+    """The cursor's line while the table has no focus."""
+
+    @classmethod
+    def of(cls, widget: Widget) -> Self:
+        """Look up the widget's current styles."""
+
+        def component(name: str) -> Style:
+            return widget.get_component_rich_style(f"run-table--{name}")
+
+        def foreground(name: str) -> Style:
+            # Without its background: the cursor line's must show.
+            style = component(name)
+            return Style(color=style.color, bold=style.bold, underline=style.underline)
+
+        return cls(
+            base=widget.rich_style,
+            header_style=component("header"),
+            sorted_style=component("sorted"),
+            unseen_style=component("unseen"),
+            mark=foreground("mark"),
+            found=foreground("found"),
+            tones={tone: foreground(tone) for tone in TONES},
+            cursor=component("cursor"),
+            resting=component("cursor-resting"),
+        )
+
+    def header(self, layout: Layout, sort: RunSort, unseen: int, width: int, scroll_x: int) -> Strip:
+        """The titles, the sort arrow, and how many new runs are above the view."""
+        segments: list[Segment] = []
+        x = 0
+        for placed in layout.placed:
+            column = placed.column
+            is_sorted = column.key == sort.column
+            title = f"{column.key} {'↓' if sort.descending else '↑'}" if is_sorted else column.key
+            segments.append(Segment(" " * (placed.x - x), self.header_style))
+            segments.append(Segment(fit(title, placed.width), self.sorted_style if is_sorted else self.header_style))
+            x = placed.end
+        strip = _scrolled(segments, layout, width, scroll_x, self.header_style)
+        note = unseen_note(unseen)
+        more = "" if layout.width <= width else "▸" if scroll_x < layout.width - width else "◂"
+        note += more
+        if not note:
+            return strip
+        tail = Segment(note, self.unseen_style if unseen else self.header_style)
+        return Strip.join([strip.crop(0, width - len(note)), Strip([tail], len(note))])
+
+    def row(
+        self, facts: RowFacts, words: tuple[str, ...], layout: Layout, width: int, scroll_x: int, state: RowState
+    ) -> Strip:
+        """A run's line of `width` cells, from the cell `scroll_x`."""
+        background = self._background(state)
+        segments = [
+            Segment("▌" if state.at_cursor else " ", background + self.mark),
+            Segment("■" if state.marked else " ", background + self.mark),
+        ]
+        x = 2
+        for placed in layout.placed:
+            segments.append(Segment(" " * (placed.x - x), background))
+            segments.extend(self._cell(placed, facts, words, background, at_cursor=state.at_cursor))
+            x = placed.end
+        return _scrolled(segments, layout, width, scroll_x, background)
+
+    def missing(self, texts: tuple[SafeText, ...], width: int, state: RowState) -> Strip:
+        """A line that stands for missing runs: the first of the texts that fits, between two rules."""
+        background = self._background(state)
+        text = shorten(next((text for text in texts if cell_len(text) + TAIL_MARGIN <= width), texts[-1]), width)
+        rules = max(0, width - cell_len(text) - TAIL_MARGIN)
+        segments = [
+            Segment("▌ " if state.at_cursor else "  ", background + self.mark),
+            Segment("─" * (rules // 2) + " ", background + self.tones["quiet"]),
+            Segment(text, background + self.tones["plain" if state.at_cursor else "quiet"]),
+            Segment(" " + "─" * (rules - rules // 2), background + self.tones["quiet"]),
+        ]
+        return Strip(segments).crop_extend(0, width, background)
+
+    def head(self, group: RunGroup, width: int, state: RowState) -> Strip:
+        """The line that heads a group: whether it is folded, its name, and how many of its runs need a look."""
+        background = self._background(state)
+        segments = [Segment("▌ " if state.at_cursor else "  ", background + self.mark)]
+        for text, tone in head_parts(group, width - 2):
+            style = background + self.tones[tone]
+            segments.append(Segment(text, style + Style(bold=True) if tone == "plain" else style))
+        return Strip(segments).extend_cell_length(width, background).crop(0, width)
+
+    def placeholder(self, layout: Layout, width: int, *, at_cursor: bool) -> Strip:
+        """A line whose run is still being read."""
+        background = self.cursor if at_cursor else self.base
+        text = "".join(" " * (p.x if i == 0 else 2) + fit("·", p.width) for i, p in enumerate(layout.placed))
+        return Strip([Segment(fit(text, width), background + self.tones["quiet"])], width)
+
+    def notice(self, notice: Notice | None, y: int, width: int, height: int) -> Strip:
+        """One line of the notice that takes the place of the rows."""
+        if notice is None:
+            return Strip.blank(width, self.base)
+        lines = wrapped(notice, width)
+        line = y - above(height, len(lines) + 2)
+        if line == 0:
+            return self._centred(f"{notice.glyph}  {notice.title}", self.tones[notice.tone] + Style(bold=True), width)
+        if 0 <= line - 2 < len(lines):
+            return self._centred(lines[line - 2], self.tones["quiet"], width)
+        return Strip.blank(width, self.base)
+
+    def _background(self, state: RowState) -> Style:
+        return (self.cursor if state.focused else self.resting) if state.at_cursor else self.base
+
+    def _centred(self, text: str, style: Style, width: int) -> Strip:
+        shown = shorten(text, max(1, width - 4))
+        strip = Strip([Segment(shown, self.base + style)])
+        left = max(0, (width - strip.cell_length) // 2)
+        right = max(0, width - left - strip.cell_length)
+        return Strip.join([Strip.blank(left, self.base), strip, Strip.blank(right, self.base)])
+
+    def _cell(
+        self, placed: PlacedColumn, facts: RowFacts, words: tuple[str, ...], background: Style, *, at_cursor: bool
+    ) -> Iterator[Segment]:
+        column = placed.column
+        text, tone = column.cell(facts)
+        shown = fit(text, placed.width, column.cut)
+        style = background + self.tones[tone]
+        if at_cursor and column.key == "repository":
+            style += Style(bold=True)
+        done = 0
+        for start, end in sorted(found_in(shown, words)) if column.key in SEARCHED else ():
+            if start < done:
+                continue
+            yield Segment(shown[done:start], style)
+            yield Segment(shown[start:end], style + self.found)
+            done = end
+        yield Segment(shown[done:], style)
+
+
+def head_parts(group: RunGroup, width: int) -> Iterator[tuple[str, Tone]]:
+    """The parts of a group's line; its numbers stand in columns of their own, the worst first."""
+    name = f"{group.others:,} more groups" if group.others else safe_text(group.name, limit=200) or "(no branch)"
+    glyph = " " if group.others else "▸" if group.is_folded else "▾"
+    room = max(12, min(44, width - 2 - HEAD_NUMBERS))
+    yield f"{glyph} {fit(name, room, 'middle')}", "plain"
+    if group.others:
+        yield f"  {group.runs:>7,} runs  narrow the query to see them", "quiet"
+        return
+    yield f"  {group.runs:>7,} {'run ' if group.runs == 1 else 'runs'}", "quiet"
+    numbers: tuple[tuple[int, str, int, Tone], ...] = (
+        (group.failed, f"✗ {group.failed:,} failed", 15, "bad"),
+        (group.stuck, f"! {group.stuck:,} stuck", 12, "warn"),
+        (group.active, f"● {group.active:,} active", 14, "busy"),
+    )
+    for number, text, cells, tone in numbers:
+        yield f"{text if number else '':>{cells}}", tone
+
+
+def unseen_note(unseen: int) -> str:
+    """How many new runs are above the view; empty: none."""
+    return f" {unseen:,} new ↑ " if unseen else ""
+
+
+def _scrolled(segments: list[Segment], layout: Layout, width: int, scroll_x: int, background: Style) -> Strip:
+    strip = Strip(segments).extend_cell_length(max(width, layout.width), background)
+    if not scroll_x:
+        return strip.crop(0, width)
+    frozen = layout.frozen_width
+    return Strip.join([strip.crop(0, frozen), strip.crop(frozen + scroll_x, scroll_x + width)]).crop_extend(
+        0, width, background
+    )
