@@ -514,36 +514,13 @@ class DiffView(TextView):
         return self._line(file, left, f"{before or '':>{NUMBER}} {after or '':>{NUMBER}} ", (), width, ground)
 
     def find(self, pattern: Pattern[bytes], begin: int, step: int) -> int | None:
-        """The next line that matches; in a folded file, the line of its name."""
-        if step > 0 and begin and self._is_folded(begin - 1):
-            begin -= 1  # Its content follows its name.
+        """The next line on show that matches."""
         for index in range(begin, self.total) if step > 0 else range(min(begin, self.total) - 1, -1, -1):
             file, row = self._file_and_row(index)
-            if row != HEADING and self._matches(pattern, file, row):
-                return index
-            if self._is_folded(index) and self._match_in(pattern, file, step) is not None:
+            lines = set() if row == HEADING else {self._files[file].left[row], self._files[file].right[row]} - {NONE}
+            if any(pattern.search(self._rows.patch.line(line, LONGEST), 1) for line in lines):
                 return index
         return None
-
-    def show_match(self, index: int, pattern: Pattern[bytes], step: int) -> None:
-        """Unfold the file of a match first."""
-        if self._is_folded(index):
-            file = self._file_and_row(index)[0]
-            self._unfold(file)
-            index = self._starts[file] + 1 + (self._match_in(pattern, file, step) or 0)
-        self.put_cursor(index)
-
-    def _is_folded(self, index: int) -> bool:
-        file, row = self._file_and_row(index)
-        return row == HEADING and file in self._folded
-
-    def _match_in(self, pattern: Pattern[bytes], file: int, step: int) -> int | None:
-        rows = range(len(self._files[file].left))[::step]
-        return next((row for row in rows if self._matches(pattern, file, row)), None)
-
-    def _matches(self, pattern: Pattern[bytes], file: int, row: int) -> bool:
-        lines = {self._files[file].left[row], self._files[file].right[row]} - {NONE}
-        return any(pattern.search(self._rows.patch.line(line, LONGEST), 1) for line in lines)
 
     @property
     def _files(self) -> list[FileRows]:

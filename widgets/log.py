@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from re import Pattern
-from typing import ClassVar, Final, Literal
+from typing import ClassVar, Final
 
 from rich.ansi import AnsiDecoder
 from rich.color import ColorSystem
@@ -22,11 +22,10 @@ ERROR: Final = re.compile(rb"(?i)(?:\b|(?<=[0-9;\[]m))(?:error|fatal|failed|fail
 GUTTER: Final = 2
 """Cells of the mark before a line."""
 NEAR: Final = 100
-"""Lines from the end of the held ones at which more are requested."""
+"""Lines from the first one held at which earlier ones are requested."""
 _SGR: Final = re.compile(r"\x1b\[([0-9;:]{0,64})m")
 _TONES: Final = ("quiet", "bad", "good", "warn", "busy", "wait", "function", "plain")
 """The theme's colours for a terminal's eight, from black to white: legible on any background."""
-Direction = Literal["first", "earlier", "later", "last"]
 
 
 BLOCK: Final = 256 * 1024
@@ -129,10 +128,11 @@ class LogView(TextView):
     ]
 
     @dataclass
-    class MoreRequested(Message):
-        """Lines come into view that are not held."""
+    class EarlierRequested(Message):
+        """Lines before the first one held are about to come into view."""
 
-        where: Direction
+        up_to_first: bool = False
+        """Whether all of them are needed."""
 
     @dataclass
     class ErrorRequested(Message):
@@ -165,13 +165,9 @@ class LogView(TextView):
             self.put_cursor(self.total - 1)
 
     def rows_came_into_view(self) -> None:
-        """Ask for more near either end."""
-        if not self.total:
-            return
-        if self.visible_rows.start < NEAR:
-            self.post_message(self.MoreRequested("earlier"))
-        if self.visible_rows.stop > self.total - NEAR:
-            self.post_message(self.MoreRequested("later"))
+        """Ask for more near the beginning."""
+        if self.total and self._lines.begin and self.visible_rows.start < NEAR:
+            self.post_message(self.EarlierRequested())
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disable keys without effect."""
@@ -180,12 +176,8 @@ class LogView(TextView):
     def action_first(self) -> None:
         """Go to the log's first line."""
         super().action_first()
-        self.post_message(self.MoreRequested("first"))
-
-    def action_last(self) -> None:
-        """Go to the log's last line, and follow."""
-        super().action_last()
-        self.post_message(self.MoreRequested("last"))
+        if self._lines.begin:
+            self.post_message(self.EarlierRequested(up_to_first=True))
 
     def action_error(self) -> None:
         """Go to the next line with an error."""

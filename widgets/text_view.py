@@ -134,11 +134,6 @@ class TextView(CursorView):
         """
         raise NotImplementedError
 
-    def show_match(self, index: int, pattern: Pattern[bytes], step: int) -> None:
-        """Put the cursor on a match that `find` found in this direction."""
-        del pattern, step
-        self.put_cursor(index)
-
     # For all
 
     @property
@@ -241,8 +236,8 @@ class TextView(CursorView):
         return found
 
 
-More = Callable[[int], Awaitable[int | None]]
-"""Loads lines after (1) or before (-1) the held ones and returns their number; None: there are none."""
+Earlier = Callable[[], Awaitable[int | None]]
+"""Loads lines before the held ones and returns their number; None: there are none."""
 
 
 class TextSearch(Vertical):
@@ -261,13 +256,13 @@ class TextSearch(Vertical):
 
         text: str
 
-    def __init__(self, view: TextView, start: Callable[..., object], more: More | None = None) -> None:
+    def __init__(self, view: TextView, start: Callable[..., object], earlier: Earlier | None = None) -> None:
         """Prepare; `start` runs a coroutine function in the background, like `run_worker`."""
         super().__init__()
         self.view = view
         self._line = ListSearch(("Search; enter goes to it, esc clears",))
         self._start = start
-        self._more = more
+        self._earlier = earlier
 
     def compose(self) -> ComposeResult:
         """The search line, above the view."""
@@ -309,12 +304,9 @@ class TextSearch(Vertical):
     async def _seek(self, pattern: Pattern[bytes], begin: int, step: int, *, is_typed: bool) -> None:
         view = self.view
         found = await asyncio.to_thread(view.find, pattern, begin, step)
-        while found is None and self._more is not None:
-            held = view.total
-            added = await self._more(step)
-            if added is None:
-                break
-            found = await asyncio.to_thread(view.find, pattern, held if step > 0 else added + 1, step)
+        while found is None and self._earlier is not None and (added := await self._earlier()) is not None:
+            if step < 0:  # Forwards, they come after the end.
+                found = await asyncio.to_thread(view.find, pattern, added + 1, step)
         if found is None:
             edge = 0 if step > 0 else view.total
             found = await asyncio.to_thread(view.find, pattern, edge, step)
@@ -322,7 +314,7 @@ class TextSearch(Vertical):
                 self.post_message(self.Missed("Not found." if found is None else "From the other end on."))
         self._line.set_class(found is None, "-missed")
         if found is not None:
-            view.show_match(found, pattern, step)
+            view.put_cursor(found)
 
 
 def _pattern(text: str) -> Pattern[bytes]:

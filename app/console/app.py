@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from textual.command import Provider
 
     from app.console.engines import ProfileEngines
-    from app.console.follow.following import RunFollower
+    from app.console.following import RunFollower
     from app.engine import Engine
     from storage.cache.first_paint import FirstPaint
 
@@ -259,7 +259,7 @@ class RunwardenApp(BaseApp[None]):
     @on(FollowStrip.ListRequested)
     def action_followed(self) -> None:
         """List the followed runs."""
-        from app.console.follow.following import FollowList
+        from app.console.following import FollowList
 
         if self.following is not None and not isinstance(self.screen, FollowList):
             self.push_screen(FollowList(self.session, self.following), partial(self.navigation.open_run, self.session))
@@ -334,7 +334,7 @@ class RunwardenApp(BaseApp[None]):
         if self.engines is not None:
             self.engines.adopt(engine)
         session.open(engine)
-        from app.console.follow.following import RunFollower
+        from app.console.following import RunFollower
 
         self.following = RunFollower(engine, session, self.terminal.write)
         session.engine_changed.subscribe(self, self.following.engine_changed)

@@ -24,8 +24,6 @@ PIN_KEPT: Final = timedelta(days=1)
 """How long a run stays followed after its end, so that it is still there the next morning."""
 PIN_CAP: Final = 100
 """How many runs can be followed at a time; the one followed longest makes room for a new one."""
-_REPOSITORY: Final = 3
-"""The index of the repository among `COLUMNS`."""
 CHANGES_CAP: Final = 1_000
 """How many changes of status are returned at most, the newest ones."""
 _RUN: Final = "r.run_id, r.repository, r.branch"
@@ -72,19 +70,15 @@ def _pins(connection: sqlite3.Connection) -> tuple[PinnedRun, ...]:
     """The followed runs: active ones first, each group by when it was followed."""
     with snapshot(connection):
         pins = connection.execute(
-            f"SELECT p.run_id, p.pinned_us, g.asked_us, s.run IS NOT NULL, {COLUMNS}"
-            " FROM pins AS p LEFT JOIN runs AS r ON r.run_id = p.run_id LEFT JOIN stuck AS s ON s.run = r.id"
-            " LEFT JOIN sightings AS g ON g.id = r.id ORDER BY p.pinned_us, p.run_id"
+            f"SELECT p.run_id, s.run IS NOT NULL, {COLUMNS} FROM pins AS p"
+            " LEFT JOIN runs AS r ON r.run_id = p.run_id LEFT JOIN stuck AS s ON s.run = r.id"
+            " ORDER BY p.pinned_us, p.run_id"
         ).fetchall()
-        found = [(*pin[:4], pin[4:]) for pin in pins]
-        figures = stuck.durations(connection, {row[_REPOSITORY] for *_, row in found if row[_REPOSITORY] is not None})
+        found = [(run_id, is_stuck, row_of(row) if row[0] is not None else None) for run_id, is_stuck, *row in pins]
+        figures = stuck.durations(connection, {row.repository for *_, row in found if row is not None})
     runs = [
-        PinnedRun(run_id, from_us(pinned_us))
-        if seen_us is None
-        else PinnedRun(
-            run_id, from_us(pinned_us), row_of(row), from_us(seen_us), figures.get(row[_REPOSITORY]), bool(is_stuck)
-        )
-        for run_id, pinned_us, seen_us, is_stuck, row in found
+        PinnedRun(run_id, row, figures.get(row.repository) if row is not None else None, bool(is_stuck))
+        for run_id, is_stuck, row in found
     ]
     return tuple(sorted(runs, key=lambda pinned: pinned.row is None or pinned.row.is_final))
 

@@ -168,7 +168,7 @@ def on_branch(connection: sqlite3.Connection, run_id: str, each_way: int, most: 
     return total, tuple(row_of(values) for values in (*reversed(around[0]), *around[1]))
 
 
-def row_of(values: tuple[Any, ...]) -> RunRow:
+def row_of(values: Sequence[Any]) -> RunRow:
     """A table's row, made of the values of `COLUMNS`."""
     run_id, status, branch, repository, created_us, updated_us, first_seen_us, presence, *rest = values
     is_final, took_us, last_seen_us = rest

@@ -21,11 +21,8 @@ class PinnedRun(Struct, frozen=True):
     """A run that is followed to its end."""
 
     run_id: str
-    pinned_at: datetime
     row: RunRow | None = None
     """None: the cache does not hold it."""
-    last_seen_at: datetime | None = None
-    """None: as with `row`."""
     durations: RunDurations | None = None
     """None: no run of its repository has finished."""
     is_stuck: bool = False

@@ -20,8 +20,8 @@ async def test_a_pinned_run_is_given_with_its_repositorys_times(cache: Cache) ->
 
     (pinned,) = await cache.following.pins()
     assert pinned.durations == RunDurations(600.0, 1140.0, 20)
-    assert pinned.last_seen_at == NOON + 3 * MINUTE
     assert pinned.row is not None
+    assert pinned.row.last_seen_at == NOON + 3 * MINUTE
     assert (pinned.row.status, pinned.row.repository) == ("working", "acme/api")
 
 

@@ -89,22 +89,6 @@ async def test_keys_go_from_file_to_file_and_from_hunk_to_hunk() -> None:
         assert view.total == 3 + 10 + 4
 
 
-@pytest.mark.parametrize(("begin", "step"), [(0, 1), (1, 1), (3, -1)])
-async def test_a_search_opens_a_folded_file(begin: int, step: int) -> None:
-    """From either side, and from its name on; the others stay folded."""
-    view = shown(PATCH)
-    async with staged(view, (80, 24)) as (app, pilot):
-        await pilot.press("Z")
-        assert view.total == 3, app.lines
-        pattern = re.compile(b"limit = 12|last")
-        found = view.find(pattern, begin, step)
-        assert found == 0
-        view.show_match(found, pattern, step)
-
-        assert (view.file, view.total) == (0, 13)
-        assert view.cursor == (4 if step > 0 else 9)
-
-
 async def test_old_and_new_stand_side_by_side_on_a_wide_screen() -> None:
     """With the words that changed on a background of their own; a key shows one below the other."""
     view = shown(PATCH)

@@ -93,4 +93,3 @@ async def test_at_its_end_it_follows_and_elsewhere_it_stays() -> None:
         await pilot.press("G")
         assert view.follows
         assert app.lines[-1].strip() == "line 999"
-        assert {message.where for message in app.heard if isinstance(message, LogView.MoreRequested)} >= {"last"}

@@ -55,11 +55,6 @@ class RunMarks:
         """The marked runs, in the order of marking."""
         return tuple(self._ids)
 
-    @property
-    def anchor(self) -> str | None:
-        """The run marked last, where a range begins."""
-        return next(reversed(self._ids), None)
-
     def toggle(self, run_id: str) -> None:
         """Mark or unmark the run."""
         self.put((run_id,), is_marked=run_id not in self._ids)
@@ -137,13 +132,6 @@ class RunTable(CursorView, can_focus=True):
     @dataclass
     class Marked(Message):
         """The marks changed."""
-
-    @dataclass
-    class RangeRequested(Message):
-        """All runs between these two should be marked; the table may not hold them all."""
-
-        first_id: str
-        last_id: str
 
     @dataclass
     class WindowRequested(Message):
@@ -494,7 +482,7 @@ class RunTable(CursorView, can_focus=True):
             self._marks_changed()
 
     def on_click(self, event: events.Click) -> None:
-        """Move the cursor to the row, open it on a double click, or sort by the column; shift and ctrl mark."""
+        """Move the cursor to the row, open it on a double click, or sort by the column; ctrl marks."""
         if event.y < HEADER:
             column = self._columns.column_at(event.x, self.scroll_offset.x)
             if self._unseen and event.x >= self.scrollable_content_region.width - len(unseen_note(self._unseen)) - 1:
@@ -506,14 +494,11 @@ class RunTable(CursorView, can_focus=True):
         row = self._window.row(index)
         if index >= self.total or self.is_replacing:
             return
-        begin = self.marks.anchor or (self._row.run_id if self._row else None)
         self.put_cursor(index)
         if self.is_at_gap or self.group is not None:
             self.action_choose()
             return
-        if event.shift and row is not None and begin is not None:
-            self.post_message(self.RangeRequested(begin, row.run_id))
-        elif event.ctrl and row is not None:
+        if event.ctrl and row is not None:
             self.marks.toggle(row.run_id)
             self._marks_changed()
         elif event.chain > 1:

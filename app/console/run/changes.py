@@ -28,7 +28,6 @@ from app.results.git import GitError
 from app.text import SafeText, plural, safe_text
 from storage.records.results import Change, ChangedFile, Unavailable
 from widgets.badges import STYLES
-from widgets.cells import fit
 from widgets.diff import Colours, DiffRows, DiffView, colours
 from widgets.line_table import LineColumn, LineTable, TableLine
 from widgets.text_view import TextSearch
@@ -150,8 +149,6 @@ FIRST: Final = 500
 STEP: Final = 20_000
 WIDE: Final = 100
 """Columns needed for the files beside the diff."""
-BAR: Final = 5
-"""Cells for a file's added lines, and as many for its removed ones."""
 
 
 class FileItem:
@@ -162,20 +159,15 @@ class FileItem:
         count = count_width(most)
         self.number = number
         self.key = str(number)
-        added, removed = file.additions or 0, file.deletions or 0
-        bars = (min(BAR, -(-BAR * lines // max(1, most))) for lines in (added, removed))
-        plus, minus = ("▇" * cells for cells in bars)
-        counts = ("bin", "") if file.is_binary else (f"+{added:,}", f"-{removed:,}")
+        counts = ("bin", "") if file.is_binary else (f"+{file.additions or 0:,}", f"-{file.deletions or 0:,}")
         self._cells: TableLine = (
             (safe_text(file.path, limit=1_000), "plain"),
             (SafeText(f"{counts[0]:>{count}}"), "good"),
             (SafeText(f"{counts[1]:>{count}}"), "bad"),
-            (SafeText(f"{plus:>{BAR}}"), "good"),
-            (SafeText(fit(minus, BAR)), "bad"),
         )
 
     def cells(self, now: datetime) -> TableLine:
-        """Return the name, the counts and the bar."""
+        """Return the name and the counts."""
         del now
         return self._cells
 
@@ -323,9 +315,9 @@ class ChangesPart(SearchedPart):
 
     def _columns(self, width: int) -> tuple[LineColumn, ...]:
         count = count_width(self._most)
-        name = LineColumn("file", 0, max(8, width - 2 * (count + 1) - 2 * BAR - 2), cut="middle")
+        name = LineColumn("file", 0, max(8, width - 2 * (count + 1)), cut="middle")
         counts = (LineColumn(f"{sign:>{count}}", part, count) for part, sign in enumerate("+-", 1))
-        return name, *counts, LineColumn("", 3, BAR, gap=0), LineColumn("", 4, BAR)
+        return name, *counts
 
     def _about(self, change: Change) -> tuple[str, ...]:
         """The facts about the change, the most important first."""

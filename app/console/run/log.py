@@ -2,7 +2,6 @@
 
 import asyncio
 from datetime import datetime, timedelta
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from textual import on
@@ -38,7 +37,7 @@ class LogPart(SearchedPart):
         super().__init__(subject)
         self._spool = LogSpool()
         self._view = LogView(self._spool)
-        self.search = TextSearch(self._view, self.start, self._more)
+        self.search = TextSearch(self._view, self.start, self._read_earlier)
         self._shown: tuple[str, int] | None = None
         """The run and the turn whose log is shown."""
         self._whole = 0
@@ -80,9 +79,9 @@ class LogPart(SearchedPart):
         """Report what is shown, and since when there was no new output."""
         spool, size = self._spool, self._whole
         held = plural(spool.count, "line")
-        if spool.begin or spool.end < size:
+        if spool.begin:
             whole = f"{size / 1e6:.1f} MB" if size // 1_000_000 else f"{size / 1e3:.0f} KB"
-            held = f"{held} of {whole}, from {spool.begin / max(1, size):.0%} to {spool.end / max(1, size):.0%}"
+            held = f"the last {held} of {whole}"
         pieces = [TextPiece(f" turn {self._shown[1] if self._shown else 1} · {held}", "quiet")]
         if self._problem:
             pieces.append(TextPiece(f" · {self._problem}", "bad"))
@@ -98,14 +97,10 @@ class LogPart(SearchedPart):
     def _error_requested(self) -> None:
         self.search.seek(ERROR, 1)
 
-    @on(LogView.MoreRequested)
-    def _more_requested(self, message: LogView.MoreRequested) -> None:
-        spool, size = self._spool, self._whole
-        if message.where in {"earlier", "later"}:
-            if self._view.has_focus:
-                self.start(partial(self._more, -1 if message.where == "earlier" else 1), group="log more")
-        elif spool.begin if message.where == "first" else spool.end < size:
-            self.start(partial(self._jump, to_first=message.where == "first"), exclusive=True, group="log more")
+    @on(LogView.EarlierRequested)
+    def _earlier_requested(self, message: LogView.EarlierRequested) -> None:
+        if self._view.has_focus:
+            self.start(self._read_all if message.up_to_first else self._read_earlier, group="log earlier")
 
     @on(TextSearch.Missed)
     def _missed(self, message: TextSearch.Missed) -> None:
@@ -113,7 +108,7 @@ class LogPart(SearchedPart):
 
     async def _follow(self) -> None:
         spool = self._spool
-        while not (self._has_ended and spool.end >= self._whole) and spool.end >= self._whole - PIECE:
+        while not (self._has_ended and spool.end >= self._whole):
             # A log that is new or was replaced is read from its end.
             offset = spool.end if spool.end or self._grown_at is not None else -PIECE
             if not await self._take(offset, WAIT_S if offset >= 0 and not self._has_ended else 0.0):
@@ -170,26 +165,17 @@ class LogPart(SearchedPart):
         self.tick(self.session.clock())
         return before
 
-    async def _more(self, step: int) -> int | None:
-        """Read what comes before or after the shown lines; return how many lines are new, or None."""
+    async def _read_earlier(self) -> int | None:
+        """Read what comes before the lines held; return how many lines are new, or None."""
         async with self._is_reading:
-            spool, held = self._spool, self._spool.count
-            shown = self._shown
-            if shown is None or (not spool.begin if step < 0 else spool.end >= self._whole):
+            shown, begin = self._shown, self._spool.begin
+            if shown is None or not begin:
                 return None
-            offset = max(0, spool.begin - PIECE) if step < 0 else spool.end
-            chunk = await self.subject.results.log(*shown, offset=offset)
-            if isinstance(chunk, Unavailable) or self._shown != shown:
-                return None
-            before = self._put(chunk)
-            if step > 0 and spool.end >= self._whole - PIECE:
-                self.start(self._follow, exclusive=True, group="log")
-            return before if step < 0 else spool.count - held
+            chunk = await self.subject.results.log(*shown, offset=max(0, begin - PIECE))
+            return None if isinstance(chunk, Unavailable) or self._shown != shown else self._put(chunk)
 
-    async def _jump(self, *, to_first: bool) -> None:
-        async with self._is_reading:
-            self._spool.clear()
-            self._whole = 0
-            await self._take(0 if to_first else -PIECE)
-            self._view.put_cursor(0 if to_first else self._view.total - 1)
-        self.start(self._follow, exclusive=True, group="log")
+    async def _read_all(self) -> None:
+        """Read the log from its first line on, and go there."""
+        while await self._read_earlier() is not None:
+            pass
+        self._view.put_cursor(0)

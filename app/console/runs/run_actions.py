@@ -5,17 +5,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Final, Literal, assert_never
 
-from msgspec.structs import replace
 from textual.binding import Binding
 from textual.content import Content
 
 from app.console.base.screen import BaseScreen
 from app.console.messages import FollowRun
-from app.console.runs.views import TableQuery
 from app.console.session import LONGEST_COPY, Session
 from app.run_document import run_address
 from app.text import json_escaped, safe_text
-from storage.records import Run, RunFilter, RunSort, WindowRequest
+from storage.records import Run, RunFilter, RunSort
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -234,26 +232,6 @@ async def ids_of(session: Session, engine: "Engine", condition: RunFilter, sort:
         session.notify(why, severity="warning")
         return ()
     return tuple(row.run_id for row in await engine.cache.rows(condition, sort, offset=0, limit=MOST_MARKS))
-
-
-async def ids_between(
-    session: Session, engine: "Engine", query: TableQuery, first_id: str, last_id: str
-) -> tuple[str, ...]:
-    """Ids of all runs from one to another; none, with a reason, if they are too many."""
-    around = WindowRequest(query.condition(session.run_now()), query.sort, 0, 0, grouping=query.grouping)
-    ends = [
-        (await engine.cache.window(replace(around, cursor_id=run_id))).cursor_index for run_id in (first_id, last_id)
-    ]
-    known = sorted(index for index in ends if index is not None)
-    # A filter may hide one end of the range.
-    if not known:
-        return ()
-    start, count = known[0], known[-1] - known[0] + 1
-    if count > MOST_MARKS:
-        why = f"That would mark {count:,} runs; at most {MOST_MARKS:,} are marked at a time."
-        session.notify(why, severity="warning")
-        return ()
-    return tuple(row.run_id for row in (await engine.cache.window(replace(around, offset=start, limit=count))).rows)
 
 
 async def show_many(

@@ -22,11 +22,9 @@ from app.console.runs.run_actions import (
     FormName,
     RunActions,
     hidden,
-    ids_between,
     ids_of,
     show_many,
     using_engine,
-    with_engine,
 )
 from app.console.runs.views import (
     PreferencesFile,
@@ -273,15 +271,6 @@ class RunsScreen(RunActions):
     def _marked(self) -> None:
         self._show_remark()
         self._offer_keys()
-
-    @on(RunTable.RangeRequested)
-    def _range_requested(self, message: RunTable.RangeRequested) -> None:
-        async def mark(engine: "Engine") -> None:
-            self.table.mark(
-                await ids_between(self.session, engine, self.table_query, message.first_id, message.last_id)
-            )
-
-        with_engine(self, mark, "pick")
 
     # One run or the marked ones
 

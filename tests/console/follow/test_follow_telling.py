@@ -8,12 +8,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from app.config import NotifySettings
-from app.console.follow.following import RunFollower
+from app.console.following import RunFollower
 from app.console.session import Session
 from tests.console.conftest import Scene, Staged
 from tests.console.follow.conftest import Mover
 from tests.console.scenes import NotedApp
-from tests.lab import START, Lab, stamp
 
 WRITE_TITLE = "import sys; open(sys.argv[1], 'a').write(sys.argv[2] + '\\n')"
 
@@ -79,20 +78,3 @@ async def test_a_command_that_fails_is_said_once(staged: Staged, move: Mover) ->
     (said,) = person.app.said
     assert said.startswith("A notification was not delivered. /nowhere/tell cannot be run")
     assert "Correct notify.command" in said
-
-
-async def test_toasts_of_one_cause_are_one(staged: Staged, board: Lab) -> None:
-    """Two failures in one repository, and a third while their toast is on the screen; the inbox counts them all."""
-    async with staged() as scene:
-        person = Person(scene)
-        person.follow(on=("failed",), bell=False)
-        await scene.settle()
-        minute = (scene.clock() - START).total_seconds() / 60
-        for run_ids in (("run_go1", "run_go2"), ("run_go3",)):
-            for run_id in run_ids:
-                board.runs[run_id] |= {"status": "failed", "updated_at": stamp(minute)}
-            await scene.sync()
-        (item,) = [item for item in scene.app.session.inbox.items or () if item.key == "failed:acme/solo"]
-
-    assert person.app.titles == ["2 runs failed: acme/solo"]
-    assert item.count == 3

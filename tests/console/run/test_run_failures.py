@@ -1,11 +1,9 @@
 """What fails below a run's screen is said in it: no key of any of its parts ends the console."""
 
 import asyncio
-import errno
 from pathlib import Path
 from typing import Any
 
-import pytest
 from textual.binding import Binding
 
 from app.config import RepositoryAddress
@@ -90,21 +88,6 @@ async def test_a_mirror_that_cannot_be_kept_is_said(staged: Staged, tmp_path: Pa
         for key in ("f3", "f4"):
             await scene.press(key)
             await scene.shows("copy of the repository cannot be kept")
-
-
-async def test_a_log_that_cannot_be_kept_is_said(run_on_show: OnShow, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the banner; it is read once there is room again."""
-
-    def full(*_: Any) -> int:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    async with run_on_show(ScriptedResults()) as scene:
-        with monkeypatch.context() as patch:
-            patch.setattr("app.console.run.log.os.pwrite", full)
-            await scene.press("f5")
-            await scene.shows("The log cannot be kept", "No space left on device")
-        await scene.press("f6", "f5")
-        await scene.shows("tests failed")
 
 
 async def test_a_finding_elsewhere_is_said_each_time(run_on_show: OnShow) -> None:

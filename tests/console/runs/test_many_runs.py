@@ -17,8 +17,7 @@ from app.console.runs.many_form import ManyForm
 from app.console.runs.screen import RunsScreen
 from app.console.sheets import ExportScreen
 from storage.records import RunFilter, RunSort
-from tests.console.conftest import Scene, Staged
-from widgets.runs.table import RunTable
+from tests.console.conftest import Staged
 
 READ: dict[str, Callable[[str], list[dict[str, Any]]]] = {
     ".csv": lambda text: list(csv.DictReader(text.splitlines())),
@@ -86,35 +85,12 @@ async def test_all_that_match_are_marked_and_unmarked(staged: Staged) -> None:
         assert scene.table.marks.ids == ("run_\x1b[2J",)
 
 
-async def range_marked(scene: Scene, first: str, last: str) -> tuple[str, ...]:
-    """The marks after shift was held for a click."""
-    scene.table.mark(scene.table.marks.ids, is_marked=False)
-    scene.table.post_message(RunTable.RangeRequested(first, last))
-    await scene.settle()
-    return scene.table.marks.ids
-
-
-async def test_a_range_is_marked_in_either_direction(staged: Staged) -> None:
-    """A filter that hides one end leaves the other; one that hides both leaves nothing; groups are passed over."""
-    async with staged() as scene:
-        for keys in ((), ("#", "Z")):
-            await scene.press(*keys)
-            ids = [row.run_id for row in scene.table.rows_on_show]
-            assert await range_marked(scene, ids[2], ids[0]) == tuple(ids[:3])
-            assert await range_marked(scene, ids[1], "run_unknown") == (ids[1],)
-            assert await range_marked(scene, "run_unknown", "run_other") == ()
-
-
 async def test_more_than_the_cap_are_not_marked(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
     """The message names the cap and what to do."""
     monkeypatch.setattr(run_actions, "MOST_MARKS", 2)
     async with staged(toasts=True) as scene:
         await scene.press("asterisk")
-        ids = [row.run_id for row in scene.table.rows_on_show]
-        assert await range_marked(scene, ids[0], ids[2]) == ()
-
         assert "60 runs match; at most 2 are marked at a time. Narrow the filter first." in scene.toasts
-        assert "That would mark 3 runs; at most 2 are marked at a time." in scene.toasts
 
 
 async def test_an_export_is_of_the_marked_runs_or_of_all_that_match(staged: Staged) -> None:

@@ -1,11 +1,10 @@
 """The runs that a console follows, and the toasts and notifications about what the watch finds in them."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from msgspec.structs import replace
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -16,7 +15,7 @@ from textual.widgets import OptionList, Static
 from app.console.messages import FollowRun
 from app.console.session import Session
 from app.console.session.coalesced_task import CoalescedTask
-from app.console.sheets import BatchScreen, Sheet
+from app.console.sheets import BatchScreen, Options, Sheet
 from app.events import ActionChanged, Event, StorageFailed
 from app.notify.channels import Channels, Text
 from app.notify.incidents import IncidentReader
@@ -30,38 +29,12 @@ from widgets.batch import BatchView
 from widgets.follow import follow_line
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from app.engine import Engine
     from storage.records.alert import Alert
 
 
 TOAST_S: Final = {"information": 6.0, "warning": 10.0, "error": 15.0}
 """How long a toast about a run stays; a click closes it."""
-IN_INBOX: Final = frozenset({"failed", "stuck"})
-"""Changes of runs that also become items of the inbox."""
-
-
-def cause_of(news: "Alert") -> tuple[str, ...]:
-    """The cause that several toasts share; a followed run has its own."""
-    if news.is_followed or not news.about.get("repository"):
-        return (news.key,)
-    return "stuck" if news.kind == "stuck" else news.about.get("status", ""), news.about["repository"]
-
-
-def merged_by_cause(news: "Iterable[Alert]") -> "tuple[Alert, ...]":
-    """Merge the alerts of each cause."""
-    causes: dict[tuple[str, ...], list[Alert]] = {}
-    for one in news:
-        causes.setdefault(cause_of(one), []).append(one)
-    found = []
-    for (what, *about), same in causes.items():
-        one = same[-1]
-        if len(same) > 1:
-            body = safe_text("7 shows them in the inbox.") if what in IN_INBOX else one.body
-            one = replace(one, title=safe_text(f"{len(same)} runs {what}: {about[0]}", limit=120), body=body)
-        found.append(one)
-    return tuple(found)
 
 
 class RunFollower:
@@ -80,8 +53,6 @@ class RunFollower:
         self._channels = Channels(notify.desktop, notify.command, os.environ, bell, write)
         self._troubles: set[str] = set()
         """Failures of channels that were reported; each is reported once."""
-        self._toasted_at: dict[tuple[str, ...], datetime] = {}
-        """When each cause last had a toast."""
         self._has_begun = False
         self.look = CoalescedTask(self._look, session.start).ask
         """Look for news now."""
@@ -135,15 +106,8 @@ class RunFollower:
             self._has_begun = True
         found = await self.watch.look()
         await self._read_pins()
-        now = self._engine.clock()
-        for news in merged_by_cause(found.screen):
-            # Not while a toast of its cause is still on the screen: the inbox counts it.
-            cause, stays_s = cause_of(news), TOAST_S[news.level]
-            toasted_at = self._toasted_at.get(cause)
-            if toasted_at is None or (now - toasted_at).total_seconds() >= stays_s:
-                if cause[0] in IN_INBOX:
-                    self._toasted_at[cause] = now
-                self._session.notify(news.body, title=news.title, severity=news.level, timeout=stays_s)
+        for news in found.screen:
+            self._session.notify(news.body, title=news.title, severity=news.level, timeout=TOAST_S[news.level])
         if found.outward:
             self._session.start(partial(self._deliver, found.outward))
 
@@ -174,8 +138,6 @@ class FollowList(Sheet[str | None]):
         Binding("escape,q,F", "dismiss", "close", id="follow.close"),
         Binding("f,delete", "let_go", "let go", id="follow.let_go"),
         Binding("X", "let_go_ended", "let go of the ended", id="follow.let_go_ended"),
-        Binding("j", "move(1)", "down", show=False, id="follow.down"),
-        Binding("k", "move(-1)", "up", show=False, id="follow.up"),
     ]
 
     def __init__(self, session: Session, following: RunFollower) -> None:
@@ -188,7 +150,7 @@ class FollowList(Sheet[str | None]):
         with Vertical() as sheet:
             sheet.border_title = "Followed runs"
             sheet.border_subtitle = HINTS
-            yield OptionList(markup=False)
+            yield Options(markup=False)
             yield Static(NOTHING, markup=False)
 
     def on_mount(self) -> None:
@@ -196,19 +158,12 @@ class FollowList(Sheet[str | None]):
         self._session.pins_changed.subscribe(self, lambda _: self._show())
         self._session.batches.changed.subscribe(self, lambda _: self._show())
         self._show()
-        self.set_interval(TICK_S, self._tick)
+        self.set_interval(TICK_S, self._show)
         self._list.focus()
 
     def on_resize(self) -> None:
         """Draw for the new width."""
-        after_refresh(self, self._tick)
-
-    def action_move(self, rows: int) -> None:
-        """Move the cursor."""
-        if rows > 0:
-            self._list.action_cursor_down()
-        else:
-            self._list.action_cursor_up()
+        after_refresh(self, self._show)
 
     def action_let_go(self) -> None:
         """Unfollow the run under the cursor."""
@@ -253,18 +208,11 @@ class FollowList(Sheet[str | None]):
         """Show the runs again; the cursor keeps its line, or moves to the last one."""
         lines = [self._line(item) for item in self._items]
         at = self._list.highlighted
-        self._list.clear_options().add_options(lines)
+        self._list.set_options(lines)
         self._list.display = bool(lines)
         self.query_one(Static).display = not lines
         if lines:
             self._list.highlighted = min(at or 0, len(lines) - 1)
-
-    def _tick(self) -> None:
-        for index, item in enumerate(self._items[: self._list.option_count]):
-            line = self._line(item)
-            shown = self._list.get_option_at_index(index).prompt
-            if not (isinstance(shown, Content) and line.is_same(shown)):
-                self._list.replace_option_prompt_at_index(index, line)
 
     def _line(self, item: PinnedRun | BatchView) -> Content:
         now, width = self._session.clock(), max(40, self._list.size.width - 4)

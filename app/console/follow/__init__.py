@@ -1,1 +1,0 @@
-"""Following runs to their end, and telling about them."""
