@@ -15,7 +15,7 @@ from textual.widgets import OptionList, Static
 from app.console.messages import FollowRun
 from app.console.session import Session
 from app.console.session.coalesced_task import CoalescedTask
-from app.console.sheets import BatchScreen, Options, Sheet
+from app.console.sheets import BatchScreen, Sheet
 from app.events import ActionChanged, Event, StorageFailed
 from app.notify.channels import Channels, Text
 from app.notify.incidents import IncidentReader
@@ -26,6 +26,7 @@ from storage.records.following import PinnedRun
 from storage.state import State
 from widgets.after_refresh import after_refresh
 from widgets.batch import BatchView
+from widgets.choice_lists import Options
 from widgets.follow import follow_line
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ from app.console.app import RunwardenApp
 from tests.console.conftest import WIDE, Staged
 from tests.console.journeys.steps import Hand, Mouse, Service
 from tests.console.scenes import a_day
-from tests.lab import Lab, Server
 
 Walked = Callable[..., AbstractAsyncContextManager[Hand]]
 
@@ -26,27 +25,26 @@ BY_MOUSE = _first(Mouse, pytest.param(Hand, marks=pytest.mark.campaign))
 
 
 @pytest.fixture
-def board() -> Lab:
+def service() -> Iterator[Service]:
     """A day's runs."""
-    board = Lab()
-    a_day(board)
-    return board
+    with Service() as service:
+        a_day(service)
+        yield service
 
 
 @pytest.fixture
-def service(board: Lab) -> Iterator[Service]:
-    """The service of that day, which can be written to."""
-    with Server() as server:
-        yield Service(server, board)
+def board(service: Service) -> Service:
+    """What `staged` shows."""
+    return service
 
 
 @pytest.fixture(params=[Hand, Mouse], ids=["hand", "mouse"])
-def walked(request: pytest.FixtureRequest, staged: Staged, service: Service) -> Walked:
+def walked(request: pytest.FixtureRequest, staged: Staged) -> Walked:
     """A journey is walked twice: without the mouse, and without a key but to type into a field."""
 
     @asynccontextmanager
     async def walk(size: tuple[int, int] = WIDE, **how: Any) -> AsyncIterator[Hand]:
-        async with staged(size, base_url=service.server.base_url, **how) as scene:
+        async with staged(size, **how) as scene:
             yield request.param(scene)
 
     return walk

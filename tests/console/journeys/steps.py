@@ -11,23 +11,21 @@ from textual.widgets import Input, TextArea
 from tests.console.conftest import Scene
 from tests.console.quiet import wheel
 from tests.console.scenes import MINUTES_INTO_THE_DAY
-from tests.lab import Drop, Lab, Received, Respond, Server, Step
+from tests.lab import ORGANIZATION, Drop, Lab, Received, Respond, Step
 
 PATIENCE: Final = 50
 """How many steps of a key or the wheel lead at most to a row or a field."""
 NEW_RUN: Final = "run_01JYSTARTED"
 
 
-@dataclass
-class Service:
-    """The whole API over one socket: the board's runs and hosts, and whatever is written."""
+@dataclass(kw_only=True, eq=False)
+class Service(Lab):
+    """The lab, which refuses and loses what it is told to; the first run that is started has a name of its own."""
 
-    server: Server
-    board: Lab
     refuses: Step | None = None
-    """What every reading request is answered with; None: what the board says."""
+    """What every reading request is answered with."""
     rejects: Step | None = None
-    """What every write is answered with; None: it is done."""
+    """What every write is answered with."""
     rejects_at: str = ""
     """The branch that no run is started on."""
     loses: set[str] = field(default_factory=set)
@@ -35,60 +33,38 @@ class Service:
     loses_runs: bool = False
     """Runs are started and continued, and no answer arrives."""
 
-    def __post_init__(self) -> None:
-        self.server.otherwise = self._answer
-
     @property
-    def written(self) -> list[Received]:
-        """The writes that arrived, in order."""
-        return [request for request in self.server.requests if request.method == "POST"]
+    def written(self) -> list[Any]:
+        """The bodies of the writes that arrived, in order."""
+        return [request.json() for request in self.requests if request.method == "POST"]
 
     @property
     def invited(self) -> Counter[str]:
         """How often the service was asked to create an organization for each email."""
-        return Counter(str(_body(each)["email"]) for each in self.written if each.path.endswith("organizations"))
+        return Counter(body["email"] for body in self.written)
 
-    def _answer(self, request: Received) -> Step:
-        if request.method == "POST" and self.rejects is not None:
+    def answer(self, request: Received) -> Step:
+        """As the lab, but for what is refused or lost."""
+        if request.method != "POST":
+            return self.refuses or super().answer(request)
+        body = request.json()
+        if self.rejects is not None:
             return self.rejects
-        if request.method == "POST" and self.rejects_at and _body(request).get("branch_name") == self.rejects_at:
+        if self.rejects_at and body.get("branch_name") == self.rejects_at:
             return Respond(400, {"message": "Not on that branch."})
-        if request.method == "POST":
-            return self._create(request) if request.path.endswith("organizations") else self._run(request)
-        if self.refuses is not None:
-            return self.refuses
-        if request.path.endswith("health"):
-            return Respond(200, {"code_hosting": self.board.health})
-        return self.board.answer(request)
-
-    def _create(self, request: Received) -> Step:
-        email = str(_body(request)["email"])
-        if email in self.loses:
-            return Drop()
-        name, _, place = email.partition("@")
-        made = {"organization_id": f"org_{name}", "organization_name": place, "organization_slug": name}
-        return Respond(201, {**made, "parent_organization_id": "org_parent"})
-
-    def _run(self, request: Received) -> Step:
-        body = _body(request)
-        run_id = str(body.get("run_id") or self._new_id())
-        known = self.board.runs.get(run_id, {"branch_name": "agent/started", "repository": body["repository"]})
-        created = {"created": MINUTES_INTO_THE_DAY} if "run_id" not in body else {"created": 0.0}
-        self.board.put(run_id, "queued", **created, updated=MINUTES_INTO_THE_DAY)
-        kept = {key: known[key] for key in ("branch_name", "repository", "created_at") if key in known}
-        self.board.runs[run_id] |= kept
-        return Drop() if self.loses_runs else Respond(201, self.board.runs[run_id])
-
-    def _new_id(self) -> str:
-        """The first run that is started has a name of its own, the next ones a number behind it."""
-        count = sum(run_id.startswith(NEW_RUN) for run_id in self.board.runs)
-        return f"{NEW_RUN}{count + 1}" if count else NEW_RUN
-
-
-def _body(request: Received) -> dict[str, Any]:
-    body = request.json()
-    assert isinstance(body, dict)
-    return body
+        if "email" in body:
+            name, _, place = body["email"].partition("@")
+            made = ORGANIZATION | {"organization_id": f"org_{name}", "organization_name": place}
+            return Drop() if body["email"] in self.loses else Respond(201, made)
+        if "run_id" in body:
+            self.move(body["run_id"], "queued", updated=MINUTES_INTO_THE_DAY)
+            run_id = body["run_id"]
+        else:
+            count = sum(run_id.startswith(NEW_RUN) for run_id in self.runs)
+            run_id = f"{NEW_RUN}{count + 1}" if count else NEW_RUN
+            where = {"branch_name": "agent/started", "repository": body["repository"]}
+            self.put(run_id, "queued", created=MINUTES_INTO_THE_DAY, **where)
+        return Drop() if self.loses_runs else Respond(201, self.runs[run_id])
 
 
 @dataclass

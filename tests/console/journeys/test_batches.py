@@ -28,7 +28,7 @@ async def send_three(hand: Hand, service: Service) -> None:
 async def ended(hand: Hand, service: Service, **statuses: str) -> None:
     """The runs end, and the console polls."""
     for run_id, status in statuses.items():
-        service.board.runs[run_id] |= {"status": status, "updated_at": stamp(MINUTES_INTO_THE_DAY + 1)}
+        service.runs[run_id] |= {"status": status, "updated_at": stamp(MINUTES_INTO_THE_DAY + 1)}
     hand.scene.clock.move(minutes=2)
     await hand.scene.sync()
 
@@ -55,7 +55,7 @@ async def test_a_batch_is_followed_to_its_end_after_its_form_has_closed(walked: 
 
         await to_the_list(hand)
         await hand.see("✗ rejected", "Not on that branch.", "✗ failed", "✓ completed")
-        service.board.runs[SECOND] |= {"status": "working", "updated_at": stamp(MINUTES_INTO_THE_DAY + 3)}
+        service.runs[SECOND] |= {"status": "working", "updated_at": stamp(MINUTES_INTO_THE_DAY + 3)}
         await hand.scene.sync()
         await hand.see("● working")
         await ended(hand, service, **{SECOND: "completed"})

@@ -50,9 +50,13 @@ async def test_a_run_is_started_with_what_the_form_offers(
         await hand.do("f", "Follow f")
         await hand.do("enter", "Open run enter")
         assert isinstance(hand.scene.app.screen, RunScreen)
+        await hand.scene.sync()
+        await hand.scene.press("escape")
+        assert hand.scene.table.row is not None
+        assert hand.scene.table.row.run_id == NEW_RUN, "the cursor goes to what was started"
 
         assert [pin.run_id for pin in hand.scene.app.session.pins] == [NEW_RUN]
-        assert [request.json()["branch_name"] for request in service.written] == ["agent/dark-mode"]
+        assert [body["branch_name"] for body in service.written] == ["agent/dark-mode"]
         assert [text.split()[0] for text in copied] == ["curl", "runwarden"]
 
 
@@ -78,7 +82,7 @@ async def test_many_are_sent_in_batches_of_the_cap(
         await hand.see("2 of 3 runs", "1 is left")
         await hand.do("ctrl+s", "Send the next ^s")
         await hand.see("3 of 3 runs")
-        said = [str(request.json()["instructions"]) for request in service.written[count:]]
+        said = [body["instructions"] for body in service.written[count:]]
 
         prefix = "Go on with " if key == "c" else ""
         assert said == [f"{prefix}Fix {number}." for number in range(count)]
@@ -89,6 +93,6 @@ async def started(hand: Hand, service: Service, count: int) -> None:
     for number in range(count):
         request = StartRun(f"Fix {number}.", Repository.parse("acme/web"), f"branch-{number}")
         made: Any = await hand.scene.engine.actions.submit(request)
-        service.board.runs[made.result_id] |= {"status": "failed", "branch_name": f"branch-{number}"}
+        service.runs[made.result_id] |= {"status": "failed", "branch_name": f"branch-{number}"}
     hand.scene.clock.move(minutes=1)
     await hand.scene.sync()

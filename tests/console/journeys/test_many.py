@@ -81,7 +81,7 @@ async def test_what_was_rejected_is_edited_and_sent_again(walked: Walked, servic
         await hand.do("escape", "Close esc")
 
         first, second = service.written
-        assert first.body == second.body
+        assert first == second
         newest, oldest = await ledger.actions(limit=9)
         assert (newest.state, oldest.state) == ("confirmed", "rejected")
         assert (newest.action_id != rejected.action_id, oldest.action_id) == (True, rejected.action_id)
@@ -105,7 +105,7 @@ UNSHOWABLE: tuple[WriteRequest, ...] = (REQUESTS[1], *REQUESTS[-2:])
 async def test_each_kind_begins_as_it_was_sent_or_not_at_all(staged: Staged, service: Service) -> None:
     """What no form shows faithfully is refused with a sentence; nothing is changed behind one's back."""
     service.rejects = Respond(400, {"message": "No."})
-    async with staged(base_url=service.server.base_url) as scene:
+    async with staged() as scene:
         for request in REQUESTS:
             await scene.engine.actions.submit(request)
             scene.clock.move(seconds=5)

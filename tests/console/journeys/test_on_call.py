@@ -50,7 +50,7 @@ async def test_our_own_link_is_no_hosts_trouble(
     walked: Walked, service: Service, told: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The link's card is bad and says since when; the hosts' say as of when; one toast down, one back."""
-    service.board.health = dict(HEALTHY)
+    service.health = dict(HEALTHY)
     async with walked() as hand:
         ration(hand.scene, monkeypatch)
         service.refuses = Drop()

@@ -16,7 +16,7 @@ from tests.console.conftest import Scene
 from tests.console.journeys.conftest import Walked
 from tests.console.journeys.steps import NEW_RUN, Hand, Mouse, Service
 from tests.console.scenes import MINUTES_INTO_THE_DAY, TOKEN_VARIABLE
-from tests.lab import Received, Respond, Step, stamp
+from tests.lab import stamp
 
 MOST_KEYS: Final = 6
 TUESDAY: Final = "run_01JXTUESDAY"
@@ -110,25 +110,16 @@ JOURNEYS: Final = (
 
 def a_week(service: Service) -> None:
     """Runs of last Tuesday and of the night, and of each run its turn and a log with an error far above its end."""
-    board, tools = service.board, {"platform": "gitlab", "data": {"project_path": "acme/tools"}}
-    board.put(TUESDAY, "failed", created=-(3 * 1440 + 120), branch_name="fix/tuesday")
-    board.put("run_01JXTUESDAYTOO", "completed", created=-(3 * 1440 + 125))
-    board.put("run_01JXBEFORE", "completed", created=-1500, branch_name="agent/started", repository=tools)
-    board.put("run_01JXNIGHT", "failed", created=75, updated=80, branch_name="fix/night", repository=tools)
-    board.health["gitlab"] |= {"status": "ok"}
-    lists = service.server.otherwise
-
-    def answer(request: Received) -> Step:
-        found = re.search(r"/external/runs/([^/?]+)(/turns/\d+)?(/log)?$", request.path)
-        if request.method != "GET" or found is None:
-            return lists(request)
-        if found[3]:
-            where = {"Offset": 0, "Next": len(LOG), "Size": len(LOG), "Ended": "true"}
-            return Respond(200, LOG, {f"Runwarden-Log-{name}": str(value) for name, value in where.items()})
-        turn = {"number": 1, "instructions": "Do it.", "state": "failed", "outcome": "failed", "caller": "ada"}
-        return Respond(200, {"run_id": found[1], "turns": [turn | {"started_at": stamp(MINUTES_INTO_THE_DAY)}]})
-
-    service.server.otherwise = answer
+    tools = {"platform": "gitlab", "data": {"project_path": "acme/tools"}}
+    service.put(TUESDAY, "failed", created=-(3 * 1440 + 120), branch_name="fix/tuesday")
+    service.put("run_01JXTUESDAYTOO", created=-(3 * 1440 + 125))
+    service.put("run_01JXBEFORE", created=-1500, branch_name="agent/started", repository=tools)
+    service.put("run_01JXNIGHT", "failed", created=75, updated=80, branch_name="fix/night", repository=tools)
+    service.health["gitlab"] |= {"status": "ok"}
+    turn = {"number": 1, "instructions": "Do it.", "state": "failed", "outcome": "failed", "caller": "ada"}
+    turns = {"turns": [turn | {"started_at": stamp(MINUTES_INTO_THE_DAY)}]}
+    for run_id in (NEW_RUN, *service.runs):
+        service.turns[run_id], service.logs[run_id, 1] = turns, LOG
 
 
 async def a_night(scene: Scene, service: Service) -> None:
@@ -140,7 +131,7 @@ async def a_night(scene: Scene, service: Service) -> None:
         samples.append(HealthSample("gitlab", gitlab, "gitlab.acme.example", "acme", "{}"))
         await engine.cache.store_health(HealthReport(tuple(samples)), at=scene.clock() - timedelta(minutes=minutes))
     await engine.actions.submit(StartRun("Fix it.", Repository.parse("gitlab:acme/tools")))
-    service.board.runs[NEW_RUN] |= {"status": "failed"}
+    service.runs[NEW_RUN] |= {"status": "failed"}
     service.loses = {"lost@globex.example"}
     await engine.actions.submit(CreateOrganization("lost@globex.example"))
     await engine.actions.submit(CreateOrganization("ada@globex.example"))
@@ -182,7 +173,7 @@ async def test_each_is_walked_by_keys_and_by_clicks(walked: Walked, service: Ser
     """In one console, one after the other, each from the list of runs."""
     a_week(service)
     file = tmp_path / "config.toml"
-    profile = f'[profiles.acme-prod]\nbase_url = "{service.server.base_url}"\ntoken_env = "{TOKEN_VARIABLE}"\n'
+    profile = f'[profiles.acme-prod]\nbase_url = "{service.base_url}"\ntoken_env = "{TOKEN_VARIABLE}"\n'
     file.write_text(profile + ONE, "utf-8")
     changed = {"file": file, "automations": parse(file, file.read_text("utf-8")).automations}
     async with walked(synced=False, changed=changed) as hand:
