@@ -15,7 +15,7 @@ PARALLEL: Final = 8
 LONGEST: Final = 20
 """Pages of a window, by the density of the last page: the newest part of a long gap is filled first."""
 DENSE: Final = timedelta(seconds=20)
-"""A page that spans less is followed by its token: asking again with dates repeats two seconds."""
+"""No window is shorter, and a page that spans less is followed by its token: asking with dates repeats two seconds."""
 WIDEST: Final = timedelta(days=1)
 """The largest spacing of runs that is reckoned with."""
 
@@ -122,12 +122,16 @@ class WindowFill:
         window = self._windows.pop(0)
         if self._spacing is None or window.token is not None or self._is_short(window, self._spacing):
             return window
-        cut = window.end - self._spacing * self._longest
+        cut = window.end - self._length(self._spacing)
         self._windows.insert(0, Window(window.start, cut - TICK))
         return Window(cut, window.end)
 
     def _is_short(self, window: Window, spacing: timedelta) -> bool:
-        return window.start is not None and window.left - window.start <= spacing * self._longest
+        return window.start is not None and window.left - window.start <= self._length(spacing)
+
+    def _length(self, spacing: timedelta) -> timedelta:
+        """How long a window should be where runs are this far apart."""
+        return max(DENSE, spacing * self._longest)
 
     async def _ask(self, window: Window) -> None:
         """Read the window's next page, and record what it completes."""

@@ -15,7 +15,7 @@ from app.events import BackfillMoved, Event
 from app.sync.backfill import Backfill
 from tests.cli.conftest import CommandLine
 from tests.lab import Drop, Respond
-from tests.sync.claims import Recorder, unreadable
+from tests.sync.claims import SECOND, TICK, Recorder, unreadable
 from tests.sync.conftest import MINUTE, Desk, ended, held
 from tests.waiting import until
 
@@ -62,6 +62,24 @@ async def test_a_list_that_never_ends_ends_the_filling(desk: Desk) -> None:
             await asyncio.wait_for(engine.backfill.run(), PATIENCE_S)
 
         assert await held(engine) == 60
+
+
+async def test_runs_of_one_instant_are_not_followed_by_windows_of_an_instant(desk: Desk) -> None:
+    """How dense they were tells nothing about the hours below them."""
+    at = desk.peer.now - HOUR
+    ended(desk.peer, 40, "old", after=10_000)
+    for number in range(10):
+        desk.peer.put(f"together_{number}", created=at + number * TICK, updated=at + MINUTE - number * SECOND)
+    ended(desk.peer, 20, "new")
+    async with desk.engine(page_size=5, first_runs=10) as engine:
+        await engine.runs.refresh()
+        newest = (await engine.cache.coverage()).ranges[0]
+        await engine.cache.extend_coverage(at + 10 * TICK, newest.start)
+        await engine.cache.extend_coverage(at - SECOND / 2, at - SECOND / 4)
+        desk.asked()
+        await asyncio.wait_for(engine.backfill.run(days=30), PATIENCE_S)
+
+        assert desk.asked() < 200
 
 
 async def test_history_ends_at_the_configured_number(history: Recorder, desk: Desk) -> None:
