@@ -150,7 +150,8 @@ class ChoiceSheet(PickerScreen[T], Generic[T]):
 
     def on_mount(self) -> None:
         """Put the cursor on its choice."""
-        self.query_one(Options).highlighted = self._here
+        if self._here is not None:
+            self.query_one(Options).highlighted = self._here
 
     @on(OptionList.OptionSelected)
     def _on_selected(self, message: OptionList.OptionSelected) -> None:

@@ -83,7 +83,8 @@ import ctypes, os, pathlib, signal
 from service.execution.processes import UsageWatch
 from service.settings import AgentLimits
 def watch(sandboxed, rounds):
-    usage = UsageWatch(os.getpid(), pathlib.Path("."), AgentLimits(disk_reserve_bytes=0), sandboxed=sandboxed)
+    limits = AgentLimits(disk_reserve_bytes=0)
+    usage = UsageWatch(os.getpid(), pathlib.Path("."), limits, sandboxed=sandboxed, session=None, cache=None)
     return next((found for _ in range(rounds) if (found := usage.passed())), None)
 # Loads what Python needs, which the other user may not read.
 watch(True, 1)
