@@ -100,7 +100,8 @@ class Engine(Struct, frozen=True):
             await client.budget.load()
             stack.pop_all()
         doorbell = Doorbell(*([announce] if announce else []))
-        ring, leases = doorbell.ring, state if isinstance(state, State) else None
+        ring = doorbell.ring
+        leases = state if isinstance(state, State) else None
 
         async def others_poll() -> bool:
             holder = None if leases is None else await leases.lease_owner(POLLER, clock())
@@ -113,7 +114,8 @@ class Engine(Struct, frozen=True):
         )
         size, first = poll.page_size, poll.first_runs
         runs = RunSync(active, cache, ring, clock=clock, page_size=size, first_runs=first, others_poll=others_poll)
-        backfill, listing = Backfill(runs, client, ring, settings.history), Listing(runs)
+        backfill = Backfill(runs, client, ring, settings.history)
+        listing = Listing(runs)
         reconciliation = Reconciliation(runs, listing, ledger, ring)
         by = f"{actor}:{login()}"
         actions = Actions(client, ledger, runs.store, ring, clock, by, profile.read_only, settings.command_line)

@@ -67,7 +67,8 @@ def slices(
     seconds: list[dict[HealthLevel, float]] = [{} for _ in range(count)]
     for span in spans:
         found = level(span.status, healthy_words)
-        first, last = (span.start - start) // each, (span.end - start) // each
+        first = (span.start - start) // each
+        last = (span.end - start) // each
         for index in range(max(0, first), min(count - 1, last) + 1):
             overlap_s = _overlap_s(span, start + index * each, start + (index + 1) * each)
             seconds[index][found] = seconds[index].get(found, 0.0) + overlap_s

@@ -332,7 +332,9 @@ def _differences(organization: Organization, entry: OrganizationEntry) -> list[s
 
     They are not run: applying a document again must not undo decisions that were made after it was written.
     """
-    slug, wanted, held = organization.slug, set(entry.entitlements), set(organization.entitlements)
+    slug = organization.slug
+    wanted = set(entry.entitlements)
+    held = set(organization.entitlements)
     commands = [] if organization.active == entry.active else [f"{'activate' if entry.active else 'deactivate'} {slug}"]
     commands += [f"grant {slug} {entitlement}" for entitlement in sorted(wanted - held)]
     commands += [f"withdraw {slug} {entitlement}" for entitlement in sorted(held - wanted)]

@@ -143,7 +143,8 @@ def journal_lines(
 
 def set_off_by(decision: Decision, now: datetime) -> SafeText:
     """A decision's cause, in one line."""
-    facts, kind = decision.occurrence.facts, decision.occurrence.identity.partition(":")[0]
+    facts = decision.occurrence.facts
+    kind = decision.occurrence.identity.partition(":")[0]
     about = [facts.get(name, "") for name in ("run.id", "run.status", "run.repository", "run.branch")]
     about += [facts.get(name, "") for name in ("host.platform", "host.status", "action.kind", "action.id")]
     if said := " ".join(filter(None, about)):
@@ -286,7 +287,9 @@ class RulePane(FactPane[RuleView], can_focus=True):
         self, view: RuleView, journal: tuple[Decision, ...], written: tuple[SafeText, ...], now: datetime
     ) -> None:
         """Show the rule's whole journal, and its TOML; empty: unknown."""
-        self._did, self._journal, self._written = view.did, journal, written
+        self._did = view.did
+        self._journal = journal
+        self._written = written
         self.tick(now)
 
     def on_resize(self) -> None:

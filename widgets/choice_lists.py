@@ -84,7 +84,8 @@ class PickList(OptionList, can_focus=False):
     def move(self, step: int) -> None:
         """Move the cursor; a single step wraps around the ends."""
         if self._picks and self.highlighted is not None:
-            last, there = len(self._picks) - 1, self.highlighted + step
+            last = len(self._picks) - 1
+            there = self.highlighted + step
             self.highlighted = there % (last + 1) if abs(step) == 1 else min(max(0, there), last)
 
     def on_click(self, event: events.Click) -> None:

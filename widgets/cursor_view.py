@@ -62,7 +62,8 @@ class CursorView(ScrollView, can_focus=True):
         """Put the cursor on a row, or on the nearest existing one, and scroll it into view."""
         if not self.total:
             return
-        before, self._cursor = self._cursor, min(max(0, index), self.total - 1)
+        before = self._cursor
+        self._cursor = min(max(0, index), self.total - 1)
         self.repaint_row(before)
         self.repaint_row(self._cursor)
         top = self.scroll_offset.y

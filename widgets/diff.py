@@ -438,7 +438,8 @@ class DiffView(TextView):
     def action_fold_all(self) -> None:
         """Fold all files; unfold them where all are folded."""
         if self._starts:
-            file, every = self._file_and_row(self._cursor)[0], set(range(len(self._starts)))
+            file = self._file_and_row(self._cursor)[0]
+            every = set(range(len(self._starts)))
             self._folded = set() if self._folded == every else every
             self.grew()
             self.put_cursor(self._starts[file])
@@ -503,7 +504,8 @@ class DiffView(TextView):
         rows = self._files[file]
         left, right = rows.left[row], rows.right[row]
         if self.is_split and (left != right or self._lines.kind(left) == CONTEXT):
-            words, half = self._lines.changed_words(left, right), (width - 1) // 2
+            words = self._lines.changed_words(left, right)
+            half = (width - 1) // 2
             old = self._half(file, left, OLD, words[0], half, ground)
             new = self._half(file, right, NEW, words[1], width - half - 1, ground)
             return Strip.join([old, self.strip([TextPiece("│", "quiet")], 1, ground), new])

@@ -74,7 +74,8 @@ class ExtentLine(Struct, frozen=True):
         dropped = self.extent.coverage.dropped
         tail: Variant = ((f"{dropped:,} without an id", "quiet"),) if dropped else ()
         said = self._progress() or tuple(map(_line, self._complete()))
-        extent, so_far = self.extent, "" if self.extent.is_counted else "+"
+        extent = self.extent
+        so_far = "" if self.extent.is_counted else "+"
         counted = f"{extent.matching:,}{so_far} of {extent.held:,}"
         counted = "" if not extent.is_filtered or self.has_counts else counted
         texts = (_joined(_line(counted), each, tail) for each in said or ((),))
@@ -102,14 +103,17 @@ class ExtentLine(Struct, frozen=True):
         progress, coverage = self.progress, self.extent.coverage
         if progress.estimated_runs:
             return progress.done_runs / progress.estimated_runs
-        newest, since = coverage.ranges[0].end if coverage.ranges else None, coverage.complete_since
+        newest = coverage.ranges[0].end if coverage.ranges else None
+        since = coverage.complete_since
         if newest is None or since is None or newest - since >= self.history:
             return None
         return (newest - since) / self.history
 
     def _complete(self) -> Iterator[str]:
         """What is complete, in full and then shorter."""
-        coverage, since, until = self.extent.coverage, self._since, self._until
+        coverage = self.extent.coverage
+        since = self._since
+        until = self._until
         if coverage.is_disordered:
             yield "this service's list is out of order: completeness unknown"
             yield "list out of order: completeness unknown"

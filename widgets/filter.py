@@ -197,7 +197,8 @@ class SuggestionList(Widget):
 
     def render(self) -> Content:
         """One line each."""
-        width, lines = max((cell_len(offer.insert) for offer in self._offers), default=0), []
+        width = max((cell_len(offer.insert) for offer in self._offers), default=0)
+        lines = []
         for index, offer in enumerate(self._offers):
             here = " on $block-cursor-blurred-background" if index == self._chosen else ""
             name = (" ▸ " if here else "   ", f"$accent{here}"), (fit(offer.insert, width), f"$foreground{here}")
@@ -362,5 +363,6 @@ class FilterBar(Vertical):
         variants = self._extent.variants()
         text = next((text for text in variants if text.cell_length <= room), variants[-1])
         if not text.is_same(self._drawn):
-            is_as_wide, self._drawn = text.cell_length == self._drawn.cell_length, text
+            is_as_wide = text.cell_length == self._drawn.cell_length
+            self._drawn = text
             self.query_one("#extent", Static).update(text, layout=not is_as_wide)

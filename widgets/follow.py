@@ -87,7 +87,8 @@ def bar(seconds: float, durations: "RunDurations", cells: int) -> str:
 
 def _names(row: RunRow, room: int) -> list[StyledText]:
     """Repository and branch in exactly this many cells; the branch is dropped if they do not both fit."""
-    repository, branch = safe_text(row.repository, limit=120), safe_text(row.branch_name, limit=200)
+    repository = safe_text(row.repository, limit=120)
+    branch = safe_text(row.branch_name, limit=200)
     gap = 2
     for_branch = (room - 2 * gap) * 3 // 5
     if for_branch < LEAST:

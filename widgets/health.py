@@ -83,7 +83,8 @@ class HostFacts(Struct, frozen=True):
 
     def row(self, width: int) -> LeadRow:
         """The row, with a history of this width."""
-        badge, style = self.badge, _QUIET if self.is_stale else self.badge.style
+        badge = self.badge
+        style = _QUIET if self.is_stale else self.badge.style
         state = fit(f"{badge.text}  ", max(STATE, len(badge.text) + 2))
         lines = [Content.assemble((_name(self.title), "bold"), (state, style), (self.since, _QUIET))]
         counts = [(f"{each.glyph} {n:,} {each.word}  ", each.style) for each, n in self.under_way if n]
@@ -107,7 +108,8 @@ class HostFacts(Struct, frozen=True):
 
 def incident_row(incident: Incident, failed: int, healthy_words: frozenset[str], now: datetime, key: str) -> LeadRow:
     """An incident, with the number of runs that failed in it."""
-    badge, lasted = health_badge(incident.word, healthy_words), span(incident.lasted.total_seconds())
+    badge = health_badge(incident.word, healthy_words)
+    lasted = span(incident.lasted.total_seconds())
     goes_on = incident.goes_on
     line: tuple[StyledText, ...] = (
         (_name(safe_text(incident.platform, limit=30)), "bold" if goes_on else ""),

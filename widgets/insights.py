@@ -401,7 +401,8 @@ def _bars(chart: Chart, view: InsightsView, top: float, rows: int, positions: li
 def draw_concurrency(chart: Chart, view: InsightsView, width: int, height: int) -> None:
     """Draw how many runs are in progress at once: a line with the area below it filled."""
     rows = height - _FOOT
-    points, is_fetched = view.concurrency, [view.is_fetched(each) for each in view.concurrency]
+    points = view.concurrency
+    is_fetched = [view.is_fetched(each) for each in view.concurrency]
     top = ceiling(max((each.average for each, known in zip(points, is_fetched, strict=True) if known), default=0))
     room = width - chart.axis(top, rows)
     scale = (room - 1) / max(1, len(points) - 1)
@@ -488,7 +489,8 @@ def table_rows(view: InsightsView) -> Iterator[LeadRow]:
     head = ("repository", "runs", "success", "failed", "p50", "p95", "of runs")
     rows = []
     for one in view.repositories:
-        name, times = safe_text(one.repository, limit=200), (seconds(one.p50_s), seconds(one.p95_s))
+        name = safe_text(one.repository, limit=200)
+        times = (seconds(one.p50_s), seconds(one.p95_s))
         counts = f"{one.total:,}", share(one.success), f"{one.failed:,}"
         rows.append((f"repo:{one.repository}", (name, *counts, *times, f"{one.timed:,}")))
     yield from _table("Repositories", head, rows, NARROW_CELLS)

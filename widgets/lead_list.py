@@ -92,7 +92,8 @@ class LeadList(Options):
         index = next((index for index, row in enumerate(self._rows) if key and row.key == key), None)
         if index is None:
             return False
-        self._sought, self.highlighted = "" if key == self._sought else self._sought, index
+        self._sought = "" if key == self._sought else self._sought
+        self.highlighted = index
         return True
 
     def on_click(self, event: events.Click) -> None:

@@ -176,7 +176,8 @@ class LineTable(CursorView, Generic[T]):
 
     def render_line(self, y: int) -> Strip:
         """One line of the view: the titles, an item or the notice."""
-        width, index = self.scrollable_content_region.width, y - HEADER + self.scroll_offset.y
+        width = self.scrollable_content_region.width
+        index = y - HEADER + self.scroll_offset.y
         columns = self._columns_for(width - MARK)
         if not self._items:
             return self._notice_line(y, width)

@@ -82,7 +82,8 @@ class LogSpool:
 
     def line(self, row: int) -> bytes:
         """Return a line without its end; of a very long one its beginning, or its end if it was overwritten."""
-        begin, end = self._start(row), self._ends[row] if row < len(self._ends) else self.end
+        begin = self._start(row)
+        end = self._ends[row] if row < len(self._ends) else self.end
         found = self._read(begin, min(end, begin + LONGEST_READ))
         if end - begin > LONGEST_READ and b"\r" in found:
             return self._read(end - LONGEST_READ, end)

@@ -130,7 +130,8 @@ class ProfileList(Options):
 
     def show(self, facts: Sequence[ProfileFacts], criteria: Criteria) -> None:
         """Show the profiles; the cursor stays on its own, and begins on the one on show."""
-        names, here = [each.name for each in facts], self.name_at_cursor
+        names = [each.name for each in facts]
+        here = self.name_at_cursor
         if names != [option.id for option in self.options]:
             self.set_options(Option("", each.name) for each in facts)
             first = next((index for index, each in enumerate(facts) if each.is_current), 0)
@@ -151,14 +152,17 @@ class ProfileList(Options):
             (fit(name, NAME), "bold"),
             (fit(shorten(state.word, STATE - 1), STATE), state.style),
         ]
-        location, counts, hosts = place_words(facts), count_words(facts), host_words(facts, criteria)
+        location = place_words(facts)
+        counts = count_words(facts)
+        hosts = host_words(facts, criteria)
         indent: StyledText = (" " * INDENT, "")
         lines = (head, [indent, *_spaced((*counts, *hosts) or _UNKNOWN)], [indent, (location, STYLES["quiet"])])
         return [self._fitted(line) for line in lines] + [Content("")]
 
     def _fitted(self, parts: list[StyledText]) -> Content:
         """One line, cut to fit."""
-        room, fitted = self.scrollable_content_region.width or self.size.width, list[StyledText]()
+        room = self.scrollable_content_region.width or self.size.width
+        fitted = list[StyledText]()
         for text, style in parts:
             piece = shorten(text, room)
             fitted.append((piece, style))

@@ -127,11 +127,14 @@ class Sending:
 
     def _unrecorded(self, verdict: Verdict, why: str, *, was_sent: bool) -> Action:
         """The action as the ledger will have it after this process ended."""
-        action, task, word = self.action, self._committing, "--not-created"
+        action = self.action
+        task = self._committing
+        word = "--not-created"
         # Certain by now: a later write to the ledger has ended.
         was_committed = task is not None and task.done() and not task.cancelled() and task.exception() is None
         if verdict.state == "confirmed":
-            outcome, word = f"The service confirmed {verdict.result_id}.", f"--created {verdict.result_id}"
+            outcome = f"The service confirmed {verdict.result_id}."
+            word = f"--created {verdict.result_id}"
         elif not was_sent and not was_committed:
             return replace(action, state="not_sent", error=verdict.error)
         elif not was_sent:
@@ -320,7 +323,8 @@ class Actions(Struct, frozen=True):
             ):
                 raise
             # Wait until the other process has settled it, or a request's time is over.
-            action, give_up_s = asked.existing, time.monotonic() + self.client.deadline_s
+            action = asked.existing
+            give_up_s = time.monotonic() + self.client.deadline_s
             while action.state in UNDER_WAY and time.monotonic() < give_up_s:
                 await asyncio.sleep(POLL_S)
                 await self.adopt_orphans()

@@ -192,7 +192,8 @@ class Budget:
     def _note(self, priority: Priority, error: ApiError | None) -> None:
         now_s = self.now_s()
         if isinstance(error, RateLimitedError):
-            self._held_until_s, self._credit = now_s + HISTORY_HELD_S, 0
+            self._held_until_s = now_s + HISTORY_HELD_S
+            self._credit = 0
             self._later(partial(_limited, now_s=now_s, wait_s=error.retry_after_s, draw=self.draw()))
         elif error is None or (isinstance(error, RefusedError) and not isinstance(error, ServerFailedError)):
             # A service that refuses is not down.

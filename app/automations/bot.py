@@ -184,8 +184,11 @@ class Bot:
 
     def reload(self, settings: Settings) -> None:
         """Use these rules and routes from now on; decisions made so far stay."""
-        self.settings, engine, name = settings, self.engine, self.engine.profile.name
-        incidents, notify = IncidentReader.of(engine.cache, settings, engine.profile), settings.notify
+        self.settings = settings
+        engine = self.engine
+        name = self.engine.profile.name
+        incidents = IncidentReader.of(engine.cache, settings, engine.profile)
+        notify = settings.notify
         self._runner = Runner(
             rules=rules_of(settings.automations, name),
             state=self.state,
@@ -195,7 +198,8 @@ class Bot:
             journal=self._journal,
             clock=engine.clock,
         )
-        files, command_line = (self.state, engine.cache, engine.ledger), engine.settings.command_line
+        files = (self.state, engine.cache, engine.ledger)
+        command_line = engine.settings.command_line
         self._dispatcher = Dispatcher(
             *files, incidents, notify, name, engine.clock, self.say, self.counts.add, command_line=command_line
         )

@@ -79,8 +79,10 @@ class Inbox(Struct, frozen=True):
 
     async def items(self, *, with_done: bool = False) -> tuple[InboxItem, ...]:
         """The open items, the most severe first, then the newest; new activity brings an item back."""
-        now, marks = self.engine.clock(), {} if with_done else await self._marks()
-        causes, command_line = await self.causes.read(now), self.engine.settings.command_line
+        now = self.engine.clock()
+        marks = {} if with_done else await self._marks()
+        causes = await self.causes.read(now)
+        command_line = self.engine.settings.command_line
         items = [item for cause in causes if (item := _item(cause, marks, now, command_line)) is not None]
         return tuple(sorted(items, key=lambda item: (item.rank, -item.at.timestamp(), item.key)))
 
@@ -180,10 +182,12 @@ class Causes:
         incidents = await self._incidents.read(now)
         found = await self._runs(now, incidents)
         for one in (each for each in incidents if not each.is_over):
-            title, key = f"Code host {one.platform} is {one.word}", f"host:{one.platform}"
+            title = f"Code host {one.platform} is {one.word}"
+            key = f"host:{one.platform}"
             found.append(_single("host", key, title, one.start, one.platform))
         for action in await self.engine.ledger.unresolved():
-            title, number = f"Unknown outcome: {action.kind} {action.subject}".rstrip(), action.action_id
+            title = f"Unknown outcome: {action.kind} {action.subject}".rstrip()
+            number = action.action_id
             cure = f"actions resolve {number}"
             found.append(_single("unknown", f"action:{number}", title, action.created_at, number, cure))
         if self.state is not None:
@@ -191,21 +195,25 @@ class Causes:
         return found
 
     async def _runs(self, now: datetime, incidents: Sequence[Incident]) -> list[Cause]:
-        cache, ahead = self.engine.cache, await self.engine.cache.run_clock_ahead()
+        cache = self.engine.cache
+        ahead = await self.engine.cache.run_clock_ahead()
         condition = RunFilter(statuses=("failed",), since=now + ahead - LOOK_BACK)
         rows = await cache.rows(condition, RunSort(), offset=0, limit=MOST_RUNS)
         await self._read_reasons(rows)
         failed: dict[str, Cause] = {}
         for run in rows:
             named, colon, _ = run.repository.partition(":")
-            platform, at = named if colon else DEFAULT_PLATFORM, _ended(run, ahead)
+            platform = named if colon else DEFAULT_PLATFORM
+            at = _ended(run, ahead)
             troubles = (one for one in incidents if one.platform == platform and one.start <= at)
             host = next((one for one in troubles if not one.is_over or at <= one.until), None)
             reason = self._reasons.get((run.run_id, run.updated_at), "")
             about, why = reason, f": {reason}" if reason else ""
             if host is not None:
-                about, why = host.platform, f" while {host.platform} was {host.word}"
-            what, group = f"failed in {run.repository}{why}", f"failed:{run.repository}"
+                about = host.platform
+                why = f" while {host.platform} was {host.word}"
+            what = f"failed in {run.repository}{why}"
+            group = f"failed:{run.repository}"
             # Without digits: most reasons that differ in them alone have one cause.
             slug = re.sub(r"[^a-z]+", "-", about.casefold())[:40].strip("-")
             key = f"{group}:{slug}" if slug else group
@@ -213,7 +221,8 @@ class Causes:
             cause.entries.append(_entry(key, run, ahead))
         stuck: dict[str, Cause] = {}
         for one in await cache.following.stuck_runs():
-            key, took = f"stuck:{one.repository}", span((one.last_seen_at - one.active_since).total_seconds())
+            key = f"stuck:{one.repository}"
+            took = span((one.last_seen_at - one.active_since).total_seconds())
             single = f"A run is stuck in {one.repository}: {one.status} for {took}"
             many = f"runs are stuck in {one.repository}, the longest for {took}"
             cause = stuck.setdefault(key, Cause(key, "stuck", single, many))
@@ -240,16 +249,20 @@ class Causes:
         found = []
         for row in [pin.row for pin in await self.engine.cache.following.pins() if pin.row is not None]:
             if row.is_final and row.status != "failed":
-                key, title = f"ended:{row.run_id}", f"Followed run {row.status}: {row.repository}"
+                key = f"ended:{row.run_id}"
+                title = f"Followed run {row.status}: {row.repository}"
                 found.append(Cause(key, "ended", title, entries=[_entry(key, row, ahead)]))
         return found
 
     async def _automations(self, now: datetime, state: State) -> list[Cause]:
         """What waits for approval, what is paused or was held back, and a bot that is missing."""
         rules = [rule for rule in rules_of(self.automations(), self.engine.profile.name) if rule.is_on]
-        found, states, names = list[Cause](), await state.rule_states(), {rule.name for rule in rules}
+        found = list[Cause]()
+        states = await state.rule_states()
+        names = {rule.name for rule in rules}
         for each in await state.open_decisions(outcome="waiting"):
-            title, number = f"{each.rule} waits for approval", str(each.decision_id)
+            title = f"{each.rule} waits for approval"
+            number = str(each.decision_id)
             cure = f"automations approve {number}"
             found.append(_single("approval", f"approval:{number}", title, each.decided_at, number, cure))
         for name in (rule.name for rule in rules):
@@ -258,12 +271,14 @@ class Causes:
                 # The last line does not count: every time that is skipped while the rule is paused writes one.
                 last = next(iter(await state.journal(name, limit=1, outcomes=FINISHED_OUTCOMES)), None)
                 at = held.since if last is None else last.decided_at
-                title, cure = f"{name} is paused: {held.paused}", f"automations resume {shlex.quote(name)}"
+                title = f"{name} is paused: {held.paused}"
+                cure = f"automations resume {shlex.quote(name)}"
                 found.append(_single("paused", f"paused:{name}", title, at, name, cure))
         for newest, count in await state.limited(now - LOOK_BACK):
             if newest.rule in names:
                 title = f"{newest.rule} reached its limit, {plural(count, 'time')}: {newest.reason}"
-                key, cure = f"limited:{newest.rule}", f"automations log {shlex.quote(newest.rule)}"
+                key = f"limited:{newest.rule}"
+                cure = f"automations log {shlex.quote(newest.rule)}"
                 found.append(_single("limited", key, title, newest.decided_at, newest.rule, cure))
         until = await state.lease_until(LEASE)
         if rules and (until is None or until < now - SILENT_AFTER):
@@ -281,7 +296,8 @@ class Causes:
             deliveries, key = list(group), f"undelivered:{route}"
             entries = [InboxEntry(key, one.made_at) for one in deliveries]
             newest = max(deliveries, key=lambda one: one.made_at).message.title
-            single, many = f"Not delivered over {route}", f"messages not delivered over {route}, the newest"
+            single = f"Not delivered over {route}"
+            many = f"messages not delivered over {route}, the newest"
             cure = f"notify test {shlex.quote(route)}"
             found.append(Cause(key, "undelivered", f"{single}: {newest}", f"{many}: {newest}", entries, cure, route))
         return found

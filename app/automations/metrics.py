@@ -87,8 +87,12 @@ async def snapshot(
     engine: Engine, state: State, counts: RunCounts, heartbeats: Mapping[str, int], *, is_working: bool
 ) -> Snapshot:
     """The figures now."""
-    cache, ledger, budget, now = engine.cache, engine.ledger, engine.client.budget, engine.clock()
-    links, wait = await cache.links(), await budget.wait()
+    cache = engine.cache
+    ledger = engine.ledger
+    budget = engine.client.budget
+    now = engine.clock()
+    links = await cache.links()
+    wait = await budget.wait()
     states = {name: each for name, each in (await state.rule_states()).items() if name not in {OWN, AT_WORK}}
     values: dict[str, Values] = {
         "runs": {(status,): count for status, count in (await cache.status_counts(RunFilter())).items()},

@@ -179,7 +179,8 @@ def occurrences(rule: Rule, seen: Seen, since: datetime) -> Iterator[Occurrence]
                     yield Occurrence(identity, run.last_seen_at - seen.ahead, run.run_id, facts)
         case OnHealth() as on:
             for one in (incident for incident in seen.incidents if _matches(on.platforms, incident.platform)):
-                identity, over_at = f"health:{one.platform}:{one.start.isoformat()}", one.recovered_at or one.until
+                identity = f"health:{one.platform}:{one.start.isoformat()}"
+                over_at = one.recovered_at or one.until
                 if on.is_over and one.is_over and over_at > seen.now - INCIDENT_RECENT:
                     facts = {"host.platform": one.platform, "host.status": "recovered"}
                     yield Occurrence(f"{identity}:over", over_at, "", facts)

@@ -86,7 +86,8 @@ async def replay(
             for number, rule in enumerate(rules):
                 state = await stack.enter_async_context(await State.open(Path(folder) / f"{number}", clock=clock))
                 await state.make_fleeting()
-                playback, journal = Playback(history, rule, facts), tallies[rule.name].add
+                playback = Playback(history, rule, facts)
+                journal = tallies[rule.name].add
                 runners.append(Runner((rule,), state, engine.cache, NothingDone(), playback, journal, clock))
                 await runners[-1].look()
             for at, number in merge(*(zip(history.moments(rule), repeat(n)) for n, rule in enumerate(rules))):
@@ -144,7 +145,8 @@ class ReplayHistory(Struct, frozen=True):
     async def read(cls, engine: Engine, rules: Sequence[Rule], since: datetime, until: datetime) -> "ReplayHistory":
         """Read what these rules need."""
         cache, kinds = engine.cache, {type(rule.on) for rule in rules}
-        ahead, complete_since = await cache.run_clock_ahead(), (await cache.coverage()).complete_since
+        ahead = await cache.run_clock_ahead()
+        complete_since = (await cache.coverage()).complete_since
         found = await cache.following.changes(
             Watermark(), since=since + ahead, limit=MOST_CHANGES if OnRun in kinds else 0
         )

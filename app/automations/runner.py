@@ -276,7 +276,8 @@ class Runner:
         held = await self.cache.detail(decision.occurrence.facts.get("run.id", ""))
         changed = changed_since(decision.occurrence, seen, None if held is None else held.run)
         # A person chose the time of the approval, so its age and the quiet hours do not matter.
-        asked, now = replace(rule, needs_approval=False, quiet=None), self.clock()
+        asked = replace(rule, needs_approval=False, quiet=None)
+        now = self.clock()
         occurrence = replace(decision.occurrence, at=now)
 
         def verdict(past: RuleHistory) -> Verdict:

@@ -97,7 +97,8 @@ async def export(invocation: Invocation, /, *, out: Path | None, **filters: Any)
             while found := await ledger.actions(ActionFilter(**filters), CHUNK, last):
                 entries, flat = [], []
                 for action in found:
-                    document, error = action_document(action), action.error
+                    document = action_document(action)
+                    error = action.error
                     steps = [
                         facts(step, "at detail") | {"step": step.transition} | facts(step.author, "user host surface")
                         for step in await ledger.audit(action.action_id)

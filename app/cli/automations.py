@@ -52,7 +52,8 @@ async def list_rules(invocation: Invocation, /) -> int:
     async with invocation.state() as state:
         states = await state.rule_states()
         for rule in rules:
-            its, last = states.get(rule.name), await state.journal(rule.name, limit=1)
+            its = states.get(rule.name)
+            last = await state.journal(rule.name, limit=1)
             word = "off" if not rule.is_on else "paused" if its and its.paused else "on"
             coming = next(upcoming(rule, its.since if its else now, now), None) if word == "on" else None
             entry: dict[str, object] = {
@@ -87,7 +88,9 @@ async def list_rules(invocation: Invocation, /) -> int:
 @async_command
 async def check(invocation: Invocation, /, *, names: tuple[str, ...], period: timedelta | None) -> int:
     """Explain automations in plain sentences, with their next times and warnings about likely mistakes."""
-    now, every, silent = datetime.now(UTC), _rules(invocation), invocation.settings().notify.silent
+    now = datetime.now(UTC)
+    every = _rules(invocation)
+    silent = invocation.settings().notify.silent
     chosen = [rule for rule in every if not names or rule.name in names]
     if unknown := set(names) - {rule.name for rule in every}:
         raise _no_rule(min(unknown), every)
@@ -204,7 +207,9 @@ async def approve(invocation: Invocation, /, *, decision: int) -> int:
                 "not_found", f"Decision {decision} no longer waits. See: runwarden automations log {held.rule!r}"
             )
     output = invocation.output
-    pairs, request, body = [("approved", f"{decision}"), ("automation", held.rule)], None, ""
+    pairs = [("approved", f"{decision}"), ("automation", held.rule)]
+    request = None
+    body = ""
     if held.request_json is not None:
         request = {"method": "POST", **json.loads(held.request_json)}
         body = output.json(request["body"])
@@ -223,7 +228,9 @@ async def approve(invocation: Invocation, /, *, decision: int) -> int:
 @async_command
 async def run(invocation: Invocation, /, *, name: str, run_id: str | None) -> int:
     """Set an automation off now, within its limits; what became of it is its last line in the log."""
-    rule, settings, seen = _rule(invocation, name), invocation.settings(), list[Decision]()
+    rule = _rule(invocation, name)
+    settings = invocation.settings()
+    seen = list[Decision]()
     bot = await Bot.open(settings, invocation.profile(settings), lambda *_, **__: None, seen.append)
     try:
         await bot.set_off(rule, run_id)

@@ -52,7 +52,8 @@ def check(invocation: Invocation) -> int:
         if found := problems(settings.keys, settings.commands):
             said = " ".join((f"{settings.file}:", *found))
             raise failed("config", said, file=str(settings.file), problems=list(found))
-    names, folder = [each.name for each in settings.profiles], str(data_folder(settings, profile))
+    names = [each.name for each in settings.profiles]
+    folder = str(data_folder(settings, profile))
     document: dict[str, object] = {
         "ok": True,
         "file": None if settings.file is None else str(settings.file),

@@ -280,7 +280,8 @@ class Invocation:
     def _listen(self) -> None:
         import asyncio
 
-        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        loop = asyncio.get_running_loop()
+        task = asyncio.current_task()
 
         def stop(number: signal.Signals) -> None:
             self.stopped_by = number

@@ -51,7 +51,8 @@ async def health(invocation: Invocation, /, *, cached: bool) -> int:
         platforms = [each for each in await engine.cache.health() if each.connected]
     hosts = [HostView(each, level_of(each.status, ok_words), now) for each in platforms]
     level = max((host.level for host in hosts), default=ExitLevel.UNKNOWN)
-    output, facts = invocation.output, {host.platform.platform: host.facts() for host in hosts}
+    output = invocation.output
+    facts = {host.platform.platform: host.facts() for host in hosts}
     match output.format:
         case Format.JSON:
             checked_at = next((link.last_ok_at for link in links if link.subject == "health"), None)

@@ -107,7 +107,8 @@ def _keep(
     """The callback of an option that sets an attribute of the invocation, by default to the option's own value."""
 
     def callback(ctx: click.Context, param: click.Parameter, given: Any) -> None:
-        invocation, name = ctx.ensure_object(Invocation), param.opts[-1]
+        invocation = ctx.ensure_object(Invocation)
+        name = param.opts[-1]
         if ctx.resilient_parsing and attribute == "token_stream":
             return  # During completion, stdin is the user's terminal.
         # An option that was not given must not undo the group's.
@@ -174,7 +175,8 @@ def output_options(*, hidden: bool = False) -> list[click.Option]:
     """`--json` and `--output`."""
     option = partial(click.Option, expose_value=False, hidden=hidden)
     form, read = click.Choice([form.value for form in Format]), _keep("asked_format", lambda _: Format.JSON)
-    keep, text = _keep("asked_format", Format), "Output format on stdout."
+    keep = _keep("asked_format", Format)
+    text = "Output format on stdout."
     return [
         option(["--json"], is_flag=True, callback=read, help="One JSON document, errors included."),
         option(["-o", "--output"], multiple=True, type=form, callback=keep, help=text),

@@ -104,7 +104,8 @@ async def _import(invocation: Invocation, rows: "Sequence[ImportRow]", *, dry_ru
     from app.actions.imports import Import, Imported
 
     async with invocation.writer(dry_run=dry_run) as engine:
-        base_url, most = engine.client.base_url, 0 if dry_run else None
+        base_url = engine.client.base_url
+        most = 0 if dry_run else None
         work = Import(engine.ledger, lambda request, key: carry_out(engine, request, key=key), most)
 
         async def create(row: "ImportRow") -> tuple[Imported, str, str]:
@@ -118,7 +119,8 @@ async def _import(invocation: Invocation, rows: "Sequence[ImportRow]", *, dry_ru
 
         results = await each_in_turn(invocation, rows, create, done, "created")
     results += [Imported(row, "not_tried") for row in rows[len(results) :]]
-    documents, columns = [_row_document(result) for result in results], COLUMNS
+    documents = [_row_document(result) for result in results]
+    columns = COLUMNS
     if dry_run:
         for document, result in zip(documents, results, strict=True):
             is_sent = result.outcome == "to_create"

@@ -79,7 +79,8 @@ class Table(Generic[T]):
     def lines(self, items: Sequence[T]) -> Iterator[str]:
         """The lines of the next items; the title comes before the first items of all."""
         titles = [column.title for column in self.columns]
-        is_first, needed = not self._needed, self._needed or [cell_width(title) for title in titles]
+        is_first = not self._needed
+        needed = self._needed or [cell_width(title) for title in titles]
         cells = [[str(safe_text(column.cell(item), limit=CELL_LIMIT)) for column in self.columns] for item in items]
         for row in cells:
             needed = [max(width, cell_width(text)) for width, text in zip(needed, row, strict=True)]

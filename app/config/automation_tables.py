@@ -53,7 +53,8 @@ class AutomationTables(Struct, frozen=True):
         _one(table_text)
         document, tables = self._parsed()
         if name is not None:
-            index, before = self._index(name), tables[self._index(name)].as_string()
+            index = self._index(name)
+            before = tables[self._index(name)].as_string()
             # The blank lines below a table are part of it.
             below = before[len(before.rstrip()) :].removeprefix(ending)
             tables[index] = parsed(table_text + below)[_KEY][0]

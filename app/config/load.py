@@ -244,7 +244,8 @@ def _with_environment(settings: Settings, env: Mapping[str, str], choice: Choice
 
 def _beaten(settings: Settings, env: Mapping[str, str], choice: Choice) -> Iterator[tuple[str, str]]:
     """Yield each environment variable that an option overrides, with that option."""
-    by_config, by_profile = choice.config and "--config", choice.profile and "--profile"
+    by_config = choice.config and "--config"
+    by_profile = choice.profile and "--profile"
     only = settings.profiles[0].name if len(settings.profiles) == 1 else None
     # A file that names no service, or several and no default, leaves the choice to the variable.
     names_service = by_config and settings.profiles and "--config"

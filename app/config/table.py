@@ -115,7 +115,8 @@ class Table(Struct, frozen=True):
         except ValueError as error:
             self.fail(key, f"{str(error).rstrip('.')}.", "Correct it.")
         if bounds and not bounds.least <= value <= bounds.most:
-            least, most = f"{bounds.least.total_seconds():g}s", f"{bounds.most.days}d"
+            least = f"{bounds.least.total_seconds():g}s"
+            most = f"{bounds.most.days}d"
             self.fail(key, f"{text} is out of range: write {least} to {most}.", "Correct it.")
         return value
 
@@ -191,7 +192,9 @@ def line_of(text: str, path: KeyPath) -> int | None:
     import tomllib  # only after a mistake
 
     # The key is in the last statement of the shortest parsable beginning that holds it.
-    lines, statement, found = text.splitlines(keepends=True)[:_MOST_LINES], 1, dict[int, int]()
+    lines = text.splitlines(keepends=True)[:_MOST_LINES]
+    statement = 1
+    found = dict[int, int]()
     for end in range(1, len(lines) + 1):
         try:
             value: Any = tomllib.loads("".join(lines[:end]))

@@ -108,7 +108,8 @@ class FileToken(Struct, frozen=True):
 
     def read(self, _env: Mapping[str, str]) -> Token:
         """Read the token; the file is checked and read by its descriptor, so a changed path makes no difference."""
-        named, correct = f"The token file {self.path}", "Correct token_file."
+        named = f"The token file {self.path}"
+        correct = "Correct token_file."
         try:
             # Non-blocking: a FIFO without a writer would hold the start for ever.
             descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)

@@ -53,7 +53,8 @@ def run_console(
             return await (open_engine() if open_engine else profile_engines.at_work(profile.name))
 
         app = RunwardenApp(settings, profile, opening, first, lambda: datetime.now(UTC), profile_engines)
-        app.terminal.modes_before, app.terminal.keep_frame = modes_before, keep_frame
+        app.terminal.modes_before = modes_before
+        app.terminal.keep_frame = keep_frame
         asyncio.run(_show(app))
     return app.return_code or 0
 

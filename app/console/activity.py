@@ -266,7 +266,9 @@ class ActivityScreen(BaseScreen):
         self._reader.ask()
 
     async def _read(self) -> None:
-        wanted, sought, engine = self.wanted, self._sought, self._engine
+        wanted = self.wanted
+        sought = self._sought
+        engine = self._engine
         condition = wanted.condition(engine.clock())
         found = await read_activity(engine.ledger, condition, limit=self._limit, before=self._found or Activity())
         if (wanted, sought) != (self.wanted, self._sought):
@@ -370,7 +372,8 @@ class ActivityScreen(BaseScreen):
                 self.wanted = replace(self.wanted, outcomes=names[0])
 
         if self._found is not None:
-            outcomes, before = self._found.outcomes, self.wanted.outcomes
+            outcomes = self._found.outcomes
+            before = self.wanted.outcomes
             self.app.push_screen(MarkPicker("Show outcome", outcomes, before, badge_of=outcome_badge), picked)
 
     def action_search(self) -> None:

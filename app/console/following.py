@@ -69,7 +69,8 @@ class RunFollower:
         Raises:
             StorageError: The cache cannot be written.
         """
-        following, followed = self._engine.cache.following, {pinned.run_id for pinned in self._session.pins}
+        following = self._engine.cache.following
+        followed = {pinned.run_id for pinned in self._session.pins}
         if followed.issuperset(run_ids):
             for run_id in run_ids:
                 await following.unpin(run_id)
@@ -216,7 +217,8 @@ class FollowList(Sheet[str | None]):
             self._list.highlighted = min(at or 0, len(lines) - 1)
 
     def _line(self, item: PinnedRun | BatchView) -> Content:
-        now, width = self._session.clock(), max(40, self._list.size.width - 4)
+        now = self._session.clock()
+        width = max(40, self._list.size.width - 4)
         if isinstance(item, BatchView):
             return item.line(width)
         return follow_line(item, now, self._session.vitals.as_of or now, width)

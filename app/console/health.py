@@ -180,7 +180,8 @@ def link_row(
         since = f"since {clock_time(runs.failing_since, now)}" if runs.failing_since else ""
         if wait is not None and wait.until > now:
             since = f"{since} · waiting until {clock_time(wait.until, now)}".removeprefix(" · ")
-        why, advice = safe_text(runs.error_message or "", limit=200), _LINK_ADVICE.get(runs.error_kind or "", WAIT)
+        why = safe_text(runs.error_message or "", limit=200)
+        advice = _LINK_ADVICE.get(runs.error_kind or "", WAIT)
         badge = Badge("✗", trouble_word(runs.error_kind), "bad")
         return replace(row, badge=badge, since=since, note=f"{why}\n{advice}".strip())
     if runs is None or (runs.last_ok_at is None and not runs.is_failing):
@@ -227,7 +228,8 @@ def summary(
 
 def no_hosts(links: tuple[LinkState, ...]) -> HostFacts:
     """The row shown without code hosts."""
-    health, row = link_of(links, "health"), HostFacts("", "code hosts", Badge("◌", "asking…", "wait"))
+    health = link_of(links, "health")
+    row = HostFacts("", "code hosts", Badge("◌", "asking…", "wait"))
     if health is None or (health.last_ok_at is None and not health.is_failing):
         return row
     if health.last_ok_at is None:
@@ -450,13 +452,15 @@ class HealthScreen(BaseScreen):
         view, ahead = self._view or HealthView(), self._ahead
         for host in view.hosts:
             if key == f"host:{host.platform}":
-                now, is_well = self.session.clock(), host.status.casefold() in self.session.healthy_words
+                now = self.session.clock()
+                is_well = host.status.casefold() in self.session.healthy_words
                 since = now - DAY if is_well else min(host.since, now - HOUR)
                 return runs_lead(of_platform(host.platform), since + ahead)
         for one in view.incidents:
             if key == incident_key(one):
                 failed = view.failed.get((one.platform, one.start), FailedRuns())
-                start, end = one.start + ahead, (one.recovered_at or one.until) + ahead
+                start = one.start + ahead
+                end = (one.recovered_at or one.until) + ahead
                 first = min(start, failed.oldest_at or start)
                 return runs_lead(of_platform(one.platform), first, None if one.goes_on else end)
         return None
@@ -484,7 +488,8 @@ class HealthScreen(BaseScreen):
         session, words = self.session, self.session.healthy_words
         is_stale = session.vitals.now.health_is_stale
         for host in view.hosts:
-            past, under_way = view.pasts.get(host.platform, NOTHING_SEEN), view.under_way.get(host.platform, {})
+            past = view.pasts.get(host.platform, NOTHING_SEEN)
+            under_way = view.under_way.get(host.platform, {})
             yield from (host_row(host, past, words, now, under_way, is_stale=is_stale).row(width), BLANK)
         if not view.hosts:
             yield from (no_hosts(view.links).row(width), BLANK)
@@ -535,7 +540,8 @@ async def read_health(
     incidents = recent_incidents(pasts, since)
     failed: dict[tuple[str, datetime], FailedRuns] = {}
     for one in incidents[:MOST]:
-        key, end = (one.platform, one.start), one.recovered_at or one.until
+        key = (one.platform, one.start)
+        end = one.recovered_at or one.until
         if key in before.failed and one in before.incidents and end < now - SETTLED:
             failed[key] = before.failed[key]
         else:

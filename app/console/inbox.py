@@ -303,7 +303,8 @@ class InboxScreen(BaseScreen):
 def snoozes(now: datetime) -> tuple[tuple[str, datetime], ...]:
     """The ends of a snooze: an hour, tomorrow morning and Monday morning, by the local clock."""
     today = now.astimezone().date()
-    hour, tomorrow = now + timedelta(hours=1), _morning(today + timedelta(days=1))
+    hour = now + timedelta(hours=1)
+    tomorrow = _morning(today + timedelta(days=1))
     monday = _morning(today + timedelta(days=7 - today.weekday()))
     return (
         (f"an hour, until {hour.astimezone():%H:%M}", hour),

@@ -194,13 +194,15 @@ def as_csv(view: InsightsView) -> str:
     since, until = _time(view.since) or "", _time(view.at) or ""
     rows: list[CsvRow] = []
     for outcome in view.outcomes:
-        start, end = _time(outcome.start) or "", _time(outcome.end) or ""
+        start = _time(outcome.start) or ""
+        end = _time(outcome.end) or ""
         rows += [("outcomes", start, end, "", measure, getattr(outcome, measure)) for measure in OUTCOMES]
     for each in view.repositories:
         measures = OUTCOMES | DURATIONS
         rows += [("repositories", since, until, each.repository, name, getattr(each, name)) for name in measures]
     for moment in view.concurrency:
-        start, end = _time(moment.start) or "", _time(moment.end) or ""
+        start = _time(moment.start) or ""
+        end = _time(moment.end) or ""
         rows.append(("concurrency", start, end, "", "average", _average(moment, view)))
     writer.writerows([csv_cell(value) for value in row] for row in rows)
     return buffer.getvalue()

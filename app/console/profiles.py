@@ -194,7 +194,8 @@ class ProfilesScreen(BaseScreen):
     def _show(self) -> None:
         if self._overview is None:
             return
-        facts, now = tuple(self._overview.facts.values()), self.session.clock()
+        facts = tuple(self._overview.facts.values())
+        now = self.session.clock()
         criteria = Criteria(PollTiming(self._opened_at or now, GENTLE_S), self.session.healthy_words, now)
         self.query_one(ProfileList).show(facts, criteria)
         count = sum(worst(each, criteria).tone in NEEDS_A_LOOK for each in facts)

@@ -432,7 +432,8 @@ class BatchScreen(Sheet[str | None]):
     def _show(self) -> None:
         if (batch := self._batch) is None:
             return
-        sheet, width = self.query_one(Vertical), max(40, self._list.size.width - 4)
+        sheet = self.query_one(Vertical)
+        width = max(40, self._list.size.width - 4)
         sheet.border_title = safe_text(f"{batch.title}: {batch.outcome.word} sent, {batch.progress}")
         lines = batch.run_list(width)
         if self._list.option_count != len(lines):

@@ -141,7 +141,8 @@ def _ways_back(root: Path) -> str:
     if not _is_kept(root):
         return kept
     port = urlsplit(load(root / "config.toml", {}).profile().base_url).port
-    folder, config = shlex.quote(str(root / "service")), shlex.quote(str(root / "config.toml"))
+    folder = shlex.quote(str(root / "service"))
+    config = shlex.quote(str(root / "config.toml"))
     program = program_here()
     back = f"Come back: {program} demo --folder {shlex.quote(str(root))}"
     return (
@@ -152,7 +153,8 @@ def _ways_back(root: Path) -> str:
 
 def program_here() -> str:
     """The command for this program in this folder: a checkout's is seldom on PATH."""
-    beside, on_path = Path(sys.executable).with_name("runwarden"), shutil.which("runwarden")
+    beside = Path(sys.executable).with_name("runwarden")
+    on_path = shutil.which("runwarden")
     if not beside.exists() or (on_path is not None and Path(on_path).resolve() == beside.resolve()):
         return "runwarden"
     here = Path.cwd()

@@ -50,7 +50,8 @@ async def _work(folder: Path, lab_token: str, ended: asyncio.Event) -> None:
         await ended.wait()
         raise _EndedError
 
-    settings, team = load(folder / "config.toml", {}), load(folder / "team.toml", {})
+    settings = load(folder / "config.toml", {})
+    team = load(folder / "team.toml", {})
     bots = list[Bot]()
     reload_on_hangup(lambda: load(folder / "config.toml", {}), bots, lambda *_, **__: None)
     async with (

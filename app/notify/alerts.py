@@ -41,7 +41,8 @@ def own_alert(
     is_lasting: bool = False,
 ) -> Alert:
     """An alert of `[notify] on`."""
-    title, body = safe_text(title, limit=120), safe_text(body, limit=400)
+    title = safe_text(title, limit=120)
+    body = safe_text(body, limit=400)
     subject = (group, "", DEFAULT_ROUTE, level, title, about)
     return Alert(*subject, key=key, body=body, at=at, after=after, is_lasting=is_lasting)
 
@@ -113,7 +114,8 @@ def _about(run_id: str, repository: str, status: str) -> dict[str, str]:
 
 
 def _link_down(link: LinkState, since: datetime, now: datetime, profile: str, *, is_refused: bool) -> Alert:
-    title, note = "No link to the service", "no code host is blamed for it"
+    title = "No link to the service"
+    note = "no code host is blamed for it"
     if is_refused:
         title = _TOKEN_WORDS.get(link.error_kind or "", "There is no usable token")
         note = "create another and give it to this profile"

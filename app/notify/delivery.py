@@ -156,5 +156,6 @@ def rendered(
     number = "" if "{id}" in f"{route.title}{route.text}" else " [{id}]"
     is_repeated = delivery.delivery_id and delivery.message.phase != "over" and route.repeat
     cure = " · {command_line} notify ack {id}" if is_repeated and not route.text else ""
-    title, text = route.title or "{title}", f"{route.text or '{body}'}{cure}{number}"
+    title = route.title or "{title}"
+    text = f"{route.text or '{body}'}{cure}{number}"
     return fill(title, values), fill(text, values)

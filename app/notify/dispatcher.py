@@ -65,7 +65,8 @@ class Dispatcher:
 
     async def look(self, *, at_once: bool = False) -> bool:
         """Make the due messages; `at_once`: without waiting for more of the same. Return whether there are any."""
-        now, tells_own = self.clock(), bool(self.notify.rules) or not self.notify.route(DEFAULT_ROUTE).is_silent
+        now = self.clock()
+        tells_own = bool(self.notify.rules) or not self.notify.route(DEFAULT_ROUTE).is_silent
         if self._since is None:
             asked = repr((sorted(self.notify.on), tells_own))
             self._since = (await self.state.begin_rule(OWN, asked, now)).since
@@ -80,10 +81,12 @@ class Dispatcher:
         notify = replace(self.notify, group_wait=timedelta(0)) if at_once else self.notify
         while True:
             basis = await self.state.newest_delivery()
-            waiting, problems = await self.state.waiting_alerts(), await self.state.told()
+            waiting = await self.state.waiting_alerts()
+            problems = await self.state.told()
             if not waiting and not problems:
                 return False
-            last_made, marks = await self.state.last_made(), await self.state.marks()
+            last_made = await self.state.last_made()
+            marks = await self.state.marks()
             due = plan(Situation(now, present, waiting, problems, last_made, marks), notify)
             # Otherwise another process has made messages or told an alert: the plan is made again.
             if await self.state.apply_plan(due, now, basis):
@@ -108,7 +111,8 @@ class Dispatcher:
         for change in found.changes:
             if change.new == "completed":
                 self._completed[change.repository] = change.at - ahead
-        stuck, links = await self.cache.following.stuck_runs(), await self.cache.links()
+        stuck = await self.cache.following.stuck_runs()
+        links = await self.cache.links()
         incidents = [each for each in await self.incidents.read(now) if not each.is_over]
         present = Present(
             unwell=frozenset(each.platform for each in incidents),
@@ -140,19 +144,26 @@ class Dispatcher:
         """Deliver the messages of one route; a failure is retried, and the last one goes over another route."""
         for delivery in deliveries:
             now, message = self.clock(), delivery.message
-            route, own = self.notify.route(message.route), self.notify.route(DEFAULT_ROUTE)
-            trouble, outcome, due, fallback = "", "delivered", None, ""
+            route = self.notify.route(message.route)
+            own = self.notify.route(DEFAULT_ROUTE)
+            trouble = ""
+            outcome = "delivered"
+            due = None
+            fallback = ""
             if now - delivery.made_at > route.give_up:
-                trouble, outcome = "it was too old to be sent", "expired"
+                trouble = "it was too old to be sent"
+                outcome = "expired"
             elif not await self.state.claim_delivery(delivery, now, now + CLAIMED_FOR):
                 continue
             else:
                 trouble = await send(self.notify, delivery, self.profile, os.environ, self.command_line) or ""
                 if trouble and delivery.attempts < len(BACKOFF):
-                    outcome, due = "delivery_failed", self.clock() + BACKOFF[delivery.attempts]
+                    outcome = "delivery_failed"
+                    due = self.clock() + BACKOFF[delivery.attempts]
                 elif trouble:
                     has_own = message.route != DEFAULT_ROUTE and not own.is_silent
-                    outcome, fallback = "failed", route.fallback or (DEFAULT_ROUTE if has_own else "")
+                    outcome = "failed"
+                    fallback = route.fallback or (DEFAULT_ROUTE if has_own else "")
             await self.state.settle_delivery(
                 delivery, None if due else outcome, self.clock(), error=trouble, due=due, fallback=fallback
             )

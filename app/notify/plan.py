@@ -113,13 +113,15 @@ def plan(at: Situation, notify: NotifySettings) -> Plan:
     for (batch, routes), alerts in batches.items():
         # A person waits for a message that was asked for.
         is_asked = any(each.key.startswith(f"automation:{each.source}:asked:") for each in alerts)
-        waits_since, last = min(each.entered_at or at.now for each in alerts), at.last_made.get((routes[0], batch))
+        waits_since = min(each.entered_at or at.now for each in alerts)
+        last = at.last_made.get((routes[0], batch))
         is_first_due = at.now >= waits_since + notify.group_wait
         if not (is_asked or (is_first_due and (last is None or at.now >= last + notify.group_interval))):
             continue
         settled |= dict.fromkeys((alert.key for alert in alerts), "told")
         for route in routes:
-            one, groups = together(alerts), tuple(dict.fromkeys(each.group for each in alerts))
+            one = together(alerts)
+            groups = tuple(dict.fromkeys(each.group for each in alerts))
             text = (one.level, one.title, one.body)
             messages.append(Message(route, batch, "new", *text, groups, dict(one.about), len(alerts)))
             for alert in (each for each in alerts if each.kind in ENDING):
@@ -146,7 +148,8 @@ def plan(at: Situation, notify: NotifySettings) -> Plan:
 
 
 def _verdict(alert: Alert, at: Situation, notify: NotifySettings) -> Settled | Literal["tell", "hold"]:
-    is_snoozed, is_failure = at.is_snoozed(alert), alert.kind == "failed"
+    is_snoozed = at.is_snoozed(alert)
+    is_failure = alert.kind == "failed"
     # An event, unlike a problem, is not told after it was put off.
     if at.is_muted(alert) or (is_snoozed and alert.kind not in ENDING):
         return "muted"
@@ -202,15 +205,14 @@ def _messages(phase: MessagePhase, problems: Iterable[ToldProblem], at: Situatio
     messages: list[Message] = []
     for (route, batch), group in batches.items():
         newest = max(group, key=lambda problem: problem.newest_at)
-        title, level, count = (
-            f"Still so: {newest.title}",
-            worst(each.level for each in group),
-            sum(p.count for p in group),
-        )
+        title = f"Still so: {newest.title}"
+        level = worst(each.level for each in group)
+        count = sum(p.count for p in group)
         if phase == "over":
             kind, _, what = newest.group.partition(":")
             title = OVER[kind].format(newest.about.get("repository") or safe_text(what, limit=80))
-            title, level = f"{newest.source}: {title}" if newest.source else title, "information"
+            title = f"{newest.source}: {title}" if newest.source else title
+            level = "information"
         lasted = f"after {span((at.now - min(problem.first_at for problem in group)).total_seconds())}"
         body = " · ".join(filter(None, (places(group), lasted, f"{count:,} in all" if count > 1 else "")))
         groups = tuple(problem.group for problem in group)
@@ -223,7 +225,8 @@ def routes_of(alert: Alert, notify: NotifySettings, now: datetime) -> tuple[str,
     """The names of the alert's routes at this time; empty: no rule matches it."""
     if alert.route != DEFAULT_ROUTE or not notify.rules:
         return (alert.route,)
-    repository, time = alert.about.get("repository", ""), now.astimezone().time()
+    repository = alert.about.get("repository", "")
+    time = now.astimezone().time()
     for rule in notify.rules:
         is_there = not rule.repository or any(fnmatchcase(repository, glob) for glob in rule.repository)
         is_meant = worst((rule.severity, alert.level)) == alert.level and (not rule.kind or alert.kind in rule.kind)

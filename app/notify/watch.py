@@ -114,7 +114,8 @@ class Watch:
         return told, missed_alert(missed, self.clock()) if missed else None
 
     async def _states(self, now: datetime) -> list[Alert]:
-        found, links = await self.incidents.read(now), await self.cache.links()
+        found = await self.incidents.read(now)
+        links = await self.cache.links()
         link = next(each for each in links if each.subject == "runs")
         recent = [one for one in found if not one.is_over or (one.recovered_at or one.until) > now - RECENT]
         stuck = await self.cache.following.stuck_runs()
@@ -129,9 +130,11 @@ class Watch:
 
 def missed_alert(moves: Sequence[StatusChange], now: datetime) -> Alert:
     """One alert for the moves before this watch began."""
-    counts, newest = Counter(move.new for move in moves), max(move.at for move in moves)
+    counts = Counter(move.new for move in moves)
+    newest = max(move.at for move in moves)
     parts = ", ".join(f"{count} {safe_text(status, limit=30)}" for status, count in counts.most_common())
-    title, last = safe_text(f"While you were away: {parts}", limit=120), f"the last one at {clock_time(newest, now)}"
+    title = safe_text(f"While you were away: {parts}", limit=120)
+    last = f"the last one at {clock_time(newest, now)}"
     level: Level = "warning" if "failed" in counts else "information"
     key = f"missed:{newest.isoformat()}"
     return Alert("run:missed", "", DEFAULT_ROUTE, level, title, {}, key=key, body=last, at=newest)

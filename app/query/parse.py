@@ -147,7 +147,8 @@ class _Parser:
         """Add one term to the filter."""
         wanted = key_name(term.key) if term.key is not None else None
         if term.key is not None and wanted is None:
-            meant, at = closest_key(term.key), term.key_end - len(term.key) - 1
+            meant = closest_key(term.key)
+            at = term.key_end - len(term.key) - 1
             cure = f'Did you mean {meant}:? To search for it as it is, put it in quotes: "{term.key}:…".'
             self._refuse(term, QueryProblem(at, term.key_end, f"There is no {term.key}:.", cure))
         elif wanted is None:
@@ -164,7 +165,9 @@ class _Parser:
     def finish(self) -> RunFilter:
         """The filter."""
         since, until = self.since, self.until
-        statuses, active, ended = self._list("status", negated=False), "active" in self.states, self.states.get("ended")
+        statuses = self._list("status", negated=False)
+        active = "active" in self.states
+        ended = self.states.get("ended")
         if ended is not None and active:
             self.blame(ended.start, ended.end, "No run is both active and ended.", "Keep one of the two.")
             ended = None

@@ -135,7 +135,8 @@ class Send(Struct, frozen=True):
         `others` are when we sent other continuations of it, by our clock: what happened since the next one is its work.
         """
         margin = EXACT if self.clock.is_known else FAR
-        since, until = self.shown_at - margin, self.ended_at + self.clock.ahead + max(margin, CLOSE)
+        since = self.shown_at - margin
+        until = self.ended_at + self.clock.ahead + max(margin, CLOSE)
         following = min((at for at in others if at > self.sent_at), default=None)
         if following is not None:
             until = min(until, following + self.clock.ahead - EXACT)

@@ -113,7 +113,8 @@ class Reconciliation:
         taken = {action.subject, *(each.result_id for each in made if each.action_id != action.action_id)}
         found += [(each, detail) for each, detail in fitting if detail.run.run_id not in taken]
         # Whether the cache misses nothing that the send may have made.
-        window, coverage = send.around(), await cache.coverage()
+        window = send.around()
+        coverage = await cache.coverage()
         is_whole = coverage.is_current(send.ended_at) and not coverage.gaps_within(window.since, window.until)
         is_whole &= send.run_id is None or (subject is not None and subject.last_seen_at > send.ended_at)
         return Proposal(send.ranked(found)[:LIMIT], is_whole)
@@ -124,7 +125,8 @@ class Reconciliation:
         Raises:
             ApiError: The service could not be asked.
         """
-        cache, budget = self.runs.cache, self.runs.reader.client.budget
+        cache = self.runs.cache
+        budget = self.runs.reader.client.budget
         if Send.of(action, await cache.run_clock()) is None:
             return Proposal()
         await budget.settle()
@@ -151,7 +153,9 @@ class Reconciliation:
         Raises:
             DoubtfulIdError: It does not look like it; a person may know better.
         """
-        request, kind, cache = request_sent(action), action.kind, self.runs.cache
+        request = request_sent(action)
+        kind = action.kind
+        cache = self.runs.cache
         where = WHERE_TO_LOOK[kind]
         if kind == "gitlab.onboard":
             sent = request.project_path if isinstance(request, OnboardProject) else None
@@ -173,7 +177,8 @@ class Reconciliation:
                 raise DoubtfulIdError(f"{result_id} is what {other.action_id} made. {where}")
         if kind not in FINDABLE:
             return
-        found, detail = await self.cached(action), await cache.detail(result_id)
+        found = await self.cached(action)
+        detail = await cache.detail(result_id)
         if detail is None:
             try:
                 found = await self.ask(action)

@@ -61,7 +61,8 @@ async def check_remotes(folder: Path, repository: Repository, address: str | Non
         GitError: There is no checkout.
     """
     git = git or Git()
-    top, label = await _top_level(folder, git), safe_text(repository.label, limit=120)
+    top = await _top_level(folder, git)
+    label = safe_text(repository.label, limit=120)
     listed = b""
     with suppress(GitError):  # Fails where there are none.
         listed = await git.work(top, "config", "--null", "--get-regexp", r"^remote\..*\.(push)?url$")

@@ -186,7 +186,8 @@ class Patch:
         while (old < old_end or new < new_end) and self._at < len(self.data):
             kind = self.data[self._at]
             kind = ord(" ") if kind == ord("\n") else kind  # An empty line that lost its blank in the mail.
-            is_old, is_new = kind in b" -" and old < old_end, kind in b" +" and new < new_end
+            is_old = kind in b" -" and old < old_end
+            is_new = kind in b" +" and new < new_end
             if kind != ord("\\") and not ((is_old or kind == ord("+")) and (is_new or kind == ord("-"))):
                 break
             self._take(kind, old, new)

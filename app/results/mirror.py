@@ -163,7 +163,8 @@ class Mirror:
         found = []
         for begin in range(0, len(fields) - 4, 5):
             commit, parents, made, subject, marks = fields[begin : begin + 5]
-            at, turns = datetime.fromtimestamp(int(made), UTC), tuple(filter(None, marks.split(",")))
+            at = datetime.fromtimestamp(int(made), UTC)
+            turns = tuple(filter(None, marks.split(",")))
             found.append(Commit(commit, tuple(parents.split()), at, subject, turns))
         return found[::-1]
 
@@ -187,7 +188,8 @@ class Mirror:
         try:
             patch = await self._git.read(self.git_dir, "diff", *_DIFF, *form, *ends, "--", most=_MOST_PATCH)
         except TooLargeError as error:
-            patch, note = error.data, f"The change is larger than {_MOST_PATCH >> 20} MB: this is its beginning."
+            patch = error.data
+            note = f"The change is larger than {_MOST_PATCH >> 20} MB: this is its beginning."
         files = await asyncio.to_thread(Patch(patch).changed_files)
         return Change(base, head, base_name, files, patch, note=note, is_whole=not note)
 

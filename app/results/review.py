@@ -90,7 +90,8 @@ def _findings(written: str) -> Iterator[Finding]:
             text = code[2] if code else heading[2]
             path = text if code or (" " not in text and ("/" in text or "." in text)) else ""
         elif location := _PLACE.search(line):
-            before, after = line[: location.start()], line[location.end() :]
+            before = line[: location.start()]
+            after = line[location.end() :]
             is_first = all(word.lower() in _WEIGHTS or word.isdecimal() for word in re.findall(r"\w+", before))
             yield _finding(at, location[1], int(location[2]), before + after if is_first and after else line)
         elif path and (item := _ITEM.match(line)):

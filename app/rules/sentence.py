@@ -39,7 +39,9 @@ _LOOKED_AT: Final = 1_500
 """How many fire times within a year are examined for warnings: more than the minutes of a day."""
 SHORTEST_CATCH_UP: Final = timedelta(minutes=1)
 HEALTH_KEPT: Final = timedelta(days=35)
-_YEAR, _DAY, _HOUR = timedelta(days=400), timedelta(days=1), timedelta(hours=1)
+_YEAR = timedelta(days=400)
+_DAY = timedelta(days=1)
+_HOUR = timedelta(hours=1)
 _SHOWN: Final = 60
 """Characters of a text that a sentence quotes."""
 

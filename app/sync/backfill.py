@@ -88,7 +88,8 @@ class Backfill:
         except ApiError as error:
             wait_s = error.retry_after_s if isinstance(error, RateLimitedError) else None
             if wait_s is None:
-                wait_s, self._wait_s = self._wait_s, min(LONGEST_WAIT_S, 2 * self._wait_s)
+                wait_s = self._wait_s
+                self._wait_s = min(LONGEST_WAIT_S, 2 * self._wait_s)
             self._enter("waiting", until=self._runs.clock() + timedelta(seconds=wait_s), why=error.kind)
             await self._share()
             return wait_s
@@ -180,7 +181,8 @@ class Backfill:
         if newest is None or days is not None:
             return None if newest is None or days is None else newest - timedelta(days=days)
         # Runs that were dropped to make room are fetched again only for a user.
-        dropped, floor = await self._cache.dropped_until(), newest - timedelta(days=self._history.days)
+        dropped = await self._cache.dropped_until()
+        floor = newest - timedelta(days=self._history.days)
         return floor if dropped is None else max(floor, dropped + TICK)
 
     async def _missing(self, floor: datetime | None) -> Sequence[CoverageGap]:
@@ -295,7 +297,8 @@ class Backfill:
 
     def _enter(self, phase: BackfillPhase, *, until: datetime | None = None, why: str = "") -> bool:
         """Announce a phase, its end and its reason; return whether the phase is a new one."""
-        before, entered = self.progress, replace(self.progress, phase=phase, until=until, why=why)
+        before = self.progress
+        entered = replace(self.progress, phase=phase, until=until, why=why)
         if entered != before:
             self.progress = entered
             self._announce(BackfillMoved(entered))

@@ -38,7 +38,8 @@ class Listing(Struct, frozen=True):
         Raises:
             ApiError: A request failed; runs before it are kept.
         """
-        query, most = await self._query(condition), self.runs.reader.page_size
+        query = await self._query(condition)
+        most = self.runs.reader.page_size
         # With a filter of ours most of a page may be dropped: small pages would cost many requests.
         size = most if limit is None or not _is_all(query, condition) else max(1, min(most, limit))
         finals = await self.runs.cache.final_statuses()
@@ -72,7 +73,8 @@ class Listing(Struct, frozen=True):
         reader = replace(reader, client=reader.client.at(Priority.ASKED))
         finals = await self.runs.cache.final_statuses()
         for status in condition.statuses or ("",):
-            query, order = await self._query(replace(wanted, statuses=(status,) if status else ())), Order()
+            query = await self._query(replace(wanted, statuses=(status,) if status else ()))
+            order = Order()
             if query.status is None and query.repository is None:
                 raise FilterIgnoredError
             try:
@@ -146,7 +148,9 @@ def _is_all(query: RunQuery, condition: RunFilter) -> bool:
 
 def matches(run: Run, condition: RunFilter, final_statuses: Collection[str]) -> bool:
     """Whether the run matches the whole filter; the same answer as the cache's SQL gives."""
-    label, branch, created_at = run.repository.label, run.branch_name, run.created_at
+    label = run.repository.label
+    branch = run.branch_name
+    created_at = run.created_at
     texts = [run.run_id.casefold(), label.casefold(), branch.casefold()]
     return (
         condition.lets_status_through(run.status, final_statuses)

@@ -153,7 +153,8 @@ class RunSync:
         """Read the newest page; the very first time, enough pages to fill the screen."""
         coverage = await self.cache.coverage()
         is_first = not coverage.ranges and not coverage.is_disordered
-        walk, most = await self.begin_walk(), self._first_runs if is_first else HEAD_RUNS
+        walk = await self.begin_walk()
+        most = self._first_runs if is_first else HEAD_RUNS
         pages = 0
         with suppress(EndlessListError):
             async for stored in self.reader.read():

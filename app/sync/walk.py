@@ -93,7 +93,8 @@ class RunReader(Struct, frozen=True):
         barren = 0
         while True:
             stored = await self.page(query or RunQuery(), token, size)
-            page, ids = stored.page, {run.run_id for run in stored.page.runs}
+            page = stored.page
+            ids = {run.run_id for run in stored.page.runs}
             new = ids - known
             known |= new
             yield replace(stored, page=replace(page, repeated=frozenset(ids - new)))
@@ -222,8 +223,10 @@ class Walk:
         """Add the next page; `unwalked`: those of its runs that came into the cache since a walk was last recorded."""
         page, new = stored.page, set(stored.changes.new)
         changed = new | {*stored.changes.updated, *(moved.run_id for moved in stored.changes.transitions)}
-        self.token, self.ended = page.next_token, page.next_token is None
-        self.runs, self.dropped = self.runs + len(page.runs), self.dropped + page.dropped
+        self.token = page.next_token
+        self.ended = page.next_token is None
+        self.runs = self.runs + len(page.runs)
+        self.dropped = self.dropped + page.dropped
         if self.known is not None:
             missed = sum(run.run_id in new and self.known.holds(run.created_at) for run in page.runs)
             self.refuted = missed >= IN_A_ROW and 2 * missed > len(page.runs)

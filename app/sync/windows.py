@@ -135,7 +135,8 @@ class WindowFill:
 
     async def _ask(self, window: Window) -> None:
         """Read the window's next page, and record what it completes."""
-        since, until = window.start and window.start - SECOND, window.end + SECOND
+        since = window.start and window.start - SECOND
+        until = window.end + SECOND
         stored = await self._reader.page(RunQuery(since=since, until=until), window.token)
         page, order = stored.page, window.order
         leads_on = page.next_token is None or (page.next_token != window.token and bool(page.runs))

@@ -80,7 +80,8 @@ def guard(access: Access, hosts: frozenset[str]) -> Middleware:
     @web.middleware
     async def door(request: web.Request, handler: Handler) -> web.StreamResponse:
         # A foreign name that resolves to loopback is how a web page reaches local servers.
-        host, origin = request.headers.get(hdrs.HOST, "").lower(), request.headers.get(hdrs.ORIGIN)
+        host = request.headers.get(hdrs.HOST, "").lower()
+        origin = request.headers.get(hdrs.ORIGIN)
         # Browsers always say where a websocket comes from.
         is_ours = origin == f"http://{host}" if origin is not None else request.headers.get(hdrs.UPGRADE) is None
         if host not in hosts or not is_ours:

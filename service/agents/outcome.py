@@ -70,7 +70,8 @@ def claude(event: dict[str, object], report: AgentReport) -> None:
     report.session = _session(event.get("session_id")) or report.session
     if event.get("type") == "result":
         report.ended = True
-        subtype, said = str(event.get("subtype") or ""), _text(event.get("result"))
+        subtype = str(event.get("subtype") or "")
+        said = _text(event.get("result"))
         report.refused = event.get("stop_reason") == "refusal"
         if event.get("is_error") or subtype not in {"", "success"}:
             report.error = said or "; ".join(map(str, _list(event.get("errors")))) or subtype
@@ -93,7 +94,9 @@ def codex(event: dict[str, object], report: AgentReport) -> None:
 
 def opencode(event: dict[str, object], report: AgentReport) -> None:
     """Read an event of `opencode run --format json`."""
-    kind, part, error = event.get("type"), _dict(event.get("part")), _dict(event.get("error"))
+    kind = event.get("type")
+    part = _dict(event.get("part"))
+    error = _dict(event.get("error"))
     report.session = _session(event.get("sessionID")) or report.session
     if kind == "text":
         report.summary = _text(part.get("text")) or report.summary

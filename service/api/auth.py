@@ -43,7 +43,8 @@ def _caller(request: Request, context: RequestContext) -> Caller:
         organization = None if token is None else organizations.by_id(connection, token.organization_id)
     record = record_of(request.scope)
     if token is not None:
-        record.token_id, record.actor = token.id, token.alias or token.id
+        record.token_id = token.id
+        record.actor = token.alias or token.id
     if organization is not None:
         record.organization = organization.slug
     if token is None or not token.is_valid(context.expiry_clock()):

@@ -203,7 +203,8 @@ async def read_log(
     run_id: str, n: _TurnNumber, request: Request, context: RequestContext, caller: Administrator
 ) -> Response:
     """Return a piece of a turn's log; a request that waits for more holds no connection or thread."""
-    offset, wait_s = _asked_integer(request, "offset"), _asked_integer(request, "wait")
+    offset = _asked_integer(request, "offset")
+    wait_s = _asked_integer(request, "wait")
     if not 0 <= wait_s <= _LONGEST_WAIT_S:
         raise bad_request("invalid_query", f"wait must be from 0 to {_LONGEST_WAIT_S} seconds")
     ask = partial(_log_piece, context, caller, run_id, n, offset)

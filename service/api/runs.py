@@ -103,7 +103,8 @@ async def _refuse_protected(context: Context, target: _Target, request: TurnRequ
         return
     default = None
     if target.protected is None:
-        owner, timeout_s = request.organization_id, context.settings.probing.timeout_s
+        owner = request.organization_id
+        timeout_s = context.settings.probing.timeout_s
         ask = partial(_default_branch, context.database, owner, request.platform, request.url, timeout_s)
         default = await context.outgoing.run(ask, owner)
     if repositories.is_protected(request.branch, default, target.protected):

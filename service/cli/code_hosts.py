@@ -62,7 +62,8 @@ def connect(admin: AdminContext, slug: str, **options: str | None) -> None:
     with admin.change("host.connect") as change:
         owner = find_organization(change.connection, slug)
         made = connect_host(change.connection, owner, entry, now_micros())
-        change.target, change.organization_id = f"{made.platform} {made.host}", owner.id
+        change.target = f"{made.platform} {made.host}"
+        change.organization_id = owner.id
     admin.show(_document(made), [_host_line(made)])
 
 
@@ -135,14 +136,16 @@ def _repository_line(one: Repository) -> str:
 @admin_command
 def add(admin: AdminContext, name: str, slug: str, *, protect_nothing: bool, no_triggers: bool, **options: Any) -> None:
     """Configure a repository, or change the one with its path; rules and secret are kept unless given."""
-    patterns, triggers = options.pop("patterns") or None, options.pop("triggers") or None
+    patterns = options.pop("patterns") or None
+    triggers = options.pop("triggers") or None
     given = {"protected": () if protect_nothing else patterns, "triggers": () if no_triggers else triggers}
     entry = RepositoryEntry.model_validate({"name": name, **given, **options})
     with admin.change("repository.add") as change:
         organization = find_organization(change.connection, slug)
         made = add_repository(change.connection, organization, entry, Path.cwd(), now_micros())
         check_triggers(change.connection, organization, made)
-        change.target, change.organization_id = f"{made.platform}:{made.path}", organization.id
+        change.target = f"{made.platform}:{made.path}"
+        change.organization_id = organization.id
     admin.show(_document(made), [_repository_line(made)])
 
 

@@ -20,7 +20,8 @@ def invitation() -> None:
 
 
 def _show(admin: AdminContext, found: list[Invitation]) -> None:
-    now, names = now_micros(), "id organization_id email sent_at expires_at attempts failure"
+    now = now_micros()
+    names = "id organization_id email sent_at expires_at attempts failure"
     documents = []
     for one in found:
         state = one.state(now)
@@ -82,7 +83,8 @@ def withdraw(admin: AdminContext, invitation_id: str) -> None:
         if not invitations.withdraw(change.connection, invitation_id, now_micros()):
             raise missing("open invitation", invitation_id, "service invitation list")
         found = invitations.by_id(change.connection, invitation_id)
-        change.target, change.organization_id = invitation_id, None if found is None else found.organization_id
+        change.target = invitation_id
+        change.organization_id = None if found is None else found.organization_id
     _show(admin, [] if found is None else [found])
 
 

@@ -119,7 +119,9 @@ def _change(
     """Change an organization: whether it is active, and its entitlements."""
     with admin.change(f"organization.{verb}") as change:
         found = find_organization(change.connection, slug)
-        change.target, change.organization_id, change.detail = found.id, found.id, detail
+        change.target = found.id
+        change.organization_id = found.id
+        change.detail = detail
         active, entitled = changed(found)
         kept = tuple(one for one in ENTITLEMENTS if one in entitled)
         organizations.change(change.connection, found.id, active=active, entitlements=kept)
@@ -161,7 +163,9 @@ def accept_invitation(admin: AdminContext, code: str) -> None:
             )
         found = find_organization(change.connection, organization_id)
         token, value = make_token(change.connection, found, TokenEntry(alias="first administrator"), now_micros())
-        change.target, change.organization_id, change.detail = token.id, found.id, "its first token"
+        change.target = token.id
+        change.organization_id = found.id
+        change.detail = "its first token"
     document = {"organization": _document(found), "token": value, "expires_at": rfc3339(token.expires_at)}
     admin.show(document, [f"{found.slug}: {value}"])
 

@@ -42,7 +42,8 @@ def cancel(admin: AdminContext, run_id: str) -> None:
     """End an active run as failed; its agent is stopped, and nothing is pushed."""
     with admin.change("run.cancel") as change:
         found = _found(change.connection, run_id)
-        change.target, change.organization_id = run_id, found.organization_id
+        change.target = run_id
+        change.organization_id = found.organization_id
         if not turns.cancel(change.connection, run_id, "cancelled by the operator", now_micros()):
             raise SetupError(f"the run {run_id} has ended already: it is {found.status}")
         ended = _found(change.connection, run_id)
@@ -125,7 +126,8 @@ def delete_run(admin: AdminContext, run_id: str, *, force: bool, yes: bool) -> N
     _confirm(run_id, f"the run {run_id}", yes=yes)
     with admin.change("run.delete") as change:
         found = _found(change.connection, run_id)
-        change.target, change.organization_id = run_id, found.organization_id
+        change.target = run_id
+        change.organization_id = found.organization_id
         if found.status not in FINAL and not force:
             raise SetupError(f"the run {run_id} is {found.status}; wait for its end, or cancel it with --force")
         deletions.delete_runs(change.connection, [run_id], now_micros())

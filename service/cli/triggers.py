@@ -42,9 +42,12 @@ def log(admin: AdminContext, slug: str | None, limit: int, *, waiting: bool) -> 
     with admin.read() as connection:
         owner = owner_of(connection, slug)
         found = deliveries.latest(connection, limit, organization_id=owner, result=WAITING if waiting else None)
-    documents, lines, names = [], [], "id organization_id number event sender result detail agent run_id delivery"
+    documents = []
+    lines = []
+    names = "id organization_id number event sender result detail agent run_id delivery"
     for one in found:
-        at, repository = rfc3339(one.received_at), f"{one.platform}:{one.path_key}"
+        at = rfc3339(one.received_at)
+        repository = f"{one.platform}:{one.path_key}"
         named = {"at": at, "repository": repository, "commit": one.head_sha}
         documents.append(fields(one, names) | named)
         about = f"{repository} {one.number} {one.event} {one.head_sha[:12]} by {one.sender}"
@@ -63,5 +66,7 @@ def approve_one(admin: AdminContext, entry_id: str) -> None:
             run = approve(change.connection, entry_id, settings.limits.active_runs, operator(), now_micros())
         except ApprovalError as error:
             raise SetupError(f"{error}; list what waits with: runwarden service trigger log --waiting") from error
-        change.target, change.organization_id, change.detail = entry_id, run.organization_id, run.id
+        change.target = entry_id
+        change.organization_id = run.organization_id
+        change.detail = run.id
     admin.show({"id": entry_id, "run_id": run.id, "status": run.status}, [f"{entry_id}  {run.id} {run.status}"])

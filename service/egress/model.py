@@ -203,7 +203,8 @@ class ModelProxy(Door):
         """Pass one request on, and its answer back."""
         try:
             request = self._checked(visit)
-            price, budget = price_of(request.model, self._access.prices), self._access.budget
+            price = price_of(request.model, self._access.prices)
+            budget = self._access.budget
             if request.model and price is None and (budget.run_usd or budget.day_usd):
                 text = f"there is no price for the model {request.model!r}: add it to prices of the agent"
                 raise BlockedRequestError(text)  # noqa: TRY301 — refused as any other
@@ -256,7 +257,9 @@ class ModelProxy(Door):
         return _Request(visit.command, target, body, headers, model)
 
     def _forward(self, visit: Visit, request: _Request, price: Price | None) -> None:
-        host, port, link = self._base.hostname or "", self._base.port, None
+        host = self._base.hostname or ""
+        port = self._base.port
+        link = None
         if self._base.scheme == "http":
             outside = http.client.HTTPConnection(host, port, timeout=_CONNECT_S)
         else:

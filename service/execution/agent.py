@@ -39,7 +39,8 @@ def run(
         Exception: Raised by `check`, which is called several times a second and ends the agent by raising.
     """
     command.prepare()
-    reserve, free = limits.disk_reserve_bytes, free_bytes(command.workspace.root)
+    reserve = limits.disk_reserve_bytes
+    free = free_bytes(command.workspace.root)
     if free < reserve:
         raise AgentFailedError(f"the disk is nearly full: {free} bytes are left, {reserve} are kept free; make room")
 
@@ -156,7 +157,8 @@ class _SupervisedAgent:
                         text = f"the agent was ended for passing its limit of {passed} in [execution.agent]"
                         raise AgentFailedError(text)
                     was_active = self._printed or self._outside.answers != self._answers
-                    self._printed, self._answers = False, self._outside.answers
+                    self._printed = False
+                    self._answers = self._outside.answers
                     if idle.passed(self._usage.cpu_s, is_active=was_active):
                         text = (
                             f"the agent neither printed nor computed for {options.idle_s:g} s and was ended "

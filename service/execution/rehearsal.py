@@ -59,7 +59,8 @@ class Rehearsal:
         """Let an agent do one turn; a later turn of the same run continues the session of the first."""
         workspace = Workspace(self._folder.work / f"rehearsal.{run_id}-{number}-1")
         git = GitRunner(workspace.git_home, self._settings.git_timeout_s, self._identity)
-        log, secrets = io.BytesIO(), Secrets(of_environment(agent.secret_names))
+        log = io.BytesIO()
+        secrets = Secrets(of_environment(agent.secret_names))
         failure, reason, meter = None, None, MemoryMeter()
         diff, result = "", Result()
         try:
@@ -73,7 +74,8 @@ class Rehearsal:
             try:
                 agent_process.run(command, log, self._settings.agent, secrets, lambda: None)
             except (AgentFailedError, NoSandboxError) as error:
-                failure, reason = str(error), getattr(error, "reason", None)
+                failure = str(error)
+                reason = getattr(error, "reason", None)
             result = workspace.result()
             commit = workspace.commit(git, snapshot, base, "rehearsal")
             if commit is not None:

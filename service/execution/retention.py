@@ -195,7 +195,8 @@ class StaleBranches:
             there = {line.partition("\trefs/heads/")[2] for line in listed.splitlines()}
             for run in (run for run in group if run.branch in there):
                 snapshot = RepositoryMirror(self._folder.mirrors, run.url, git).fetch(run.branch)
-                head, default = snapshot.branches.get(run.branch), snapshot.default_branch
+                head = snapshot.branches.get(run.branch)
+                default = snapshot.default_branch
                 if head is None or default is None or repositories.is_protected(run.branch, default, patterns):
                     continue
                 with self._database.read() as connection:

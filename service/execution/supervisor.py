@@ -102,7 +102,10 @@ def main() -> None:
 
     GROUP is the folder of the agent's control group, or empty.
     """
-    control, file_bytes, group, argv = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4:]
+    control = int(sys.argv[1])
+    file_bytes = int(sys.argv[2])
+    group = sys.argv[3]
+    argv = sys.argv[4:]
     os.set_inheritable(control, False)
     prctl = getattr(ctypes.CDLL(None, use_errno=True), "prctl", None)
     # Outside Linux an orphan leaves the tree; the worker then finds it by its environment.

@@ -396,7 +396,8 @@ class TurnExecution:
         for remark in found.remarks:
             attempt.log_line(remark, self._clock)
         if found.findings is not None:
-            key, content = (attempt.run.id, attempt.turn.number), packed(base, found.findings)
+            key = (attempt.run.id, attempt.turn.number)
+            content = packed(base, found.findings)
 
             def store() -> None:
                 with self._database.write() as connection:

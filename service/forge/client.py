@@ -156,7 +156,8 @@ class ForgeHttp:
             if not isinstance(answer.body, list):
                 raise ForgeError(f"{self._name} answered something else than a list; check the host's API address")
             yield from (one for one in answer.body if isinstance(one, dict))
-            links, following = answer.headers.get("link", ""), answer.headers.get("x-next-page", "")
+            links = answer.headers.get("link", "")
+            following = answer.headers.get("x-next-page", "")
             if 'rel="next"' not in links and not following.isdecimal():
                 return
         raise ForgeError(f"{self._name} has more than {_MOST_PAGES * _PAGE} entries under {path}", is_final=True)

@@ -153,7 +153,9 @@ class _Update:
     def _comment(self, finding: IdentifiedFinding, lines: Lines) -> ReviewComment | None:
         if finding.line is None:
             return None
-        shown, first, last = lines.get(finding.path, frozenset()), finding.line, finding.end_line or finding.line
+        shown = lines.get(finding.path, frozenset())
+        first = finding.line
+        last = finding.end_line or finding.line
         if not shown.issuperset(range(first, last + 1)):
             last = first
         if first not in shown:

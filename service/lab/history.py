@@ -197,7 +197,8 @@ def _team_rows(
         lasted = int(min(_TYPICAL_S * math.exp(rng.gauss(0, 1)), _LONGEST_S) * SECOND_MICROS)
         lasted = min(lasted, max(SECOND_MICROS, until - at))  # Every run of a team ends within the history.
         run_id = f"run_{ids.ulid(at, rng.getrandbits)}"
-        task, status = rng.choice(_TASKS), "completed" if failure is None else "failed"
+        task = rng.choice(_TASKS)
+        status = "completed" if failure is None else "failed"
         run, taken = _row(owner, repository, run_id, f"{task}.", status, at, lasted)
         run |= {"agent": rng.choice(spec.agents), "metadata": {"requested_by": rng.choice(_REQUESTERS)}}
         if rng.random() < _BRANCH_SHARE:

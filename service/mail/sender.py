@@ -125,7 +125,8 @@ class SmtpRelay:
 
     def _new_session(self) -> smtplib.SMTP:
         # With a name given, smtplib does not look up this machine's name in the DNS.
-        name, timeout_s = socket.gethostname() or "localhost", self._settings.timeout_s
+        name = socket.gethostname() or "localhost"
+        timeout_s = self._settings.timeout_s
         if self._settings.security == "tls":
             session: smtplib.SMTP = smtplib.SMTP_SSL(
                 local_hostname=name, timeout=timeout_s, context=ssl.create_default_context()

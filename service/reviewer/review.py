@@ -47,7 +47,9 @@ class Review:
 
         `topics` and `paths` leave out other findings, but no blocker; topics that the instructions name come first.
         """
-        self._checkout, self._last, self._focus = checkout, last, (*topics, *paths)
+        self._checkout = checkout
+        self._last = last
+        self._focus = (*topics, *paths)
         wanted = sorted((checkout.changes.keys() | {one.path for one in last or ()}) & checkout.sizes.keys())
         drafts, self._unread, self._remarks = read_files(checkout.root, {one: checkout.sizes[one] for one in wanted})
         found = sorted(checked(drafts, self._remarks), key=lambda one: (one.path, one.line or 0, one.rule))

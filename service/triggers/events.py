@@ -105,7 +105,8 @@ class _GitHub(_Model):
     sender: _Sender
 
     def event(self) -> PullRequestEvent | None:
-        kind, pull_request = _KINDS.get(self.action), self.pull_request
+        kind = _KINDS.get(self.action)
+        pull_request = self.pull_request
         if kind is None or pull_request.state != "open":
             return None
         head = pull_request.head

@@ -114,7 +114,8 @@ class Receiver:
 
     def _own(self, connection: sa.Connection, delivery: WebhookDelivery) -> str | None:
         """Return why a change is the service's own; None: it is not."""
-        event, named = delivery.event, {account.lower() for account in self._settings.triggers.own_accounts}
+        event = delivery.event
+        named = {account.lower() for account in self._settings.triggers.own_accounts}
         if event.sender.lower() in named | delivery.own_accounts:
             return "done by the service's own account"
         return "the service pushed this commit" if turns.is_own_commit(connection, event.head_sha) else None
@@ -127,7 +128,9 @@ class Receiver:
         index: int,
         delivery: WebhookDelivery,
     ) -> DeliveryDecision:
-        event, rule, now = delivery.event, repository.triggers[index], self._clock()
+        event = delivery.event
+        rule = repository.triggers[index]
+        now = self._clock()
         past = deliveries.acted_on(connection, subject)
         if any((one.head_sha, one.rule, one.agent) == (event.head_sha, index, rule.agent) for one in past):
             return DeliveryDecision("repeated", f"{rule.agent} has had this commit by this rule")

@@ -117,7 +117,8 @@ def compare_clocks(connection: sqlite3.Connection, ahead: timedelta) -> bool:
     Runs that come after that are dated, and listed, among those that are held. What was complete at a time of our
     clock ends where the service's clock would have been then.
     """
-    ahead_us, step_us = ahead // _MICROSECOND, CLOCK_STEP // _MICROSECOND
+    ahead_us = ahead // _MICROSECOND
+    step_us = CLOCK_STEP // _MICROSECOND
     before = noted(connection, "clock_ahead_us")
     if before is not None and abs(ahead_us - before) <= step_us:
         return False

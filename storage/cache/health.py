@@ -105,7 +105,8 @@ def spans(connection: sqlite3.Connection, since: datetime, longest_gap: timedelt
         if joined and joined[-1][0] == platform:
             _, before, before_start, before_end = joined[-1]
             # Spans must not overlap, even if our clock was set back.
-            start, end = max(start_us, before_end), max(end_us, before_end)
+            start = max(start_us, before_end)
+            end = max(end_us, before_end)
             if start - before_end <= gap_us:
                 joined[-1] = (platform, before, before_start, end if status == before else start)
                 if status == before:

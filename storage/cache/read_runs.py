@@ -75,7 +75,8 @@ def total(connection: sqlite3.Connection, condition: RunFilter, remembered: Reme
     if rest and condition != rest:
         return remembered.get(connection, ("total", condition), lambda: count(connection, where(condition)))
     # The counts by status are shown beside the total, and their sum is the total: one scan gives both.
-    known, finals = by_status(connection, condition, remembered), final_statuses(connection)
+    known = by_status(connection, condition, remembered)
+    finals = final_statuses(connection)
     return sum(runs for status, runs in known.items() if condition.lets_status_through(status, finals))
 
 

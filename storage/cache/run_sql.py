@@ -137,7 +137,8 @@ def onwards(sort: RunSort, key: tuple[str | int, ...]) -> Where | None:
     """The condition of the run with this key and all after it; None: they are no single range of the index."""
     if len(before(sort, key)) != 1:
         return None
-    columns, marks = ", ".join(key_columns(sort)), ", ".join("?" * len(key))
+    columns = ", ".join(key_columns(sort))
+    marks = ", ".join("?" * len(key))
     rises = _ASCENDING[sort.column][0][1] != sort.descending
     return Where(f"({columns}) {'>=' if rises else '<='} ({marks})", key)
 
@@ -154,7 +155,8 @@ def before(sort: RunSort, key: tuple[str | int, ...]) -> tuple[Where, ...]:
         while end < len(terms) and directions[end] == directions[fixed]:
             end += 1
         equal = "".join(f"{column} = ? AND " for column, _ in terms[:fixed])
-        row, marks = ", ".join(column for column, _ in terms[fixed:end]), ", ".join("?" * (end - fixed))
+        row = ", ".join(column for column, _ in terms[fixed:end])
+        marks = ", ".join("?" * (end - fixed))
         side = "<" if directions[fixed] != sort.descending else ">"
         ranges.append(Where(f"{equal}({row}) {side} ({marks})", key[:end]))
         fixed = end

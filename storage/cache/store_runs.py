@@ -222,7 +222,8 @@ class RunMerge(Struct, frozen=True):
 
     def take(self, answer: PreparedRuns) -> RunChanges:
         """Store the runs of an answer; return what they changed."""
-        left, asked_us = self._without_unchanged(answer), answer.asked_us
+        left = self._without_unchanged(answer)
+        asked_us = answer.asked_us
         same: list[int] = []
         changed: dict[int, ArrivedRun] = {}
         for run_id, number, digest, seen_us in _sightings(self.connection, list(left)):
@@ -242,7 +243,8 @@ class RunMerge(Struct, frozen=True):
     def _without_unchanged(self, answer: PreparedRuns) -> dict[str, ArrivedRun]:
         """Confirm unchanged runs, hundreds at a time; return the others."""
         left: dict[str, ArrivedRun] = {}
-        arrived, asked_us = list(answer.arrived.items()), answer.asked_us
+        arrived = list(answer.arrived.items())
+        asked_us = answer.asked_us
         for start in range(0, len(arrived), _ROWS):
             some = arrived[start : start + _ROWS]
             if self.connection.execute("SELECT 1 FROM runs WHERE run_id = ?", (some[-1][0],)).fetchone() is None:
@@ -316,7 +318,8 @@ class RunMerge(Struct, frozen=True):
     def _changed_row(self, columns: _Columns, held: _Held, asked_us: int) -> tuple[str | int, ...]:
         _, status, branch, repository, created_us, updated_us, text = columns
         self._note_newest(repository, created_us)
-        was_final, is_final = held.status in self.finals, status in self.finals
+        was_final = held.status in self.finals
+        is_final = status in self.finals
         at_us = _at_us(updated_us, asked_us)
         created_us = held.created_us if created_us == NO_TIME_US else created_us
         updated_us = held.updated_us if updated_us == NO_TIME_US else updated_us

@@ -82,7 +82,8 @@ def judge(connection: sqlite3.Connection) -> frozenset[str]:
                 "SELECT s.run, coalesce(r.run_id, '') FROM stuck AS s LEFT JOIN runs AS r ON r.id = s.run"
             ).fetchall()
         )
-        condition, ahead_us = where(RunFilter(active=True)), run_clock_ahead(connection) // _US
+        condition = where(RunFilter(active=True))
+        ahead_us = run_clock_ahead(connection) // _US
         found = connection.execute(
             f"SELECT r.id, r.run_id, r.repository, r.active_since_us, g.asked_us + {ahead_us} - r.active_since_us,"
             # A flag counts only if it was set in this turn: a continued run starts over.
@@ -97,7 +98,8 @@ def judge(connection: sqlite3.Connection) -> frozenset[str]:
         limits = durations(connection, (candidate.repository for candidate in candidates))
         p95_us = {label: round(figures.p95_s * SECOND_US) for label, figures in limits.items()}
         stuck = {each.run: each for each in candidates if each.is_stuck(p95_us.get(each.repository, 0))}
-        freed, new = flagged.keys() - stuck.keys(), stuck.keys() - flagged.keys()
+        freed = flagged.keys() - stuck.keys()
+        new = stuck.keys() - flagged.keys()
         connection.executemany("DELETE FROM stuck WHERE run = ?", [(run,) for run in freed])
         connection.executemany(
             "INSERT INTO stuck (run, active_since_us, p95_us) VALUES (?, ?, ?)",
@@ -136,7 +138,8 @@ def past_stuck(connection: sqlite3.Connection, since: datetime) -> tuple[PastStu
     They are computed from the runs' times, with the limit that was known when each turn began.
     """
     with snapshot(connection):
-        finals, ahead_us = final_statuses(connection), run_clock_ahead(connection) // _US
+        finals = final_statuses(connection)
+        ahead_us = run_clock_ahead(connection) // _US
         long_runs = connection.execute(
             "SELECT r.id, r.run_id, r.repository, r.branch, r.created_us, r.first_status, r.first_at_us, g.asked_us + ?"
             " FROM runs AS r JOIN sightings AS g ON g.id = r.id WHERE r.took_us > ? AND r.created_us > ?"

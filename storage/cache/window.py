@@ -30,7 +30,9 @@ _STEPS: Final = 20_000
 
 def window(connection: sqlite3.Connection, request: WindowRequest, remembered: Remembered) -> RunWindow:
     """The rows around a place; a window beyond the end of the order ends there."""
-    condition, sort, limit = request.condition, request.sort, request.limit
+    condition = request.condition
+    sort = request.sort
+    limit = request.limit
     with snapshot(connection):
         if request.grouping is not None:
             return _grouped(connection, request, request.grouping, remembered)
@@ -89,7 +91,9 @@ def rows(
     Far from both ends it is found from the window that was read last, as long as the cache has not changed.
     """
     offset, limit = max(0, offset), max(0, limit)
-    everything, forwards, backwards = where(condition), order_by(sort), order_by(sort, backwards=True)
+    everything = where(condition)
+    forwards = order_by(sort)
+    backwards = order_by(sort, backwards=True)
     with snapshot(connection):
         if offset <= NEAR:
             return page(connection, everything, forwards, offset, limit)
@@ -199,7 +203,8 @@ def _grouped(
     offset = max(0, min(request.offset + shift, number - limit))
     found: list[RunRow] = []
     for start, group in heads:
-        first, end = max(offset, start + 1), min(offset + limit, start + 1 + group.rows)
+        first = max(offset, start + 1)
+        end = min(offset + limit, start + 1 + group.rows)
         if first < end:
             some = within(condition, grouping.by, group.name)
             found += rows(connection, some, request.sort, first - start - 1, end - first, remembered)
@@ -224,7 +229,8 @@ def group_runs(connection: sqlite3.Connection, condition: RunFilter, by: GroupBy
     ).fetchall()
     groups = [RunGroup(*values[:5]) for values in found]
     if found and found[0][5] > MOST_GROUPS:
-        others, runs = found[0][5] - MOST_GROUPS, found[0][6] - sum(group.runs for group in groups)
+        others = found[0][5] - MOST_GROUPS
+        runs = found[0][6] - sum(group.runs for group in groups)
         groups.append(RunGroup("", runs, others=others))
     return tuple(groups)
 

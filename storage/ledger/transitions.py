@@ -187,16 +187,20 @@ def adopt(connection: sqlite3.Connection, author: Author, at: datetime) -> tuple
         settled = []
         for action_id in CLAIMS.abandoned(connection, at):
             if _existing(connection, str(action_id)).state == "prepared":
-                transition, why = NOT_SENT, "The process that was about to send it ended before it sent anything."
+                transition = NOT_SENT
+                why = "The process that was about to send it ended before it sent anything."
             else:
-                transition, why = UNKNOWN, "The process that was sending it ended before it heard the answer."
+                transition = UNKNOWN
+                why = "The process that was sending it ended before it heard the answer."
             step = StateChange(transition, author, at, TransitionOutcome(ActionError(CRASHED, why)))
             settled.append(_apply_within(connection, str(action_id), step))
         return tuple(settled)
 
 
 def _apply_within(connection: sqlite3.Connection, action_id: str, step: StateChange) -> Action:
-    action, transition, outcome = _existing(connection, action_id), step.transition, step.outcome
+    action = _existing(connection, action_id)
+    transition = step.transition
+    outcome = step.outcome
     if action.state not in transition.sources or action.resolution not in transition.undoes:
         raise WrongStateError(action, transition.name)
     detail = outcome.result_id or outcome.superseded_by or (outcome.error.kind if outcome.error else None)
@@ -236,7 +240,9 @@ def _refuse_blocked(connection: sqlite3.Connection, kind: ActionKind, subject: s
 
 
 def _write(connection: sqlite3.Connection, action_id: str, step: StateChange) -> None:
-    transition, outcome, error = step.transition, step.outcome, step.outcome.error
+    transition = step.transition
+    outcome = step.outcome
+    error = step.outcome.error
     connection.execute(
         """
         UPDATE actions SET

@@ -47,7 +47,8 @@ def enter(
     now: datetime,
 ) -> Decision | None:
     """Decide on an occurrence and enter it; None: it was entered before."""
-    name, identity = sqlite_text(rule), sqlite_text(occurrence.identity)
+    name = sqlite_text(rule)
+    identity = sqlite_text(occurrence.identity)
     with immediate(connection):
         held = connection.execute("SELECT 1 FROM decisions WHERE rule = ? AND identity = ?", (name, identity))
         if held.fetchone() is not None:
@@ -110,7 +111,8 @@ def take_approved(
     now: datetime,
 ) -> Decision | None:
     """Decide again on an approved decision, by what the rule did since; None: another process was faster."""
-    number, conversation_id = decision.decision_id, decision.occurrence.conversation
+    number = decision.decision_id
+    conversation_id = decision.occurrence.conversation
     with immediate(connection):
         verdict = decide(_past(connection, sqlite_text(decision.rule), conversation_id, active_run, now))
         if not _move(connection, number, "approved", verdict.outcome, verdict.reason, now):

@@ -160,5 +160,7 @@ class FormDialog(Vertical):
 
 def _button(verb: FormButton) -> Button:
     label = Content.assemble(verb.label, " ", (verb.key, "dim"))
-    name, action, look = f"verb-{verb.name}", f"screen.{verb.action}", "-main" if verb.is_primary else ""
+    name = f"verb-{verb.name}"
+    action = f"screen.{verb.action}"
+    look = "-main" if verb.is_primary else ""
     return Button(label, id=name, action=action, classes=look, compact=True)

@@ -70,7 +70,8 @@ def freshness(link: LinkState | None, timing: PollTiming, now: datetime, wait: "
         return trouble
     if link is None or link.last_ok_at is None:
         return Badge("◌", "connecting…", "wait")
-    since, age_s = age(link.last_ok_at, now), (now - link.last_ok_at).total_seconds()
+    since = age(link.last_ok_at, now)
+    age_s = (now - link.last_ok_at).total_seconds()
     is_young = age_s <= timing.late_after_s
     if link.last_ok_at < timing.opened_at and not is_young:
         return Badge("◌", f"connecting… · from {ago(link.last_ok_at, now)}", "wait")
@@ -94,7 +95,8 @@ def _waiting(link: LinkState | None, timing: PollTiming, now: datetime, wait: "W
 def _failing(link: LinkState | None, now: datetime) -> Badge | None:
     if link is None or link.failing_since is None:
         return None
-    refused, trouble = link.error_kind in REFUSED, trouble_word(link.error_kind)
+    refused = link.error_kind in REFUSED
+    trouble = trouble_word(link.error_kind)
     word = trouble if link.last_ok_at is None else f"stale {age(link.last_ok_at, now)}: {trouble}"
     return Badge("✗" if refused else "◌", word, "bad" if refused else "warn")
 

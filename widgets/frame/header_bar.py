@@ -131,7 +131,8 @@ class HeaderBar(ClickableLine):
         left: list[ClickablePart] = []
         right: list[ClickablePart] = []
         for brevity in Brevity:
-            left, right = list(self._left(now, brevity)), list(self._right(now, brevity))
+            left = list(self._left(now, brevity))
+            right = list(self._right(now, brevity))
             room = self.size.width - 2 - sum(part.cell_length for part, _ in (*left, *right))
             if room >= SPACE:
                 break

@@ -77,7 +77,8 @@ def _quiet(text: Callable[[RowFacts], str]) -> Callable[[RowFacts], tuple[str, T
 
 
 def _status(facts: RowFacts) -> tuple[str, Tone]:
-    badge, row = run_badge(facts.row.status, is_final=facts.row.is_final), facts.row
+    badge = run_badge(facts.row.status, is_final=facts.row.is_final)
+    row = facts.row
     if row.presence in {"lost", "unconfirmed"}:
         badge = Badge("◌", "gone" if row.presence == "lost" else f"{badge.word}?", "quiet")
     elif facts.is_stuck:

@@ -81,7 +81,8 @@ class RunPane(LinePane):
             return [Content.styled(self._placeholder, facts.QUIET)]
         as_of = self._as_of or now
         if self._is_strip:
-            run, badge = view.detail.run, run_badge(view.detail.run.status, is_final=view.detail.is_final)
+            run = view.detail.run
+            badge = run_badge(view.detail.run.status, is_final=view.detail.is_final)
             is_live, name = view.is_live(now), safe_text(run.run_id)
             beside = safe_text(run.branch_name) if is_live else facts.last_confirmed(view, now)
             beside = shorten(beside, max(10, width - cell_len(f"{badge.glyph} {name}") - 2))

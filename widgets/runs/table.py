@@ -229,14 +229,18 @@ class RunTable(CursorView, can_focus=True):
 
         The user may have moved on while the rows were read.
         """
-        before, top, cursor_before, was_replacing = self._window, self.scroll_offset.y, self._cursor, self.is_replacing
+        before = self._window
+        top = self.scroll_offset.y
+        cursor_before = self._cursor
+        was_replacing = self.is_replacing
         is_sought = self._cursor_id is not None and self._row is None
         is_found = is_sought and self._cursor_id == request.cursor_id and window.cursor_index is not None
         is_sought_since = is_sought and self._cursor_id != request.cursor_id
         follows = is_sought or self._cursor in self.visible_rows
         cursor = self._cursor_in(window, request)
         # Remembered, so that the same rows are not requested again.
-        self._window, self._asked = window, (request.offset, request.limit)
+        self._window = window
+        self._asked = (request.offset, request.limit)
         self.total = window.total + (None in self._missing)
         self._cursor = min(max(0, cursor), max(0, self.total - 1))
         is_known = window.row(self._cursor) is not None or self._cursor >= window.total or self.gap or self.group
@@ -244,7 +248,9 @@ class RunTable(CursorView, can_focus=True):
             self.cursor_moved()
         self.resize_to(self.total)
         if was_replacing:
-            self.is_replacing, self._unseen, self.styles.text_opacity = False, 0, 1.0
+            self.is_replacing = False
+            self._unseen = 0
+            self.styles.text_opacity = 1.0
             # The cursor stays in view: on its run if that is still there, else on the first one.
             self.scroll_rows_to(0 if self._cursor < self.page else max(0, self._cursor - self.page // 2))
             self.post_message(self.Replaced())
@@ -294,7 +300,8 @@ class RunTable(CursorView, can_focus=True):
         """Take the exact number of rows: the first answer may have held only a minimum."""
         if total == self.count:
             return
-        self._window, self._asked = replace(self._window, total=total, gaps=()), None
+        self._window = replace(self._window, total=total, gaps=())
+        self._asked = None
         self._count_rows()
         self._request_rows()
 
@@ -536,8 +543,10 @@ class RunTable(CursorView, can_focus=True):
             self._columns.fit(view.width)
         if y < HEADER:
             return renderer.header(self._columns.layout, self.sort, self._unseen, view.width, self.scroll_offset.x)
-        index, layout = self.scroll_offset.y + y - HEADER, self._columns.layout
-        gap, state = self._window.gap(index), RowState(index == self._cursor, marked=False, focused=self.has_focus)
+        index = self.scroll_offset.y + y - HEADER
+        layout = self._columns.layout
+        gap = self._window.gap(index)
+        state = RowState(index == self._cursor, marked=False, focused=self.has_focus)
         if gap or (index == self._window.total and None in self._missing):
             return renderer.missing(self._missing.get(gap, NOT_COUNTED), view.width, state)
         if head := self._window.head(index):

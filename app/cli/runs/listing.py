@@ -148,7 +148,8 @@ async def list_runs(
     async with _opened(invocation, filters, most, is_cached=cached) as listing:
         with invocation.exporting(None, "runs", COLUMNS) as rows:
             await listing.print(rows)
-        more, remark = await listing.more(), await listing.remark(rows.count)
+        more = await listing.more()
+        remark = await listing.remark(rows.count)
     rows.end(more, empty="No run matches.")
     if invocation.format is Format.TABLE:
         invocation.output.note(remark)
@@ -265,7 +266,8 @@ class _RunList:
 
     async def more(self) -> dict[str, object]:
         """The document's keys besides the runs."""
-        as_of, coverage = await self._as_of(), self.coverage
+        as_of = await self._as_of()
+        coverage = self.coverage
         # `complete_since` holds only if nothing is missing from then until `as_of`.
         is_current = as_of is not None and coverage.is_current(as_of)
         newest = coverage.ranges[0].end if coverage.ranges else None
@@ -289,7 +291,8 @@ class _RunList:
             parts.append(f"Left out {self.dropped} entries of the service's list: they have no usable run id.")
         if not self.is_cached:
             return " ".join(parts)
-        as_of, since = await self._as_of(), rfc3339(self.coverage.complete_since)
+        as_of = await self._as_of()
+        since = rfc3339(self.coverage.complete_since)
         extent = f"complete since {since}" if since else "runs may be missing"
         if self.coverage.is_disordered:
             extent = "this service's list is out of order: completeness unknown"

@@ -125,7 +125,8 @@ async def retry(invocation: Invocation, /, *, run_ids: tuple[str, ...], yes: boo
         count = sum(each.outcome == "to_send" for each in results)
         if count and not options.dry_run:
             if not yes:
-                cap, others = engine.settings.console.send_cap, len(results) - count
+                cap = engine.settings.console.send_cap
+                others = len(results) - count
                 left_out = f" and leave out {others}" if others else ""
                 batches = f", {cap} at a time" if count > cap else ""
                 if not sys.stdin.isatty():
@@ -177,7 +178,8 @@ async def _checked(engine: "Engine", planned: Retry) -> Retry:
 
 async def _send(invocation: Invocation, engine: "Engine", planned: Sequence[Retry]) -> list[Retry]:
     is_stopped = False
-    cap, base_url = engine.settings.console.send_cap, engine.client.base_url
+    cap = engine.settings.console.send_cap
+    base_url = engine.client.base_url
     batches = -(-len(planned) // cap)
 
     async def send(place: tuple[int, Retry]) -> tuple[Retry, str, str]:

@@ -134,7 +134,9 @@ def continue_run(
     **options: Any,
 ) -> int:
     """Continue the conversation of RUN_ID; its repository is looked up."""
-    text, values, write = gather(instructions, file), mapping(metadata), WriteOptions(**options)
+    text = gather(instructions, file)
+    values = mapping(metadata)
+    write = WriteOptions(**options)
 
     async def work() -> int:
         async with invocation.writer(dry_run=write.dry_run) as engine:

@@ -49,7 +49,8 @@ async def sync(invocation: Invocation, /, *, days: float | None) -> int:
         except ApiError as error:
             raise CommandFailedError(of_api_error(error, hint="What was fetched before is kept.")) from error
         coverage = await engine.cache.coverage()
-        done, held = engine.backfill.progress.done_runs, await engine.cache.count(RunFilter())
+        done = engine.backfill.progress.done_runs
+        held = await engine.cache.count(RunFilter())
         dropped = engine.backfill.progress.dropped
     document: dict[str, object] = {
         "fetched": done,

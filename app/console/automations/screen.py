@@ -226,7 +226,8 @@ class AutomationsScreen(BaseScreen):
         session = self.session
         engine = await session.opened()
         self._read_at = session.clock()
-        settings, name = await asyncio.to_thread(self._file.read), session.profile.name
+        settings = await asyncio.to_thread(self._file.read)
+        name = session.profile.name
         problem = self._file.problem
         try:
             found = await read_automations(engine.usable_state(), settings, name, session.clock())

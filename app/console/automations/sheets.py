@@ -125,10 +125,8 @@ async def read_approvals(engine: Engine, settings: Settings) -> tuple[Approval, 
         StorageError: The state cannot be read.
     """
     rules = {rule.name: rule for rule in rules_of(settings.automations, engine.profile.name)}
-    waiting, now = (
-        (await engine.usable_state().journal(outcomes=("waiting",), limit=MOST_WAITING))[::-1],
-        engine.clock(),
-    )
+    waiting = (await engine.usable_state().journal(outcomes=("waiting",), limit=MOST_WAITING))[::-1]
+    now = engine.clock()
     known = [(each, rules[each.rule]) for each in waiting if each.rule in rules]
     return tuple(Approval(each, safe_text(sentence(rule, now)), rule.approval_expires) for each, rule in known)
 
@@ -152,11 +150,13 @@ async def read_automations(state: State, settings: Settings, profile: str, now: 
     read = states.get(AT_WORK)
     is_outdated = bot is not None and read is not None and read.fingerprint != fingerprint_of(rules)
     if bot is None:
-        badge, hint = NO_BOT, f"{settings.command_line} watch starts one"
+        badge = NO_BOT
+        hint = f"{settings.command_line} watch starts one"
     elif is_outdated:
         badge, hint = OUTDATED, f"kill -HUP {bot}"
     else:
-        badge, hint = Badge("●", "a bot is at work:", "good"), f"process {bot}"
+        badge = Badge("●", "a bot is at work:", "good")
+        hint = f"process {bot}"
     status = Status(badge, safe_text(hint), len(waiting))
     return Automations(rules, tuple(views), waiting, status if views or is_outdated else None, bot)
 
@@ -325,8 +325,10 @@ class ApprovalsSheet(Sheet[None]):
         await self._read()
 
     async def _settle(self, approval: Approval, *, is_approved: bool) -> None:
-        engine, number = await self._session.opened(), approval.decision.decision_id
-        state, login = engine.usable_state(), engine.actions.actor.rpartition(":")[2]
+        engine = await self._session.opened()
+        number = approval.decision.decision_id
+        state = engine.usable_state()
+        login = engine.actions.actor.rpartition(":")[2]
         name = safe_text(approval.decision.rule, limit=60)
         if is_approved:
             done = await state.take(number, "waiting", "approved", f"approved by {login}")
@@ -350,7 +352,9 @@ class ApprovalsSheet(Sheet[None]):
             self.dismiss(None)
 
     def _show(self, index: int) -> None:
-        approval, box, page = self._waiting[index], self.query_one(Vertical), self.query_one(RequestPreview)
+        approval = self._waiting[index]
+        box = self.query_one(Vertical)
+        page = self.query_one(RequestPreview)
         path, body = request_of(approval.decision)
         self._number = approval.decision.decision_id
         box.border_title = f"Waiting for approval, {index + 1} of {len(self._waiting)}"
@@ -373,7 +377,8 @@ def _heading(approval: Approval, now: datetime) -> Content:
     """The rule, since and until when it waits, and its cause."""
     decision = approval.decision
     end = decision.decided_at + approval.expires
-    asked, expires = ago(decision.decided_at, now), until(end, now) if end > now else "now"
+    asked = ago(decision.decided_at, now)
+    expires = until(end, now) if end > now else "now"
     return Content.assemble(
         (f"! {safe_text(decision.rule, limit=100)}", f"{STYLES['warn']} bold"),
         (f"\nasked {asked}, expires {expires}; set off by ", STYLES["quiet"]),

@@ -204,7 +204,8 @@ class ActionForm(ModalScreen[Action | None]):
         self._unsubscribe = self.engine.subscribe(self._engine_changed)
         self._ticking = self.set_interval(1, self._tick, pause=True)
         self.set_interval(_DRAFT_EVERY_S, self.form_draft.flush)
-        values, draft = self.beginning, await self.form_draft.restore()
+        values = self.beginning
+        draft = await self.form_draft.restore()
         outcome, sent = await self._outcome_of(draft)
         if draft is not None and outcome == "done":
             await self.form_draft.done()
@@ -212,7 +213,9 @@ class ActionForm(ModalScreen[Action | None]):
         elif draft is not None and self._fresh_wins:
             self._other = draft.values
         elif draft is not None:
-            self._other, self._is_fresh, values = self.form_draft.fresh, False, draft.values
+            self._other = self.form_draft.fresh
+            self._is_fresh = False
+            values = draft.values
         if values is not None:
             self._fill(values)
         self.enter("editing")
@@ -329,7 +332,8 @@ class ActionForm(ModalScreen[Action | None]):
     def action_swap_draft(self) -> None:
         """Swap the draft for the initial values, and back."""
         if (other := self._other) is not None:
-            self._other, self._is_fresh = self.values, not self._is_fresh
+            self._other = self.values
+            self._is_fresh = not self._is_fresh
             self._note(safe_text("^n brings back the previous text."))
             self._fill(other)
             self.enter("editing")
@@ -386,7 +390,8 @@ class ActionForm(ModalScreen[Action | None]):
 
     def action_copy_command(self) -> None:
         """Copy the request as runwarden commands."""
-        command_line, profile = self.engine.settings.command_line, self.engine.profile.name
+        command_line = self.engine.settings.command_line
+        profile = self.engine.profile.name
         self._copy("as a runwarden command", partial(as_command, command_line, profile))
 
     def _copy(self, how: str, text_of: Callable[[WriteRequest], str]) -> None:

@@ -165,7 +165,8 @@ class ResolveForm(ModalScreen[Action | None]):
     @on(Input.Submitted)
     def action_apply(self) -> None:
         """Carry out the decision, once it is complete."""
-        resolution, evidence = self._resolution, self._evidence.value.strip()
+        resolution = self._resolution
+        evidence = self._evidence.value.strip()
         if self._is_applying or self._resolved is not None:
             return
         if resolution is None:
@@ -180,7 +181,9 @@ class ResolveForm(ModalScreen[Action | None]):
 
     @work(group="apply")
     async def _apply(self, resolution: Resolution, evidence: str, *, is_checked: bool = False) -> None:
-        actions, action_id, dialog = self._engine.actions, self._action.action_id, self.query_one(FormDialog)
+        actions = self._engine.actions
+        action_id = self._action.action_id
+        dialog = self.query_one(FormDialog)
         try:
             if resolution == "created":
                 if not is_checked:
@@ -240,7 +243,8 @@ class ResolveForm(ModalScreen[Action | None]):
 
     @work(group="candidates")
     async def _find_candidates(self) -> None:
-        dialog, reconciliation = self.query_one(FormDialog), self._engine.reconciliation
+        dialog = self.query_one(FormDialog)
+        reconciliation = self._engine.reconciliation
         dialog.note(safe_text("Asking the service for runs that it may have made…"))
         try:
             self._offer(await reconciliation.cached(self._action))
@@ -263,7 +267,8 @@ class ResolveForm(ModalScreen[Action | None]):
 
     def _offer(self, found: Proposal) -> None:
         """Show the candidates and fill in the likeliest, unless one was picked or an id was typed."""
-        before, is_picked = self._best, self._best not in {"", *self._ids[:1]}
+        before = self._best
+        is_picked = self._best not in {"", *self._ids[:1]}
         self._ids = tuple(candidate.run.run_id for candidate in found.candidates)
         if not is_picked:
             self._best = self._ids[0] if self._ids else ""

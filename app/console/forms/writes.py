@@ -118,7 +118,8 @@ class ContinueRunForm(ActionForm):
         self._sent = sent
         self._conversation = Conversation()
         self._previous = ""
-        active, ended = "It is still active: the service may refuse it.", "The agent remembers what was said before."
+        active = "It is still active: the service may refuse it."
+        ended = "The agent remembers what was said before."
         hint = ended if self._has_ended else active
         self.FIELDS = (Field("instructions", "instructions", hint, TEXT, "What should it do next?"),)
         super().__init__(engine, draft=named("run.continue", run.run_id), fresh_wins=bool(said))
@@ -126,7 +127,8 @@ class ContinueRunForm(ActionForm):
 
     def make_rows(self) -> Sequence[Widget]:
         """The run, its conversation, and the next instructions."""
-        run, badge = self._run, run_badge(self._run.status, is_final=self._has_ended)
+        run = self._run
+        badge = run_badge(self._run.status, is_final=self._has_ended)
         where = safe_text(f"{run.repository.label}  {run.branch_name}")
         facts = (FormFact("run", safe_text(run.run_id), badge), FormFact("on", where))
         return (*facts, self._conversation, *super().make_rows())
@@ -272,7 +274,8 @@ class OrganizationForm(ActionForm):
 
     def problems(self) -> tuple[FieldProblem, ...]:
         """The problems; an address that has an organization must be typed again."""
-        found, email = super().problems(), self.values["email"].strip()
+        found = super().problems()
+        email = self.values["email"].strip()
         if self._made and self.fields[AGAIN].value.strip().casefold() != email.casefold():
             return (*found, FieldProblem(AGAIN, f"Type {email} again to make one more."))
         return found

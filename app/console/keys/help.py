@@ -87,5 +87,6 @@ class KeyHelpScreen(Sheet[None]):
                 does = f"{each.does:<{DOES_CELLS}}"
                 for line in wrap(each.more, max(LEAST_MORE_CELLS, width - KEY_CELLS - 1 - DOES_CELLS)) or [""]:
                     yield Content.assemble(keys, does, (line, STYLES["quiet"]))
-                    keys, does = (" " * (KEY_CELLS + 1), ""), " " * DOES_CELLS
+                    keys = (" " * (KEY_CELLS + 1), "")
+                    does = " " * DOES_CELLS
             yield Content()

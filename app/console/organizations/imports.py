@@ -174,7 +174,9 @@ class OrganizationImportScreen(BaseScreen):
         elif not self._second_press.press():
             self.session.notify("Look at it first; ^s again creates them.", severity="warning")
         else:
-            self._phase, self._stopped_by, self._paused = "sending", None, ""
+            self._phase = "sending"
+            self._stopped_by = None
+            self._paused = ""
             self.refresh_bindings()
             self.run_worker(self._send, group="import")
 
@@ -240,7 +242,10 @@ class OrganizationImportScreen(BaseScreen):
         text = self._bar.file.value.strip()
         if not text or self._is_under_way:
             return
-        self._file, self._phase, self._stopped_by, self._paused = text, "idle", None, ""
+        self._file = text
+        self._phase = "idle"
+        self._stopped_by = None
+        self._paused = ""
         self._rows, self._lines = (), {}
         try:
             rows = await asyncio.to_thread(lambda: read_rows(typed_path(text)))
@@ -261,7 +266,8 @@ class OrganizationImportScreen(BaseScreen):
         for action in await self._engine.ledger.organizations():
             attempts[action.subject].append(action)
         for row in self._rows:
-            before, found = self._lines[row.line], line(standing(row, attempts[row.subject]))
+            before = self._lines[row.line]
+            found = line(standing(row, attempts[row.subject]))
             if before.action != found.action or before.state not in {"created", "rejected"}:
                 self._lines[row.line] = found
         self._show()
@@ -275,7 +281,8 @@ class OrganizationImportScreen(BaseScreen):
 
     async def _send(self) -> None:
         most = self._most or MOST
-        work, rows = Import(self._engine.ledger, self._submit, most=most), self._to_send
+        work = Import(self._engine.ledger, self._submit, most=most)
+        rows = self._to_send
         refused = ""
         self._bar.disabled = True
         try:
@@ -290,7 +297,8 @@ class OrganizationImportScreen(BaseScreen):
         except (ActionRefusedError, StorageError) as error:
             refused = str(error)
         finally:
-            was_stopped, left = self._phase == "stopping", len(self._to_send)
+            was_stopped = self._phase == "stopping"
+            left = len(self._to_send)
             self._phase, self._stopped_by = "idle", work.stopped_by
             if work.stopped_by is None and left and was_stopped:
                 self._paused = f"Stopped. ^s goes on with {_organizations(left)}."
@@ -353,7 +361,8 @@ def line(result: Imported) -> ImportLine:
     else:
         state = cast("ImportRowState", result.outcome)
     problem = safe_text(" ".join(each.message for each in row.problems))
-    email, offer = safe_text(row.email, limit=254), safe_text(row.offer_code or "", limit=100)
+    email = safe_text(row.email, limit=254)
+    offer = safe_text(row.offer_code or "", limit=100)
     return ImportLine(row.line, email, offer, state, problem, action)
 
 

@@ -270,7 +270,9 @@ class ChangesPart(SearchedPart):
         self.show()
 
     async def _read(self) -> None:
-        subject, detail, wanted = self.subject, self.subject.detail, self.subject.version
+        subject = self.subject
+        detail = self.subject.detail
+        wanted = self.subject.version
         if detail is None:
             return
         if not wanted.is_same_turn(self._shown):
@@ -348,7 +350,8 @@ class ChangesPart(SearchedPart):
         """Open a copy of the file in a program."""
 
         async def open_file(file: ChangedFile) -> None:
-            detail, blob = self.subject.detail, file.new_blob or file.old_blob
+            detail = self.subject.detail
+            blob = file.new_blob or file.old_blob
             if detail is None or blob is None:
                 self.session.notify("The file itself needs its repository: name it under [repositories].")
                 return

@@ -65,7 +65,10 @@ class LogPart(SearchedPart):
         """Read, and follow while the turn works."""
         turn = self.subject.run_id, self.subject.turn or self.subject.last_turn
         if turn != self._shown:
-            self._shown, self._whole, self._has_ended, self._grown_at = turn, 0, False, None
+            self._shown = turn
+            self._whole = 0
+            self._has_ended = False
+            self._grown_at = None
             self._spool.clear()
             self._view.say(unavailable("Reading the log…", ""))
             self._view.changed()
@@ -151,7 +154,8 @@ class LogPart(SearchedPart):
             return 0  # Requested before the view moved away.
         if chunk.data or self._grown_at is None:
             self._grown_at = self.session.clock()
-        detail, is_last = self.subject.detail, self._shown == (self.subject.run_id, self.subject.last_turn)
+        detail = self.subject.detail
+        is_last = self._shown == (self.subject.run_id, self.subject.last_turn)
         if chunk.ended and not self._has_ended and is_last and detail is not None and not detail.is_final:
             self.session.poll_soon()  # The run's status comes with the list, which is polled later.
         self._whole, self._has_ended = chunk.size, chunk.ended

@@ -174,7 +174,10 @@ class RunScreen(RunActions):
             self.session.notify(f"There is no {'older' if step > 0 else 'newer'} run on this branch.")
             return
         subject = self._subject
-        subject.run_id, subject.turn, subject.turns, subject.turns_problem = there, None, None, ""
+        subject.run_id = there
+        subject.turn = None
+        subject.turns = None
+        subject.turns_problem = ""
         self._reader.ask()
 
     def action_turn(self, step: int) -> None:
@@ -237,8 +240,11 @@ class RunScreen(RunActions):
 
     def _show_place(self) -> None:
         subject = self._subject
-        self._title.run_id, self._title.view = subject.run_id, subject.view
-        self._bar.current, self._bar.turn, self._bar.turns = self._current, subject.turn, subject.last_turn
+        self._title.run_id = subject.run_id
+        self._title.view = subject.view
+        self._bar.current = self._current
+        self._bar.turn = subject.turn
+        self._bar.turns = subject.last_turn
 
     async def _read(self) -> None:
         engine, subject = self.session.engine, self._subject

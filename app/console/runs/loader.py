@@ -160,7 +160,10 @@ class RunsLoader:
         is_new, is_stale = self._is_new, self._is_stale
         self._is_new = self._is_stale = False
         try:
-            cache, table, query, condition = engine.cache, self._table, self.query, self._condition
+            cache = engine.cache
+            table = self._table
+            query = self.query
+            condition = self._condition
             if is_new and condition.is_scan and query.grouping is None:
                 await self._read_page_by_page(cache, condition)
             else:
@@ -174,7 +177,8 @@ class RunsLoader:
                 table.mark_stuck(await cache.stuck())
         except BaseException:
             # The next reading has to make up for it.
-            self._is_new, self._is_stale = self._is_new or is_new, self._is_stale or is_stale
+            self._is_new = self._is_new or is_new
+            self._is_stale = self._is_stale or is_stale
             raise
 
     async def _read_page_by_page(self, cache: "Cache", condition: RunFilter) -> None:
@@ -209,7 +213,9 @@ class RunsLoader:
         """Read how many runs match, how many the cache holds, and what is missing."""
         if (engine := self._session.engine) is None:
             return
-        cache, condition, matching = engine.cache, self._condition, self._table.count
+        cache = engine.cache
+        condition = self._condition
+        matching = self._table.count
         extent = Extent(
             matching,
             await cache.count(RunFilter()) if condition else matching,
@@ -256,7 +262,9 @@ class RunsLoader:
     # The run under the cursor
 
     async def _read_run(self) -> None:
-        engine, row, now = self._session.engine, self._table.row, self._session.run_now()
+        engine = self._session.engine
+        row = self._table.row
+        now = self._session.run_now()
         if engine is None or row is None:
             self._pane.show(None, now)
             return
@@ -292,7 +300,8 @@ async def read_run(engine: "Engine", run_id: str, *, stuck: bool) -> RunView | N
         StorageError: Cache or ledger cannot be read.
     """
     cache, ledger = engine.cache, engine.ledger
-    detail, ahead = await cache.detail(run_id), await cache.run_clock_ahead()
+    detail = await cache.detail(run_id)
+    ahead = await cache.run_clock_ahead()
     if detail is None:
         return None
     # By the service's clock, as all other times of a run.

@@ -256,11 +256,15 @@ class RunBatch(Struct, frozen=True):
         lines = []
         for run in self.task.runs:
             sent = self.sent.get(run.run_id)
-            run_id, about, badge, opens = run.run_id, "", WAITING, None
+            run_id = run.run_id
+            about = ""
+            badge = WAITING
+            opens = None
             if sent is None:
                 about = _where(run)
             elif sent.action is None:
-                badge, about = REFUSED, sent.refusal.message if sent.refusal is not None else ""
+                badge = REFUSED
+                about = sent.refusal.message if sent.refusal is not None else ""
             elif sent.made is None:
                 badge = action_badge(sent.action.state)
                 about = reason(sent.action.error) if sent.action.error is not None else ""
@@ -268,7 +272,8 @@ class RunBatch(Struct, frozen=True):
                 run_id = opens = sent.made
                 detail = details.get(sent.made)
                 known = run_badge(detail.run.status, is_final=detail.is_final) if detail is not None else None
-                badge, about = known or action_badge(sent.action.state), _where(detail.run if detail else run)
+                badge = known or action_badge(sent.action.state)
+                about = _where(detail.run if detail else run)
             lines.append(BatchLine(badge, safe_text(run_id), safe_text(about, limit=LISTED), opens=opens))
         return BatchView(
             key=self.batch_id,
@@ -451,7 +456,8 @@ class ManyForm(ActionForm):
     async def _send(self, request: WriteRequest) -> None:
         del request
         await self.form_draft.sending()
-        rest, words = self._batch.rest[: self._cap], self.values["instructions"]
+        rest = self._batch.rest[: self._cap]
+        words = self.values["instructions"]
         trouble: SafeText | None = None
         count = 0
         try:

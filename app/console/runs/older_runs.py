@@ -126,7 +126,8 @@ class OlderRuns:
         # Imported at first use: the first screen fetches nothing.
         from app.sync.listing import FilterIgnoredError
 
-        self._began, self._came = engine.backfill.progress.done_runs, 0
+        self._began = engine.backfill.progress.done_runs
+        self._came = 0
         self._changed()
         try:
             while True:
@@ -166,8 +167,10 @@ class OlderRuns:
             self._exhausted = query
 
     async def _walk_until_found(self, engine: "Engine") -> None:
-        cache, condition = engine.cache, self._loader.query.condition(self._session.run_now())
-        found, before = await cache.count(condition), None
+        cache = engine.cache
+        condition = self._loader.query.condition(self._session.run_now())
+        found = await cache.count(condition)
+        before = None
         # The service has no more once a round brings no run and makes no gap smaller.
         while (held := (await cache.coverage(), await cache.count(RunFilter()))) != before:
             before = held
@@ -229,8 +232,11 @@ class OlderRuns:
 
     def nothing_here(self) -> Notice:
         """The reason for an empty table."""
-        session, query, extent = self._session, self._loader.query, self._loader.extent
-        empty, link = None if query.is_changed else query.view.empty, session.vitals.now.runs_link
+        session = self._session
+        query = self._loader.query
+        extent = self._loader.extent
+        empty = None if query.is_changed else query.view.empty
+        link = session.vitals.now.runs_link
         looked: tuple[str, ...] = ()
         if self.gap is not None and extent is not None:
             runs = missing_text(self.gap, session.run_now())
@@ -253,8 +259,11 @@ class OlderRuns:
         gap, extent = self.gap, self._loader.extent
         if gap is None or self._session.engine is None or extent is None:
             return ""
-        now, history = self._session.clock(), self._session.settings.history
-        gaps, progress, why = extent.coverage.gaps or (gap,), self.progress, "enter fetches them."
+        now = self._session.clock()
+        history = self._session.settings.history
+        gaps = extent.coverage.gaps or (gap,)
+        progress = self.progress
+        why = "enter fetches them."
         if self.is_fetching:
             why = f"They are being fetched: {self._how_far}; esc stops it."
         elif self.is_paused:

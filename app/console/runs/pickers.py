@@ -401,7 +401,8 @@ class ColumnPicker(PickerScreen[ColumnChoice]):
     def _entries(self) -> list[Option]:
         choice, found = self._table.choice, []
         for key in choice.every_key:
-            is_shown, width = key in choice.shown, choice.widths.get(key)
+            is_shown = key in choice.shown
+            width = choice.widths.get(key)
             box = ("■ " if is_shown else "□ ", "$accent" if is_shown else "$foreground 70%")
             notes = f"{f'{width} wide' if width else 'as wide as fits':<18}{'stays in view' if key in FROZEN else ''}"
             found.append(Option(Content.assemble(box, f"{key:<14}", (notes, STYLES["quiet"]))))

@@ -108,7 +108,8 @@ class RunActions(BaseScreen):
         if (run := await self._run()) is not None:
             started = (each for each in await engine.ledger.for_run(run.run_id) if each.kind == "run.start")
             body = json.loads(action.body_json) if (action := next(started, None)) is not None else {}
-            branch, instructions = str(body.get("branch_name") or ""), str(body.get("instructions") or "")
+            branch = str(body.get("branch_name") or "")
+            instructions = str(body.get("instructions") or "")
             form = NewRunForm(engine, run.repository.label, branch, instructions, like=run.run_id)
         self.app.push_screen(form, self.form_closed)
 
@@ -244,7 +245,8 @@ async def show_many(
     """Show the form that retries, continues or starts alike these runs; `sent` gets the ids it was done for."""
     from app.console.runs.many_form import ManyForm, continued, retried, started_like
 
-    session, held = screen.session, await engine.cache.details(ids)
+    session = screen.session
+    held = await engine.cache.details(ids)
     runs = tuple(held[run_id].run for run_id in ids if run_id in held)
     match name:
         case "retry":

@@ -114,7 +114,8 @@ class RunsScreen(RunActions):
         query = first_query(session.settings, known)
         self.set_reactive(RunsScreen.table_query, query)
         self.bar = FilterBar(lambda line: parse(line, session.run_now()).spans)
-        now, confirmed_for = session.run_now(), session.settings.history.confirmed_for
+        now = session.run_now()
+        confirmed_for = session.settings.history.confirmed_for
         self.table, self.pane = RunTable(now, known.columns, confirmed_for=confirmed_for), RunPane(now)
         pane_size = user_preferences.read(session.settings).split
         self.split = SplitView(self.table, self.pane, pane_size, has_pane=known.detail)
@@ -470,10 +471,12 @@ class RunsScreen(RunActions):
 
         cache, condition = engine.cache, self._condition
         if key == "repo":
-            title, names = "Show repository", await cache.repositories()
+            title = "Show repository"
+            names = await cache.repositories()
             chosen = condition.repositories, condition.not_repositories
         else:
-            title, names = "Show branch", await cache.branches(replace(condition, branches=(), not_branches=()))
+            title = "Show branch"
+            names = await cache.branches(replace(condition, branches=(), not_branches=()))
             chosen = condition.branches, condition.not_branches
         self._pick(ValuePicker(title, names, *chosen), {key}, lambda picked: listed(key, *picked))
 
@@ -609,11 +612,13 @@ class RunsScreen(RunActions):
         """Show the views with the known counts."""
         bar, counts = self.bar.views, self.loader.counts
         bar.tabs = tuple(ViewTab(safe_text(view.name, limit=30), counts.get(view.query)) for view in self.views)
-        bar.current, bar.is_changed = self._view_index, self.table_query.is_changed
+        bar.current = self._view_index
+        bar.is_changed = self.table_query.is_changed
 
     def _show_remark(self) -> None:
         """Show the problem with the line, or else the number of marked runs."""
-        query, problems = self.table_query, self.table_query.query(self.session.run_now()).problems
+        query = self.table_query
+        problems = self.table_query.query(self.session.run_now()).problems
         known, condition = self.loader.statuses, self._condition
         if not problems and known is not None and query.cursor is None:
             # An excluded status may be unknown, unless it is misspelt.

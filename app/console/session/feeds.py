@@ -124,7 +124,9 @@ class VitalsFeed:
     async def _read(self) -> None:
         if (engine := self._session.engine) is None:
             return
-        trouble, has_polled, self._has_polled = self._storage_trouble, self._has_polled, False
+        trouble = self._storage_trouble
+        has_polled = self._has_polled
+        self._has_polled = False
         self._run_clock_ahead = await engine.cache.run_clock_ahead()
         self._report_clock(engine.client.budget.clock_ahead)
         vitals = await read_vitals(engine, self.now, self._session.clock())
@@ -163,7 +165,8 @@ async def read_vitals(engine: "Engine", before: Vitals, now: datetime) -> Vitals
     links = await cache.links()
     counts = await cache.status_counts(RunFilter())
     today = now + await cache.run_clock_ahead() - TODAY
-    runs_link, health_link = link_of(links, "runs"), link_of(links, "health")
+    runs_link = link_of(links, "runs")
+    health_link = link_of(links, "health")
     return replace(
         before,
         runs_link=runs_link,

@@ -52,7 +52,8 @@ class Tour:
         """The step's text, or None."""
         if not self.is_on:
             return None
-        step, count = STEPS[self._at], f" {self._at + 1}/{len(STEPS)} "
+        step = STEPS[self._at]
+        count = f" {self._at + 1}/{len(STEPS)} "
         keys = "  f9 next, f10 leave" if step.until else "  f10 closes it"
         return Content.assemble((count, "bold reverse"), f" {step.text}", (keys, STYLES["quiet"]))
 
