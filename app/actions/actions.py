@@ -35,7 +35,7 @@ from storage.ledger import (
     WrongStateError,
     new_action_id,
 )
-from storage.records import Action, ActionError, Run
+from storage.records import Action, ActionFailure, Run
 from storage.values import to_us
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ RETRY_S: Final = 15.0
 PAUSE_S: Final = 0.25
 NOT_RECORDED: Final = "not_recorded"
 """The error's kind when the outcome is known and could not be recorded."""
-NO_ERROR: Final = ActionError("", "")
+NO_ERROR: Final = ActionFailure("", "")
 OutcomeT = TypeVar("OutcomeT")
 
 StoreRuns = Callable[[Iterable[Run]], Coroutine[Any, Any, object]]
@@ -61,7 +61,7 @@ class Verdict(Struct, frozen=True):
 
     state: Literal["confirmed", "rejected", "unknown", "not_sent"]
     """`unknown`: it may have had an effect, if a byte of it left."""
-    error: ActionError = NO_ERROR
+    error: ActionFailure = NO_ERROR
     """Why it is not confirmed."""
     result_id: str = ""
     response_json: str = ""
@@ -342,21 +342,21 @@ class Actions(Struct, frozen=True):
                 answer = await self.client.send(request, body_json=action.body_json, before_first_byte=sending.commit)
         except ApiError as error:
             code = error.error_code if isinstance(error, RefusedError) else None
-            reason = ActionError(error.kind, error.message, getattr(error, "status", None), code)
+            reason = ActionFailure(error.kind, error.message, getattr(error, "status", None), code)
             if error.may_have_been_executed:
                 return await self._record(sending, Verdict("unknown", reason))
             state: Literal["rejected", "not_sent"] = "rejected" if isinstance(error, RefusedError) else "not_sent"
             return await self._record(sending, Verdict(state, reason))
         except StorageError as error:
             # From here to the first byte only the ledger is used.
-            return await self._record(sending, Verdict("not_sent", ActionError(error.kind, error.message)))
+            return await self._record(sending, Verdict("not_sent", ActionFailure(error.kind, error.message)))
         except asyncio.CancelledError as cancelled:
-            reason = ActionError("interrupted", "Interrupted before the answer came.")
+            reason = ActionFailure("interrupted", "Interrupted before the answer came.")
             raise SendCancelledError(await self._record(sending, Verdict("unknown", reason))) from cancelled
         except Exception as error:
             # A mistake of ours: an action that the ledger has as begun may have been carried out.
             log.exception("a write broke")
-            reason = ActionError("interrupted", f"Interrupted before the answer came ({type(error).__name__}).")
+            reason = ActionFailure("interrupted", f"Interrupted before the answer came ({type(error).__name__}).")
             settled = await self._record(sending, Verdict("unknown", reason))
             if settled.state == "not_sent":
                 raise

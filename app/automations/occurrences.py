@@ -31,7 +31,7 @@ LOOK_BACK: Final = timedelta(days=2)
 INCIDENT_RECENT: Final = timedelta(days=2)
 """How long after its end an incident may still trigger a rule."""
 MOST_CHANGES: Final = 20_000
-"""Changes of status that are decided on at a time, the newest; a team's days of suspend are fewer."""
+"""The most changes of status in one look; of more, the oldest are skipped."""
 HISTORY: Final = timedelta(days=31)
 """Runs that are first seen, and are older than this, are history."""
 MOST_QUESTIONS: Final = 20
@@ -134,7 +134,7 @@ class Observer:
         )
 
     def passed(self, seen: Seen) -> None:
-        """Everything seen then was decided on: the next look begins after it."""
+        """Begin the next look after these changes: each has been decided on."""
         self._watermark = seen.watermark
 
 

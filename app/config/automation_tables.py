@@ -41,7 +41,7 @@ class AutomationTables(Struct, frozen=True):
         return only_table.as_string().replace("\r\n", "\n").strip() + "\n"
 
     def with_table(self, name: str | None, written: str) -> str:
-        """The file's text with the named table replaced by this one; without a name, this one is added.
+        """The file's text with `written` in place of the named rule's table; without a name it is added at the end.
 
         Raises:
             ConfigError: The text is more than one table, or the file has no table of that name.

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from storage.cache.first_paint import FirstPaint
 
 NAVIGATION_BINDINGS: Final = (
-    *(Binding(tab.key, f"tab('{tab.name}')", tab.title, show=False, id=f"room.{tab.name}") for tab in TABS),
+    *(Binding(tab.key, f"tab('{tab.name}')", tab.title, show=False, id=f"tab.{tab.name}") for tab in TABS),
     Binding(
         "U",
         f"tab('activity', '{FIRST_UNKNOWN}')",
@@ -177,7 +177,7 @@ class RunwardenApp(BaseApp[None]):
         Binding("q", "quit", "quit", show=False, id="app.quit"),
         Binding("question_mark", "help", "help", key_display="?", id="app.help"),
         Binding("ctrl+o", "profiles", "switch profile", show=False, tooltip="To another service", id="app.profiles"),
-        Binding("0", f"tab('{OVERVIEW}')", "all profiles", show=False, tooltip="Each at a glance", id="room.profiles"),
+        Binding("0", f"tab('{OVERVIEW}')", "all profiles", show=False, tooltip="Each at a glance", id="tab.profiles"),
         Binding("F", "followed", "followed runs", show=False, tooltip="Those in the strip", id="app.followed"),
         *TERMINAL_BINDINGS,
     ]

@@ -528,7 +528,7 @@ class HealthScreen(BaseScreen):
 async def read_health(
     cache: Cache, reader: SampleReader, now: datetime, ahead: timedelta, before: HealthView
 ) -> HealthView:
-    """Read the data; the runs' clock is `ahead` of ours. Incidents long over keep their figures of `before`.
+    """Read the data; the runs' clock is `ahead` of ours. Figures of incidents long over are copied from `before`.
 
     Raises:
         StorageError: The cache cannot be read.

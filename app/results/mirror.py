@@ -104,7 +104,7 @@ class Mirror:
         default = next((head for head in heads if head.startswith("refs/")), "HEAD" if "HEAD" in listed else None)
         # A local checkout's branch is preferably the one that it fetched from its origin.
         refs = [f"refs/remotes/origin/{branch}"] if self._is_local else []
-        source = next((ref for ref in (*refs, f"refs/heads/{branch}") if ref in listed), None)
+        source = next((each for each in (*refs, f"refs/heads/{branch}") if each in listed), None)
         if source is None:
             with suppress(GitError):
                 await self._git.read(self.git_dir, "update-ref", "-d", ref)
@@ -215,14 +215,14 @@ class Mirror:
         missing = [line.split()[0] for line in held.splitlines() if line.endswith(b" missing")]
         if missing:
             async with self._alone():
-                await self._bring("--stdin", given=b"".join(each + b"\n" for each in missing))
+                await self._bring(given=b"".join(each + b"\n" for each in missing))
 
     async def _bring(self, *refs: str, given: bytes = b"") -> None:
+        """Fetch these refs, or the objects whose ids are given line by line."""
         quietly = ("--progress", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--filter=blob:none")
         options = (*_PROMISOR, *(("-c", "fetch.negotiationAlgorithm=noop") if given else ()))
-        names = refs if given else ("--", "origin", *refs)
-        rest = ("--stdin", "--", "origin") if given else names
-        await self._git.fetch(self.git_dir, *options, "fetch", *quietly, *rest, given=given)
+        wanted = ("--stdin", "--", "origin") if given else ("--", "origin", *refs)
+        await self._git.fetch(self.git_dir, *options, "fetch", *quietly, *wanted, given=given)
 
     async def _listed(self, *patterns: str) -> dict[str, str]:
         """Refs with their commits; `HEAD` with the name of the branch that it stands for, where that is told."""

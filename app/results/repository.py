@@ -255,7 +255,7 @@ class RunRepositories:
 
 
 def written_reviews(files: Sequence[ChangedFile], patterns: Sequence[str]) -> list[ChangedFile]:
-    """Those of the files that are reviews and have a text now; at most twenty."""
+    """The changed text files whose path is a review's; at most twenty, and none that was deleted."""
     there = (file for file in files if file.kind not in {"deleted", "submodule"} and not file.is_binary)
     return [file for file in there if any(fnmatchcase(file.path, each) for each in patterns)][:_MOST_REVIEWS]
 

@@ -46,7 +46,7 @@ SHARED_S: Final = 1.0
 """Seconds between two exchanges with other processes: our progress is stored, their requests are read."""
 Missing = Callable[[], Awaitable[Sequence[CoverageGap]]]
 """The gaps that are missing now, newest first."""
-_NOT_THE_TOKENS_FAULT: Final = (NotAuthorizedError, ForbiddenError, RateLimitedError, ServerFailedError)
+_UNRELATED_TO_PAGE_TOKEN: Final = (NotAuthorizedError, ForbiddenError, RateLimitedError, ServerFailedError)
 
 
 class Backfill:
@@ -121,7 +121,7 @@ class Backfill:
             reader = self._on_demand if is_asked else self._in_background
             async with self._shared(hears_pause=not is_asked):
                 await self._fill(reader, missing, effort, LONGEST)
-            return await self._ended(is_done=effort.room <= 0 or not await missing())
+            return await self._ended(is_done=effort.runs_left <= 0 or not await missing())
 
     async def _ended(self, *, is_done: bool) -> bool:
         if self._enter("paused" if self._is_paused else "done" if is_done else "running"):
@@ -246,7 +246,7 @@ class Backfill:
                 if not await missing() or not effort.goes_on():
                     return True
         except (RefusedError, EndlessListError) as error:
-            if isinstance(error, _NOT_THE_TOKENS_FAULT):
+            if isinstance(error, _UNRELATED_TO_PAGE_TOKEN):
                 raise
             # The token has expired, or leads in a circle.
             await self._cache.leave_place(before, None)
@@ -262,7 +262,7 @@ class Backfill:
                 await self._runs.claim(walk, stored)
                 effort.moved(stored, await self._cache.coverage())
                 # A walk cannot be continued in the middle of what is known, so the time for it does not matter.
-                if not await missing() or effort.room <= 0 or self._is_paused:
+                if not await missing() or effort.runs_left <= 0 or self._is_paused:
                     return True
         except EndlessListError:
             await self._cache.leave_place(None, None)
@@ -271,9 +271,9 @@ class Backfill:
 
     # Progress
 
-    def _effort(self, room: float, may_go_on: Callable[[], bool]) -> Effort:
+    def _effort(self, runs_left: float, may_continue: Callable[[], bool]) -> Effort:
         self._began = (time.monotonic(), self.progress.done_runs)
-        return Effort(self._came, may_go_on, room, self._parallel)
+        return Effort(self._came, may_continue, runs_left, self._parallel)
 
     def _came(self, runs: int, left: float | None, coverage: Coverage | None, dropped: int) -> None:
         """Report new runs, about how many are left, the coverage if it changed, and entries left out."""

@@ -82,7 +82,7 @@ class RunReader(Struct, frozen=True):
     async def read(
         self, query: RunQuery | None = None, *, size: int | None = None, token: str | None = None
     ) -> AsyncGenerator[StoredPage, None]:
-        """Yield each page of a list, from the token on, after storing it, with the runs marked that came before.
+        """Store and yield each page of a list, from the token on; a page names its runs that an earlier page had.
 
         Raises:
             EndlessListError: A token came twice, an empty page promises another, or two pages brought only known runs.

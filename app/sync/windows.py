@@ -17,33 +17,33 @@ LONGEST: Final = 20
 DENSE: Final = timedelta(seconds=20)
 """No window is shorter, and a page that spans less is followed by its token: asking with dates repeats two seconds."""
 WIDEST: Final = timedelta(days=1)
-"""The largest spacing of runs that is reckoned with."""
+"""The largest distance between two runs that the length of a window is computed from."""
 
 
 @dataclass(slots=True)
 class Effort:
     """Decides how far a filling goes, and tells of its progress."""
 
-    came: Callable[[int, float | None, Coverage | None, int], None]
-    may_go_on: Callable[[], bool]
-    room: float
-    """Runs until the limit."""
+    on_page: Callable[[int, float | None, Coverage | None, int], None]
+    may_continue: Callable[[], bool]
+    runs_left: float
+    """How many more runs may be fetched."""
     parallel: float = PARALLEL
     """Requests at a time; halved after a refusal, and slowly raised again."""
     _left: float | None = None
 
     def goes_on(self, coming: int = 0) -> bool:
         """Whether to ask for more while this many runs are on their way."""
-        return self.room > coming and self.may_go_on()
+        return self.runs_left > coming and self.may_continue()
 
     def moved(self, stored: StoredPage, coverage: Coverage | None) -> None:
         """Count the runs of a page; take the coverage if it changed."""
-        self.room -= len(stored.changes.new)
-        self.came(len(stored.changes.new), self._left, coverage, stored.page.dropped)
+        self.runs_left -= len(stored.changes.new)
+        self.on_page(len(stored.changes.new), self._left, coverage, stored.page.dropped)
 
     def estimate(self, runs_left: float | None) -> None:
         """Estimate how many runs are left; None: not known."""
-        self._left = None if runs_left is None else min(runs_left, self.room)
+        self._left = None if runs_left is None else min(runs_left, self.runs_left)
 
 
 @dataclass(slots=True, eq=False)

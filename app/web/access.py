@@ -45,7 +45,7 @@ def _secret() -> str:
 class Access:
     """The link that is open now, and the passes that were given for earlier ones."""
 
-    room: str = field(default_factory=_secret, repr=False)
+    secret_path: str = field(default_factory=_secret, repr=False)
     """The folder everything is served from. Cookies do not tell ports apart: without a secret folder,
     the browser would send the pass to every other server on this machine."""
     _link: str | None = field(default=None, repr=False)

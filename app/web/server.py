@@ -114,7 +114,7 @@ class WebConsole(Server):
             await runner.cleanup()
 
     async def _make_app(self) -> web.Application:
-        room = f"/{self.access.room}"
+        room = f"/{self.access.secret_path}"
         app = web.Application(middlewares=[guard(self.access, self._hosts)])
         app.add_routes(
             [
@@ -144,14 +144,14 @@ class WebConsole(Server):
         given = self.access.exchange(request.match_info["link"])
         if given is None:
             return page(*NOT_FOR_YOU, status=403)
-        room = f"/{self.access.room}/"
+        room = f"/{self.access.secret_path}/"
         answer = web.Response(status=303, headers={"Location": room})
         answer.set_cookie(COOKIE, given, path=room, httponly=True, samesite="Strict")
         return answer
 
     async def handle_index(self, request: web.Request) -> web.Response:
         """The console's page."""
-        room = f"{request.host}/{self.access.room}"
+        room = f"{request.host}/{self.access.secret_path}"
         return console_page(
             static=f"http://{room}/static/", websocket=f"ws://{room}/ws", font_size=request.query.get("fontsize")
         )
@@ -168,7 +168,7 @@ class WebConsole(Server):
             await self.download_manager.get_download_metadata(key)
         except KeyError:
             return page(*NOT_FOR_YOU, status=403)
-        return web.Response(status=307, headers={"Location": f"/{self.access.room}{DOWNLOAD}{key}"})
+        return web.Response(status=307, headers={"Location": f"/{self.access.secret_path}{DOWNLOAD}{key}"})
 
     async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
         """A tab: its console lives as long as the connection, and the connection as long as the console."""

@@ -31,7 +31,7 @@ class TriggerRule(BaseModel):
     """Of heads in a fork: start nothing, wait for the operator, or start it without secrets and a way out."""
 
     def mismatch(self, event: PullRequestEvent) -> str | None:
-        """Return why a change does not start it; None: it does."""
+        """The reason why an event starts no run by this rule; None: it starts one."""
         reasons = (
             (event.kind not in self.on, f"not on {event.kind}"),
             (not any(fnmatchcase(event.base, one) for one in self.branches), f"not for the branch {event.base}"),

@@ -123,12 +123,11 @@ def _changes(
             " FROM runs AS r WHERE r.id > ? AND r.first_at_us >= ? ORDER BY r.id DESC LIMIT ?",
             (after.run, to_us(since), limit),
         ).fetchall()
-    found = sorted((*first_seen, *moved), key=lambda values: values[5])
-    changes = (
-        StatusChange(run_id, repository, branch, old, new, from_us(at), from_us(since), bool(is_pinned), bool(is_final))
-        for run_id, repository, branch, old, new, at, since, is_pinned, is_final in found
-    )
-    return StatusChanges(tuple(changes), here)
+    changes = [
+        StatusChange(run_id, repository, branch, old, new, from_us(at), from_us(began), bool(is_pinned), bool(is_final))
+        for run_id, repository, branch, old, new, at, began, is_pinned, is_final in (*first_seen, *moved)
+    ]
+    return StatusChanges(tuple(sorted(changes, key=lambda change: change.at)), here)
 
 
 def _watermark(connection: sqlite3.Connection) -> Watermark:

@@ -144,7 +144,7 @@ def onwards(sort: RunSort, key: tuple[str | int, ...]) -> Where | None:
 
 
 def before(sort: RunSort, key: tuple[str | int, ...]) -> tuple[Where, ...]:
-    """Conditions of which every run before this key meets exactly one; each is one range of the index."""
+    """Disjoint conditions that together select the runs before this key; each is one range of the index."""
     terms = _ASCENDING[sort.column]
     directions = [rises for _, rises in terms]
     ranges: list[Where] = []

@@ -21,7 +21,7 @@ from storage.ledger.errors import (
 )
 from storage.ledger.opening import SCHEMA, connect_to_read
 from storage.ledger.transitions import new_action_id
-from storage.records import Action, ActionError, ActionKind, Author
+from storage.records import Action, ActionFailure, ActionKind, Author
 from storage.thread import DatabaseThread, reads
 from storage.values import Clock, utc_now
 
@@ -145,15 +145,15 @@ class Ledger:
         outcome = transitions.TransitionOutcome(result_id=result_id, response_json=response_json)
         return await self._apply(action_id, transitions.CONFIRM, outcome)
 
-    async def reject(self, action_id: str, error: ActionError) -> Action:
+    async def reject(self, action_id: str, error: ActionFailure) -> Action:
         """Record that it was rejected and nothing was done; raises as `sending`, from any state but `sending`."""
         return await self._apply(action_id, transitions.REJECT, transitions.TransitionOutcome(error=error))
 
-    async def unknown(self, action_id: str, error: ActionError) -> Action:
+    async def unknown(self, action_id: str, error: ActionFailure) -> Action:
         """Record that its outcome is unknown; raises as `sending`, from any state but `sending`."""
         return await self._apply(action_id, transitions.UNKNOWN, transitions.TransitionOutcome(error=error))
 
-    async def not_sent(self, action_id: str, error: ActionError) -> Action:
+    async def not_sent(self, action_id: str, error: ActionFailure) -> Action:
         """Record that no byte of it left; raises as `sending`, from any state but `prepared` and `sending`."""
         return await self._apply(action_id, transitions.NOT_SENT, transitions.TransitionOutcome(error=error))
 

@@ -31,7 +31,7 @@ class SubjectBlockedError(LedgerRefusedError):
 
 
 class AlreadyDoneError(LedgerRefusedError):
-    """The same was confirmed before, and this action was not meant to repeat it."""
+    """An earlier action with the same key is confirmed; only an explicit repetition may follow it."""
 
     def __init__(self, existing: Action) -> None:
         super().__init__(f"{existing.action_id} ({existing.kind} {existing.subject}) is confirmed: it was done before.")

@@ -10,7 +10,7 @@ from storage.ledger.errors import AmbiguousActionError
 from storage.records import (
     OPEN_STATES,
     Action,
-    ActionError,
+    ActionFailure,
     ActionFilter,
     AuditEntry,
     Author,
@@ -58,7 +58,7 @@ def _action(row: dict[str, Any]) -> Action:
         created_at=from_us(row.pop("created_us")),
         sending_at=from_us_or_none(row.pop("sending_us")),
         settled_at=from_us_or_none(row.pop("settled_us")),
-        error=ActionError(kind, message, status, code) if has_failed else None,
+        error=ActionFailure(kind, message, status, code) if has_failed else None,
         author=Author(row.pop("user"), row.pop("host"), row.pop("surface")),
         **row,
     )

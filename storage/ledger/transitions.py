@@ -25,7 +25,7 @@ from storage.records import (
     OPEN_STATES,
     UNUSED_STATES,
     Action,
-    ActionError,
+    ActionFailure,
     ActionKind,
     ActionState,
     Author,
@@ -41,7 +41,7 @@ _TIME_DIGITS, _RANDOM_DIGITS, _BITS = 10, 16, 5
 
 
 class Transition(Struct, frozen=True):
-    """One way from state to state."""
+    """A change of state that the ledger allows."""
 
     name: str
     """For messages: "confirming is not possible from there"."""
@@ -85,7 +85,7 @@ REOPEN: Final = Transition(
 class TransitionOutcome(Struct, frozen=True):
     """What a transition records besides the state; None keeps the earlier value."""
 
-    error: ActionError | None = None
+    error: ActionFailure | None = None
     result_id: str | None = None
     response_json: str | None = None
     superseded_by: str | None = None
@@ -192,7 +192,7 @@ def adopt(connection: sqlite3.Connection, author: Author, at: datetime) -> tuple
             else:
                 transition = UNKNOWN
                 why = "The process that was sending it ended before it heard the answer."
-            step = StateChange(transition, author, at, TransitionOutcome(ActionError(CRASHED, why)))
+            step = StateChange(transition, author, at, TransitionOutcome(ActionFailure(CRASHED, why)))
             settled.append(_apply_within(connection, str(action_id), step))
         return tuple(settled)
 

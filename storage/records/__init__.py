@@ -8,7 +8,7 @@ from storage.records.action import (
     OPEN_STATES,
     UNUSED_STATES,
     Action,
-    ActionError,
+    ActionFailure,
     ActionFilter,
     ActionKind,
     ActionState,

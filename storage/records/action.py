@@ -37,7 +37,7 @@ class Author(Struct, frozen=True):
     surface: Surface | None = None
 
 
-class ActionError(Struct, frozen=True):
+class ActionFailure(Struct, frozen=True):
     """Why an action is not confirmed."""
 
     kind: str
@@ -68,7 +68,7 @@ class Action(Struct, frozen=True):
     """None: no byte of it was ever sent."""
     settled_at: datetime | None = None
     """None: on its way."""
-    error: ActionError | None = None
+    error: ActionFailure | None = None
     response_json: str | None = None
     """The service's answer as received, where there was a usable one."""
     result_id: str | None = None

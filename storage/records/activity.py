@@ -11,7 +11,7 @@ T = TypeVar("T")
 ANSWERED = "answered"
 """A poll's outcome: the service gave what was asked for."""
 FAILED = "failed"
-"""A poll's outcome: it did not, for any reason."""
+"""A poll's outcome: it ended with an error of any kind."""
 Tally = Mapping[tuple[str, ...], int]
 """How many there are of each kind and outcome."""
 
@@ -98,7 +98,7 @@ class ActivityFilter(Struct, frozen=True):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The words that must all occur, folded."""
+        """The search as lower-case words; an entry must contain all of them."""
         return tuple(self.search.casefold().split())
 
 

@@ -74,7 +74,7 @@ class ToldProblem(AlertSubject, frozen=True, kw_only=True):
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """A route is told of each group once for each source."""
+        """Identifies a told problem: its group, its source and the route it was sent over."""
         return self.group, self.source, self.route
 
 

@@ -60,7 +60,7 @@ def claim_alerts(
 
 
 def told_alerts(connection: sqlite3.Connection, keys: Sequence[str], *, apart: bool) -> frozenset[str]:
-    """Those of the keys that name alerts which people were told of, or need not be."""
+    """The keys whose alerts have an outcome: sent, shown or suppressed."""
     return frozenset(key for key in keys if _outcome(connection, _here(key, apart=apart)) is not None)
 
 

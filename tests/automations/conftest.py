@@ -20,7 +20,7 @@ from app.rules.rule import DoCommand, Rule
 from storage.claims import Owner
 from storage.errors import StorageError
 from storage.ledger import Ledger
-from storage.records import ActionError, Repository
+from storage.records import ActionFailure, Repository
 from storage.records.decision import Decision
 from storage.state import State
 from tests.notify.conftest import World
@@ -99,7 +99,7 @@ class Place:
             action_id=None, kind="run.start", subject="", key=key, path="/x", body_json=body, actor="cli"
         )
         await self.ledger.sending(action.action_id)
-        await self.ledger.unknown(action.action_id, ActionError("timed_out", "no answer"))
+        await self.ledger.unknown(action.action_id, ActionFailure("timed_out", "no answer"))
         return action.action_id
 
     async def owned_by(self, owner: Owner) -> None:

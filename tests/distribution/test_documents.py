@@ -118,3 +118,12 @@ def test_every_link_leads_somewhere() -> None:
                 broken.append(f"{page.name}: {target}")
 
     assert broken == []
+
+
+def test_every_path_of_the_source_exists() -> None:
+    """What a page names in backticks, such as a module or a folder, is there."""
+    path = re.compile(r"`((?:app|widgets|storage|service|tests|bench|deploy|docs)/[\w/.-]*)`")
+    named = {(page.name, each) for page in DOCUMENTS for each in path.findall(page.read_text("utf-8"))}
+
+    assert len(named) > 50
+    assert sorted(each for each in named if not (ROOT / each[1]).exists()) == []

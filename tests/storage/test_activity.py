@@ -9,7 +9,7 @@ import pytest
 from storage.cache import polls
 from storage.cache.cache import Cache
 from storage.ledger import Ledger
-from storage.records import ActionError, PollOutcome
+from storage.records import ActionFailure, PollOutcome
 from storage.records.activity import ActivityFilter
 from tests.storage.conftest import NOON
 
@@ -118,7 +118,7 @@ async def test_the_journal_is_filtered(
     await prepare(key="1", kind="run.continue", subject="run_9", body_json='{"instructions": "PRÜFE das."}')
     refused = await prepare(key="2", subject="bob@x.test")
     await ledger.sending(refused.action_id)
-    await ledger.reject(refused.action_id, ActionError("rejected", "No such offer.", 400, "invalid_offer"))
+    await ledger.reject(refused.action_id, ActionFailure("rejected", "No such offer.", 400, "invalid_offer"))
 
     found = await ledger.journal(wanted, limit=10)
 

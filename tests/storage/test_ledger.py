@@ -10,7 +10,7 @@ from storage.ledger import (
     Ledger,
     NoSuchActionError,
 )
-from storage.records import Action, ActionError, Author
+from storage.records import Action, ActionFailure, Author
 from tests.storage.conftest import NOON
 
 Prepare = Callable[..., Awaitable[Action]]
@@ -20,7 +20,7 @@ async def test_an_error_is_kept_until_it_is_overcome(ledger: Ledger, prepare: Pr
     """An unknown outcome says why; once a person knows that it was created there is no error any more."""
     action_id = (await prepare()).action_id
     await ledger.sending(action_id)
-    error = ActionError("server_failed", "half done", http_status=500, error_code="E1")
+    error = ActionFailure("server_failed", "half done", http_status=500, error_code="E1")
 
     unknown = await ledger.unknown(action_id, error)
     assert unknown.error == error
@@ -45,7 +45,7 @@ async def test_every_step_stays_on_record(ledger_path: Path) -> None:
             base_url="https://api.test/v1",
         )
         await ledger.sending(action.action_id)
-        await ledger.unknown(action.action_id, ActionError("timed_out", "No answer within 20 s."))
+        await ledger.unknown(action.action_id, ActionFailure("timed_out", "No answer within 20 s."))
         await ledger.resolve_created(action.action_id, "org_2")
         await ledger.unresolve(action.action_id)
         steps = await ledger.audit(action.action_id)
@@ -77,13 +77,13 @@ async def test_text_that_sqlite_refuses_is_kept_readable(ledger: Ledger, prepare
     action = await prepare("k\ud800", subject="s\udcff", actor="cli:\udc80")
     await ledger.sending(action.action_id)
 
-    unknown = await ledger.unknown(action.action_id, ActionError("timed_out", "m\ud800"))
+    unknown = await ledger.unknown(action.action_id, ActionFailure("timed_out", "m\ud800"))
 
     assert (unknown.key, unknown.subject, unknown.actor, unknown.error) == (
         "k?",
         "s?",
         "cli:?",
-        ActionError("timed_out", "m?"),
+        ActionFailure("timed_out", "m?"),
     )
 
 

@@ -25,11 +25,11 @@ from storage.ledger.errors import (
 )
 from storage.ledger.opening import SCHEMA
 from storage.ledger.transitions import StateChange, Transition, TransitionOutcome
-from storage.records import OPEN_STATES, UNUSED_STATES, Action, ActionError, Author
+from storage.records import OPEN_STATES, UNUSED_STATES, Action, ActionFailure, Author
 from tests.storage.conftest import NOON
 
 ANN = Author("ann", "laptop", "command")
-ERROR = ActionError("timed_out", "No answer.")
+ERROR = ActionFailure("timed_out", "No answer.")
 PROGRAM = (transitions.SENDING, transitions.CONFIRM, transitions.REJECT, transitions.UNKNOWN, transitions.NOT_SENT)
 PERSON = (transitions.RESOLVE_CREATED, transitions.RESOLVE_NOT_CREATED, transitions.UNRESOLVE)
 AFTER = {"prepared": "not_sent", "sending": "unknown"}

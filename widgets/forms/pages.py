@@ -12,7 +12,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from app.text import SafeText
-from storage.records import ActionError
+from storage.records import ActionFailure
 from widgets.badges import Badge
 from widgets.forms.facts import FactList
 
@@ -87,7 +87,7 @@ class OutcomeText(Struct, frozen=True):
     """Paragraphs: what it means and what to do."""
 
 
-def reason(error: ActionError) -> str:
+def reason(error: ActionFailure) -> str:
     """An error's message with its status and code."""
     where = ", ".join(filter(None, (f"HTTP {error.http_status}" if error.http_status else "", error.error_code)))
     return f"{error.message} ({where})" if where else error.message

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from app.text import safe_text
 from app.times import ago, stamp
-from storage.records import INVITATION_LIFETIME, Action, ActionError, ActionKind
+from storage.records import INVITATION_LIFETIME, Action, ActionFailure, ActionKind
 from widgets.badges import action_badge
 from widgets.forms.pages import OutcomeText, reason
 
@@ -142,7 +142,7 @@ def broken(message: str, command_line: str) -> OutcomeText:
 
 def not_done(action: Action) -> str:
     """Describe why a rejected or unsent action had no effect, and what to change."""
-    error = action.error or ActionError("unknown", "No reason is known.")
+    error = action.error or ActionFailure("unknown", "No reason is known.")
     if action.state == "not_sent":
         return f"Not sent: {error.message} Nothing left this machine; send it again when you like."
     cure = _CURES.get(error.kind, "Change it and send it again.")

@@ -229,7 +229,7 @@ class ResolveForm(ModalScreen[Action | None]):
             self._doubt(None)
 
     def _doubt(self, result_id: str | None) -> None:
-        """Offer to record this id although it looks wrong; None: remove the offer and its refusal."""
+        """Offer to record an id that looks wrong; None: withdraw the offer and clear its message."""
         self._doubted = result_id
         dialog = self.query_one(FormDialog)
         without = {"force", "apply"} if self._resolved is not None else {"force"} if result_id is None else set()

@@ -54,7 +54,7 @@ class ManyText(Struct, frozen=True):
     each: str
     """Added to the effect where there are several runs."""
     done: str
-    """The outcome, with placeholders for how many of how many."""
+    """The outcome, with placeholders for the number that succeeded and the number sent."""
 
 
 CONTINUE: Final = ManyText(

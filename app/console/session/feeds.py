@@ -207,7 +207,7 @@ class InboxFeed:
 
     @property
     def trouble(self) -> str:
-        """Why items cannot be put away; empty: they can."""
+        """Why the state cannot be used, so that no item can be acknowledged; empty: it can."""
         engine = self._session.engine
         return str(engine.state) if engine is not None and isinstance(engine.state, StorageError) else ""
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from app.config import Profile
 from app.console.forms import ContinueRunForm, NewRunForm, OrganizationForm, ResolveForm, StartAgentForm
 from app.engine import Engine
-from storage.records import ActionError, Repository, Run
+from storage.records import ActionFailure, Repository, Run
 from tests.console.forms.steps import opened, settle
 
 HOSTILE = "例え/\x1b]52;c;eA==\x07[/nope]\u202e" + "long-" * 40
@@ -38,7 +38,7 @@ async def engine(engine: Engine, clock: Any) -> AsyncIterator[Engine]:
         actor="console:ada",
     )
     await engine.ledger.sending(f"act_{email}")
-    lost = ActionError("unreachable", "The connection was lost before the answer was complete.")
+    lost = ActionFailure("unreachable", "The connection was lost before the answer was complete.")
     await engine.ledger.unknown(f"act_{email}", lost)
     clock.now = now
     return engine

@@ -19,7 +19,7 @@ from app.api.requests import (
 from app.config import LEDGER_FILE, Profile, Settings, data_folder
 from app.config.token import EnvToken
 from storage.ledger import Ledger
-from storage.records import ActionError, Repository
+from storage.records import ActionFailure, Repository
 from tests.console.hostile.payloads import SEQUENCES
 
 TITLES = ("".join(SEQUENCES[:12]), "".join(SEQUENCES[12:20]), *SEQUENCES[:12], *SEQUENCES[19:22])
@@ -82,7 +82,7 @@ async def _enter(ledger: Ledger, number: int, payload: str) -> str:
         actor=f"console:{payload}",
     )
     await ledger.sending(action.action_id)
-    error = ActionError(payload, payload, 500, payload)
+    error = ActionFailure(payload, payload, 500, payload)
     match number // 5 % 3:
         case 0:
             made = {"organization_name": payload, "organization_id": payload, payload: payload}

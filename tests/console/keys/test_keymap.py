@@ -13,7 +13,7 @@ from tests.console.conftest import Staged
 
 async def test_a_key_of_the_users_own_takes_the_place_of_ours(staged: Staged) -> None:
     """The new key does it, the old one nothing, and the help shows the new one; what is wrong is told at the start."""
-    keys = {"app.help": "f1", "room.health": "ctrl+h", "app.hlep": "f2"}
+    keys = {"app.help": "f1", "tab.health": "ctrl+h", "app.hlep": "f2"}
     async with staged((140, 60), changed={"keys": keys}) as scene:
         assert [line for line in scene.toasts if line.startswith("keys.")] == [
             "keys.app.hlep: there is no such action. Did you mean app.help?"

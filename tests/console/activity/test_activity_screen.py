@@ -17,7 +17,7 @@ from app.api.requests import (
     as_json,
 )
 from app.console.run.screen import RunScreen
-from storage.records import ActionError, ActionState, PollOutcome, Repository, RunFilter, RunSort
+from storage.records import ActionFailure, ActionState, PollOutcome, Repository, RunFilter, RunSort
 from tests.console.conftest import SMALL, WIDE, Scene, Staged, seen
 from widgets.activity import ActivityEntry
 from widgets.line_table import LineTable
@@ -55,16 +55,16 @@ async def enter(
     )
     scene.clock.move(seconds=1)
     if state == "not_sent":
-        await ledger.not_sent(action.action_id, ActionError("unreachable", "Connection refused."))
+        await ledger.not_sent(action.action_id, ActionFailure("unreachable", "Connection refused."))
     if state not in {"not_sent", "prepared"}:
         await ledger.sending(action.action_id)
     scene.clock.move(seconds=2)
     if state == "confirmed":
         await ledger.confirm(action.action_id, result_id=made, response_json=None)
     if state == "rejected":
-        await ledger.reject(action.action_id, ActionError("rejected", "Not an address.", 400, "invalid_email"))
+        await ledger.reject(action.action_id, ActionFailure("rejected", "Not an address.", 400, "invalid_email"))
     if state == "unknown":
-        await ledger.unknown(action.action_id, ActionError("timed_out", "No answer within 20 s."))
+        await ledger.unknown(action.action_id, ActionFailure("timed_out", "No answer within 20 s."))
     scene.clock.now = now
     return action.action_id
 
