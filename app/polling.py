@@ -123,7 +123,7 @@ class Polling:
     """None: the state cannot be used."""
     is_poller: bool = False
     """Whether this process holds the lease."""
-    _schedule: Schedule = field(default_factory=Schedule)
+    schedule: Schedule = field(default_factory=Schedule)
     _cadences: dict[Subject, Cadence] = field(default_factory=dict)
     _asked_for: set[Subject] = field(default_factory=set)
     """Polls requested by a user: carried out with or without the lease."""
@@ -135,7 +135,7 @@ class Polling:
     def start(self) -> None:
         """Begin to poll, at once."""
         self._cadences = {"runs": Cadence(self.runs_s), "health": Cadence(self.health_s)}
-        self._schedule.start(self._catch_up)
+        self.schedule.start(self._catch_up)
         self._add("runs", lambda: self._poll("runs", self.runs.refresh))
         self._add("health", lambda: self._poll("health", self.health.refresh))
         self._add("orphans", self._adopt_orphans)
@@ -148,14 +148,14 @@ class Polling:
         if cadence := self._cadences.get(subject):
             self._asked_for.add(subject)
             cadence.hasten()
-            self._schedule.run_now(subject)
+            self.schedule.run_now(subject)
 
     async def stop(self) -> None:
         """End polling and give the lease back."""
         if self._listening is not None:
             self._listening.cancel()
             await asyncio.gather(self._listening, return_exceptions=True)
-        await self._schedule.stop()
+        await self.schedule.stop()
         await self._release()
 
     def _add(self, name: str, work: JobWork) -> None:
@@ -168,7 +168,7 @@ class Polling:
                 self.announce(StorageFailed(str(error)))
                 raise
 
-        self._schedule.add(Job(name, guarded, DEADLINE_S, after_crash_s=max(self.runs_s, 1.0)))
+        self.schedule.add(Job(name, guarded, DEADLINE_S, after_crash_s=max(self.runs_s, 1.0)))
 
     async def _poll(self, subject: Subject, refresh: Callable[[], Awaitable[object]]) -> float:
         cadence = self._cadences[subject]
@@ -225,7 +225,7 @@ class Polling:
         for subject, cadence in self._cadences.items():
             if cadence.wait_s(time.monotonic()) > cadence.base_s:
                 cadence.hasten()
-                self._schedule.run_now(subject)
+                self.schedule.run_now(subject)
 
     async def _alone(self, work: JobWork) -> float:
         """The work, if this process holds the lease."""

@@ -425,7 +425,7 @@ class Lab(Server):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._listed = 0
-        self._before: dict[int, Callable[[], object]] = {}
+        self.upcoming: dict[int, Callable[[], object]] = {}
         self._true_times: dict[str, dict[str, str]] = {}
 
     @property
@@ -475,7 +475,7 @@ class Lab(Server):
 
     def before(self, n: int, do: Callable[[], object]) -> None:
         """Call this before the n-th list request from now (1: the next) is answered; play the step that it returns."""
-        self._before[self._listed + n] = do
+        self.upcoming[self._listed + n] = do
 
     def answer(self, request: Received) -> Step:
         """As the spec says, or with the quirks."""
@@ -490,7 +490,7 @@ class Lab(Server):
         is_list = (request.method, path) == ("GET", ["runs"])
         if is_list:
             self._listed += 1
-            done = self._before.pop(self._listed, lambda: None)()
+            done = self.upcoming.pop(self._listed, lambda: None)()
             if isinstance(done, Step):
                 return done
         if request.token in self.refused:

@@ -100,19 +100,19 @@ class LineTable(CursorView, Generic[T]):
         self.now = now
         """The time of the ages on show."""
         self._columns_for = columns_for
-        self._items: Sequence[T] = ()
+        self.items: Sequence[T] = ()
         self._painted: dict[int, TableLine] = {}
         self._notice: Notice | None = None
 
     @property
     def item(self) -> T | None:
         """The item under the cursor; None: the table is empty."""
-        return self._items[self._cursor] if self._items else None
+        return self.items[self._cursor] if self.items else None
 
     def show(self, items: Sequence[T]) -> None:
         """Show the items in this order; the cursor and the visible lines stay on their items."""
-        before, held = self._items, self.item
-        self._items, self.total = items, len(items)
+        before, held = self.items, self.item
+        self.items, self.total = items, len(items)
         found = (index for index, item in enumerate(items) if held is not None and item.key == held.key)
         here = 0 if held is None else next(found, min(self._cursor, max(0, len(items) - 1)))
         moved = here - self._cursor if before else 0
@@ -134,7 +134,7 @@ class LineTable(CursorView, Generic[T]):
 
     def seek(self, key: str) -> None:
         """Put the cursor on the item with this key, if there is one."""
-        for index, item in enumerate(self._items):
+        for index, item in enumerate(self.items):
             if item.key == key:
                 self.put_cursor(index)
                 return
@@ -143,7 +143,7 @@ class LineTable(CursorView, Generic[T]):
         """Move the clock and repaint the lines that changed."""
         self.now = now
         for index in self.visible_rows:
-            if self._painted.get(index) != self._items[index].cells(now):
+            if self._painted.get(index) != self.items[index].cells(now):
                 self.repaint_row(index)
 
     def cursor_moved(self) -> None:
@@ -154,11 +154,11 @@ class LineTable(CursorView, Generic[T]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """An empty table has nothing to open."""
-        return bool(self._items) if action == "choose" else super().check_action(action, parameters)
+        return bool(self.items) if action == "choose" else super().check_action(action, parameters)
 
     def action_choose(self) -> None:
         """Open the item under the cursor."""
-        if self._items:
+        if self.items:
             self.post_message(self.Chosen())
 
     def on_click(self, event: events.Click) -> None:
@@ -179,14 +179,14 @@ class LineTable(CursorView, Generic[T]):
         width = self.scrollable_content_region.width
         index = y - HEADER + self.scroll_offset.y
         columns = self._columns_for(width - MARK)
-        if not self._items:
+        if not self.items:
             return self._notice_line(y, width)
         if y < HEADER:
             titles = "".join(fit(each.title, each.width) + " " * each.gap for each in columns).rstrip()
             return Strip([Segment(fit(" " * MARK + titles, width), self._style_of("quiet"))], width)
         if index >= self.total:
             return Strip.blank(width, self.rich_style)
-        line = self._painted[index] = self._items[index].cells(self.now)
+        line = self._painted[index] = self.items[index].cells(self.now)
         is_here = index == self._cursor
         ground = self._style_of("cursor" if self.has_focus else "resting") if is_here else self.rich_style
         segments = [Segment(fit("▌" if is_here else "", MARK), ground + Style(color=self._style_of("mark").color))]

@@ -36,7 +36,7 @@ class Client:
         """
         self.budget = budget or Budget()
         """Every request through this client takes its turn there."""
-        self._transport = Transport(base_url, token, deadline_s, self.budget.hear)
+        self.transport = Transport(base_url, token, deadline_s, self.budget.hear)
         self.priority = Priority.ASKED
 
     def at(self, priority: Priority) -> Self:
@@ -53,23 +53,23 @@ class Client:
 
     async def aclose(self) -> None:
         """Close all connections, and share with other processes what the last answers showed."""
-        await self._transport.aclose()
+        await self.transport.aclose()
         await self.budget.settle()
 
     @property
     def base_url(self) -> str:
         """Where requests go; it holds no credentials."""
-        return self._transport.base_url
+        return self.transport.base_url
 
     @property
     def deadline_s(self) -> float:
         """How long a request may take."""
-        return self._transport.deadline_s
+        return self.transport.deadline_s
 
     @property
     def in_lab(self) -> bool:
         """Whether the service is a lab, where faults are scripted; False before its first answer."""
-        return self._transport.in_lab
+        return self.transport.in_lab
 
     async def list_runs(
         self,
@@ -126,7 +126,7 @@ class Client:
             raise NotSendableError(f"The request cannot be sent: {error}") from error
         with results.offered() if isinstance(request, CancelRun) else nullcontext():
             async with self.budget.turn(Priority.WRITE):
-                reply = await self._transport.exchange(call, before_first_byte=before_first_byte)
+                reply = await self.transport.exchange(call, before_first_byte=before_first_byte)
         return wire.answer(request, reply.status, reply.body)
 
     async def run_detail(self, run_id: str) -> RunTurns:
@@ -160,7 +160,7 @@ class Client:
 
     async def _get(self, path: str, query: QueryParameters = (), patience_s: float = 0.0) -> Reply:
         call = Call("GET", path, query, patience_s=patience_s)
-        return await self.budget.in_turn(self.priority, lambda: self._transport.exchange(call))
+        return await self.budget.in_turn(self.priority, lambda: self.transport.exchange(call))
 
 
 def _repository_filter(repository: Repository | None) -> dict[str, str]:

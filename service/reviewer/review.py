@@ -92,11 +92,11 @@ class Review:
 
     def _head(self, title: str) -> Iterator[str]:
         checkout = self._checkout
-        yield f"# {_plain(title)}\n\n**{self.summary.replace(':', ':**', 1)}\n"
+        yield f"# {plain(title)}\n\n**{self.summary.replace(':', ':**', 1)}\n"
         what = "the whole tree at" if checkout.is_whole else f"`{checkout.base[:12]}` to"
-        yield f"Reviewed: {what} `{checkout.head[:12]}`; {_plain(checkout.reason)}.\n"
+        yield f"Reviewed: {what} `{checkout.head[:12]}`; {plain(checkout.reason)}.\n"
         if self._focus:
-            yield f"Focus: {_plain(', '.join(self._focus))}; left out: {self._left_out}. Blockers are always listed.\n"
+            yield f"Focus: {plain(', '.join(self._focus))}; left out: {self._left_out}. Blockers are always listed.\n"
 
     def _since(self) -> Iterator[str]:
         if self._last is None:
@@ -106,7 +106,7 @@ class Review:
         groups = {"resolved": self._resolved, "still open": self._still, "new": new}
         yield f"## Since the last review\n\n{', '.join(f'{len(found)} {name}' for name, found in groups.items())}.\n"
         for name, found in groups.items():
-            rows = [f"{one.severity} {_code(one.rule)} in {_code(one.path)}{_line(one)}" for one in found]
+            rows = [f"{one.severity} {code(one.rule)} in {code(one.path)}{_line(one)}" for one in found]
             yield from (f"**{name.capitalize()}**\n", *_listed(rows)) if rows else ()
         if any(one.rule.startswith("secret-") for one in self._resolved):
             yield "A secret that is gone from the files is still in their history: it is valid until it is revoked.\n"
@@ -115,16 +115,16 @@ class Review:
         shown = self._reported[:MOST]
         yield "## Findings\n" if shown else "## Findings\n\nNone.\n"
         for path in dict.fromkeys(one.path for one in shown):
-            yield f"### {_code(path)}\n"
+            yield f"### {code(path)}\n"
             found = [one for one in shown if one.path == path]
-            yield from (f"- **{one.severity}** {_code(one.rule)}{_line(one)}: {_plain(one.title)}" for one in found)
+            yield from (f"- **{one.severity}** {code(one.rule)}{_line(one)}: {plain(one.title)}" for one in found)
             yield ""
         if len(self._reported) > MOST:
             yield f"And {len(self._reported) - MOST} more: name paths or topics in the inputs to see them.\n"
         advice = {one.rule: one.message for one in shown if one.message}
         if advice:
             yield "## What to do\n"
-            yield from (f"- {_code(rule)}: {_plain(' '.join(message.split()))}" for rule, message in advice.items())
+            yield from (f"- {code(rule)}: {plain(' '.join(message.split()))}" for rule, message in advice.items())
             yield ""
 
     def _changes(self) -> Iterator[str]:
@@ -134,10 +134,10 @@ class Review:
         kinds = Counter(PurePosixPath(path).suffix.lower() or "no suffix" for path in changes).most_common(_ROWS)
         yield f"## {'What is there' if checkout.is_whole else 'What changed'}\n"
         yield f"{plural(len(changes), 'file')}, {size:,.1f} KiB; {added} lines added, {deleted} deleted."
-        yield f"Kinds: {', '.join(f'{_code(kind)} {number}' for kind, number in kinds)}. The largest:\n"
+        yield f"Kinds: {', '.join(f'{code(kind)} {number}' for kind, number in kinds)}. The largest:\n"
         largest = sorted(changes.items(), key=lambda one: -sum(one[1] or (0, 0)))
         told = ("binary" if lines is None else f"+{lines[0]} \u2212{lines[1]}" for _, lines in largest)
-        yield from _listed([f"{_code(path)} {lines}" for (path, _), lines in zip(largest, told, strict=True)])
+        yield from _listed([f"{code(path)} {lines}" for (path, _), lines in zip(largest, told, strict=True)])
 
     def _unchecked(self) -> Iterator[str]:
         yield "## What was not checked\n"
@@ -147,7 +147,7 @@ class Review:
             yield f"- Findings from before the branch: {self._older}, not listed; ask for `everything` to see them."
         if self._unread:
             yield f"- Files left unread, by their size or encoding or a tool that failed: {len(self._unread)}."
-        yield from (*(f"- {_plain(one)}." for one in self._remarks), "")
+        yield from (*(f"- {plain(one)}." for one in self._remarks), "")
 
 
 def _is_in(path: str, pattern: str) -> bool:
@@ -166,12 +166,12 @@ def _listed(rows: list[str]) -> Iterator[str]:
     yield f"- and {len(rows) - _ROWS} more\n" if len(rows) > _ROWS else ""
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Return foreign text as one line of Markdown that is text alone; its backticks become quotes."""
     return _MARKUP.sub(r"\\\g<0>", one_line(text.replace("`", "'"))[:600]).strip()
 
 
-def _code(text: str) -> str:
+def code(text: str) -> str:
     """Return foreign text as a code span."""
     shown = one_line(text.replace("`", "'"))[:300].strip()
     return f"`{shown or '(blank)'}`"

@@ -28,7 +28,7 @@ MARKUP = st.sampled_from(
 @given(st.lists(st.one_of(MARKUP, st.text(max_size=8)), max_size=8).map("".join))
 def test_foreign_text_is_only_text(text: str) -> None:
     """A path is one code span, and a title holds text and nothing else, on one printable line."""
-    path, title = review._code(text), review._plain(text)
+    path, title = review.code(text), review.plain(text)
     (span,) = PARSER.parse(f"### {path}")[1].children or []
 
     assert span.type == "code_inline"

@@ -129,7 +129,7 @@ async def test_the_gap_closes_while_active_runs_stay_current(kind: LimiterKind, 
             late.append(detail is None or detail.run.status != status)
 
     async with laptop.engine() as engine:
-        engine.polling._schedule = Jobs()  # type: ignore[assignment]
+        engine.polling.schedule = Jobs()  # type: ignore[assignment]
         engine.start_polling()
         moving = asyncio.create_task(moves(engine))
         while not await is_closed(engine):

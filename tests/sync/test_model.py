@@ -222,7 +222,7 @@ class SyncModel(RuleBasedStateMachine):
     @rule()
     def settle(self) -> None:
         """The service is well and quiet: everything is found out."""
-        self.peer._before.clear()
+        self.peer.upcoming.clear()
         self.restart()
         steps = (self.refreshed, self.refreshed, self.filled, self.filled, self.refreshed)
         for step in (*steps, self.health_refreshed):
@@ -279,7 +279,7 @@ class SyncModel(RuleBasedStateMachine):
             hear(headers, sent_s)
             budget.heard_ahead = self.peer.clock_offset
 
-        self.engine.client._transport.on_headers = heard
+        self.engine.client.transport.on_headers = heard
 
     # what is claimed
 

@@ -67,7 +67,7 @@ async def importing(
 
 def states(scene: Scene) -> list[str]:
     """What each row says of itself."""
-    return [row.state for row in scene.app.screen.query_one(LineTable)._items]
+    return [row.state for row in scene.app.screen.query_one(LineTable).items]
 
 
 @pytest.fixture
