@@ -67,7 +67,8 @@ def back_up(folder: DataFolder, target: Path, now: int) -> int:
             with tarfile.open(fileobj=file, mode="w:gz", compresslevel=6) as tar:
                 copy = Path(scratch) / _DATABASE
                 _copy_database(folder.database_file, copy)
-                tar.add(copy, _DATABASE, filter=lambda entry: entry.replace(mtime=now // SECOND_MICROS, deep=False))
+                os.utime(copy, (now // SECOND_MICROS,) * 2)
+                tar.add(copy, _DATABASE)
                 for path in (folder.settings_file, *sorted(folder.runs.glob("*/*"))):
                     name = str(path.relative_to(folder.root))
                     # Retention may remove the file at this moment.

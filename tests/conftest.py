@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from importlib import import_module
@@ -26,7 +27,12 @@ gc.disable()
 
 
 def pytest_configure() -> None:
-    """Take signals as a shell's foreground does: under nohup, and in the background, their disregard is inherited."""
+    """Live in UTC, since tests write times in it; those that are about zones set their own.
+
+    Take signals as a shell's foreground does: under nohup, and in the background, their disregard is inherited.
+    """
+    os.environ["TZ"] = "UTC"
+    time.tzset()
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)

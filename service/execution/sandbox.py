@@ -231,7 +231,8 @@ def _fault(name: str, command: list[str]) -> str | None:
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"{name} cannot be started ({error})"
     if done.returncode:
-        return f"{name} does not work here ({done.stderr.decode('utf-8', 'replace').strip()[:200]})"
+        said = " ".join(done.stderr.decode("utf-8", "replace").split())
+        return f"{name} does not work here ({said[:200]})"
     return None
 
 
