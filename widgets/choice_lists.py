@@ -64,6 +64,7 @@ class PickList(OptionList, can_focus=False):
     def __init__(self) -> None:
         super().__init__(markup=False)
         self._picks: tuple[PickItem, ...] = ()
+        self._marks: Mapping[str, ChoiceMark] = {}
 
     @property
     def value(self) -> str | None:
@@ -75,11 +76,16 @@ class PickList(OptionList, can_focus=False):
         is_same = [pick.value for pick in picks] == [pick.value for pick in self._picks]
         at = (self.highlighted or 0) if is_same else 0
         self._picks = picks
+        self._marks = marks
         nothing = Content.styled("  nothing matches; enter takes what is typed", STYLES["quiet"])
         self.set_options(
             [self._prompt(pick, marks.get(pick.value)) for pick in picks] or [Option(nothing, disabled=True)]
         )
         self.highlighted = at if picks else None
+
+    def on_resize(self) -> None:
+        """Draw for the new width."""
+        self.show(self._picks, self._marks)
 
     def move(self, step: int) -> None:
         """Move the cursor; a single step wraps around the ends."""

@@ -101,6 +101,10 @@ def _states(vitals: Vitals, criteria: Criteria) -> Iterator[Badge]:
             since = age(host.since, criteria.now)
             word = f"{safe_text(host.platform, limit=12)} {badge.word} {'just now' if since == 'now' else since}"
             yield Badge(badge.glyph, word, badge.tone)
+    if vitals.unknown:
+        yield Badge("?", f"{vitals.unknown:,} unknown outcome{'s' if vitals.unknown > 1 else ''}", "warn")
+    if vitals.inbox:
+        yield Badge("⚑", f"{vitals.inbox:,} in the inbox", "warn")
 
 
 class ProfileList(Options):

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from app.config import Profile, Settings, load
+from app.config import Choice, Profile, Settings, load
 from app.demo.service_process import ServiceProcess, administer, start
 
 if TYPE_CHECKING:
@@ -153,7 +153,8 @@ class World(Struct, frozen=True):
 
     def configuration(self) -> tuple[Settings, Profile]:
         """The settings and the profile of a console for this world."""
-        settings = load(self.folder / "config.toml", {})
+        file = self.folder / "config.toml"
+        settings = load(file, {}, Choice(config=file))
         return settings, settings.profile()
 
 

@@ -188,3 +188,10 @@ async def test_a_search_is_given_up_for_the_next_letter(staged: Staged, monkeypa
 
         assert [condition.search for condition in given_up] == ["dark"]
         assert all("flaky-retry" in row for row in scene.rows)
+
+
+async def test_a_list_of_values_shows_their_names_at_once(staged: Staged) -> None:
+    """Before anything is typed."""
+    async with staged() as scene:
+        await scene.press("R")
+        await scene.shows("□ acme/api")
