@@ -1,4 +1,4 @@
-"""Writes in words: as lines of a table, and as the facts of one; with the bar above them."""
+"""How writes are shown: a line of the table for each, the facts of one, and the bar above them."""
 
 import json
 from collections.abc import Iterator

@@ -442,7 +442,7 @@ TableRow = tuple[str, Sequence[str]]
 
 
 def repository_rows(view: InsightsView, width: int) -> list[LeadRow]:
-    """The titles, a row each, the busiest first, and a remark about the durations."""
+    """The head, a row for each repository, the busiest first, and a remark about the durations."""
     bar = 20 if width >= _WIDE else 10
     name = min(_LONGEST_NAME, max(12, width - bar - 41))
     titles = f"{fit('repository', name)} {'runs':>7}  {fit('success', bar)} {'':>4} {'failed':>6}"

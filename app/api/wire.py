@@ -55,7 +55,7 @@ class _RepositoryBody(WireModel):
     data: dict[str, _Plain] | None = None
 
     def record(self) -> Repository:
-        """The reference."""
+        """The repository as a record."""
         data = self.data or {}
         if set(map(type, data.values())) <= _STR:
             return _repository(self.platform, tuple(data.items()))

@@ -28,7 +28,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def reading(parse: Callable[[str], object]) -> Callable[[click.Context, click.Parameter, Any], Any]:
-    """The callback of an option whose text, or each of whose texts, a function reads; its ValueError refuses them."""
+    """A callback that parses an option's text, or each of its texts; a ValueError becomes a usage error."""
 
     def callback(_: click.Context, param: click.Parameter, value: str | tuple[str, ...] | None) -> object:
         try:

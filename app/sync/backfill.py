@@ -113,9 +113,9 @@ class Backfill:
         async with self._turn:
             if not await missing():
                 return await self._ended(is_done=True)
-            room = self._history.runs - await self._cache.count(RunFilter()) if days is None else math.inf
+            runs_left = self._history.runs - await self._cache.count(RunFilter()) if days is None else math.inf
             effort = self._effort(
-                room,
+                runs_left,
                 lambda: (is_asked or not self._is_paused) and not self._asked_for and time.monotonic() < end_s,
             )
             reader = self._on_demand if is_asked else self._in_background

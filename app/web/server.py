@@ -114,17 +114,17 @@ class WebConsole(Server):
             await runner.cleanup()
 
     async def _make_app(self) -> web.Application:
-        room = f"/{self.access.secret_path}"
+        place = f"/{self.access.secret_path}"
         app = web.Application(middlewares=[guard(self.access, self._hosts)])
         app.add_routes(
             [
                 web.get(f"{OPEN}{{link}}", self.handle_link, allow_head=False),
-                web.get(f"{room}/", self.handle_index),
-                web.get(f"{room}/keys.js", self.handle_keys),
-                web.get(f"{room}/ws", self.handle_websocket),
-                web.get(f"{room}{DOWNLOAD}{{key}}", self.handle_download),
+                web.get(f"{place}/", self.handle_index),
+                web.get(f"{place}/keys.js", self.handle_keys),
+                web.get(f"{place}/ws", self.handle_websocket),
+                web.get(f"{place}{DOWNLOAD}{{key}}", self.handle_download),
                 web.get(f"{DOWNLOAD}{{key}}", self.handle_lost_download),
-                web.static(f"{room}/static", self.statics_path),
+                web.static(f"{place}/static", self.statics_path),
             ]
         )
         app.on_response_prepare.append(add_headers)
@@ -144,16 +144,16 @@ class WebConsole(Server):
         given = self.access.exchange(request.match_info["link"])
         if given is None:
             return page(*NOT_FOR_YOU, status=403)
-        room = f"/{self.access.secret_path}/"
-        answer = web.Response(status=303, headers={"Location": room})
-        answer.set_cookie(COOKIE, given, path=room, httponly=True, samesite="Strict")
+        place = f"/{self.access.secret_path}/"
+        answer = web.Response(status=303, headers={"Location": place})
+        answer.set_cookie(COOKIE, given, path=place, httponly=True, samesite="Strict")
         return answer
 
     async def handle_index(self, request: web.Request) -> web.Response:
         """The console's page."""
-        room = f"{request.host}/{self.access.secret_path}"
+        place = f"{request.host}/{self.access.secret_path}"
         return console_page(
-            static=f"http://{room}/static/", websocket=f"ws://{room}/ws", font_size=request.query.get("fontsize")
+            static=f"http://{place}/static/", websocket=f"ws://{place}/ws", font_size=request.query.get("fontsize")
         )
 
     async def handle_keys(self, request: web.Request) -> web.Response:

@@ -70,7 +70,7 @@ def in_code(text: str) -> str:
 
 
 class Marks:
-    """The marks of one agent: the reviews of others are left alone."""
+    """The hidden marks in one agent's comments, by which it finds its own again and leaves those of others alone."""
 
     def __init__(self, agent: str) -> None:
         key = quote(agent, safe="").replace("-", "%2D")
