@@ -4,9 +4,10 @@ The cursor and the visible rows stay on their runs, whatever arrives above.
 """
 
 from collections.abc import Container, Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 from msgspec.structs import replace
 from textual import events
@@ -24,13 +25,10 @@ from widgets.frame.notice import Notice
 from widgets.runs.columns import RESTS, ColumnArrangement, ColumnChoice, RowFacts, RowTimes, rests, row_times
 from widgets.runs.lines import COMPONENTS, RowState, TableRenderer, unseen_note
 
-if TYPE_CHECKING:
-    from textual.timer import Timer
-
 NOT_COUNTED: Final = (SafeText("…"),)
 """The line of a gap of which nothing else is known yet."""
-DIMS_AFTER_S: Final = 0.05
-"""How long the rows of the last query stay as they are, until those of the next one come: a longer wait is visible."""
+WAITS_S: Final = 0.05
+"""How long the screen stays as it is, until the rows that were asked for come: a longer wait is visible."""
 DIMMED: Final = 0.5
 """The opacity of rows that are about to be replaced."""
 
@@ -178,7 +176,8 @@ class RunTable(CursorView, can_focus=True):
         """Runs that arrived above the view."""
         self.is_replacing = False
         """Whether the rows of another query are on their way; until they come, keys about rows do nothing."""
-        self._dimming: Timer | None = None
+        self._kept_frame: ExitStack | None = None
+        """Ends the wait for rows, for which the screen keeps its frame; None: it paints."""
         self._missing: Mapping[CoverageGap | None, tuple[SafeText, ...]] = {}
         """The lines that stand for missing runs, by gap; None: the one below the last run."""
         self._columns = ColumnArrangement(choice or ColumnChoice())
@@ -276,6 +275,8 @@ class RunTable(CursorView, can_focus=True):
                     self.repaint_row(index)
             self.repaint_header()
         self._request_rows()
+        if self._holds_visible_rows:
+            self._paint_again()
 
     def _cursor_in(self, window: RunWindow, request: WindowRequest) -> int:
         """The cursor's row in the rows that were read."""
@@ -323,14 +324,27 @@ class RunTable(CursorView, can_focus=True):
     def start_over(self, *, follow: bool) -> None:
         """Prepare for other rows: the cursor goes to the first one or else follows its run. The old ones are dimmed."""
         self.is_replacing = True
-        if self._dimming is not None:
-            self._dimming.stop()
-        self._dimming = self.set_timer(DIMS_AFTER_S, self._dim) if self.is_mounted else None
+        self._keep_frame()
         if not follow:
             self._cursor_id = None
 
-    def _dim(self) -> None:
-        self.styles.text_opacity = DIMMED if self.is_replacing else 1.0
+    def _keep_frame(self) -> None:
+        """Paint nothing until the rows are here, for `WAITS_S` at most: a frame without them would only flicker."""
+        if self._kept_frame is None and self.is_running:
+            self._kept_frame = ExitStack()
+            self._kept_frame.enter_context(self.app.batch_update())
+            self._kept_frame.callback(self.set_timer(WAITS_S, self._paint_again).stop)
+
+    def _paint_again(self) -> None:
+        kept, self._kept_frame = self._kept_frame, None
+        if kept is not None:
+            self.styles.text_opacity = DIMMED if self.is_replacing else 1.0
+            kept.close()
+            self.refresh()
+
+    def on_unmount(self) -> None:
+        """Let the screen paint: the rows of a table that is gone never come."""
+        self._paint_again()
 
     def seek(self, run_id: str) -> None:
         """Move the cursor to this run with the next rows, if it is among them."""
@@ -390,9 +404,16 @@ class RunTable(CursorView, can_focus=True):
         visible, margin = self.visible_rows, self.page // 2
         if not visible or self._window.holds(visible.start - margin, visible.stop - 1 + margin):
             return
+        if not self._holds_visible_rows:
+            self._keep_frame()
         if self._asked != self._around:
             self._asked = self._around
             self.post_message(self.WindowRequested())
+
+    @property
+    def _holds_visible_rows(self) -> bool:
+        visible = self.visible_rows
+        return self._window.holds(visible.start, visible.stop - 1)
 
     def tick(self, now: datetime, as_of: datetime | None = None) -> None:
         """Update the times; active runs are timed up to `as_of`, if the service has stopped answering then."""

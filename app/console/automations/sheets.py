@@ -23,6 +23,7 @@ from app.config.automation_tables import read_tables
 from app.config.load import parse
 from app.console.forms.second_press import SecondPress
 from app.console.session import Session
+from app.console.session.coalesced_task import CoalescedTask
 from app.console.sheets import Sheet, key_line
 from app.engine import Engine
 from app.rules.rule import DoCancel, DoContinue, DoRetry, Rule, fingerprint_of
@@ -279,6 +280,11 @@ class ApprovalsSheet(Sheet[None]):
         self._number = first
         """The decision on show."""
         self._waiting: tuple[Approval, ...] = ()
+        self._answer: tuple[Approval, bool] | None = None
+        """The answer that is to be recorded, and whether it approves."""
+        self._answered: SafeText | None = None
+        """What became of the one before. It stands here: a toast would cover the next request."""
+        self._reading = CoalescedTask(self._read, self.run_worker)
         self._second_press = SecondPress()
 
     def compose(self) -> ComposeResult:
@@ -296,7 +302,7 @@ class ApprovalsSheet(Sheet[None]):
     async def on_mount(self) -> None:
         """Read the approvals, and again after each change."""
         self.query_one(RequestPreview).focus()
-        self._session.engine_changed.subscribe(self, lambda _: self.run_worker(self._read(), exclusive=True))
+        self._session.engine_changed.subscribe(self, lambda _: self._reading.ask())
         self.set_interval(1.0, self._tick)
         await self._read()
 
@@ -308,6 +314,7 @@ class ApprovalsSheet(Sheet[None]):
     def action_step(self, step: int) -> None:
         """Show the next approval."""
         if self._waiting:
+            self._answered = None
             self._show((self._index + step) % len(self._waiting))
 
     def action_answer(self, is_approved: bool) -> None:
@@ -318,13 +325,10 @@ class ApprovalsSheet(Sheet[None]):
             again = "^s again approves it" if is_approved else "X again rejects it"
             self.query_one(Vertical).border_subtitle = f"Look at it first; {again}"
             return
-        self.run_worker(self._answer(self._waiting[self._index], is_approved=is_approved))
+        self._answer = (self._waiting[self._index], is_approved)
+        self._reading.ask()
 
-    async def _answer(self, approval: Approval, *, is_approved: bool) -> None:
-        await self._session.guard(self._settle, approval, is_approved=is_approved)
-        await self._read()
-
-    async def _settle(self, approval: Approval, *, is_approved: bool) -> None:
+    async def _record(self, approval: Approval, is_approved: bool) -> SafeText:
         engine = await self._session.opened()
         number = approval.decision.decision_id
         state = engine.usable_state()
@@ -338,18 +342,23 @@ class ApprovalsSheet(Sheet[None]):
         else:
             done = await state.take(number, "waiting", "skipped", f"rejected by {login}")
             said = f"Rejected: {name}."
-        self._session.notify(said if done else f"{name} no longer waits: its journal says what became of it.")
+        return safe_text(said if done else f"{name} no longer waits: its journal says what became of it.")
 
     async def _read(self) -> None:
         engine = await self._session.opened()
+        if self._answer is not None:
+            answer, self._answer = self._answer, None
+            self._answered = await self._session.guard(self._record, *answer)
         waiting = await self._session.guard(read_approvals, engine, self._file.settings)
         if waiting is None or waiting == self._waiting:
             return
         self._waiting = waiting
         if waiting:
             self._show(self._index)
-        else:
-            self.dismiss(None)
+            return
+        if self._answered:
+            self._session.notify(self._answered)
+        self.dismiss(None)
 
     def _show(self, index: int) -> None:
         approval = self._waiting[index]
@@ -359,7 +368,7 @@ class ApprovalsSheet(Sheet[None]):
         self._number = approval.decision.decision_id
         box.border_title = f"Waiting for approval, {index + 1} of {len(self._waiting)}"
         box.border_subtitle = ""
-        self.query_one("#approval", Static).update(_heading(approval, self._session.clock()))
+        self._tick()
         if path:
             page.show("POST", path, body, Content("The bot sends this, byte for byte, within seconds of its approval."))
         else:
@@ -370,7 +379,8 @@ class ApprovalsSheet(Sheet[None]):
     def _tick(self) -> None:
         if self._waiting:
             heading = _heading(self._waiting[self._index], self._session.clock())
-            self.query_one("#approval", Static).update(heading)
+            answered = Content(f"{self._answered}\n") if self._answered else ""
+            self.query_one("#approval", Static).update(Content.assemble(answered, heading))
 
 
 def _heading(approval: Approval, now: datetime) -> Content:

@@ -178,6 +178,16 @@ async def test_an_approval_is_answered_once_it_was_seen(staged: Staged, configur
                 await scene.press("escape")
         assert "as soon as a bot is running: runwarden --profile=acme-prod watch" in scene.toasts[-1]
 
+        # With others waiting, it is said above the next request, which a toast would cover.
+        toasts = len(scene.toasts)
+        for ago_m, run_id in ((3, "run_01JX0004"), (2, "run_01JX0005")):
+            await decided(scene, "second chance", "waiting", "waits", request=REQUEST, ago_m=ago_m, run_id=run_id)
+        await scene.ring(StateChangedElsewhere())
+        await scene.press("v", "X")
+        await scene.shows("Rejected: second chance.", "Waiting for approval, 1 of 1", "run_01JX0005")
+        assert len(scene.toasts) == toasts
+        await scene.press("X")
+
         number = await decided(scene, "second chance", "waiting", "waits", request=REQUEST, ago_m=0.5, **RUN)
         await scene.ring(StateChangedElsewhere())
         await scene.press("v")
