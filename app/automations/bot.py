@@ -101,7 +101,8 @@ class Bot:
         return bot
 
     async def close(self) -> None:
-        """Settle running writes, give the lease back and close the files, even if one of these fails."""
+        """Settle running writes, end running programs, give the lease back and close the files, even if one fails."""
+        await self._runner.stop()
         if self._is_working:
             with suppress(StorageError):
                 await self.state.release_lease(LEASE, self._owner)
@@ -208,14 +209,19 @@ class Bot:
     async def _look(self) -> None:
         engine = self.engine
         forgot_at = engine.clock()
+        runner = self._runner
         while True:
             self._rang.clear()
             wait_s = STANDBY_S
-            runner, dispatcher = self._runner, self._dispatcher
+            dispatcher = self._dispatcher
             try:
+                if self._runner is not runner:
+                    # What it decided before the rules were read again is its own.
+                    await runner.finish()
+                    runner = self._runner
                 if await self._may_work():
                     await self._say_rules()
-                    await runner.look()
+                    await runner.look(waits=False)
                     if await dispatcher.look():
                         self._made.set()
                     if engine.clock() - forgot_at > FORGET_EVERY:

@@ -1,6 +1,8 @@
 """The runner: observes, lets the policy decide, and carries out the decisions."""
 
+import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -74,14 +76,23 @@ class Runner:
     _states: dict[str, RuleState] = field(default_factory=dict)
     _attempts: dict[int, _Attempt] = field(default_factory=dict)
     """By decision: those that this process carries out, or will try again."""
+    _commands: dict[int, asyncio.Task[None]] = field(default_factory=dict)
+    """By decision: the programs that run beside the looks, or wait for their rule's earlier one."""
+    _turns: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
+    """By rule: held while one of its programs runs."""
     _ledger_version: int | None = None
     """The ledger's state that was read last."""
     _has_unknown: bool = True
     _has_retired: bool = False
     """Whether the state knows which rules are gone."""
 
-    async def look(self) -> None:
-        """Decide on everything that happened, and act; decisions of an earlier process are finished first."""
+    async def look(self, *, waits: bool = True) -> None:
+        """Decide on everything that happened, and act; decisions of an earlier process are finished first.
+
+        Unless it `waits` for them, programs that rules run go on beside later looks.
+        """
+        for number in [number for number, task in self._commands.items() if task.done()]:
+            self._commands.pop(number).result()
         now = self.clock()
         if not self._has_retired:
             await self.state.retire_rules(tuple(rule.name for rule in self.rules))
@@ -93,11 +104,30 @@ class Runner:
         for rule in self._enabled():
             await self._look(rule, seen)
         self.observer.passed(seen)
+        if waits:
+            await self.finish()
+
+    async def finish(self) -> None:
+        """Wait until no program runs.
+
+        Raises:
+            StorageError: What became of one could not be stored; the next look stores it.
+        """
+        while self._commands:
+            _, task = self._commands.popitem()
+            await task
+
+    async def stop(self) -> None:
+        """End the programs that run."""
+        for task in self._commands.values():
+            task.cancel()
+        await asyncio.gather(*self._commands.values(), return_exceptions=True)
 
     async def set_off(self, rule: Rule, occurrence: Occurrence) -> None:
         """Decide on a manual trigger, and act."""
         await self._begin(self.clock())
         await self._decide(rule, occurrence)
+        await self.finish()
 
     async def next_look(self) -> datetime:
         """The time by which to look again, even if no event comes."""
@@ -178,6 +208,21 @@ class Runner:
         return run_id if held is not None and not held.is_final and held.presence != "lost" else None
 
     async def _act(self, rule: Rule, decision: Decision) -> None:
+        if isinstance(rule.do, DoCommand):
+            # No other rule waits for a program.
+            self._commands[decision.decision_id] = asyncio.create_task(self._run_command(rule, decision))
+        else:
+            await self._carry_out(rule, decision)
+
+    async def _run_command(self, rule: Rule, decision: Decision) -> None:
+        async with self._turns[rule.name]:
+            state = (await self.state.rule_states()).get(rule.name)
+            if state is not None and state.paused is not None:
+                await self._close(decision, "skipped", f"the rule is paused: {state.paused}")
+            else:
+                await self._carry_out(rule, decision)
+
+    async def _carry_out(self, rule: Rule, decision: Decision) -> None:
         now = self.clock()
         attempt = self._attempts.setdefault(decision.decision_id, _Attempt(decision.decided_at, now))
         attempt.tried_at = now
@@ -297,6 +342,8 @@ class Runner:
 
     async def _resume(self, rule: Rule, decision: Decision, now: datetime) -> None:
         """Retry an action that certainly was not sent; one that no ledger records is not repeated."""
+        if decision.decision_id in self._commands:
+            return
         attempt = self._attempts.get(decision.decision_id)
         if attempt is not None and attempt.result is not None:
             await self._settle(rule, decision, attempt, attempt.result)

@@ -1,15 +1,17 @@
 """Notification channels: bell, desktop, command. A failure is reported, and nothing waits for it."""
 
 import asyncio
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from html import escape
 from shutil import which
+from tempfile import TemporaryFile
 from typing import Final, Self
 
 from msgspec import Struct, field
 
+from app.processes import end_group
 from app.text import SafeText, as_argument, safe_text
 from storage.records.alert import Alert, Level
 
@@ -21,7 +23,9 @@ _PLAIN: Final = ("xterm-kitty", "xterm-ghostty", "wezterm")
 _PLAIN_PROGRAMS: Final = frozenset({"iTerm.app", "WezTerm", "ghostty"})
 """As TERM_PROGRAM names them."""
 DEADLINE_S: Final = 15.0
-"""A slower program is killed."""
+"""A slower program is killed, with all that it started."""
+_LAST_WORDS: Final = 4096
+"""Bytes of a program's error output that its last line is looked for in."""
 _URGENCY: Final = {"information": "low", "warning": "normal", "error": "critical"}
 _VALUE_LIMIT: Final = 300
 FACTS: Final = ("platform", "run_id", "repository", "branch", "status")
@@ -67,36 +71,35 @@ async def run_program(
 ) -> str | None:
     """Run a program to its end, with this environment or our own. Returns what went wrong, with the cure, or None."""
     name = safe_text(argv[0], limit=80)
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *argv,
-            env=env,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.PIPE,
-        )
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "an argument cannot be passed on"
-        return f"{name} cannot be run: {why}. Correct notify.command, or take it out of the configuration."
-    try:
-        async with asyncio.timeout(deadline_s):
-            _, said = await process.communicate()
-    except TimeoutError:
-        await _end(process)
-        return f"{name} did not end within {deadline_s:.0f} s and was stopped. Run it by hand to see what it waits for."
-    except asyncio.CancelledError:
-        await _end(process)
-        raise
-    if process.returncode == 0:
-        return None
-    last = said.decode("utf-8", "replace").strip().rpartition("\n")[2]
+    # A file and no pipe: a process that the program leaves behind may keep its error output open.
+    with TemporaryFile() as said:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *argv,
+                env=env,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=said,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else "an argument cannot be passed on"
+            return f"{name} cannot be run: {why}. Correct notify.command, or take it out of the configuration."
+        try:
+            async with asyncio.timeout(deadline_s):
+                await process.wait()
+        except TimeoutError:
+            await end_group(process)
+            cure = "Run it by hand to see what it waits for."
+            return f"{name} did not end within {deadline_s:.0f} s and was stopped. {cure}"
+        except asyncio.CancelledError:
+            await end_group(process)
+            raise
+        if process.returncode == 0:
+            return None
+        said.seek(max(0, said.seek(0, os.SEEK_END) - _LAST_WORDS))
+        last = said.read().decode("utf-8", "replace").strip().rpartition("\n")[2]
     return f"{name} ended with {process.returncode}: {safe_text(last, limit=120) or 'it said nothing'}."
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    with suppress(ProcessLookupError):
-        process.kill()
-    await process.wait()
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:

@@ -10,7 +10,6 @@ import re
 import stat
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from html import escape
 from importlib.util import find_spec
 from typing import Final
@@ -18,6 +17,7 @@ from typing import Final
 from app.config import NotifyRoute, NotifySettings
 from app.config.settings import Markup
 from app.notify.channels import FACTS, Channels, Text, fill
+from app.processes import end_group
 from app.text import safe_text
 from app.version import DISTRIBUTION
 from storage.base_error import RunwardenError
@@ -74,6 +74,7 @@ async def relayed(route: NotifyRoute, title: str, body: str, level: str, env: Ma
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
         )
     except OSError as error:
         return f"Route {route.name}: no process can be started ({error.strerror})."
@@ -84,9 +85,7 @@ async def relayed(route: NotifyRoute, title: str, body: str, level: str, env: Ma
         return f"Route {route.name}: no answer within {DEADLINE_S:.0f} s; it may have been delivered."
     finally:
         if process.returncode is None:
-            with suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
+            await end_group(process)
     return None if process.returncode == 0 else f"Route {route.name}: {said.decode('utf-8', 'replace').strip()}"
 
 

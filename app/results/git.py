@@ -15,6 +15,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from app.processes import end_group, signal_group
 from app.text import safe_text
 from storage.base_error import RunwardenError
 
@@ -49,6 +50,7 @@ _SSH: Final = "-oBatchMode=yes -oConnectTimeout=20 -oServerAliveInterval=15 -oSe
 _OLDEST: Final = (2, 31)
 """The first git that takes configuration from variables, by which filters are turned off."""
 _GRACE_S: Final = 2.0
+"""In which git, told to end, removes its lock files."""
 _SHOWN: Final = 300
 _CHUNK: Final = 65_536
 
@@ -140,10 +142,10 @@ class Git(Struct, frozen=True):
             async with asyncio.timeout(self.deadline_s):
                 out, err = await _Conversation(process, self.quiet_s, most).finish(given)
         except TimeoutError as error:
-            await _end(process)
+            await end_group(process, _GRACE_S)
             raise GitError("The repository does not answer: git was given up. Is the server reachable?") from error
         except BaseException:
-            await _end(process)
+            await end_group(process, _GRACE_S)
             raise
         if process.returncode:
             raise GitError(_told(err, process.returncode))
@@ -190,7 +192,7 @@ class _Conversation:
         while chunk := await self._next(stream):
             out += chunk
             if len(out) > self._most:
-                _signal(self._process, signal.SIGKILL)
+                signal_group(self._process, signal.SIGKILL)
                 break
         return bytes(out)
 
@@ -204,21 +206,6 @@ class _Conversation:
         chunk = await stream.read(_CHUNK)
         self._patience.reschedule(asyncio.get_running_loop().time() + self._quiet_s)
         return chunk
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """End a process and its helpers, which may outlive it: first in a way that lets git remove its lock files."""
-    _signal(process, signal.SIGTERM)
-    with suppress(TimeoutError):
-        async with asyncio.timeout(_GRACE_S):
-            await process.wait()
-    _signal(process, signal.SIGKILL)
-    await process.wait()
-
-
-def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, number)
 
 
 def fetching(env: Mapping[str, str] | None = None) -> dict[str, str]:

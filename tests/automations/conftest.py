@@ -36,9 +36,13 @@ class Recorder:
     """For the next ones; after the last of them everything succeeds."""
     raises: dict[str, StorageError] = field(default_factory=dict)
     """By the rule's name."""
+    held: dict[str, asyncio.Event] = field(default_factory=dict)
+    """By the rule's name: what it does takes until this is set."""
 
     async def carry_out(self, rule: Rule, decision: Decision) -> ActingResult:
         await asyncio.sleep(0)
+        if rule.name in self.held:
+            await self.held[rule.name].wait()
         self.done.append((rule.name, decision.occurrence.identity))
         if rule.name in self.raises:
             raise self.raises[rule.name]

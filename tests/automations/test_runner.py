@@ -1,5 +1,6 @@
 """The runner: each occurrence at most once, and each decision with its reason."""
 
+import asyncio
 import re
 from datetime import timedelta
 from pathlib import Path
@@ -240,3 +241,28 @@ async def test_a_file_that_is_moved_away_is_not_used_any_longer(place: Place, fi
     with pytest.raises(StorageError, match=f"moved or deleted.*{error}"):
         await (runner.look() if file == "state" else place.unknown_write())
     assert place.acts.done == []
+
+
+async def test_no_rule_waits_for_another_ones_program(place: Place) -> None:
+    """Programs of one rule run one after the other, beside later looks; what is left of a paused rule's are skipped."""
+    slow, quick = rule(name='"slow"', do=COMMAND, pause_after="1"), rule(name='"quick"', do=COMMAND)
+    runner = await place.begun(f"{slow}\n{quick}")
+    place.acts.held["slow"] = asyncio.Event()
+    for run_id in ("run_1", "run_2"):
+        place.world.pass_(minutes=1)
+        await place.world.run(run_id, "failed")
+        await runner.look(waits=False)
+    while len(place.acts.done) < 2:
+        await asyncio.sleep(0)
+    assert [name for name, _ in place.acts.done] == ["quick", "quick"]
+
+    place.world.pass_(minutes=2)
+    await runner.look(waits=False)
+    place.acts.results.append(ActingResult("failed", "no"))
+    place.acts.held["slow"].set()
+    await runner.finish()
+    assert [name for name, _ in place.acts.done] == ["quick", "quick", "slow"]
+    assert place.outcomes[-2:] == [
+        ("failed", "no"),
+        ("skipped", "the rule is paused: 1 failure in a row, the last one: no"),
+    ]

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import re
+import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -75,6 +76,26 @@ async def test_what_goes_wrong_with_a_command_is_said() -> None:
     assert failing.endswith("ended with 3: no ␛ route.")
     assert hanging is not None
     assert "did not end within 0 s and was stopped" in hanging
+
+
+async def test_a_program_is_stopped_with_all_that_it_started(tmp_path: Path) -> None:
+    """One that keeps the error output open holds nothing up, and is gone; what was left behind in time stays."""
+    fifo = tmp_path / "pid"
+    os.mkfifo(fifo)
+    script = f'sleep 600 & echo $! > "{fifo}"; wait'
+    task = asyncio.create_task(run_program(("sh", "-c", script), deadline_s=0.5))
+    pid = int(await asyncio.to_thread(fifo.read_text))
+    trouble = await task
+
+    assert trouble is not None
+    assert "was stopped" in trouble
+    while Path(f"/proc/{pid}").exists() and "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text():
+        await asyncio.sleep(0.01)
+
+    task = asyncio.create_task(run_program(("sh", "-c", f'sleep 600 & echo $! > "{fifo}"'), deadline_s=600))
+    pid = int(await asyncio.to_thread(fifo.read_text))
+    assert await task is None
+    os.kill(pid, signal.SIGKILL)
 
 
 async def test_a_cancelled_delivery_leaves_no_program_behind(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import ClassVar, Final, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,7 +23,7 @@ from app.config.automation_tables import read_tables
 from app.config.load import parse
 from app.console.forms.second_press import SecondPress
 from app.console.session import Session
-from app.console.session.coalesced_task import CoalescedTask
+from app.console.session.coalesced_task import CoalescedTask, Start
 from app.console.sheets import Sheet, key_line
 from app.engine import Engine
 from app.rules.rule import DoCancel, DoContinue, DoRetry, Rule, fingerprint_of
@@ -284,7 +284,7 @@ class ApprovalsSheet(Sheet[None]):
         """The answer that is to be recorded, and whether it approves."""
         self._answered: SafeText | None = None
         """What became of the one before. It stands here: a toast would cover the next request."""
-        self._reading = CoalescedTask(self._read, self.run_worker)
+        self._reading = CoalescedTask(self._read, cast("Start", self.run_worker))
         self._second_press = SecondPress()
 
     def compose(self) -> ComposeResult:
