@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec.structs import replace
@@ -39,6 +39,11 @@ LONGEST_WAIT: Final = timedelta(seconds=10)
 """How often queued, waiting and failed decisions are checked."""
 
 Journal = Callable[[Decision], None]
+
+
+def is_timed(rule: Rule) -> bool:
+    """Whether the clock sets it off."""
+    return isinstance(rule.on, OnSchedule | OnInterval)
 
 
 class Responses(Protocol):
@@ -80,6 +85,11 @@ class Runner:
     """By decision: the programs that run beside the looks, or wait for their rule's earlier one."""
     _turns: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
     """By rule: held while one of its programs runs."""
+    _next: dict[str, datetime] = field(default_factory=dict)
+    """By rule: the next time that a schedule or an interval reaches."""
+    _looked_at: datetime | None = None
+    _found: dict[str, frozenset[str]] = field(default_factory=dict)
+    """By rule: what could have set it off at the last look, by its identity."""
     _ledger_version: int | None = None
     """The ledger's state that was read last."""
     _has_unknown: bool = True
@@ -94,6 +104,9 @@ class Runner:
         for number in [number for number, task in self._commands.items() if task.done()]:
             self._commands.pop(number).result()
         now = self.clock()
+        if self._looked_at is not None and now < self._looked_at:
+            self._next.clear()  # The clock was set back.
+        self._looked_at = now
         if not self._has_retired:
             await self.state.retire_rules(tuple(rule.name for rule in self.rules))
             self._has_retired = True
@@ -133,8 +146,7 @@ class Runner:
         """The time by which to look again, even if no event comes."""
         now = self.clock()
         latest = now + LONGEST_WAIT
-        times = (next(upcoming(rule, self._states[rule.name].since, now), latest) for rule in self._enabled())
-        return min([latest, *times])
+        return min([latest, *(self._next.get(rule.name, now) for rule in self._enabled() if is_timed(rule))])
 
     def _enabled(self) -> Iterable[Rule]:
         return (rule for rule in self.rules if rule.is_on and rule.name in self._states)
@@ -150,14 +162,13 @@ class Runner:
         # Anything older than the rule is history, whatever the hour.
         if lasts(rule) and is_quiet(rule, seen.now) and not state.is_new:
             return
-        comes = isinstance(rule.on, OnSchedule | OnInterval)
-        last_due = await self.state.last_due(rule.name, seen.now) if comes else None
-        if come := due(rule, state.since, last_due, seen.now):
-            # One decision catches up for all times that were missed.
-            await self._decide(rule, Occurrence(f"at:{rfc3339(come[-1])}", come[-1]), len(come) - 1)
+        if is_timed(rule):
+            await self._look_at_clock(rule, seen.now)
         found = {each.identity: each for each in occurrences(rule, seen, state.since - SKEW)}
-        free = await self.state.unclaimed(rule.name, tuple(found)) if found else frozenset()
-        for identity in (each for each in found if each in free):
+        # Only what is new since the last look: what goes on, such as a stuck run, is not looked up each time.
+        new = tuple(identity for identity in found if identity not in self._found.get(rule.name, ()))
+        free = await self.state.unclaimed(rule.name, new) if new else frozenset()
+        for identity in (each for each in new if each in free):
             is_meant = True
             if not state.is_new and isinstance(rule.on, OnRun | OnStuck) and rule.on.scope.labels:
                 # Labels are read only for runs that match in all else.
@@ -168,6 +179,17 @@ class Runner:
         if state.is_new:
             await self.state.mark_looked(rule.name)
             self._states[rule.name] = replace(state, is_new=False)
+        self._found[rule.name] = frozenset(found)
+
+    async def _look_at_clock(self, rule: Rule, now: datetime) -> None:
+        """Decide on the times that a schedule or an interval has reached, and note the next one."""
+        if now < self._next.get(rule.name, now):
+            return
+        since = self._states[rule.name].since
+        if come := due(rule, since, await self.state.last_due(rule.name, now), now):
+            # One decision catches up for all times that were missed.
+            await self._decide(rule, Occurrence(f"at:{rfc3339(come[-1])}", come[-1]), len(come) - 1)
+        self._next[rule.name] = next(upcoming(rule, since, now), datetime.max.replace(tzinfo=UTC))
 
     async def _decide(self, rule: Rule, occurrence: Occurrence, missed: int = 0, *, history: bool = False) -> None:
         now = self.clock()

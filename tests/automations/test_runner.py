@@ -2,8 +2,10 @@
 
 import asyncio
 import re
+from collections import Counter
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -12,6 +14,7 @@ from app.automations.acting import ActingResult
 from app.rules.rule import fingerprint
 from storage.claims import Owner, this_process
 from storage.errors import DiskFullError, StorageError
+from storage.state import State
 from tests.automations.conftest import Place, rule
 
 HOURLY = '{ schedule = "0 * * * *" }'
@@ -266,3 +269,31 @@ async def test_no_rule_waits_for_another_ones_program(place: Place) -> None:
         ("failed", "no"),
         ("skipped", "the rule is paused: 1 failure in a row, the last one: no"),
     ]
+
+
+async def test_rules_at_rest_ask_nothing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until a time is reached, or something is new: what goes on is not looked up again, also after an odd clock."""
+    asked = Counter[str]()
+    for name in ("last_due", "unclaimed"):
+        read = getattr(State, name)
+
+        def counted(*arguments: Any, read: Any = read, name: str = name) -> Any:
+            asked[name] += 1
+            return read(*arguments)
+
+        monkeypatch.setattr(State, name, counted)
+    await place.unknown_write()
+    timed, lasting = rule(name='"s"', on=HOURLY), rule(name='"u"', on='{ action = "unknown" }')
+    runner = await place.begun(f"{timed}\n{lasting}")
+    for _ in range(5):
+        place.world.pass_(seconds=10)
+        await runner.look()
+    assert asked == {"last_due": 1, "unclaimed": 1}
+
+    place.world.pass_(hours=1)
+    await runner.look()
+    assert asked["last_due"] == 2
+    assert place.outcomes[-1][0] == "done"
+    place.world.pass_(hours=-9)
+    await runner.look()
+    assert asked == {"last_due": 3, "unclaimed": 1}
