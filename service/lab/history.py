@@ -235,6 +235,7 @@ def _row(owner: str, repository: Repository, run_id: str, task: str, status: str
     turn = {
         "run_id": run_id,
         "number": 1,
+        "organization_id": owner,
         "status": status,
         "instructions": task,
         "inputs": {},

@@ -1,6 +1,6 @@
-"""Selects the waiting turns that are queued next: each free place goes to the organization that holds the fewest."""
+"""Selects the waiting turns that are queued next, so that organizations take turns however many of theirs wait."""
 
-from collections import Counter, defaultdict, deque
+from collections import Counter
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from service.store.runs import OPEN
-from service.store.schema import organizations, runs, turns
+from service.store.schema import HAD_PLACE, UNDER_WAY, WAITING, organizations, runs, turns
 from service.store.turns import MADE_UP
 
 
@@ -24,64 +24,71 @@ class WaitingTurn:
 def next_turns(connection: sa.Connection, slots: int, share: int | None) -> list[WaitingTurn]:
     """Return the turns to queue now, so that no more than `slots` are under way.
 
-    An organization gets at most `share` places; None: all but one if there are other organizations.
+    Each place goes to the organization that holds the fewest, of several such to the one that got its last place the
+    longest ago. An organization gets at most `share` places; None: all but one if there are other organizations.
     """
-    heads = connection.execute(_first_of_lanes(), {"most": slots}).all()
-    if not heads:
-        return []
     under_way = connection.execute(
         sa.select(runs.c.organization_id, runs.c.url, runs.c.branch)
         .join(turns, turns.c.run_id == runs.c.id)
-        .where(turns.c.dispatched_at.is_not(None), turns.c.status.in_(OPEN))
-        .where(turns.c.executor.is_distinct_from(MADE_UP))
+        .where(UNDER_WAY, turns.c.executor.is_distinct_from(MADE_UP))
     ).all()
     room = slots - len(under_way)
     if room <= 0:
         return []
+    able = [row.id for row in connection.execute(_owners_by_last_place())]
     if share is None:
         alone = len(connection.execute(sa.select(organizations.c.id).where(organizations.c.active).limit(2)).all()) == 1
         share = slots if alone else max(1, slots - 1)
     taken = Counter(row.organization_id for row in under_way)
     # Turns on one branch of a repository, a lane, are executed one after the other.
     lanes = {(row.url, row.branch) for row in under_way}
-    waiting: dict[str, deque[WaitingTurn]] = defaultdict(deque)
-    for row in heads:
-        if (row.url, row.branch) not in lanes:
-            waiting[row.organization_id].append(WaitingTurn(row.run_id, row.number, row.organization_id))
     chosen: list[WaitingTurn] = []
-    while len(chosen) < room:
-        able = [owner for owner, queue in waiting.items() if queue and taken[owner] < share]
-        if not able:
-            break
-        # Each place goes to the organization with the fewest, or of several such to the longest waiting.
+    while len(chosen) < room and (able := [owner for owner in able if taken[owner] < share]):
         owner = min(able, key=lambda one: taken[one])
-        taken[owner] += 1
-        chosen.append(waiting[owner].popleft())
+        able.remove(owner)
+        row = connection.execute(_next_of_owner(), {"owner": owner, "lanes": [*lanes]}).first()
+        if row is not None:
+            chosen.append(WaitingTurn(row.run_id, row.number, owner))
+            taken[owner] += 1
+            lanes.add((row.url, row.branch))
+            # From now on it is the one that got its last place most recently.
+            able.append(owner)
     return chosen
 
 
 @cache
-def _first_of_lanes() -> sa.Select[Any]:
-    """The query for each lane's first waiting turn, oldest first, of each organization at most twice `most`.
+def _owners_by_last_place() -> sa.Select[Any]:
+    """The query for the organizations with a waiting turn, the one that got its last place the longest ago first.
 
-    Built once, since it runs every second.
+    It jumps through the index from one organization to the next, and does not read what waits behind their first turns.
+    Built once, like the other, since both run every second.
     """
-    oldest = (turns.c.accepted_at, turns.c.run_id, turns.c.number)
-    lanes = (
-        sa.select(
-            *(turns.c.run_id, turns.c.number, turns.c.accepted_at, runs.c.url, runs.c.branch, runs.c.organization_id),
-            sa.func.row_number().over(partition_by=(runs.c.url, runs.c.branch), order_by=oldest).label("in_lane"),
-        )
+    owners = sa.select(_least(turns.c.organization_id).label("id")).cte("owners", recursive=True)
+    following = _least(turns.c.organization_id, turns.c.organization_id > owners.c.id)
+    owners = owners.union_all(sa.select(following).where(owners.c.id.is_not(None)))
+    is_its_own = turns.c.organization_id == owners.c.id
+    last = sa.select(sa.func.max(turns.c.dispatched_at)).where(HAD_PLACE, is_its_own).scalar_subquery()
+    oldest = _least(turns.c.accepted_at, is_its_own)
+    return sa.select(owners.c.id).where(owners.c.id.is_not(None)).order_by(last.asc().nulls_first(), oldest)
+
+
+def _least(column: sa.ColumnElement[Any], *conditions: sa.ColumnElement[bool]) -> sa.ScalarSelect[Any]:
+    # Not min(), for which PostgreSQL reads all rows of a table that it has no statistics of yet.
+    return sa.select(column).where(WAITING, *conditions).order_by(column).limit(1).scalar_subquery()
+
+
+@cache
+def _next_of_owner() -> sa.Select[Any]:
+    """The query for the oldest waiting turn of `owner` that is on none of `lanes`."""
+    lane = sa.tuple_(runs.c.url, runs.c.branch)
+    return (
+        sa.select(turns.c.run_id, turns.c.number, runs.c.url, runs.c.branch)
         .join(runs, runs.c.id == turns.c.run_id)
-        .where(turns.c.dispatched_at.is_(None), turns.c.status == "queued")
-        .subquery()
+        .where(WAITING, turns.c.organization_id == sa.bindparam("owner"))
+        .where(lane.not_in(sa.bindparam("lanes", expanding=True)))
+        .order_by(turns.c.accepted_at, turns.c.run_id)
+        .limit(1)
     )
-    order = (lanes.c.accepted_at, lanes.c.run_id)
-    rank = sa.func.row_number().over(partition_by=lanes.c.organization_id, order_by=order).label("of_owner")
-    first = sa.select(lanes, rank).where(lanes.c.in_lane == 1).subquery()
-    # Lanes with a turn under way have to wait; there are at most `most` of those, so twice as many are read.
-    few = first.c.of_owner <= 2 * sa.bindparam("most", type_=sa.Integer)
-    return sa.select(first).where(few).order_by(first.c.accepted_at, first.c.run_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -245,6 +245,7 @@ def _add_turn(connection: sa.Connection, run: Run, request: TurnRequest, now: in
         sa.insert(turns).values(
             run_id=run.id,
             number=run.turn,
+            organization_id=run.organization_id,
             status="queued",
             instructions=request.instructions,
             inputs=request.inputs,

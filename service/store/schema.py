@@ -218,6 +218,8 @@ turns = _table(
     "turns",
     _child_of("runs", "run_id"),
     *_numbers("number", key=True),
+    # The run's, so that an index leads to the next turn of each organization.
+    *_texts("organization_id"),
     *_texts("status", "instructions"),
     sa.Column("inputs", sa.JSON, nullable=False),
     *_numbers("attempt"),
@@ -231,11 +233,23 @@ turns = _table(
     *_numbers("files", "additions", "deletions", nullable=True),
     # Noted before it is pushed: the code host tells of the push before the turn ends.
     *_texts("pushing_sha", nullable=True),
-    sa.Index("turns_waiting", "dispatched_at", "accepted_at"),
     sa.Index("turns_by_status", "status", "started_at"),
-    sa.Index("turns_by_end", "finished_at"),
     sa.Index("turns_by_push", "pushing_sha"),
 )
+
+WAITING: Final = turns.c.dispatched_at.is_(None) & turns.c.finished_at.is_(None)
+"""The condition for a turn that was accepted and has no place yet."""
+UNDER_WAY: Final = turns.c.dispatched_at.is_not(None) & turns.c.finished_at.is_(None)
+"""The condition for a turn that holds a place."""
+HAD_PLACE: Final = turns.c.dispatched_at.is_not(None)
+# Each index holds only what it is asked for: a database could otherwise answer one question from the index of another.
+for _name, _held, _keys in (
+    ("turns_waiting", WAITING, ("organization_id", "accepted_at", "run_id")),
+    ("turns_under_way", UNDER_WAY, ("finished_at", "run_id")),
+    ("turns_by_last_place", HAD_PLACE, ("organization_id", "dispatched_at")),
+    ("turns_by_end", turns.c.finished_at.is_not(None), ("finished_at",)),
+):
+    sa.Index(_name, *(turns.c[_key] for _key in _keys), sqlite_where=_held, postgresql_where=_held)
 
 turn_files = _table(
     "turn_files",
