@@ -118,6 +118,7 @@ class Bot:
         # The lease is not given back: the inbox tells from it when a bot was at work last.
         if await self.state.acquire_lease(LEASE, self._owner, LEASE_S):
             await self._say_rules()
+        await self._runner.begin()
         problem = await self.engine.refresh()
         await self._runner.look()
         await self._dispatcher.look(at_once=True)

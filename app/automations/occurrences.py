@@ -21,11 +21,15 @@ from app.times import rfc3339
 from storage.cache.cache import Cache
 from storage.ledger import Ledger
 from storage.records import Action, Run
-from storage.records.decision import Occurrence
+from storage.records.decision import Occurrence, RuleState
 from storage.records.following import StatusChange, StuckRun, Watermark
 
 log = logging.getLogger(__name__)
 
+SKEW: Final = timedelta(minutes=5)
+"""How far two clocks may differ that are said to agree."""
+LATELY: Final = timedelta(minutes=1)
+"""A rule looks at once if the service answered so shortly before the rule began; otherwise after the next answer."""
 LOOK_BACK: Final = timedelta(days=2)
 """Points in time further back than this, and than the rule's own catch-up window, are not even counted."""
 INCIDENT_RECENT: Final = timedelta(days=2)
@@ -133,6 +137,22 @@ class Observer:
             found.watermark,
         )
 
+    async def news_from(self, rule: Rule, state: RuleState) -> datetime | None:
+        """From when on, by the service's own times, what the rule finds is news; None: it cannot look yet.
+
+        Before its first look: from the newest run that is held, or from five minutes before the rule began if that run
+        is older. What the first look finds is history all the same.
+        """
+        if state.news_from is not None or not isinstance(rule.on, OnRun | OnStuck | OnHealth):
+            return state.news_from or state.since
+        cache, subject = self.run_facts.cache, "health" if isinstance(rule.on, OnHealth) else "runs"
+        (answered_at,) = (link.last_ok_at for link in await cache.links() if link.subject == subject)
+        if answered_at is None or answered_at < state.since - LATELY:
+            return None
+        began_at = state.since + await cache.run_clock_ahead()
+        newest = await cache.following.newest_creation()
+        return began_at - SKEW if newest is None else max(began_at - SKEW, min(began_at, newest))
+
     def passed(self, seen: Seen) -> None:
         """Begin the next look after these changes: each has been decided on."""
         self._watermark = seen.watermark
@@ -161,12 +181,17 @@ def upcoming(rule: Rule, since: datetime, now: datetime) -> Iterator[datetime]:
 
 
 def occurrences(rule: Rule, seen: Seen, since: datetime) -> Iterator[Occurrence]:
-    """The triggers of a rule about runs, hosts or actions; changes of status only since then."""
+    """The triggers of a rule about runs, hosts or actions; changes of status only since then by the service's times.
+
+    A run that was first seen when it had ended counts only if it also began since then: if not, it was fetched later.
+    """
     match rule.on:
         case OnRun(to, was, scope):
             for change in seen.changes:
                 run_id, at = change.run_id, change.at - seen.ahead
-                is_meant = change.new == to and was in {None, change.old} and at >= since
+                is_whole = change.old is None and change.is_final
+                is_news = (min(change.at, change.active_since) if is_whole else change.at) >= since
+                is_meant = change.new == to and was in {None, change.old} and is_news
                 if is_meant and is_within(scope, change.repository, change.branch_name):
                     facts = _facts(run_id, change.repository, change.branch_name, change.new, change.old or "")
                     # To the microsecond: a run that was continued may fail a second time.

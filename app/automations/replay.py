@@ -24,7 +24,7 @@ from app.rules.policy import lasts
 from app.rules.rule import OnHealth, OnInterval, OnRun, OnSchedule, OnStuck, OnUnknownAction, Rule
 from storage.records import HealthSpan
 from storage.records.action import UnknownSpan
-from storage.records.decision import OPEN_OUTCOMES, Decision
+from storage.records.decision import OPEN_OUTCOMES, Decision, RuleState
 from storage.records.following import PastStuck, StatusChange, Watermark
 from storage.state import State
 
@@ -207,7 +207,7 @@ class ReplayHistory(Struct, frozen=True):
                 yield from takewhile(lambda at: at < self.until, upcoming(rule, self.since, self.since))
             case OnRun():
                 seen = Seen(self.until, tuple(self.changes), self.ahead)
-                yield from (each.at for each in occurrences(rule, seen, self.since))
+                yield from (each.at for each in occurrences(rule, seen, self.since + self.ahead))
             case OnStuck():
                 yield from (each.at for each in self.stuck)
             case OnHealth(lasting=lasting):
@@ -240,6 +240,10 @@ class Playback:
             until += 1
         seen = self.history.seen(self.rule, now)
         return replace(seen, changes=tuple(changes[self._shown : until]), watermark=Watermark(until))
+
+    async def news_from(self, _rule: Rule, _state: RuleState) -> datetime:
+        """All of the period is news."""
+        return self.history.since + self.history.ahead
 
     def passed(self, seen: Seen) -> None:
         """Remember that everything in `seen` was decided on."""

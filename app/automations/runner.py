@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from app.api.requests import WriteRequest
 from app.automations.acting import ActingResult, CannotActError, result_of, shown
-from app.automations.occurrences import Seen, changed_since, due, is_labelled, occurrences, upcoming
+from app.automations.occurrences import SKEW, Seen, changed_since, due, is_labelled, occurrences, upcoming
 from app.rules.policy import decide, is_quiet, lasts
 from app.rules.rule import DoCommand, DoNotify, OnInterval, OnRun, OnSchedule, OnStuck, Rule, fingerprint, mentions
 from app.text import plural
@@ -31,8 +31,6 @@ log = logging.getLogger(__name__)
 
 RETRY_AFTER: Final = timedelta(seconds=30)
 """How long to wait before an action that certainly was not sent is tried again."""
-SKEW: Final = timedelta(minutes=5)
-"""How far the service's clock may be behind ours before a new event is taken for an old one."""
 RESOLVED_WITHIN: Final = timedelta(days=31)
 """How long a decision of unknown outcome is looked up in the ledger."""
 LONGEST_WAIT: Final = timedelta(seconds=10)
@@ -107,18 +105,27 @@ class Runner:
         if self._looked_at is not None and now < self._looked_at:
             self._next.clear()  # The clock was set back.
         self._looked_at = now
-        if not self._has_retired:
-            await self.state.retire_rules(tuple(rule.name for rule in self.rules))
-            self._has_retired = True
-        await self._begin(now)
+        await self.begin()
         await self._learn(now)
+        # Before the observation: a rule's first look sees all that the service answered until then.
+        states = self._states
+        news_from = {rule.name: await self.observer.news_from(rule, states[rule.name]) for rule in self._enabled()}
         seen = await self.observer.observe(now)
         await self._carry_on(now, seen)
         for rule in self._enabled():
-            await self._look(rule, seen)
-        self.observer.passed(seen)
+            await self._look(rule, seen, news_from[rule.name])
+        # A rule that has not looked yet sees these changes again, and knows them as history.
+        if not any(isinstance(rule.on, OnRun) and news_from[rule.name] is None for rule in self._enabled()):
+            self.observer.passed(seen)
         if waits:
             await self.finish()
+
+    async def begin(self) -> None:
+        """Enter rules that are new or edited: what is older than that is history to them."""
+        if not self._has_retired:
+            await self.state.retire_rules(tuple(rule.name for rule in self.rules))
+            self._has_retired = True
+        await self._begin(self.clock())
 
     async def finish(self) -> None:
         """Wait until no program runs.
@@ -157,14 +164,16 @@ class Runner:
             if state is None or state.since > now + SKEW:
                 self._states[rule.name] = await self.state.begin_rule(rule.name, fingerprint(rule), now)
 
-    async def _look(self, rule: Rule, seen: Seen) -> None:
+    async def _look(self, rule: Rule, seen: Seen, news_from: datetime | None) -> None:
         state = self._states[rule.name]
         # Anything older than the rule is history, whatever the hour.
         if lasts(rule) and is_quiet(rule, seen.now) and not state.is_new:
             return
         if is_timed(rule):
             await self._look_at_clock(rule, seen.now)
-        found = {each.identity: each for each in occurrences(rule, seen, state.since - SKEW)}
+        if news_from is None:
+            return
+        found = {each.identity: each for each in occurrences(rule, seen, news_from)}
         # Only what is new since the last look: what goes on, such as a stuck run, is not looked up each time.
         new = tuple(identity for identity in found if identity not in self._found.get(rule.name, ()))
         free = await self.state.unclaimed(rule.name, new) if new else frozenset()
@@ -177,8 +186,8 @@ class Runner:
             if is_meant:
                 await self._decide(rule, found[identity], history=state.is_new)
         if state.is_new:
-            await self.state.mark_looked(rule.name)
-            self._states[rule.name] = replace(state, is_new=False)
+            await self.state.mark_looked(rule.name, news_from)
+            self._states[rule.name] = replace(state, news_from=news_from)
         self._found[rule.name] = frozenset(found)
 
     async def _look_at_clock(self, rule: Rule, now: datetime) -> None:

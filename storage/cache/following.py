@@ -18,7 +18,7 @@ from storage.records.following import (
     Watermark,
 )
 from storage.thread import DatabaseThread, reads, writes
-from storage.values import from_us, sqlite_text, to_us
+from storage.values import NO_TIME_US, from_us, sqlite_text, to_us
 
 PIN_KEPT: Final = timedelta(days=1)
 """How long a run stays followed after its end, so that it is still there the next morning."""
@@ -130,6 +130,12 @@ def _changes(
     return StatusChanges(tuple(sorted(changes, key=lambda change: change.at)), here)
 
 
+def _newest_creation(connection: sqlite3.Connection) -> datetime | None:
+    """The creation of the newest run, by the service's clock; None: no run with a time was ever held."""
+    (newest_us,) = connection.execute("SELECT max(newest_us) FROM repositories").fetchone()
+    return None if newest_us in {None, NO_TIME_US} else from_us(newest_us)
+
+
 def _watermark(connection: sqlite3.Connection) -> Watermark:
     (transition,) = connection.execute("SELECT coalesce(max(id), 0) FROM transitions").fetchone()
     (run,) = connection.execute("SELECT coalesce(max(id), 0) FROM runs").fetchone()
@@ -149,5 +155,6 @@ class FollowStore(Struct, frozen=True):
     watermark = reads(_saved_watermark)
     save_watermark = writes(_save_watermark)
     changes = reads(_changes)
+    newest_creation = reads(_newest_creation)
     past_stuck = reads(stuck.past_stuck)
     stuck_runs = reads(stuck.stuck_runs)

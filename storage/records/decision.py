@@ -98,5 +98,10 @@ class RuleState(Struct, frozen=True):
     """How many failures came in a row."""
     paused: str | None = None
     """Why; None: it is not paused."""
-    is_new: bool = False
-    """It has not looked for events yet: what it finds first is older than the rule."""
+    news_from: datetime | None = None
+    """What the service dated before this is history. None: the rule has not looked yet, and all that it finds is."""
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the rule has not looked yet."""
+        return self.news_from is None

@@ -35,7 +35,7 @@ OWN: Final = "[notify] on"
 """Stored like a rule's name: when Runwarden's own `[notify] on` was last changed."""
 AT_WORK: Final = "[automations] at work"
 """Stored like a rule's name, with the fingerprint of all rules of the running bot."""
-_RULE: Final = "rule, fingerprint, since_us, failures, paused, looked"
+_RULE: Final = "rule, fingerprint, since_us, failures, paused, news_from_us"
 
 
 def enter(
@@ -277,10 +277,10 @@ def begin_rule(connection: sqlite3.Connection, rule: str, fingerprint: str, now:
         stays = held is not None and (held[1] == fingerprint or (held[4] or "").startswith(BY_HAND))
         paused = held[4] if held is not None and stays else None
         connection.execute(
-            f"INSERT OR REPLACE INTO rules ({_RULE}) VALUES (?, ?, ?, 0, ?, 0)",
+            f"INSERT OR REPLACE INTO rules ({_RULE}) VALUES (?, ?, ?, 0, ?, NULL)",
             (sqlite_text(rule), fingerprint, to_us(now), paused),
         )
-    return RuleState(rule, fingerprint, now, paused=paused, is_new=True)
+    return RuleState(rule, fingerprint, now, paused=paused)
 
 
 def retire_rules(connection: sqlite3.Connection, names: Collection[str]) -> None:
@@ -290,10 +290,10 @@ def retire_rules(connection: sqlite3.Connection, names: Collection[str]) -> None
         connection.execute(query, (json.dumps([*map(sqlite_text, names), OWN, AT_WORK]),))
 
 
-def mark_looked(connection: sqlite3.Connection, rule: str) -> None:
-    """Note that the rule has seen everything older than itself: all that follows is news."""
+def mark_looked(connection: sqlite3.Connection, rule: str, news_from: datetime) -> None:
+    """Note that the rule has seen what is older than itself: what the service dates from then on is news."""
     with immediate(connection):
-        connection.execute("UPDATE rules SET looked = 1 WHERE rule = ?", (sqlite_text(rule),))
+        connection.execute("UPDATE rules SET news_from_us = ? WHERE rule = ?", (to_us(news_from), sqlite_text(rule)))
 
 
 def pause(connection: sqlite3.Connection, rule: str, why: str) -> bool:
@@ -326,5 +326,5 @@ def rule_states(connection: sqlite3.Connection) -> dict[str, RuleState]:
 
 
 def _rule_state(row: tuple[Any, ...]) -> RuleState:
-    rule, fingerprint, since_us, failures, paused, looked = row
-    return RuleState(rule, fingerprint, from_us(since_us), failures, paused, is_new=not looked)
+    rule, fingerprint, since_us, failures, paused, news_from_us = row
+    return RuleState(rule, fingerprint, from_us(since_us), failures, paused, from_us_or_none(news_from_us))

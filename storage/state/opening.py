@@ -7,7 +7,7 @@ from storage.database import Schema
 _TABLES: Final = (
     """CREATE TABLE rules (
         rule TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, since_us INTEGER NOT NULL,
-        failures INTEGER NOT NULL DEFAULT 0, paused TEXT, looked INTEGER NOT NULL DEFAULT 0
+        failures INTEGER NOT NULL DEFAULT 0, paused TEXT, news_from_us INTEGER
     ) STRICT""",
     # The unique index is the claim: a rule decides on an occurrence once.
     """CREATE TABLE decisions (

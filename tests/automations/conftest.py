@@ -20,7 +20,7 @@ from app.rules.rule import DoCommand, Rule
 from storage.claims import Owner
 from storage.errors import StorageError
 from storage.ledger import Ledger
-from storage.records import ActionFailure, Repository
+from storage.records import ActionFailure, PollOutcome, Repository
 from storage.records.decision import Decision
 from storage.state import State
 from tests.notify.conftest import World
@@ -80,9 +80,15 @@ class Place:
 
     async def begun(self, text: str) -> Runner:
         """A process with these automations, which has looked once: what comes now is news."""
+        await self.answered()
         runner = self.runner(text)
         await runner.look()
         return runner
+
+    async def answered(self) -> None:
+        """The service answers, and nothing is new."""
+        for subject in ("runs", "health"):
+            await self.world.cache.record_poll(PollOutcome(subject, self.world.now, None, None))
 
     async def fails(self, runner: Runner, run_id: str = "run_1") -> None:
         """A minute later a run fails, and the process looks."""
@@ -120,7 +126,9 @@ class Place:
 @pytest.fixture
 async def place(tmp_path: Path) -> AsyncIterator[Place]:
     async with World().opened(tmp_path) as world:
-        yield Place(world, world.ledger, world.state)
+        place = Place(world, world.ledger, world.state)
+        await place.answered()
+        yield place
 
 
 def rule(**keys: str) -> str:

@@ -52,7 +52,7 @@ def service() -> AsyncIterator[Service]:
         yield Service(server)
 
 
-def configured(service: Service, folder: Path, text: str) -> Settings:
+def configured(service: Service | Server, folder: Path, text: str) -> Settings:
     """A configuration file, and the settings that it makes."""
     token = folder / "token"
     token.write_text("secret-token")

@@ -3,7 +3,6 @@
 import asyncio
 import re
 from collections import Counter
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -43,11 +42,11 @@ async def play(place: Place, texts: list[str], steps: str) -> None:
             case [time] if found := TIME.fullmatch(time):
                 place.world.pass_(**{UNITS[found[2]]: int(found[1])})
             case ["look"]:
+                await place.answered()
                 await runner.look()
             case ["next" | "rules", *number]:
                 which = int(number[0]) if number else which
-                runner = place.runner(texts[which])
-                await runner.look()
+                runner = await place.begun(texts[which])
             case ["approve"]:
                 await place.approve()
             case ["pause", name, why]:
@@ -60,11 +59,6 @@ async def play(place: Place, texts: list[str], steps: str) -> None:
                 await place.owned_by(Owner(2**22 + 1, "1", "?", "?"))
             case ["alive"]:
                 await place.owned_by(replace(this_process(), pid=1, started="?"))
-            case ["history"]:
-                now, place.world.now = place.world.now, place.world.now - timedelta(days=3)
-                for number in range(20):
-                    await place.world.run(f"old_{number}", "failed", hours=1)
-                place.world.now = now
             case ["host", status]:
                 await place.world.health(github=status)
             case [run_id, status]:
@@ -78,9 +72,6 @@ STORIES: dict[str, tuple[list[str], list[ActingResult], str, str, list[str]]] = 
     # What sets a rule off: the rules, what their actions answer, the steps, who acted, the journal's outcomes.
     "a run that fails, once, in this process and the next": (
         [rule()], [], "run_1 working; look; +3m; run_1 failed; look; look; next", "r", ["acting", "done"],
-    ),
-    "nothing that was so before the rule, nor history that is fetched later": (
-        [rule()], [], "run_1 failed; next; +10m; history; next", "", [],
     ),
     "nothing from before, though it was paused before its first look": (
         [rule()], [], "run_1 failed; begin; pause r by ann; resume r; look", "", [],

@@ -78,6 +78,7 @@ class World:
         """The service shows runs."""
         await self.cache.store_runs(runs, asked_at=self.now)
         await self.cache.judge_stuck()
+        await self.link()
 
     async def storm(self, count: int, *repositories: str) -> None:
         """As many runs fail at once, in these repositories by turns."""
@@ -97,6 +98,7 @@ class World:
         """An answer to the health request."""
         samples = tuple(HealthSample(name, status, None, None, "{}") for name, status in statuses.items())
         await self.cache.store_health(HealthReport(samples), at=self.now)
+        await self.cache.record_poll(PollOutcome("health", self.now, None, None))
 
     async def link(self, kind: str | None = None) -> None:
         """A poll's outcome."""

@@ -1,0 +1,104 @@
+"""A new rule looks forward only: what its first look finds is history, by the service's own times."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.automations.conftest import Place, rule
+from tests.automations.test_acting import automation, configured
+from tests.automations.test_who_works import at_work, looked
+from tests.lab import Lab
+from tests.waiting import until
+
+Happening = Callable[[Place], Awaitable[object]]
+
+
+async def _stuck(place: Place, run_id: str) -> None:
+    for _ in range(10):
+        await place.world.run(run_id, "working")
+        place.world.pass_(minutes=5)
+    await place.world.run(run_id, "working")
+
+
+async def _host(place: Place, *statuses: str) -> None:
+    for status in statuses:
+        await place.world.health(github=status)
+        place.world.pass_(minutes=2)
+    await place.world.health(github=statuses[-1])
+
+
+TRIGGERS: dict[str, tuple[str, Happening, Happening]] = {
+    "a time": (
+        '{ schedule = "10 12 * * *" }', lambda place: place.answered(),
+        lambda place: asyncio.sleep(0, place.world.pass_(days=1)),
+    ),
+    "an interval": (
+        '{ every = "6h" }', lambda place: place.answered(), lambda place: asyncio.sleep(0, place.world.pass_(hours=6)),
+    ),
+    "a stuck run": (
+        '{ run = "stuck" }', lambda place: _stuck(place, "run_1"), lambda place: _stuck(place, "run_2"),
+    ),
+    "a bad host": (
+        '{ health = "not ok" }', lambda place: _host(place, "down"), lambda place: _host(place, "ok", "down"),
+    ),
+    "a recovery": (
+        '{ health = "recovered" }', lambda place: _host(place, "down", "ok"),
+        lambda place: _host(place, "down", "ok"),
+    ),
+    "an unknown outcome": (
+        '{ action = "unknown" }', lambda place: place.unknown_write(), lambda place: place.unknown_write(key="l"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("on", "before", "after"), TRIGGERS.values(), ids=TRIGGERS)
+async def test_a_new_rule_acts_on_what_comes_after_its_first_look(
+    place: Place, on: str, before: Happening, after: Happening
+) -> None:
+    """It begins in an empty folder, and what the first answers show of the time before is history."""
+    place.world.pass_(minutes=10)
+    runner = place.runner(rule(on=on))
+    if "action" in on:
+        await before(place)
+    await runner.look()
+    if "action" not in on:
+        await before(place)
+    await runner.look()
+    await place.runner(rule(on=on)).look()
+    assert place.acts.done == []
+
+    await after(place)
+    await place.answered()
+    await runner.look()
+    await place.runner(rule(on=on)).look()
+    assert len(place.acts.done) == 1
+
+
+@pytest.mark.parametrize("hours", [-2, 0, 2])
+async def test_a_new_rule_acts_on_runs_that_end_after_its_first_look(tmp_path: Path, hours: int) -> None:
+    """A bot in an empty folder leaves alone what failed a minute before its start, seen at once or fetched later.
+
+    However the service's clock is set.
+    """
+    offset = timedelta(hours=hours)
+    with Lab(clock=lambda: datetime.now(UTC), clock_offset=offset) as lab:
+        now = datetime.now(UTC)
+        lab.put("old", "failed", created=now - timedelta(days=3), updated=now - timedelta(minutes=1))
+        lab.fill(120, until=now - timedelta(minutes=30))
+        lab.put("first", "failed", created=now - timedelta(minutes=9), updated=now - timedelta(minutes=1))
+        lab.put("second", "working", created=now - timedelta(minutes=9))
+        text = "[poll]\nruns_s = 1\npage_size = 50\nfirst_runs = 50\n" + automation('{ continue = "go on" }')
+        async with at_work(configured(lab, tmp_path, text)) as (bot, said):
+            await looked(bot)
+            async with asyncio.timeout(300):
+                while await bot.engine.cache.detail("old") is None:
+                    await asyncio.sleep(0.01)
+            lab.move("second", "failed")
+            lab.put("third", "failed")
+            await until(lambda: len(said.outcomes()) == 4)
+
+    continued = [request.json()["run_id"] for request in lab.requests if request.method == "POST"]
+    assert sorted(continued) == ["second", "third"]
