@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.config import Profile, Settings
 from app.console.terminal.process import ending_with_terminal, follow_window
+from app.start.streams import remarking
 
 if TYPE_CHECKING:
     from app.console.app import RunwardenApp
@@ -63,6 +64,7 @@ async def _show(app: "RunwardenApp") -> None:
     try:
         await app.run_async(mouse=app.settings.console.mouse)
     finally:
-        sys.stdout.write(app.terminal.farewell)
-        sys.stdout.flush()
+        with remarking(sys.stdout):
+            sys.stdout.write(app.terminal.farewell)
+            sys.stdout.flush()
         await app.close_engine()

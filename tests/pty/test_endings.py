@@ -181,6 +181,16 @@ def test_a_terminal_that_vanishes_takes_the_console_along(opened: Opened, given:
     assert terminal.vanish() == 128 + signal.SIGHUP
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=["SIGTERM", "SIGHUP"])
+def test_a_console_that_is_told_to_end_as_its_terminal_goes_is_gone(opened: Opened, number: signal.Signals) -> None:
+    """With a signal's status: no write that finds no terminal keeps the files from being closed."""
+    terminal = opened()
+    terminal.shows("complete")
+    terminal.process.send_signal(number)
+
+    assert terminal.vanish() in {128 + signal.SIGTERM, 128 + signal.SIGHUP}
+
+
 def test_a_console_that_is_continued_while_it_closes_ends_all_the_same(opened: Opened) -> None:
     """A closed terminal sends SIGCONT after SIGHUP: the keys must not be read again by then."""
     terminal = opened(program=CONTINUED)
