@@ -137,6 +137,8 @@ def _print_check(output: Output, entry: Mapping[str, Any]) -> None:
         if since := replayed["held_since"]:
             held = f"nothing is missing since {stamp(datetime.fromisoformat(since))}"
         lines += [f"  replay   {counts or 'nothing would have set it off'}", f"           {held}"]
+        if sum(replayed["counts"].values()) > len(replayed["newest"]):
+            lines.append(f"           the newest {len(replayed['newest'])} of them:")
         for one in replayed["newest"]:
             lines.append(f"           {one['at']} {one['outcome']}: {one['set_off_by']} {one['reason'] or ''}")
     for line in (*lines, ""):

@@ -55,6 +55,7 @@ async def watch(invocation: Invocation, /, *, once: bool, all_profiles: bool, me
     settings = invocation.settings()
     profiles = settings.profiles if all_profiles else [invocation.profile(settings)]
     bots: list[Bot] = []
+    is_stopped = False
     try:
         for profile in profiles:
             bot = await Bot.open(settings, profile, say)
@@ -69,6 +70,7 @@ async def watch(invocation: Invocation, /, *, once: bool, all_profiles: bool, me
         async with _metrics(metrics, bots, heartbeat):
             await _work(invocation, settings, bots, heartbeat)
     except asyncio.CancelledError:
+        is_stopped = True
         if invocation.stopped_by is not signal.SIGTERM:
             raise
         # Ending because a service manager asked for it is no failure.
@@ -76,7 +78,8 @@ async def watch(invocation: Invocation, /, *, once: bool, all_profiles: bool, me
     finally:
         for bot in bots:
             await bot.close()
-    say("stopped")
+        if is_stopped:
+            say("stopped")
     return Exit.DONE
 
 
