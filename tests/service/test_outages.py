@@ -1,0 +1,273 @@
+"""The campaign against PostgreSQL: it dies, hangs and comes back while workers die, and each turn still ends once."""
+
+import contextlib
+import os
+import random
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psycopg
+import pytest
+
+from tests.service.conftest import Api
+from tests.service.database_link import DatabaseLink
+from tests.service.deployment import Deployment, deployment
+from tests.service.postgres import Cluster, NoPostgresError, cluster
+from tests.service_process import Node, git, make_repository
+from tests.waiting import eventually
+
+SETTINGS = '[execution]\nsandbox = "none"\ndrain_s = 1\n[limits]\nrequests_per_minute = 1000000\n'
+ORGANIZATIONS = 6
+PLACES = 2
+"""Of each worker."""
+SETTLED_S = 60
+"""Within this time of the database's return, every turn is taken up again."""
+SEEDS = [int(seed) for seed in os.environ.get("RUNWARDEN_OUTAGE_SEEDS", "1,2,3,4,5,6,7,8,9,10").split(",")]
+LONGEST_S = 1500
+OPEN = "status IN ('queued', 'working')"
+TURNS = int(os.environ.get("RUNWARDEN_OUTAGE_TURNS", "300"))
+
+
+def gate_of(tmp_path: Path) -> Path:
+    """Return the file that waiting agents wait for."""
+    return tmp_path / "gate"
+
+
+def setup(folder: Path, gate: Path) -> dict[str, Any]:
+    """Six organizations with a repository each, and agents that write what they were told, at once or at a gate."""
+    organizations = []
+    for number in range(ORGANIZATIONS):
+        name = f"org{number}"
+        bare = make_repository(folder / name / "api", {"README.md": "# api\n"})
+        repository = {"name": "api", "platform": "github", "path": f"{name}/api", "url": str(bare)}
+        tokens = [{"alias": "tests", "scopes": ["admin"]}]
+        organizations.append({"name": name, "slug": name, "tokens": tokens, "repositories": [repository]})
+    agents = [
+        {"name": "toucher", "argv": ["sh", "-c", "sleep 0.$(($$ % 4)); cat > turn.json"]},
+        {"name": "waiter", "argv": ["sh", "-c", f"while [ ! -e {gate} ]; do sleep 0.2; done; cat > turn.json"]},
+    ]
+    return {"organizations": organizations, "agents": agents}
+
+
+class Storms:
+    """Breaks the database, the way to it, and the workers; counts what it did."""
+
+    def __init__(self, server: Cluster, link: DatabaseLink, workers: list[Node], seed: int) -> None:
+        self._server, self._link, self._workers = server, link, workers
+        self._random = random.Random(seed)
+        self.done: Counter[str] = Counter()
+        self.worst_s = 0.0
+
+    def outage(self, kind: str, seconds: float) -> None:
+        """Take the database away for a while."""
+        self.done[kind] += 1
+        if kind in {"immediate", "fast"}:
+            self._server.stop(kind)
+            time.sleep(seconds)
+            self._server.start()
+        elif kind == "backend":
+            self._kill_backend()
+        else:
+            self._link.become("holds" if kind == "held" else "loses")
+            time.sleep(seconds)
+            self._link.become("carries")
+
+    def _kill_backend(self) -> None:
+        gone = (psycopg.Error, ProcessLookupError)
+        with contextlib.suppress(*gone), psycopg.connect(self._server.url(), autocommit=True) as connection:
+            asked = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+            pids = [row[0] for row in connection.execute(asked)]
+            # The server ends all others as well, and recovers.
+            os.kill(self._random.choice(pids), signal.SIGKILL)
+        eventually(self._answers, "the server recovers", 60)
+
+    def _answers(self) -> bool:
+        with contextlib.suppress(psycopg.Error), psycopg.connect(self._server.url()):
+            return True
+        return False
+
+    def strike(self, worker: Node, kind: str, seconds: float) -> None:
+        """Kill, stop or freeze a worker, and bring it back as its supervisor would."""
+        self.done[kind] += 1
+        if kind == "frozen":
+            worker.signal(signal.SIGSTOP)
+            time.sleep(seconds)
+            worker.signal(signal.SIGCONT)
+            return
+        if kind == "killed":
+            worker.kill()
+        else:
+            worker.stop()
+        time.sleep(seconds)
+        self.restart(worker)
+
+    def restart(self, worker: Node) -> None:
+        """Start a worker, again and again while it finds no database."""
+        while True:
+            with contextlib.suppress(AssertionError):
+                worker.start()
+                return
+            time.sleep(1)
+
+    def storm(self) -> None:
+        """One to three outages in a row, with workers struck in between, and the wait until all is taken up again."""
+        self.done["storms"] += 1
+        strikes = [
+            threading.Thread(target=self._strike_after, args=(worker, self._random.random()))
+            for worker in self._random.sample(self._workers, self._random.randint(0, len(self._workers)))
+        ]
+        for thread in strikes:
+            thread.start()
+        for _ in range(self._random.choice((1, 1, 2, 3))):
+            kind = self._random.choice(("immediate", "immediate", "fast", "backend", "held", "lost"))
+            self.outage(kind, self._random.uniform(0.5, 14))
+            time.sleep(self._random.uniform(0, 2))
+        self.settle(time.monotonic())
+        for thread in strikes:
+            thread.join()
+        self.settle(time.monotonic())
+
+    def _strike_after(self, worker: Node, draw: float) -> None:
+        mine = random.Random(draw)
+        time.sleep(mine.uniform(0, 12))
+        self.strike(worker, mine.choice(("killed", "killed", "frozen", "stopped")), mine.uniform(0, 15))
+
+    def settle(self, returned: float) -> None:
+        """Wait until each turn that had a place has ended or was taken up again."""
+        before = self.open_turns()
+
+        def left() -> dict[str, tuple[Any, ...]]:
+            now = self.open_turns()
+            return {run_id: now[run_id] for run_id in before if run_id in now and now[run_id][1] == before[run_id][1]}
+
+        while stuck := left():
+            late_s = time.monotonic() - returned
+            held = "SELECT workflow_uuid, status, executor_id FROM dbos.workflow_status WHERE completed_at IS NULL"
+            assert late_s < SETTLED_S, (stuck, rows(self._server, held), rows(self._server, "SELECT * FROM workers"))
+            time.sleep(0.1)
+        self.worst_s = max(self.worst_s, time.monotonic() - returned)
+
+    def open_turns(self) -> dict[str, tuple[Any, ...]]:
+        """Return run, attempt, worker and status of each turn that has a place, by its run."""
+        asked = f"SELECT run_id, attempt, executor, status FROM turns WHERE dispatched_at IS NOT NULL AND {OPEN}"
+        return {row[0]: row for row in rows(self._server, asked)}
+
+
+@contextlib.contextmanager
+def world(tmp_path: Path, workers: int) -> Iterator[tuple[Deployment, Cluster, DatabaseLink]]:
+    """A PostgreSQL of its own, a network to it, and over that an API and workers."""
+    try:
+        with contextlib.ExitStack() as stack:
+            server = stack.enter_context(cluster())
+            direct = server.create("outages")
+            link = stack.enter_context(DatabaseLink(server.port))
+            folder = tmp_path / "deployment"
+            folder.mkdir()
+            url = direct.replace(f":{server.port}/", f":{link.port}/")
+            made = stack.enter_context(
+                deployment(folder, url, settings=SETTINGS, setup=setup(folder, gate_of(tmp_path)))
+            )
+            made.api()
+            for number in range(workers):
+                made.begin("worker", "--workers", str(PLACES), machine=f"worker{number}")
+            yield made, server, link
+    except NoPostgresError as reason:
+        pytest.skip(str(reason))
+
+
+def start(made: Deployment, turns: int, agent: str = "toucher", **fields: Any) -> None:
+    """Ask for turns, one organization after the other, every fifth on a branch that they share."""
+    clients = [Api(made.nodes[0], owner) for owner in made.organizations]
+    for number in range(turns):
+        client = clients[number % ORGANIZATIONS]
+        branch = "shared" if number % 5 == 0 and agent == "toucher" else None
+        body = {"repository": f"{client.organization['slug']}/api", "branch_name": branch}
+
+        def is_accepted() -> bool:
+            # Without an answer it may have been accepted: then there is one turn more, which must end as well.
+            with contextlib.suppress(httpx.TransportError):
+                answer = client.post(f"/external/agents/{agent}/runs", body)  # noqa: B023 # called before the next
+                assert answer.status_code in {201, 503}, answer.text
+                return answer.status_code == 201
+            return False
+
+        eventually(is_accepted, "a turn is accepted", 120, pause_s=0.05)
+
+
+def rows(server: Cluster, asked: str) -> list[tuple[Any, ...]]:
+    with psycopg.connect(server.url("outages")) as connection:
+        return connection.execute(asked).fetchall()
+
+
+def ended(server: Cluster) -> bool:
+    return rows(server, f"SELECT count(*) FROM turns WHERE {OPEN}") == [(0,)]
+
+
+def committed(made: Deployment) -> Counter[str]:
+    """Return how often each turn is marked on a commit."""
+    form = "--format=%(trailers:key=Runwarden-Run,valueonly,separator=%x2C)"
+    found = [git("log", "--branches", form, cwd=Path(one["repositories"][0]["url"])) for one in made.organizations]
+    return Counter(line for log in found for line in log.splitlines() if line)
+
+
+def check_end(made: Deployment, server: Cluster, turns: int, gate: Path) -> Counter[str]:
+    """Take all places at once, hold the service to its word, and return what its log says how often."""
+    places = PLACES * (len(made.nodes) - 1)
+    start(made, places, "waiter")
+    working = "SELECT count(*) FROM turns WHERE status = 'working'"
+    eventually(lambda: rows(server, working) == [(places,)], f"{places} places are taken", SETTLED_S, pause_s=0.1)
+    gate.touch()
+    eventually(lambda: ended(server), "all turns end", LONGEST_S, pause_s=0.1)
+    outcomes = rows(server, "SELECT run_id, number, status, failure FROM turns")
+    logs = "".join(node.log for node in made.nodes)
+
+    assert [row for row in outcomes if row[2] != "completed"] == []
+    assert len(outcomes) >= turns + places
+    assert committed(made) == {f"{run_id} turn {number}": 1 for run_id, number, *_ in outcomes}
+    return Counter({text: logs.count(text) for text in ("waits for the database", "is gone", "Traceback")})
+
+
+def test_a_database_that_goes_away_for_a_while_costs_no_turn(tmp_path: Path) -> None:
+    """Crashed and started again under two workers: requests get 503 until then, and each turn ends once."""
+    with world(tmp_path, 2) as (made, server, link):
+        client, storms = made.client(made.nodes[0]), Storms(server, link, made.nodes[1:], 0)
+        start(made, 12)
+        eventually(lambda: storms.open_turns() != {}, "a worker works")
+        server.stop("immediate")
+        refused = client.get("/external/runs")
+        eventually(lambda: all("waits for the database" in node.log for node in made.nodes[1:]), "both notice")
+        server.start()
+        storms.settle(time.monotonic())
+        eventually(lambda: client.get("/external/runs").status_code == 200, "the API answers again")
+        told = check_end(made, server, 12, gate_of(tmp_path))
+
+    assert (refused.status_code, refused.json()["error_code"]) == (503, "database_unavailable")
+    assert refused.headers["Retry-After"] == "2"
+    assert told["Traceback"] == 0
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_whatever_dies_with_the_database_each_turn_ends_once(tmp_path: Path, seed: int) -> None:
+    """Each turn is taken up within a minute of the database's return; none fails, none is doubled, no place is lost."""
+    workers = 2 + seed % 2
+    with world(tmp_path, workers) as (made, server, link):
+        storms = Storms(server, link, made.nodes[1:], seed)
+        begun = time.monotonic()
+        start(made, TURNS)
+        while not ended(server):
+            if storms.done["storms"] < TURNS // 30:
+                storms.storm()
+            assert time.monotonic() - begun < LONGEST_S, storms.open_turns()
+            time.sleep(0.2)
+        took_s = time.monotonic() - begun
+        told = check_end(made, server, TURNS, gate_of(tmp_path))
+    figures = f"{took_s:.0f} s, {dict(storms.done)}, worst {storms.worst_s:.1f} s, {dict(told)}"
+    print(f"seed {seed}: {TURNS} turns, {workers} workers, {figures}")
