@@ -9,12 +9,11 @@ from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
-from sqlalchemy.exc import OperationalError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
 from service.errors import ServiceError
+from service.store.database import AWAY
 from service.store.runs import InactiveOrganizationError
 
 _logger = logging.getLogger(__name__)
@@ -65,8 +64,8 @@ def install(app: FastAPI, offered: Offered) -> None:
     app.add_exception_handler(InactiveOrganizationError, _answer_inactive)
     app.add_exception_handler(ServiceError, _answer_unforeseen)
     app.add_exception_handler(HTTPException, _answer_framework)
-    app.add_exception_handler(OperationalError, _answer_away)
-    app.add_exception_handler(PoolTimeout, _answer_away)
+    for kind in AWAY:
+        app.add_exception_handler(kind, _answer_away)
     app.add_exception_handler(Exception, _answer_crash)
 
 

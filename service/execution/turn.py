@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Final, TypeVar
 
-from sqlalchemy.exc import OperationalError, SQLAlchemyError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
+import sqlalchemy as sa
+from sqlalchemy.exc import SQLAlchemyError
 
 from service.clock import Clock, rfc3339
 from service.errors import ServiceError
@@ -29,7 +29,7 @@ from service.reference import without_login
 from service.settings import DataFolder, ExecutionSettings
 from service.store import agents, hosts, postings, repositories, runs, turn_files, turns
 from service.store.agents import Agent
-from service.store.database import Database
+from service.store.database import AWAY, Database
 from service.store.runs import Run
 from service.store.turn_files import Key
 from service.store.turns import Turn, TurnOutcome
@@ -43,7 +43,6 @@ _SUBJECT_LENGTH: Final = 60
 DIFFS: Final = ("diff", "run.diff")
 """The names of the stored patches of a turn and of the whole run."""
 T = TypeVar("T")
-_DATABASE_PAUSE_S: Final = 2.0
 _MOST_ATTEMPTS: Final = 20
 OWN_FAULT: Final = "the service itself failed; its log says why. Continue the run to try again"
 _logger = logging.getLogger(__name__)
@@ -276,13 +275,19 @@ class TurnExecution:
 
     def _retried(self, act: Callable[[], T]) -> T:
         """Call, and call again while the database is away; the agent's work is not lost to that."""
-        while True:
-            try:
-                return act()
-            except (OperationalError, PoolTimeout) as error:
-                _logger.warning("a turn waits for the database: %s", getattr(error, "orig", None) or error)
-                if self.stopping.wait(_DATABASE_PAUSE_S):
-                    raise InterruptedTurnError from error
+        try:
+            return self._database.retried(act, self.stopping)
+        except AWAY as error:
+            raise InterruptedTurnError from error
+
+    def _write(self, act: Callable[[sa.Connection], T]) -> T:
+        """Write in a transaction, which is tried again while the database is away."""
+
+        def write() -> T:
+            with self._database.write() as connection:
+                return act(connection)
+
+        return self._retried(write)
 
     def watch_over(self) -> None:
         """Interrupt work on turns that have been ended, and share the logs of the others."""
@@ -337,11 +342,14 @@ class TurnExecution:
     def _work(self, attempt: Attempt) -> TurnOutcome:
         snapshot = self._fetch(attempt)
         run = attempt.run
+
         # Only the fetch has shown which branch is the default one.
-        with self._database.write() as connection:
+        def note(connection: sa.Connection) -> repositories.Repository | None:
             if snapshot.default_branch is not None:
                 repositories.note_default_branch(connection, run.url, snapshot.default_branch)
-            configured = repositories.by_path(connection, run.organization_id, run.platform, run.path)
+            return repositories.by_path(connection, run.organization_id, run.platform, run.path)
+
+        configured = self._write(note)
         patterns = None if configured is None else configured.protected
         if not run.head_ref and repositories.is_protected(run.branch, snapshot.default_branch, patterns):
             text = f"the branch {run.branch} is protected; start a run on another branch, or without one"
@@ -360,8 +368,8 @@ class TurnExecution:
         attempt.log_line(f"sandbox: {self.sandbox}", self._clock)
         commit = snapshot.branches.get(attempt.run.branch)
         if commit is not None and attempt.agent.options.on_completion.status:
-            with self._database.write() as connection:
-                postings.at_work(connection, attempt.run, attempt.turn.number, commit, self._clock())
+            at_work = (attempt.run, attempt.turn.number, commit, self._clock())
+            self._write(lambda connection: postings.at_work(connection, *at_work))
         command = AgentCommand(
             attempt.agent,
             attempt.workspace,
@@ -397,13 +405,8 @@ class TurnExecution:
             attempt.log_line(remark, self._clock)
         if found.findings is not None:
             key = (attempt.run.id, attempt.turn.number)
-            content = packed(base, found.findings)
-
-            def store() -> None:
-                with self._database.write() as connection:
-                    turn_files.put(connection, key, attempt.turn.attempt, turn_files.FINDINGS, content)
-
-            self._retried(store)
+            kept = (key, attempt.turn.attempt, turn_files.FINDINGS, packed(base, found.findings))
+            self._write(lambda connection: turn_files.put(connection, *kept))
         message = attempt.secrets.mask(commit_message(attempt, result.commit_message))
         with self._tracer.step("commit"):
             commit = attempt.workspace.commit(attempt.git, snapshot, base, message)
@@ -421,11 +424,7 @@ class TurnExecution:
         if why := refusal(attempt.agent.options.change, commit.files.names, self._diffs(attempt)[0].stat().st_size):
             raise AgentFailedError(why.replace("RUN_ID", attempt.run.id))
 
-        def may_push() -> bool:
-            with self._database.write() as connection:
-                return turns.begin_push(connection, attempt.turn, commit.sha)
-
-        if not self._retried(may_push):
+        if not self._write(lambda connection: turns.begin_push(connection, attempt.turn, commit.sha)):
             raise SupersededError(f"{attempt.trailer}: another attempt has it, or it was ended")
         pushed = self._push(attempt, snapshot, commit.sha)
         if pushed != commit.sha:

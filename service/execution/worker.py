@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
+import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
 from service.clock import SECOND_MICROS, Clock
@@ -21,7 +22,7 @@ from service.execution.workspace import Workspaces
 from service.observability.log import bound
 from service.settings import DataFolder, ExecutionSettings
 from service.store import dispatch, invitations, organizations, postings, turns, workers
-from service.store.database import Database
+from service.store.database import AWAY, Database
 from service.store.workers import Worker
 
 _ROUND_S: Final = 1.0
@@ -150,11 +151,23 @@ class TurnWorker:
         self.wake()
 
     def _repeat(self, act: Callable[[], None], woken: threading.Event) -> None:
+        trouble: object = None
+        """What the last round failed by: it is said once, since an outage lasts many rounds."""
         while not self._gone.is_set():
             try:
                 act()
-            except Exception:  # One guard at the boundary of a round: the next one tries again.
-                _logger.exception("the worker's round failed; the next one follows")
+            except AWAY as error:
+                if trouble is not AWAY:
+                    _logger.warning("the worker waits for the database: %s", getattr(error, "orig", None) or error)
+                trouble = AWAY
+            except Exception as error:  # One guard at the boundary of a round: the next one tries again.
+                if trouble is not type(error):
+                    _logger.exception("the worker's round failed; it is tried again every second")
+                trouble = type(error)
+            else:
+                if trouble is not None:
+                    _logger.info("the worker's rounds succeed again")
+                trouble = None
             woken.wait(_ROUND_S)
             woken.clear()
 
@@ -189,9 +202,10 @@ class TurnWorker:
             if mine:
                 self._fill_queues()
             if mine and is_due:
-                self._recover_dead_workers()
+                self._give_back()
         if is_due:
-            self._engine.recover_unbegun()
+            if not mine:
+                self._engine.put_back(self._engine.pending())
             self._workspaces.clear_the_dead()
             self._recovery_due = time.monotonic() + _RECOVERY_PAUSE_S
 
@@ -207,33 +221,49 @@ class TurnWorker:
             found = dispatch.next_turns(connection, places, self._settings.organization_places)
             mails = invitations.due_mails(connection, self._clock())
             runs_to_post = postings.due_runs(connection, self._clock(), _RUNS_TO_POST)
-        for turn in found:
-            # Queueing a turn twice is harmless: a crash before it is marked only costs time.
-            self._engine.put_turn(turn)
         if found:
+            # First, so that its lane is held when it begins; if it does not get into the queue, it is given back.
             with self._database.write() as connection:
                 turns.mark_dispatched(connection, [(turn.run_id, turn.number) for turn in found], self._clock())
+        for turn in found:
+            self._engine.put_turn(f"{turn.run_id}:{turn.number}")
         for invitation_id in mails:
             self._engine.put_errand("mail", invitation_id)
         for run_id in runs_to_post:
             self._engine.put_errand("post", run_id)
 
-    def _recover_dead_workers(self) -> None:
-        """Put the turns of dead workers back into the queue."""
+    def _give_back(self) -> None:
+        """Put every turn back into the queue that has a place, and that no living worker has."""
+        # First: a worker that starts now is on record before it is given anything.
+        pending = self._engine.pending()
+        with self._database.read() as connection:
+            known = workers.all_of(connection)
+            living = {worker.executor for worker in self._living(connection, known)} | {self.me.executor}
+            dispatched = turns.dispatched(connection)
+        self._engine.put_back(pending, living)
+        # A worker that goes on with a turn after another was given it leaves it without a holder when it dies.
+        lost = self._engine.not_held([f"{run_id}:{number}" for run_id, number in dispatched])
+        with self._database.read() as connection:
+            # Looked at again: a turn ends before its holder lets it go.
+            lost -= {f"{run_id}:{number}" for run_id, number in turns.ended_among(connection, dispatched)}
+        for turn_id in lost:
+            _logger.warning("%s was held by no worker, and is queued again", turn_id)
+            self._engine.put_turn_again(turn_id)
+        for worker in known:
+            if worker.executor not in living:
+                level = logging.WARNING if worker.seen_at else logging.INFO
+                _logger.log(level, "worker %s (%s, pid %d) is gone", worker.executor, worker.host, worker.pid)
+                with self._database.write() as connection:
+                    workers.forget(connection, worker.executor)
+
+    def _living(self, connection: sa.Connection, known: list[Worker]) -> list[Worker]:
+        """Return those that are not known to be dead."""
+        if self._database.is_sqlite:
+            # It has one worker at a time: every other one on record is dead.
+            return []
         ttl_s = self._settings.worker_ttl_s
         # After an outage of the database all heartbeats are old: the others get the time to beat again.
         now = time.monotonic()
         is_sure = now - self._beat_at <= max(ttl_s / 2, _LATE_S) and now - self._beating_since >= ttl_s
-        with self._database.read() as connection:
-            known = workers.all_of(connection)
-            heard = workers.heard_within(connection, int(ttl_s * SECOND_MICROS), self._clock)
-        for worker in known:
-            # SQLite has one worker at a time: every other one on record is dead.
-            is_dead = self._database.is_sqlite or (worker not in heard and (is_sure or not worker.seen_at))
-            if worker.executor == self.me.executor or not is_dead:
-                continue
-            level = logging.WARNING if worker.seen_at else logging.INFO
-            _logger.log(level, "worker %s (%s, pid %d) is gone", worker.executor, worker.host, worker.pid)
-            self._engine.recover(worker.executor)
-            with self._database.write() as connection:
-                workers.forget(connection, worker.executor)
+        heard = workers.heard_within(connection, int(ttl_s * SECOND_MICROS), self._clock)
+        return heard if is_sure else [worker for worker in known if worker.seen_at]

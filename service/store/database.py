@@ -1,12 +1,14 @@
 """The database: SQLite in the data folder or PostgreSQL by URL, with one way to read and one way to write."""
 
+import logging
 import os
+import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import event
@@ -17,7 +19,12 @@ from service.clock import SECOND_MICROS, Clock
 from service.store.migrations import DatabaseError, migrate, version
 from service.store.schema import VERSION, meta
 
-__all__ = ["Database", "DatabaseError", "insert_new", "now_in", "one_at_a_time", "round_trip_s"]
+__all__ = ["AWAY", "Database", "DatabaseError", "insert_new", "now_in", "one_at_a_time", "round_trip_s"]
+AWAY: Final = (sa.exc.OperationalError, sa.exc.InternalError, sa.exc.TimeoutError)
+"""What is raised while the database is away, shuts down, or has ended a connection: the same call may succeed later."""
+_PAUSE_S: Final = 1.0
+_logger = logging.getLogger(__name__)
+T = TypeVar("T")
 _LOCKS: Final = 0x52754E
 """The first number of every advisory lock that this program takes."""
 _MIGRATION: Final = 0
@@ -44,8 +51,12 @@ class Database:
             event.listen(self.engine, "connect", _prepare_sqlite)
             event.listen(self.engine, "begin", _begin_sqlite)
         else:
+            # Imported here, since psycopg is installed for PostgreSQL only.
+            from service.store.postgresql import connector
+
+            self._connect = connector(self.url)
             self.engine = sa.create_engine(
-                self.url, pool_size=5, max_overflow=15, pool_pre_ping=True, connect_args={"connect_timeout": 10}
+                self.url, creator=self._connect, pool_size=5, max_overflow=15, pool_pre_ping=True
             )
             self._reading = self.engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
         self.writing = self.engine.execution_options(runwarden_writes=True)
@@ -68,6 +79,10 @@ class Database:
         """Open a transaction for writing that waits for other processes which change the schema."""
         with self.write() as connection:
             if not self.is_sqlite:
+                # A migration may take as long as it needs: its connection gets no such limits, and closes at the end.
+                connection.detach()
+                connection.connection.dbapi_connection.answer_s = None  # type: ignore[union-attr]  # it is a BoundedConnection
+                connection.execute(sa.text("SET idle_in_transaction_session_timeout = 0"))
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCKS, _MIGRATION)))
             yield connection
 
@@ -78,10 +93,30 @@ class Database:
             yield True
             return
         with self.engine.begin() as connection:
-            # The lock of a process that is frozen, or cut off from the database, is free again after this time.
-            connection.execute(sa.text("SET LOCAL idle_in_transaction_session_timeout = '20s'"))
             lock = sa.select(sa.func.pg_try_advisory_xact_lock(_LOCKS, task))
             yield bool(connection.execute(lock).scalar())
+
+    def retried(self, act: Callable[[], T], given_up: threading.Event | None = None) -> T:
+        """Call, and call again while the database is away; its last error is raised once `given_up` is set."""
+        waits = False
+        while True:
+            try:
+                return act()
+            except AWAY as error:
+                if not waits:
+                    _logger.warning("work waits for the database: %s", getattr(error, "orig", None) or error)
+                waits = True
+                if (given_up or threading.Event()).wait(_PAUSE_S):
+                    raise
+
+    def connect_patiently(self, given_up: threading.Event) -> Any:
+        """Open a connection to PostgreSQL of one's own; while it is away, wait for it until `given_up`."""
+        while True:
+            try:
+                return self._connect()
+            except self.engine.dialect.loaded_dbapi.OperationalError:
+                if given_up.wait(_PAUSE_S):
+                    raise
 
     def migrate(self) -> None:
         """Bring the schema to this program's version; simultaneous first starts wait for each other.

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from service.store import postings
 from service.store import runs as run_store
-from service.store.schema import first, found, runs, turns
+from service.store.schema import UNDER_WAY, first, found, runs, turns
 
 NOTHING_CHANGED: Final = "the agent changed nothing"
 NOT_PUSHED: Final = "the head of a fork is not pushed to: what the agent changed was dropped"
@@ -158,6 +158,12 @@ def ended_among(connection: sa.Connection, keys: Sequence[tuple[str, int]]) -> f
     key = sa.tuple_(turns.c.run_id, turns.c.number)
     query = sa.select(turns.c.run_id, turns.c.number).where(key.in_(keys), turns.c.status.notin_(run_store.FINAL))
     return frozenset(keys) - {(run_id, number) for run_id, number in connection.execute(query)}
+
+
+def dispatched(connection: sa.Connection) -> list[tuple[str, int]]:
+    """Return the open turns that have a place, each a run's id and a number."""
+    query = sa.select(turns.c.run_id, turns.c.number).where(UNDER_WAY, turns.c.executor.is_distinct_from(MADE_UP))
+    return [(run_id, number) for run_id, number in connection.execute(query)]
 
 
 def open_runs(connection: sa.Connection, among: Sequence[str] | None = None) -> frozenset[str]:

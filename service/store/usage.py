@@ -55,7 +55,10 @@ class ModelUse:
 
 
 class TurnMeter:
-    """Stores what a turn uses after each request, so that nothing is lost if the worker dies."""
+    """Stores what a turn uses after each request, so that nothing is lost if the worker dies.
+
+    While the database is away, both methods wait for it.
+    """
 
     def __init__(self, database: Database, turn: Turn, agent: Agent, clock: Clock) -> None:
         self._database = database
@@ -65,16 +68,24 @@ class TurnMeter:
 
     def spent(self) -> Spending:
         """Return what the run, the agent's day and the organization's day have used."""
-        with self._database.read() as connection:
-            return spent(connection, self._turn.run_id, self._agent.key, self._clock())
+
+        def read() -> Spending:
+            with self._database.read() as connection:
+                return spent(connection, self._turn.run_id, self._agent.key, self._clock())
+
+        return self._database.retried(read)
 
     def add(self, model: str, usage: Usage, micro_usd: int) -> None:
         """Store what one request used."""
         access = self._agent.options.model
         provider = "" if access is None else access.provider
         use = ModelUse(self._agent.key, provider, model, usage, micro_usd)
-        with self._database.write() as connection:
-            add(connection, self._turn, use, self._clock())
+
+        def write() -> None:
+            with self._database.write() as connection:
+                add(connection, self._turn, use, self._clock())
+
+        self._database.retried(write)
 
 
 def add(connection: sa.Connection, turn: Turn, use: ModelUse, now: int) -> None:

@@ -2,14 +2,28 @@
 
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import psycopg
 import pytest
+import sqlalchemy as sa
+from dbos import DBOSClient
 
+from service.agents.options import AgentOptions
+from service.clock import now_micros
+from service.egress.budget import Spending
+from service.store import workers
+from service.store.database import AWAY, Database, round_trip_s
+from service.store.postgresql import connector
+from service.store.usage import TurnMeter
 from tests.service.conftest import Api
+from tests.service.database_link import DatabaseLink
 from tests.service.deployment import Deployment, deployment
-from tests.service.postgres import Cluster, NoPostgresError, cluster
+from tests.service.postgres import Cluster
 from tests.service_process import Node, git, refused_start
 from tests.waiting import eventually
 
@@ -160,24 +174,70 @@ def test_two_runs_on_one_branch_are_never_mixed_between_workers(many: Deployment
     assert [subject.split()[1] for subject in subjects] == ["write", "wait"]
 
 
-def test_a_database_that_goes_away_for_a_while_costs_no_run(tmp_path: Path) -> None:
-    """Crashed and started again while an agent works: requests get 503 until then, and the run completes."""
-    try:
-        with cluster() as own, deployment(tmp_path / "deployment", own.create("away"), settings=SETTINGS) as made:
-            made.api()
-            client, _, run_id, gate = begun(made, tmp_path)
-            own.stop("immediate")
-            refused = client.get("/external/runs")
-            gate.touch()
-            own.start()
-            eventually(lambda: client.get("/external/runs").status_code == 200, "the API answers again")
-            client.reaches(run_id, "completed")
+@pytest.mark.parametrize("trouble", ["its worker is not on record", "the queue took it for ended"])
+def test_a_turn_that_nothing_holds_is_given_back(many: Deployment, tmp_path: Path, trouble: str) -> None:
+    """A worker died that was taken for dead before, or after the turn went on without it: another takes it up."""
+    client, worker, run_id, gate = begun(many, tmp_path)
+    worker.kill()
+    if trouble == "its worker is not on record":
+        with many.database.write() as connection:
+            workers.forget(connection, worker.ready["worker"])
+    else:
+        DBOSClient(system_database_engine=many.database.engine).cancel_workflow(f"{run_id}:1")
+    gate.touch()
+    many.begin("worker", machine="heir")
+    client.reaches(run_id, "completed")
 
-            assert (refused.status_code, refused.json()["error_code"]) == (503, "database_unavailable")
-            assert refused.headers["Retry-After"] == "2"
-            assert len(commits(made, client.run(run_id))) == 1
-    except NoPostgresError as reason:
-        pytest.skip(str(reason))
+    assert len(commits(many, client.run(run_id))) == 1
+    assert many.admin("run", run_id)["turns"][0]["attempt"] == 2
+
+
+def test_a_silent_network_ends_a_call_and_not_the_work(postgres: Cluster, postgres_url: str) -> None:
+    """What is lost for good on the way fails after a time, and what waits for the database goes on when it is back."""
+    with DatabaseLink(postgres.port) as link:
+        url = postgres_url.replace(f":{postgres.port}/", f":{link.port}/")
+        with closing(connector(sa.make_url(url))()) as connection:
+            connection.answer_s = 0.2
+            link.become("loses")
+            with pytest.raises(psycopg.OperationalError, match="did not answer"):
+                connection.execute("SELECT 1")
+
+            assert connection.closed
+        link.become("carries")
+        with closing(Database(url)) as database, database.read() as again:
+            assert round_trip_s(again) > 0
+
+
+def test_usage_is_recorded_once_the_database_is_back(
+    postgres: Cluster, postgres_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What an agent used of its model while the database was away does not fail its turn."""
+    link = DatabaseLink(postgres.port)
+    url = postgres_url.replace(f":{postgres.port}/", f":{link.port}/")
+    turn: Any = SimpleNamespace(run_id="run_1", number=1)
+    agent: Any = SimpleNamespace(key="a", options=AgentOptions())
+    with closing(Database(url)) as database, ThreadPoolExecutor(1) as pool:
+        meter = TurnMeter(database, turn, agent, now_micros)
+        spent = pool.submit(meter.spent)
+        eventually(lambda: "waits for the database" in caplog.text, "it waits")
+        with link:
+            assert spent.result(60) == Spending()
+
+
+def test_a_session_that_the_server_ended_counts_as_an_absence(postgres_url: str) -> None:
+    """A frozen worker's locks are freed; awake again, it tries again instead of failing its turn."""
+    with closing(Database(postgres_url)) as database, database.read() as connection:
+        frozen = connection.execute(sa.select(sa.func.pg_backend_pid())).scalar_one()
+        connection.execute(sa.text("SET idle_in_transaction_session_timeout = 1"))
+
+        def is_ended() -> bool:
+            with database.read() as other:
+                living = sa.text(f"SELECT count(*) FROM pg_stat_activity WHERE pid = {frozen}")
+                return other.execute(living).scalar() == 0
+
+        eventually(is_ended, "the server ends the session")
+        with pytest.raises(AWAY):
+            round_trip_s(connection)
 
 
 @pytest.mark.parametrize(
