@@ -15,7 +15,14 @@ from storage.values import NO_TIME_US, from_us_or_none, sqlite_text, to_us
 STEP: Final = 500
 """How many runs one transaction drops: few, so that other reads and writes do not wait long."""
 
-_ROWS: Final = {"transitions": "run", "stuck": "run", "sightings": "id", "run_bodies": "id", "runs": "id"}
+_ROWS: Final = {
+    "transitions": "run",
+    "stuck": "run",
+    "watched": "run",
+    "sightings": "id",
+    "run_bodies": "id",
+    "runs": "id",
+}
 """The tables that hold a run, each with the column of the run's number."""
 
 _OLDEST: Final = """

@@ -63,6 +63,8 @@ CREATE TABLE backfill_progress (
     one INTEGER PRIMARY KEY CHECK (one = 1), phase TEXT NOT NULL, done_runs INTEGER NOT NULL,
     estimated_runs INTEGER, seconds_left REAL, until_us INTEGER, why TEXT NOT NULL, told_us INTEGER NOT NULL
 ) STRICT;
+-- Active runs: since when, and when last, polls saw them without a gap.
+CREATE TABLE watched (run INTEGER PRIMARY KEY, since_us INTEGER NOT NULL, last_us INTEGER NOT NULL) STRICT;
 CREATE TABLE stuck (run INTEGER PRIMARY KEY, active_since_us INTEGER NOT NULL, p95_us INTEGER NOT NULL) STRICT;
 CREATE TABLE pins (run_id TEXT PRIMARY KEY, pinned_us INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 CREATE TABLE mark (

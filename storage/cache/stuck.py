@@ -23,12 +23,26 @@ STUCK_CAP: Final = 200
 """How many stuck runs are returned at most."""
 FACTOR: Final = 2
 """A run is stuck if it takes longer than this many times the 95th percentile."""
+LONGEST_GAP: Final = timedelta(minutes=20)
+"""Answers further apart say nothing of the time between them: a run may have ended and been continued."""
 HOLD: Final = 0.75
 """A flag stays until the run's time is below this part of the limit, so that it does not flicker."""
 
 _US: Final = timedelta(microseconds=1)
 FLOOR_US: Final = FLOOR // _US
 SECOND_US: Final = 1_000_000
+_WATCH: Final = f"""
+INSERT INTO watched (run, since_us, last_us)
+SELECT r.id, g.asked_us, g.asked_us FROM runs AS r JOIN sightings AS g ON g.id = r.id
+WHERE {{active}} AND presence = 'current'
+ON CONFLICT (run) DO UPDATE SET last_us = excluded.last_us, since_us = CASE
+    WHEN excluded.last_us - last_us <= {LONGEST_GAP // _US} THEN since_us
+    -- A stuck run that the service has not dated since is the same one after the gap.
+    WHEN EXISTS (SELECT 1 FROM stuck JOIN runs ON id = stuck.run
+        WHERE stuck.run = watched.run AND updated_us <= watched.last_us + {{ahead_us}}) THEN since_us
+    ELSE excluded.since_us END
+"""
+"""Extends the time for which polls saw the active runs."""
 
 
 def durations(connection: sqlite3.Connection, repositories: Iterable[str]) -> dict[str, RunDurations]:
@@ -62,7 +76,7 @@ class _Candidate(NamedTuple):
     repository: str
     active_since_us: int
     taken_us: int
-    """How long its turn had lasted when the service last showed it; it may have ended since."""
+    """For how long polls saw it active in this turn."""
     is_flagged: bool
 
     def is_stuck(self, p95_us: int) -> bool:
@@ -73,8 +87,8 @@ class _Candidate(NamedTuple):
 def judge(connection: sqlite3.Connection) -> frozenset[str]:
     """Flag stuck runs and unflag others; return the ids of changed runs.
 
-    Stuck: active for more than 30 minutes and twice the 95th percentile of its repository's finished runs, up to
-    when the service last showed it. A flag stays until the turn ends, or its time is clearly below the limit.
+    Stuck: seen active by polls for more than 30 minutes and twice the 95th percentile of its repository's finished
+    runs. Time without polls does not count. A flag stays until the turn ends, or its time is clearly below the limit.
     """
     with immediate(connection):
         flagged: dict[int, str] = dict(
@@ -84,13 +98,17 @@ def judge(connection: sqlite3.Connection) -> frozenset[str]:
         )
         condition = where(RunFilter(active=True))
         ahead_us = run_clock_ahead(connection) // _US
+        seen = f"runs WHERE {condition.sql} AND presence = 'current'"
+        connection.execute(f"DELETE FROM watched WHERE run NOT IN (SELECT id FROM {seen})", condition.parameters)
+        connection.execute(_WATCH.format(active=condition.sql, ahead_us=ahead_us), condition.parameters)
+        taken = f"w.last_us + {ahead_us} - max(r.active_since_us, w.since_us + {ahead_us})"
         found = connection.execute(
-            f"SELECT r.id, r.run_id, r.repository, r.active_since_us, g.asked_us + {ahead_us} - r.active_since_us,"
+            f"SELECT r.id, r.run_id, r.repository, r.active_since_us, {taken},"
             # A flag counts only if it was set in this turn: a continued run starts over.
             " coalesce(s.active_since_us = r.active_since_us, 0)"
-            " FROM runs AS r JOIN sightings AS g ON g.id = r.id LEFT JOIN stuck AS s ON s.run = r.id"
-            f" WHERE {condition.sql} AND presence = 'current' AND g.asked_us + {ahead_us} - r.active_since_us > ?",
-            (*condition.parameters, round(FLOOR_US * HOLD)),
+            " FROM watched AS w JOIN runs AS r ON r.id = w.run LEFT JOIN stuck AS s ON s.run = r.id"
+            f" WHERE {taken} > ?",
+            (round(FLOOR_US * HOLD),),
         )
         candidates = [_Candidate(*values) for values in found.fetchall()]
         if candidates:

@@ -1,4 +1,5 @@
 import asyncio
+import sqlite3
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -163,6 +164,11 @@ def quiet_place(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     time.tzset()
 
 
+def polled_all_along(connection: sqlite3.Connection) -> None:
+    """Another console was open for an hour before, and saw the active runs all the time."""
+    connection.execute("UPDATE watched SET since_us = since_us - 3600000000")
+
+
 @pytest.fixture
 def staged(board: Lab, tmp_path: Path) -> Staged:
     """Puts the console on show, over the real engine on that service; `changed` is what a user configured."""
@@ -182,6 +188,8 @@ def staged(board: Lab, tmp_path: Path) -> Staged:
         async with engine_on(settings, clock) as engine:
             if synced:
                 await engine.refresh()
+                await engine.cache.writer.run(polled_all_along)
+                await engine.runs.judge_stuck()
             app = app_on(settings, clock, engine)
             async with app.run_test(size=size, notifications=toasts) as pilot:
                 scene = Scene(pilot, engine, clock)

@@ -13,10 +13,13 @@ MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 
 
-async def seen(cache: Cache, at: datetime, *runs: Run) -> frozenset[str]:
-    """The service shows these runs; what is flagged then."""
-    await cache.store_runs(runs, asked_at=at)
-    await cache.judge_stuck()
+async def seen(cache: Cache, at: datetime, *runs: Run, since: datetime | None = None) -> frozenset[str]:
+    """Polls show these runs, every quarter of an hour from then on; what is flagged after the last poll."""
+    poll_at = at if since is None else since
+    while poll_at <= at:
+        await cache.store_runs(runs, asked_at=poll_at)
+        await cache.judge_stuck()
+        poll_at = at if poll_at < at < poll_at + 15 * MINUTE else poll_at + 15 * MINUTE
     return await cache.stuck()
 
 
@@ -44,17 +47,32 @@ async def test_a_run_is_stuck_beyond_twice_its_repositorys_p95(
     slow_elsewhere = make_run(50, "failed", repository="acme/slow", created_at=start, updated_at=NOON)
     await cache.store_runs([*finished, slow_elsewhere], asked_at=NOON)
 
-    found = await seen(cache, NOON + waited_min * MINUTE, make_run(60, "working"))
+    found = await seen(cache, NOON + waited_min * MINUTE, make_run(60, "working"), since=NOON)
 
     assert found == ({"run_0060"} if is_stuck else set())
 
 
-async def test_unobserved_time_makes_nothing_stuck(cache: Cache) -> None:
-    """A run last seen after ten minutes may have ended in the eleventh, however late it is now."""
-    await cache.store_runs([make_run(1)], asked_at=NOON + 10 * MINUTE)
+@pytest.mark.parametrize("gap", [21 * MINUTE, 2 * HOUR, 26 * HOUR])
+@pytest.mark.parametrize("continued", [False, True])
+async def test_unobserved_time_makes_nothing_stuck(cache: Cache, gap: timedelta, *, continued: bool) -> None:
+    """Nor does the time before a run was first seen: only the time for which polls saw it at work counts."""
+    again = NOON + 10 * MINUTE + gap
+    run = make_run(1, created_at=NOON - 9 * HOUR)
+    later = replace(run, updated_at=again - MINUTE) if continued else run
 
-    assert await cache.judge_stuck() == set()
-    assert await seen(cache, NOON + 31 * MINUTE, make_run(1)) == {"run_0001"}
+    assert await seen(cache, NOON + 10 * MINUTE, run, since=NOON) == set()
+    assert await seen(cache, again, later) == set()
+    assert await seen(cache, again + 29 * MINUTE, later, since=again + MINUTE) == set()
+    assert await seen(cache, again + 31 * MINUTE, later) == {"run_0001"}
+
+
+async def test_a_stuck_run_stays_so_while_the_link_is_down(cache: Cache) -> None:
+    """Unless the service has changed it in the meantime: that may have been another turn."""
+    run = make_run(1)
+    assert await seen(cache, NOON + HOUR, run, since=NOON) == {"run_0001"}
+    assert await seen(cache, NOON + 5 * HOUR, run) == {"run_0001"}
+
+    assert await seen(cache, NOON + 10 * HOUR, replace(run, updated_at=NOON + 9 * HOUR)) == set()
 
 
 @pytest.mark.parametrize("ahead", [-3 * HOUR, 3 * HOUR])
@@ -63,8 +81,8 @@ async def test_a_service_whose_clock_is_hours_off_makes_nothing_stuck_or_free(ca
     await cache.change_budget(lambda state: replace(state, clock_ahead_s=ahead.total_seconds()))
     run = make_run(1, created_at=NOON + ahead)
 
-    assert await seen(cache, NOON + 10 * MINUTE, run) == set()
-    assert await seen(cache, NOON + 31 * MINUTE, run) == {"run_0001"}
+    assert await seen(cache, NOON + 10 * MINUTE, run, since=NOON) == set()
+    assert await seen(cache, NOON + 31 * MINUTE, run, since=NOON + 25 * MINUTE) == {"run_0001"}
 
 
 async def test_a_flag_does_not_flicker(cache: Cache) -> None:
@@ -74,15 +92,16 @@ async def test_a_flag_does_not_flicker(cache: Cache) -> None:
         start = NOON - 9 * HOUR
         return make_run(number, "completed", created_at=start, updated_at=start + minutes * MINUTE)
 
-    assert await seen(cache, NOON + 41 * MINUTE, finished(1, 20), make_run(60)) == {"run_0060"}
+    assert await seen(cache, NOON + 41 * MINUTE, finished(1, 20), make_run(60), since=NOON) == {"run_0060"}
     assert await seen(cache, NOON + 42 * MINUTE, finished(2, 26), make_run(60)) == {"run_0060"}
     assert await seen(cache, NOON + 43 * MINUTE, finished(3, 60), make_run(60)) == set()
-    assert await seen(cache, NOON + 100 * MINUTE, make_run(60)) == set()
+    assert await seen(cache, NOON + 100 * MINUTE, make_run(60), since=NOON + 50 * MINUTE) == set()
 
 
 async def test_judging_tells_what_it_changed(cache: Cache) -> None:
     """Once for the flag, once for its end."""
-    await cache.store_runs([make_run(1)], asked_at=NOON + HOUR)
+    await seen(cache, NOON + 30 * MINUTE, make_run(1), since=NOON)
+    await cache.store_runs([make_run(1)], asked_at=NOON + 45 * MINUTE)
     assert await cache.judge_stuck() == {"run_0001"}
     assert await cache.judge_stuck() == set()
 
@@ -99,13 +118,13 @@ async def test_a_continued_run_is_timed_from_its_new_turn(cache: Cache) -> None:
     await cache.store_runs([old], asked_at=NOON)
     turn = make_run(1, "working", created_at=old.created_at, updated_at=NOON)
 
-    assert await seen(cache, NOON + 29 * MINUTE, turn) == set()
+    assert await seen(cache, NOON + 29 * MINUTE, turn, since=NOON) == set()
     assert await seen(cache, NOON + 31 * MINUTE, turn) == {"run_0001"}
 
     done = make_run(1, "completed", created_at=old.created_at, updated_at=NOON + HOUR)
     await cache.store_runs([done], asked_at=NOON + HOUR)
     again = make_run(1, "working", created_at=old.created_at, updated_at=NOON + 2 * HOUR)
-    assert await seen(cache, NOON + 2 * HOUR + 29 * MINUTE, again) == set()
+    assert await seen(cache, NOON + 2 * HOUR + 29 * MINUTE, again, since=NOON + 2 * HOUR) == set()
     assert await seen(cache, NOON + 2 * HOUR + 31 * MINUTE, again) == {"run_0001"}
     (stuck,) = await cache.following.stuck_runs()
     assert (stuck.active_since, stuck.last_seen_at) == (NOON + 2 * HOUR, NOON + 2 * HOUR + 31 * MINUTE)
@@ -113,7 +132,7 @@ async def test_a_continued_run_is_timed_from_its_new_turn(cache: Cache) -> None:
 
 async def test_runs_out_of_sight_are_not_called_stuck(cache: Cache) -> None:
     """Whether an unconfirmed run still works is not known."""
-    assert await seen(cache, NOON + HOUR, make_run(1), make_run(2, "completed")) == {"run_0001"}
+    assert await seen(cache, NOON + HOUR, make_run(1), make_run(2, "completed"), since=NOON) == {"run_0001"}
 
     await cache.set_presence(["run_0001"], "unconfirmed")
 
@@ -123,7 +142,7 @@ async def test_runs_out_of_sight_are_not_called_stuck(cache: Cache) -> None:
 
 async def test_the_stuck_are_a_filter(cache: Cache) -> None:
     """Rows, counts and places follow it as they follow any other."""
-    await seen(cache, NOON + HOUR, make_run(1), make_run(2, "queued"))
+    await seen(cache, NOON + HOUR, make_run(1), make_run(2, "queued"), since=NOON)
     await seen(cache, NOON + HOUR, make_run(3, "completed"), make_run(4, created_at=NOON + 50 * MINUTE))
     stuck = RunFilter(stuck=True)
 
@@ -140,6 +159,7 @@ async def test_sorted_by_status_the_worst_comes_first(cache: Cache) -> None:
     statuses = {1: "completed", 2: "queued", 3: "working", 4: "working", 5: "failed", 6: "paused", 7: "cancelled"}
     runs = [make_run(n, status) for n, status in statuses.items()]
     runs[3] = replace(runs[3], created_at=NOON - 9 * HOUR, updated_at=NOON - 9 * HOUR)
+    await seen(cache, NOON - 9 * HOUR + 40 * MINUTE, runs[3], since=NOON - 9 * HOUR)
     await seen(cache, NOON + 20 * MINUTE, *runs)
 
     async def order() -> list[str]:
