@@ -11,19 +11,22 @@ from storage.records import HealthSpan
 
 HealthLevel = Literal["well", "impaired", "bad"]
 
-BAD: Final = frozenset({"unauthorized", "unreachable", "unhealthy", "failed", "error", "down"})
-"""Lower-case statuses of a host that certainly does not work."""
+IMPAIRED: Final = frozenset({"degraded", "warning", "warn", "partial", "slow", "maintenance", "pending"})
+"""Lower-case statuses of a host that works, though not well (the spec names no status)."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LEAST_KNOWN: Final = 0.5
 """The part of a slice that must be known before the slice can be called well."""
 
 
 def level(status: str, healthy_words: Collection[str]) -> HealthLevel:
-    """The status as one of three levels; `healthy_words` are in lower case."""
-    word = status.casefold()
+    """The status as one of three levels, for everything that judges it; `healthy_words` are in lower case.
+
+    Any word that is not known is bad, so that it is noticed.
+    """
+    word = status.strip().casefold()
     if word in healthy_words:
         return "well"
-    return "bad" if word in BAD else "impaired"
+    return "impaired" if word in IMPAIRED else "bad"
 
 
 class Uptime(Struct, frozen=True):

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from app.health import HealthLevel, level
 from app.text import safe_text
 from storage.records import STATUS_BY_NAME, Tone
 
@@ -51,15 +52,12 @@ class Badge(Struct, frozen=True):
 _OTHER_RUNS: Final[dict[bool, tuple[str, Tone]]] = {False: ("◆", "warn"), True: ("◇", "plain")}
 """Glyph and tone of a status that the spec does not name, by whether it is final."""
 
-_BAD_HEALTH: Final = {
-    "degraded": Badge("▲", "degraded", "warn"),
-    "unauthorized": Badge("✗", "unauthorized", "bad"),
-    "unreachable": Badge("✗", "unreachable", "bad"),
-    "unhealthy": Badge("✗", "unhealthy", "bad"),
-    "failed": Badge("✗", "failed", "bad"),
-    "error": Badge("✗", "error", "bad"),
-    "down": Badge("✗", "down", "bad"),
+_HEALTH: Final[dict[HealthLevel, tuple[str, Tone]]] = {
+    "well": ("✓", "good"),
+    "impaired": ("▲", "warn"),
+    "bad": ("✗", "bad"),
 }
+"""Glyph and tone of a code host, by its level."""
 
 _ACTIONS: Final[dict["ActionState", Badge]] = {
     "prepared": Badge("◌", "prepared", "wait"),
@@ -81,11 +79,9 @@ def run_badge(status: str, *, is_final: bool = False) -> Badge:
 
 
 def health_badge(status: str, healthy_words: Collection[str]) -> Badge:
-    """A platform's status; a word that is neither known as good nor as bad is shown as received, as a warning."""
-    word = status.casefold()
-    if word in healthy_words:
-        return Badge("✓", safe_text(status, limit=40), "good")
-    return _BAD_HEALTH.get(word) or Badge("◆", safe_text(status, limit=40) or "no status", "warn")
+    """A platform's status, as received."""
+    glyph, tone = _HEALTH[level(status, healthy_words)]
+    return Badge(glyph, safe_text(status, limit=40), tone)
 
 
 def action_badge(state: "ActionState") -> Badge:

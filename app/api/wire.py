@@ -33,6 +33,8 @@ _Int64 = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 _Id = Annotated[str, Field(min_length=1, max_length=1_000)]
 _Body = TypeVar("_Body", bound="WireModel")
 _STR: Final = frozenset({str})
+NO_STATUS: Final = "no status"
+"""The status of a code host that the service names without one."""
 
 
 class WireModel(BaseModel):
@@ -208,10 +210,10 @@ def health_report(body: bytes) -> HealthReport:
 
 
 def _sample(platform: str, received: object) -> HealthSample:
-    """One platform of spec 2.7; a value that is not an object is taken as its status."""
+    """One platform of spec 2.7; a value that is not an object is taken as its status, and none is one, too."""
     found = received if isinstance(received, dict) else {"status": received}
     host, group = (None if found.get(name) is None else _shown(found[name]) for name in ("host", "group"))
-    return HealthSample(platform, _shown(found.get("status")), host, group, _as_json(received))
+    return HealthSample(platform, _shown(found.get("status")).strip() or NO_STATUS, host, group, _as_json(received))
 
 
 def answer(request: WriteRequest, status: int, body: bytes) -> Answer:

@@ -1,6 +1,6 @@
 """`runwarden health`: the code hosts, in the convention of monitoring plugins."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from enum import IntEnum
 from typing import Final
@@ -13,12 +13,11 @@ from app.cli.context import Invocation
 from app.cli.exits import CommandFailedError, Failure, of_api_error
 from app.cli.options import FactCommand, async_command
 from app.cli.output import Column, Format, Output
+from app.health import HealthLevel
+from app.health import level as level_of
 from app.run_document import as_received
 from app.times import clocks_apart, exact_ago, rfc3339
 from storage.records import PlatformHealth
-
-WARNING_WORDS: Final = frozenset({"degraded", "warning", "warn", "partial", "slow", "maintenance", "pending"})
-"""Statuses that mean impaired (the spec names none). Every other unhealthy status is critical."""
 
 
 class ExitLevel(IntEnum):
@@ -28,6 +27,13 @@ class ExitLevel(IntEnum):
     WARNING = 1
     CRITICAL = 2
     UNKNOWN = 3
+
+
+LEVELS: Final[Mapping[HealthLevel, ExitLevel]] = {
+    "well": ExitLevel.OK,
+    "impaired": ExitLevel.WARNING,
+    "bad": ExitLevel.CRITICAL,
+}
 
 
 @click.command(cls=FactCommand)
@@ -49,7 +55,7 @@ async def health(invocation: Invocation, /, *, cached: bool) -> int:
         now, ahead = engine.clock(), engine.client.budget.clock_ahead
         ok_words = engine.settings.console.health_ok
         platforms = [each for each in await engine.cache.health() if each.connected]
-    hosts = [HostView(each, level_of(each.status, ok_words), now) for each in platforms]
+    hosts = [HostView(each, LEVELS[level_of(each.status, ok_words)], now) for each in platforms]
     level = max((host.level for host in hosts), default=ExitLevel.UNKNOWN)
     output = invocation.output
     facts = {host.platform.platform: host.facts() for host in hosts}
@@ -91,14 +97,6 @@ class HostView(Struct, frozen=True):
                 "connected": platform.connected,
             },
         }
-
-
-def level_of(status: str, ok_words: Sequence[str]) -> ExitLevel:
-    """The level of one status; an unknown status is critical, so that it is noticed."""
-    word = status.strip().lower()
-    if word in ok_words:
-        return ExitLevel.OK
-    return ExitLevel.WARNING if word in WARNING_WORDS else ExitLevel.CRITICAL
 
 
 def tell_unknown(output: Output, failure: Failure) -> int:

@@ -24,7 +24,7 @@ from app.console.session.coalesced_task import CoalescedTask
 from app.console.session.feeds import link_of
 from app.console.session.troubles import UNREADABLE
 from app.events import CacheChangedElsewhere, Event, HealthChanged, LinkChanged
-from app.health import HealthLevel, Incident, Uptime, flips, incidents, slices, uptime
+from app.health import HealthLevel, Incident, Uptime, flips, incidents, level, slices, uptime
 from app.query import parse
 from app.text import SafeText, safe_text
 from app.times import age, ago, clock_time, span
@@ -453,7 +453,7 @@ class HealthScreen(BaseScreen):
         for host in view.hosts:
             if key == f"host:{host.platform}":
                 now = self.session.clock()
-                is_well = host.status.casefold() in self.session.healthy_words
+                is_well = level(host.status, self.session.healthy_words) == "well"
                 since = now - DAY if is_well else min(host.since, now - HOUR)
                 return runs_lead(of_platform(host.platform), since + ahead)
         for one in view.incidents:

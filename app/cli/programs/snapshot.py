@@ -5,9 +5,11 @@ from typing import Final
 
 from app.cli.documents import COLUMNS, views
 from app.cli.exits import CommandFailedError, Exit, of_api_error
+from app.cli.health import LEVELS
 from app.cli.output import Output, Table
 from app.config import Profile, Settings
 from app.engine import Engine
+from app.health import level as level_of
 from app.times import exact_ago, rfc3339
 from storage.records import RunFilter
 
@@ -58,7 +60,9 @@ async def lines_of(engine: Engine, width: int | None) -> list[str]:
         if each.connected:
             place = " ".join(part for part in (each.host, each.group) if part)
             since = exact_ago(each.since, now)
-            hosts.append(f"{each.platform} {each.status} since {since}{f'  {place}' if place else ''}")
+            level = LEVELS[level_of(each.status, engine.settings.console.health_ok)]
+            parts = (f"{each.platform} {each.status} since {since}", place, level.name.lower() if level else "")
+            hosts.append("  ".join(filter(None, parts)))
     if not hosts:
         hosts = ["no code host is connected" if "health" in answered else "code hosts: not seen yet"]
     head = [
@@ -66,6 +70,7 @@ async def lines_of(engine: Engine, width: int | None) -> list[str]:
         freshness,
         f"{counts.get('working', 0)} working  {counts.get('queued', 0)} queued  {failed} failed/24h",
         *hosts,
+        *([f"{link.dropped} entries of the list have no usable run id"] if link is not None and link.dropped else []),
         "",
     ]
     if not shown:
