@@ -71,14 +71,14 @@ class TurnWorker:
         """Since when this worker's heartbeat has been regular (monotonic seconds)."""
         self._recovery_due = 0.0
         self._woken = threading.Event()
+        self._hurried = threading.Event()
+        """Set: the heartbeat looks around now, since this worker is to end."""
         self._ended = threading.Event()
         """Set: no new turns are started."""
         self._gone = threading.Event()
         """Set: this worker stops its heartbeat."""
         self._threads = [
-            threading.Thread(
-                target=self._repeat, args=(self._heartbeat, threading.Event()), name="heartbeat", daemon=True
-            ),
+            threading.Thread(target=self._repeat, args=(self._heartbeat, self._hurried), name="heartbeat", daemon=True),
             threading.Thread(target=self._repeat, args=(self._dispatch, self._woken), name="dispatch", daemon=True),
         ]
         self._active = 0
@@ -111,6 +111,7 @@ class TurnWorker:
             idle = self._counting.wait_for(lambda: self._interrupted >= self._active, _CLOSING_S) and not self._active
         self._gone.set()
         self._woken.set()
+        self._hurried.set()
         for thread in self._threads:
             thread.join(_CLOSING_S)
         try:

@@ -28,7 +28,7 @@ def test_both_sources_tell_the_same_change(service: RunningService, tmp_path: Pa
         tmp_path, service.base_url, service.admin_token, {"RUNWARDEN_CONFIG": str(tmp_path / "config.toml")}
     )
 
-    for turn in ((), ("--turn", "1"), ("--turn", "2")):
+    for turn in (("--turn", "1"), ("--turn", "2"), ()):
         told = [each("runs", "diff", run_id, *turn) for each in (home, with_git)]
         documents = [each("runs", "diff", run_id, *turn, "--json").json() for each in (home, with_git)]
         assert told[0].out == told[1].out != ""

@@ -1,4 +1,4 @@
-"""One real service for the tests of a worker process, and a client that speaks HTTP to it."""
+"""One real service for the tests of a module, and a client that speaks HTTP to it."""
 
 import contextlib
 import json
@@ -156,9 +156,9 @@ class Laboratory:
         return dict(answer.json())
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def shared_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A service for all tests of a worker process: a start costs less than ten seconds of waiting for the next."""
+    """A service for all tests of a module: a start takes as much of a processor as ten seconds of waiting for work."""
     # What stands in its environment is for the test of what agents see of it.
     environment = {"SECRET": "s3cr3t", "LENT": "lent"}
     # Many tests leave runs behind, which the next one's run need not wait for.
@@ -169,13 +169,13 @@ def shared_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     assert service.stop() == 0
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def api(shared_service: Any) -> Api:
-    """A client of the service that the tests of a worker process share."""
+    """A client of the service that the tests of a module share."""
     return Api(shared_service)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def tenant(shared_service: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Api]:
     """`tenant(hosts=…, repositories=…)` makes an organization on the shared service and returns its client."""
 
@@ -203,9 +203,9 @@ def own(tenant: Callable[..., Api], tmp_path: Path) -> Callable[..., tuple[Api, 
     return make
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def sandboxed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Api]]:
-    """`sandboxed("none")` and `sandboxed("require")`: a service each, for the tests of a worker process."""
+    """`sandboxed("none")` and `sandboxed("require")`: a service each, for the tests of a module."""
     running: dict[str, Api] = {}
 
     def get(sandbox: str) -> Api:

@@ -28,6 +28,7 @@ def test_a_turn_becomes_one_marked_commit_on_its_branch(api: Any) -> None:
 
     Plain runs are the reviewer's, which commits a review.
     """
+    api.service.admin("agent", "remove", "reviewer")
     repository = api.service.repositories["acme/api"]
     plain = {"instructions": "review this", "branch_name": "plain"}
     plain |= {"repository": {"platform": "github", "data": {"owner": "acme", "repo": "api"}}}

@@ -30,9 +30,10 @@ def test_a_run_is_accepted_executed_and_continued_where_it_began(api: Any, tmp_p
         ask(api, run_id=run["run_id"], branch_name="other"),
         api.follow("run_00000000000000000000000000", "second"),
     ]
-    again = api.follow(run["run_id"], f"wait {tmp_path / 'gate'}")
+    again = api.follow(run["run_id"], f"wait {tmp_path / 'never'}")
     refused.append(api.follow(run["run_id"], "third"))
-    (tmp_path / "gate").touch()
+    assert api.post(f"/external/runs/{run['run_id']}/cancel", {}).status_code == 202
+    assert api.follow(run["run_id"], "fourth").status_code == 201
 
     assert answer.status_code == again.status_code == 201
     assert re.fullmatch(r"run_[0-9A-HJKMNP-TV-Z]{26}", run["run_id"])
