@@ -1,18 +1,22 @@
 """Set-up: an operator's document, checked key by key; applying it again changes nothing."""
 
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 import sqlalchemy as sa
 from pydantic import BaseModel, ConfigDict, Field
 
+from service import ids
 from service.agents import check
 from service.agents.options import AgentOptions, VariableName
 from service.clock import parse_duration, rfc3339
 from service.errors import ServiceError
 from service.mail.message import checked_address
 from service.reference import checked_path, location, without_login
-from service.store import agents, hosts, organizations, repositories, tokens, trials
+from service.store import agents, hosts, organizations, repositories, schema, tokens, trials
+from service.store.database import alone
 from service.store.organizations import Organization
 from service.triggers.rules import TriggerRule
 
@@ -128,29 +132,41 @@ def apply_setup(
     Raises:
         SetupError: An entry contradicts the existing state, or lacks something.
     """
-    applied: list[dict[str, str | None]] = []
-    of_organizations: list[dict[str, str | None]] = []
-    known = {agent.key: agent for _, agent in agents.all_of(connection)}
-    made = [_organization(connection, entry, folder, now, of_organizations) for entry in setup.organizations]
-    for entry in setup.agents:
-        agent = put_agent(connection, entry, now, data)
-        applied.append(_outcome("agent", agent.name, agent.organization_id, known.get(agent.key), agent))
+    # Nothing else changes them now: all that the document names is read once and written once.
+    alone(connection, schema.organizations, schema.hosts, schema.repositories, schema.agents)
+    there = _Organizations(connection, setup.organizations, folder, now)
+    made = [there.apply(entry) for entry in setup.organizations]
+    there.store()
+    applied = _put_agents(connection, setup.agents, now, data)
     for offer in setup.offers:
         held = trials.offer_by_code(connection, offer.code)
         is_retired = offer.retired or (held is not None and held.retired)
         wanted = trials.Offer(offer.code, offer.kind, is_retired, offer.price)
         trials.put_offer(connection, wanted)
         applied.append(_outcome("offer", offer.code, None, held, wanted))
-    for one in made:
-        owner = find_organization(connection, str(one["id"]))
-        for repository in repositories.of(connection, owner.id):
-            check_triggers(connection, owner, repository)
+    for organization, repository in there.all_repositories():
+        check_triggers(connection, organization, repository)
     return {
         "organizations": made,
         "offers": [offer.code for offer in trials.all_offers(connection)],
         "agents": sorted({agents.DEFAULT_NAME} | {agent.name for _, agent in agents.all_of(connection)}),
-        "applied": [*applied, *of_organizations],
+        "applied": [*applied, *there.applied],
     }
+
+
+def _put_agents(
+    connection: sa.Connection, entries: Sequence[AgentEntry], now: int, data: Path | None
+) -> list[dict[str, str | None]]:
+    """Configure agents and return the outcomes."""
+    owners = organizations.named(connection, [entry.organization for entry in entries if entry.organization])
+    known = {agent.key: agent for _, agent in agents.all_of(connection)}
+    made = [
+        _agent(entry, None if entry.organization is None else _named(owners, entry.organization), data)
+        for entry in entries
+    ]
+    changed = {agent.key: agent for agent in made if agent != known.get(agent.key)}
+    agents.put_all(connection, [*changed.values()], now)
+    return [_outcome("agent", agent.name, agent.organization_id, known.get(agent.key), agent) for agent in made]
 
 
 def _outcome(kind: str, name: str, organization_id: str | None, before: object, after: object) -> dict[str, str | None]:
@@ -176,7 +192,11 @@ def find_organization(connection: sa.Connection, slug: str) -> Organization:
     Raises:
         SetupError: There is no such organization.
     """
-    found = organizations.by_slug(connection, slug)
+    return _named(organizations.named(connection, [slug]), slug)
+
+
+def _named(known: Mapping[str, Organization], slug: str) -> Organization:
+    found = known.get(slug.lower()) or known.get(slug)
     if found is None:
         raise SetupError(f"there is no organization {slug!r}; create it with: runwarden service org create NAME")
     return found
@@ -208,6 +228,13 @@ def connect_host(connection: sa.Connection, organization: Organization, entry: H
     Raises:
         SetupError: The address that its kind of probe needs is missing.
     """
+    host = _host(entry)
+    hosts.connect(connection, organization.id, host, now)
+    trials.activate(connection, organization.id, now)
+    return host
+
+
+def _host(entry: HostEntry) -> hosts.Host:
     api_url = entry.api_url
     if entry.probe == "api" and api_url is None:
         if entry.host not in {None, _PUBLIC_HOSTS[entry.platform]}:
@@ -216,7 +243,7 @@ def connect_host(connection: sa.Connection, organization: Organization, entry: H
     if entry.probe == "git" and entry.clone_url is None:
         raise SetupError(f"{entry.platform}: --probe git needs --clone-url, such as https://git.example/{{path}}.git")
     named = location(entry.api_url or entry.clone_url or "")
-    host = hosts.Host(
+    return hosts.Host(
         platform=entry.platform,
         host=(entry.host or (named.host if named else _PUBLIC_HOSTS[entry.platform])).lower(),
         group=entry.group,
@@ -225,9 +252,6 @@ def connect_host(connection: sa.Connection, organization: Organization, entry: H
         clone_url=entry.clone_url,
         token_env=entry.token_env,
     )
-    hosts.connect(connection, organization.id, host, now)
-    trials.activate(connection, organization.id, now)
-    return host
 
 
 def add_repository(
@@ -240,22 +264,42 @@ def add_repository(
     """
     try:
         path = checked_path(entry.platform, entry.path)
-        url = _clone_address(connection, organization, entry, path, folder)
         kept = repositories.by_path(connection, organization.id, entry.platform, path)
-        triggers, secret = ((), None) if kept is None else (kept.triggers, kept.webhook_secret_env)
-        made = repositories.Repository(
-            entry.name,
-            entry.platform,
-            path,
-            url,
-            protected=entry.protected,
-            triggers=triggers if entry.triggers is None else entry.triggers,
-            webhook_secret_env=entry.webhook_secret_env or secret,
-        )
+        made = _repository(entry, path, kept, hosts.of(connection, organization.id), folder)
         repositories.put(connection, organization.id, made, now)
     except ValueError as error:
         raise SetupError(f"repository {entry.name}: {error}") from error
     return made
+
+
+def _repository(
+    entry: RepositoryEntry,
+    path: str,
+    kept: repositories.Repository | None,
+    connected: Iterable[hosts.Host],
+    folder: Path,
+) -> repositories.Repository:
+    """Return what an entry makes of a repository; `kept`: as it is configured so far.
+
+    Raises:
+        ValueError: It has no clone address.
+    """
+    if entry.url is None:
+        url = hosts.clone_url(connected, entry.platform, path)
+        if url is None:
+            raise ValueError("it needs --url, or a connected host with a clone URL")
+    else:
+        url = entry.url if location(entry.url) is not None else str((folder / entry.url).resolve())
+    triggers, secret = ((), None) if kept is None else (kept.triggers, kept.webhook_secret_env)
+    return repositories.Repository(
+        entry.name,
+        entry.platform,
+        path,
+        url,
+        protected=entry.protected,
+        triggers=triggers if entry.triggers is None else entry.triggers,
+        webhook_secret_env=entry.webhook_secret_env or secret,
+    )
 
 
 def check_triggers(connection: sa.Connection, organization: Organization, repository: repositories.Repository) -> None:
@@ -278,53 +322,153 @@ def put_agent(connection: sa.Connection, entry: AgentEntry, now: int, data: Path
     Raises:
         SetupError: Its organization does not exist, it contradicts itself, or needs something that is missing.
     """
-    owner = None if entry.organization is None else find_organization(connection, entry.organization).id
+    owner = None if entry.organization is None else find_organization(connection, entry.organization)
+    agent = _agent(entry, owner, data)
+    agents.put(connection, agent, now)
+    return agent
+
+
+def _agent(entry: AgentEntry, owner: Organization | None, data: Path | None) -> agents.Agent:
     options = AgentOptions.model_validate(entry.model_dump(include=set(AgentOptions.model_fields)))
     faults = list(check.contradictions(entry.argv, options, entry.environment, network=entry.network))
     if data is not None:
         faults += check.missing(entry.argv, options, entry.environment, data)
     if faults:
         raise SetupError(f"agent {entry.name}: {'; '.join(faults)}")
-    agent = agents.Agent(entry.name, entry.argv, entry.timeout_s, entry.network, entry.environment, options, owner)
-    agents.put(connection, agent, owner, now)
-    return agent
+    command = (entry.name, entry.argv, entry.timeout_s, entry.network, entry.environment)
+    return agents.Agent(*command, options, None if owner is None else owner.id)
 
 
-def _organization(
-    connection: sa.Connection, entry: OrganizationEntry, folder: Path, now: int, applied: list[dict[str, str | None]]
-) -> dict[str, object]:
-    """Return what an entry made of an organization; the outcomes for its hosts and repositories go into `applied`."""
-    slug = entry.slug or organizations.slug_of(entry.name)
-    found = organizations.by_slug(connection, slug)
-    organization = found or organizations.create(
-        connection, name=entry.name, slug=slug, now=now, entitlements=entry.entitlements
-    )
-    if found is None and not entry.active:
-        organizations.change(connection, organization.id, active=False, entitlements=entry.entitlements)
-    if entry.budget is not None:
-        organizations.limit_day(connection, organization.id, entry.budget.day_usd, entry.budget.day_tokens)
-    connected = {host.platform: host for host in hosts.of(connection, organization.id)}
-    for one in entry.hosts:
-        host = connect_host(connection, organization, one, now)
-        applied.append(_outcome("host", host.platform, organization.id, connected.get(host.platform), host))
-    known = {(one.platform, one.path.lower()): one for one in repositories.of(connection, organization.id)}
-    configured = []
-    for each in entry.repositories:
-        made = add_repository(connection, organization, each, folder, now)
-        before = known.get((made.platform, made.path.lower()))
-        applied.append(_outcome("repository", f"{made.platform}:{made.path}", organization.id, before, made))
-        shown = {"name": made.name, "platform": made.platform, "path": made.path, "url": without_login(made.url)}
-        configured.append(shown)
-    return {
-        "id": organization.id,
-        "name": organization.name,
-        "slug": organization.slug,
-        "created": found is None,
-        "differs": [] if found is None else _differences(found, entry),
-        "tokens": [_token(connection, organization, token, now) for token in entry.tokens],
-        "hosts": [host.platform for host in entry.hosts],
-        "repositories": configured,
-    }
+class _Organizations:
+    """The organizations of a document with what they own: read at once, decided one by one, stored at once."""
+
+    def __init__(self, connection: sa.Connection, entries: Sequence[OrganizationEntry], folder: Path, now: int) -> None:
+        self._connection = connection
+        self._folder = folder
+        self._now = now
+        self._named = organizations.named(connection, [_slug(entry) for entry in entries])
+        there = [*{one.id for one in self._named.values()}]
+        self._tokens = tokens.of_all(connection, there)
+        self._hosts = hosts.of_all(connection, there)
+        self._repositories = defaultdict[str, dict[tuple[str, str], repositories.Repository]](dict)
+        """By organization, and then by platform and path."""
+        for owner, held in repositories.of_all(connection, there).items():
+            self._repositories[owner] = {_key(one): one for one in held}
+        self._created: list[Organization] = []
+        self._budgets: dict[str, DayBudget] = {}
+        self._connected: dict[tuple[str, str], hosts.Host] = {}
+        self._configured: dict[tuple[str, tuple[str, str]], repositories.Repository] = {}
+        self.applied: list[dict[str, str | None]] = []
+        """The outcomes for hosts and repositories."""
+
+    def apply(self, entry: OrganizationEntry) -> dict[str, object]:
+        """Return what an entry makes of an organization.
+
+        Raises:
+            SetupError: It contradicts the existing state, or lacks something.
+        """
+        found = self._named.get(_slug(entry))
+        organization = self._create(entry) if found is None else found
+        wanted = entry.budget or DayBudget(day_usd=organization.day_usd, day_tokens=organization.day_tokens)
+        if (wanted.day_usd, wanted.day_tokens) != (organization.day_usd, organization.day_tokens):
+            self._budgets[organization.id] = wanted
+        for host in entry.hosts:
+            self._connect(organization.id, _host(host))
+        configured = [self._configure(organization.id, repository) for repository in entry.repositories]
+        return {
+            "id": organization.id,
+            "name": organization.name,
+            "slug": organization.slug,
+            "created": found is None,
+            "differs": [] if found is None else _differences(found, entry),
+            "tokens": [self._token(organization, token) for token in entry.tokens],
+            "hosts": [host.platform for host in entry.hosts],
+            "repositories": [
+                {"name": one.name, "platform": one.platform, "path": one.path, "url": without_login(one.url)}
+                for one in configured
+            ],
+        }
+
+    def store(self) -> None:
+        """Store what is new or has changed."""
+        organizations.add(self._connection, self._created)
+        for organization_id, budget in self._budgets.items():
+            organizations.limit_day(self._connection, organization_id, budget.day_usd, budget.day_tokens)
+        hosts.put_all(self._connection, [(owner, one) for (owner, _), one in self._connected.items()], self._now)
+        configured = [(owner, one) for (owner, _), one in self._configured.items()]
+        repositories.put_all(self._connection, configured, self._now)
+        for trial in trials.of_all(self._connection, [*{owner for owner, _ in self._connected}]):
+            trials.activate(self._connection, trial.organization_id, self._now)
+
+    def all_repositories(self) -> Iterator[tuple[Organization, repositories.Repository]]:
+        """Yield each repository of these organizations, also those that the document leaves out."""
+        for organization in {one.id: one for one in self._named.values()}.values():
+            for repository in self._repositories[organization.id].values():
+                yield organization, repository
+
+    def _create(self, entry: OrganizationEntry) -> Organization:
+        budget = entry.budget or DayBudget()
+        made = Organization(
+            id=ids.organization_id(self._now),
+            name=entry.name,
+            slug=_slug(entry),
+            parent_id=None,
+            active=entry.active,
+            entitlements=entry.entitlements,
+            offer_code=None,
+            created_at=self._now,
+            day_usd=budget.day_usd,
+            day_tokens=budget.day_tokens,
+        )
+        self._created.append(made)
+        self._named[made.slug] = made
+        return made
+
+    def _connect(self, owner: str, host: hosts.Host) -> None:
+        others = [one for one in self._hosts[owner] if one.platform != host.platform]
+        before = next((one for one in self._hosts[owner] if one not in others), None)
+        self.applied.append(_outcome("host", host.platform, owner, before, host))
+        if before != host:
+            self._hosts[owner] = [*others, host]
+            self._connected[owner, host.platform] = host
+
+    def _configure(self, owner: str, entry: RepositoryEntry) -> repositories.Repository:
+        held = self._repositories[owner]
+        try:
+            path = checked_path(entry.platform, entry.path)
+            before = held.get((entry.platform, path.lower()))
+            made = _repository(entry, path, before, self._hosts[owner], self._folder)
+            namesake = next((one for one in held.values() if one.name == made.name and one is not before), None)
+            if namesake is not None:
+                raise repositories.taken(made.name, namesake.path)
+        except ValueError as error:
+            raise SetupError(f"repository {entry.name}: {error}") from error
+        self.applied.append(_outcome("repository", f"{made.platform}:{made.path}", owner, before, made))
+        if before != made:
+            held[_key(made)] = self._configured[owner, _key(made)] = made
+        return made
+
+    def _token(self, organization: Organization, entry: TokenEntry) -> dict[str, object]:
+        held = self._tokens[organization.id]
+        kept = next((one for one in held if one.alias == entry.alias and one.is_valid(self._now)), None)
+        token, value = (kept, None) if kept else make_token(self._connection, organization, entry, self._now)
+        if kept is None:
+            held.append(token)
+        return {
+            "id": token.id,
+            "alias": token.alias,
+            "value": value,
+            "scopes": list(token.scopes),
+            "expires_at": rfc3339(token.expires_at),
+        }
+
+
+def _key(one: repositories.Repository) -> tuple[str, str]:
+    return one.platform, one.path.lower()
+
+
+def _slug(entry: OrganizationEntry) -> str:
+    return entry.slug or organizations.slug_of(entry.name)
 
 
 def _differences(organization: Organization, entry: OrganizationEntry) -> list[str]:
@@ -339,30 +483,3 @@ def _differences(organization: Organization, entry: OrganizationEntry) -> list[s
     commands += [f"grant {slug} {entitlement}" for entitlement in sorted(wanted - held)]
     commands += [f"withdraw {slug} {entitlement}" for entitlement in sorted(held - wanted)]
     return [f"runwarden service org {command}" for command in commands]
-
-
-def _token(connection: sa.Connection, organization: Organization, entry: TokenEntry, now: int) -> dict[str, object]:
-    kept = next(
-        (one for one in tokens.of(connection, organization.id) if one.alias == entry.alias and one.is_valid(now)), None
-    )
-    token, value = (kept, None) if kept else make_token(connection, organization, entry, now)
-    return {
-        "id": token.id,
-        "alias": token.alias,
-        "value": value,
-        "scopes": list(token.scopes),
-        "expires_at": rfc3339(token.expires_at),
-    }
-
-
-def _clone_address(
-    connection: sa.Connection, organization: Organization, entry: RepositoryEntry, path: str, folder: Path
-) -> str:
-    if entry.url is None:
-        url = hosts.clone_url(connection, organization.id, entry.platform, path)
-        if url is None:
-            raise ValueError("it needs --url, or a connected host with a clone URL")
-        return url
-    if location(entry.url) is not None:
-        return entry.url
-    return str((folder / entry.url).resolve())

@@ -262,8 +262,9 @@ def _first_target(connection: sa.Connection, organization_id: str, candidates: l
     for one in candidates:
         if found := repositories.by_path(connection, organization_id, one.platform, one.path):
             return _target(found)
+    connected = hosts.of(connection, organization_id)
     for one in candidates:
-        if url := hosts.clone_url(connection, organization_id, one.platform, one.path):
+        if url := hosts.clone_url(connected, one.platform, one.path):
             return _Target(one, url)
     raise bad_request(
         "unknown_repository",

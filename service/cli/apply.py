@@ -3,6 +3,7 @@
 import json
 import sys
 import tomllib
+from collections import defaultdict
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,14 +42,17 @@ def apply(admin: AdminContext, file: Path, *, elsewhere: bool) -> None:
         for one in made["organizations"]:
             acts += [("token.create", token["id"], one["id"]) for token in one["tokens"] if token["value"] is not None]
         acts += [(_ACTIONS[one["kind"]], one["name"], one["organization"]) for one in made["applied"]]
-        for action, change.target, change.organization_id in acts:
-            change.record(action)
+        change.record_each(acts)
     made |= {"data_dir": str(admin.folder.root), "outbox": str(admin.folder.outbox)}
     admin.show(made, _apply_lines(made))
 
 
 def _apply_lines(made: dict[str, Any]) -> list[str]:
     slugs = {one["id"]: one["slug"] for one in made["organizations"]}
+    owned = defaultdict(list)
+    for one in made["applied"]:
+        if one["kind"] in {"host", "repository"}:
+            owned[one["organization"]].append(one)
     lines = []
     for organization in made["organizations"]:
         lines.append(f"{organization['slug']}  {'created' if organization['created'] else 'kept'}")
@@ -57,8 +61,7 @@ def _apply_lines(made: dict[str, Any]) -> list[str]:
         urls = {f"{one['platform']}:{one['path']}": f"  {one['url']}" for one in organization["repositories"]}
         lines += [
             f"  {one['kind']} {one['name']}  {one['outcome']}{urls.get(one['name'], '')}"
-            for one in made["applied"]
-            if one["kind"] in {"host", "repository"} and one["organization"] == organization["id"]
+            for one in owned[organization["id"]]
         ]
     for one in made["applied"]:
         if one["kind"] in {"agent", "offer"}:

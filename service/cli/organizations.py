@@ -68,10 +68,10 @@ def list_organizations(admin: AdminContext) -> None:
     """List organizations."""
     with admin.read() as connection:
         found = organizations.all_of(connection)
-        known = [trials.of(connection, one.id) for one in found]
+        known = trials.of_all(connection, [one.id for one in found])
     shown = "state signup_code granted_code started_at"
-    started = [None if trial is None else fields(trial, shown) for trial in known]
-    documents = [_document(one) | {"trial": trial} for one, trial in zip(found, started, strict=True)]
+    started = {trial.organization_id: fields(trial, shown) for trial in known}
+    documents = [_document(one) | {"trial": started.get(one.id)} for one in found]
     admin.show({"organizations": documents}, [_line(one) for one in found])
 
 

@@ -1,5 +1,6 @@
 """Agents: named commands, each for one organization or for all organizations (spec 4.4)."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Final
 
@@ -52,12 +53,24 @@ class Agent:
 REVIEWER: Final = Agent(DEFAULT_NAME, ("{python}", "-P", "-m", "service.reviewer"))
 
 
-def put(connection: sa.Connection, agent: Agent, organization_id: str | None, now: int) -> None:
-    """Add an agent, or replace the one with its name; without an organization it serves every organization."""
-    one_at_a_time(connection, "agent", organization_id or "", agent.name)
-    remove(connection, agent.name, organization_id)
-    key = {"id": f"agent_{ids.ulid(now)}", "organization_id": organization_id}
-    connection.execute(sa.insert(agents).values(asdict(agent) | key))
+def put(connection: sa.Connection, agent: Agent, now: int) -> None:
+    """Add an agent, or replace its organization's agent of that name, or the one for all."""
+    one_at_a_time(connection, "agent", agent.organization_id or "", agent.name)
+    put_all(connection, [agent], now)
+
+
+def put_all(connection: sa.Connection, configured: Sequence[Agent], now: int) -> None:
+    """Add or replace agents that nothing else changes at this time."""
+    if not configured:
+        return
+    same = (
+        agents.c.name == sa.bindparam("of_name"),
+        agents.c.organization_id.is_not_distinct_from(sa.bindparam("owner", type_=sa.Text)),
+    )
+    keys = [{"of_name": agent.name, "owner": agent.organization_id} for agent in configured]
+    connection.execute(sa.delete(agents).where(*same), keys)
+    rows = [asdict(agent) | {"id": f"agent_{ids.ulid(now)}"} for agent in configured]
+    connection.execute(sa.insert(agents), rows)
 
 
 def remove(connection: sa.Connection, name: str, organization_id: str | None) -> bool:

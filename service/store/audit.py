@@ -3,12 +3,14 @@
 It holds ids and configured names, but no tokens, codes, e-mail addresses or error texts.
 """
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Final
 
 import sqlalchemy as sa
 
 from service import ids
+from service.clock import Clock
 from service.store.schema import audit, found
 
 DONE: Final = "done"
@@ -48,6 +50,19 @@ def record(
     """Add an entry."""
     made = AuditEntry(f"aud_{ids.ulid(now)}", now, actor, action, outcome, target, organization_id, detail)
     connection.execute(sa.insert(audit).values(asdict(made)))
+
+
+def record_each(
+    connection: sa.Connection, actor: str, acts: Iterable[tuple[str, str | None, str | None]], clock: Clock
+) -> None:
+    """Add an entry for each act that was done: its action, target and organization."""
+    made = ((clock(), *act) for act in acts)
+    entries = [
+        AuditEntry(f"aud_{ids.ulid(at)}", at, actor, action, DONE, target, organization_id, None)
+        for at, action, target, organization_id in made
+    ]
+    if entries:
+        connection.execute(sa.insert(audit), [asdict(one) for one in entries])
 
 
 def latest(

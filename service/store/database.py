@@ -19,7 +19,7 @@ from service.clock import SECOND_MICROS, Clock
 from service.store.migrations import DatabaseError, migrate, version
 from service.store.schema import VERSION, meta
 
-__all__ = ["AWAY", "Database", "DatabaseError", "insert_new", "now_in", "one_at_a_time", "round_trip_s"]
+__all__ = ["AWAY", "Database", "DatabaseError", "alone", "insert_new", "now_in", "one_at_a_time", "round_trip_s"]
 AWAY: Final = (sa.exc.OperationalError, sa.exc.InternalError, sa.exc.TimeoutError)
 """What is raised while the database is away, shuts down, or has ended a connection: the same call may succeed later."""
 _PAUSE_S: Final = 1.0
@@ -166,6 +166,16 @@ def one_at_a_time(connection: sa.Connection, *subject: str) -> None:
         # The separator makes a distinct text for each tuple. The two-number form of the lock is used by the workers.
         name = "\x1f".join(subject)
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtextextended(name, _LOCKS))))
+
+
+def alone(connection: sa.Connection, *tables: sa.Table) -> None:
+    """Wait for other transactions that change the tables; there are none until this one ends, but for readers.
+
+    On SQLite the write lock has that effect already.
+    """
+    if connection.dialect.name != "sqlite":
+        names = ", ".join(table.name for table in tables)
+        connection.execute(sa.text(f"LOCK TABLE {names} IN SHARE ROW EXCLUSIVE MODE"))
 
 
 def round_trip_s(connection: sa.Connection) -> float:

@@ -1,5 +1,7 @@
 """Code hosts that an organization connected: one for each platform (spec 2.7)."""
 
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
 
@@ -7,7 +9,7 @@ import sqlalchemy as sa
 
 from service import ids
 from service.store.database import one_at_a_time
-from service.store.schema import found, hosts
+from service.store.schema import by_owner, found, hosts
 
 PROBES: Final = ("api", "git")
 
@@ -44,9 +46,22 @@ class Host:
 def connect(connection: sa.Connection, organization_id: str, host: Host, now: int) -> None:
     """Connect a host, replacing the organization's host on that platform, if any."""
     one_at_a_time(connection, "host", organization_id, host.platform)
-    disconnect(connection, organization_id, host.platform)
-    key = {"id": f"host_{ids.ulid(now)}", "organization_id": organization_id, "connected_at": now}
-    connection.execute(sa.insert(hosts).values(asdict(host) | key))
+    put_all(connection, [(organization_id, host)], now)
+
+
+def put_all(connection: sa.Connection, connected: Sequence[tuple[str, Host]], now: int) -> None:
+    """Connect hosts of organizations, given by id, that nothing else changes at this time."""
+    if not connected:
+        return
+    old = sa.delete(hosts).where(
+        hosts.c.organization_id == sa.bindparam("owner"), hosts.c.platform == sa.bindparam("on")
+    )
+    connection.execute(old, [{"owner": owner, "on": host.platform} for owner, host in connected])
+    rows = [
+        asdict(host) | {"id": f"host_{ids.ulid(now)}", "organization_id": owner, "connected_at": now}
+        for owner, host in connected
+    ]
+    connection.execute(sa.insert(hosts), rows)
 
 
 def disconnect(connection: sa.Connection, organization_id: str, platform: str) -> bool:
@@ -60,9 +75,14 @@ def of(connection: sa.Connection, organization_id: str) -> list[Host]:
     return found(connection, Host, hosts, hosts.c.organization_id == organization_id, order=[hosts.c.platform])
 
 
-def clone_url(connection: sa.Connection, organization_id: str, platform: str, path: str) -> str | None:
-    """Return the clone URL of a repository on an organization's host of a platform; None: it has none."""
-    of_platform = (host for host in of(connection, organization_id) if host.platform == platform)
+def of_all(connection: sa.Connection, organization_ids: Sequence[str]) -> defaultdict[str, list[Host]]:
+    """Return the hosts of many organizations."""
+    return by_owner(connection, Host, hosts, organization_ids)
+
+
+def clone_url(connected: Iterable[Host], platform: str, path: str) -> str | None:
+    """Return the clone URL of a repository on the host of its platform, of an organization's; None: it has none."""
+    of_platform = (host for host in connected if host.platform == platform)
     return next((url for host in of_platform if (url := host.clone_url_of(path))), None)
 
 

@@ -1,5 +1,6 @@
 """The directory of organizations and of their parents (spec 2.2, 4.1)."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
 
@@ -7,7 +8,7 @@ import sqlalchemy as sa
 
 from service import ids
 from service.store.database import one_at_a_time
-from service.store.schema import first, found, organizations, runs
+from service.store.schema import batches, first, found, organizations, runs
 
 ENTITLEMENTS: Final = ("ServiceAPI", "CreateOrganizations")
 
@@ -55,8 +56,14 @@ def create(
         offer_code=offer_code,
         created_at=now,
     )
-    connection.execute(sa.insert(organizations).values(asdict(made)))
+    add(connection, [made])
     return made
+
+
+def add(connection: sa.Connection, made: Sequence[Organization]) -> None:
+    """Add organizations whose slugs are free."""
+    if made:
+        connection.execute(sa.insert(organizations), [asdict(one) for one in made])
 
 
 def slug_of(name: str) -> str:
@@ -78,6 +85,16 @@ def by_slug(connection: sa.Connection, slug: str) -> Organization | None:
     """Return the organization with a slug (upper or lower case) or an id, as an administrator types it."""
     typed = sa.or_(organizations.c.slug == slug.lower(), organizations.c.id == slug)
     return first(connection, Organization, organizations, typed)
+
+
+def named(connection: sa.Connection, slugs: Sequence[str]) -> dict[str, Organization]:
+    """Return the organizations with some slugs or ids, as `by_slug` does, each by both of these."""
+    known: dict[str, Organization] = {}
+    for some in batches(slugs):
+        typed = sa.or_(organizations.c.slug.in_([slug.lower() for slug in some]), organizations.c.id.in_(some))
+        for one in found(connection, Organization, organizations, typed):
+            known |= {one.slug: one, one.id: one}
+    return known
 
 
 def of_run(connection: sa.Connection, run_id: str) -> Organization | None:

@@ -1,5 +1,7 @@
 """Repositories that an organization configured by name (spec 4.4) or onboarded."""
 
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 
@@ -8,7 +10,7 @@ import sqlalchemy as sa
 from service import ids
 from service.store.database import insert_new, one_at_a_time
 from service.store.runs import InactiveOrganizationError
-from service.store.schema import default_branches, first, found, organizations, repositories
+from service.store.schema import by_owner, default_branches, first, found, organizations, repositories
 from service.triggers.rules import TriggerRule
 
 
@@ -77,11 +79,33 @@ def put(connection: sa.Connection, organization_id: str, repository: Repository,
         sa.select(repositories.c.path).where(mine, repositories.c.name == repository.name, sa.not_(same))
     ).scalar()
     if namesake is not None:
-        raise ValueError(f"the name {repository.name!r} belongs to {namesake}; choose another name")
-    removed = connection.execute(sa.delete(repositories).where(same)).rowcount
-    key = {"id": f"repo_{ids.ulid(now)}", "organization_id": organization_id, "path_key": repository.path.lower()}
-    connection.execute(sa.insert(repositories).values(asdict(repository) | key))
-    return removed == 0
+        raise taken(repository.name, namesake)
+    is_new = connection.execute(sa.select(repositories.c.id).where(same)).first() is None
+    put_all(connection, [(organization_id, repository)], now)
+    return is_new
+
+
+def taken(name: str, path: str) -> ValueError:
+    """Return the error that another repository, at a path, has the name."""
+    return ValueError(f"the name {name!r} belongs to {path}; choose another name")
+
+
+def put_all(connection: sa.Connection, configured: Sequence[tuple[str, Repository]], now: int) -> None:
+    """Add or replace repositories of organizations, given by id, that nothing else changes; their names are free."""
+    if not configured:
+        return
+    keys = [
+        {"owner": owner, "on": repository.platform, "at": repository.path.lower()} for owner, repository in configured
+    ]
+    columns = (repositories.c.organization_id, repositories.c.platform, repositories.c.path_key)
+    same = (column == sa.bindparam(name) for column, name in zip(columns, ("owner", "on", "at"), strict=True))
+    connection.execute(sa.delete(repositories).where(*same), keys)
+    rows = [
+        asdict(repository)
+        | {"id": f"repo_{ids.ulid(now)}", "organization_id": owner, "path_key": repository.path.lower()}
+        for owner, repository in configured
+    ]
+    connection.execute(sa.insert(repositories), rows)
 
 
 def remove(connection: sa.Connection, organization_id: str, name: str) -> bool:
@@ -94,6 +118,11 @@ def of(connection: sa.Connection, organization_id: str) -> list[Repository]:
     """Return an organization's repositories, by name."""
     mine = repositories.c.organization_id == organization_id
     return found(connection, Repository, repositories, mine, order=[repositories.c.name])
+
+
+def of_all(connection: sa.Connection, organization_ids: Sequence[str]) -> defaultdict[str, list[Repository]]:
+    """Return the repositories of many organizations."""
+    return by_owner(connection, Repository, repositories, organization_ids)
 
 
 def by_path(connection: sa.Connection, organization_id: str, platform: str, path: str) -> Repository | None:

@@ -3,6 +3,7 @@
 A change needs a step in `migrations/versions` that leads an older database to the same tables.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from functools import partial
@@ -19,6 +20,7 @@ VERSION: Final = 1
 """The newest step in `migrations/versions`."""
 
 metadata = sa.MetaData()
+_KEYS_AT_ONCE: Final = 500
 
 
 Record = TypeVar("Record")
@@ -47,6 +49,24 @@ def first(
 ) -> Record | None:
     """Return the first such value; None: there is none."""
     return next(iter(found(connection, record, table, *conditions, order=order, limit=1)), None)
+
+
+def by_owner(
+    connection: sa.Connection, record: type[Record], table: sa.Table, owners: Sequence[str]
+) -> defaultdict[str, list[Record]]:
+    """Return the rows of many organizations as such values, by the id of the organization."""
+    grouped = defaultdict[str, list[Record]](list)
+    columns = [table.c[field.name] for field in fields(record)]  # type: ignore[arg-type]  # a dataclass
+    owner = table.c.organization_id
+    for some in batches(owners):
+        for row in connection.execute(sa.select(owner.label("owner"), *columns).where(owner.in_(some))):
+            grouped[row[0]].append(record(*row[1:]))
+    return grouped
+
+
+def batches(keys: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield the keys in pieces that fit into one statement."""
+    return (keys[start : start + _KEYS_AT_ONCE] for start in range(0, len(keys), _KEYS_AT_ONCE))
 
 
 class _Json(sa.TypeDecorator[Any]):

@@ -1,5 +1,7 @@
 """API tokens: hashed at rest, scoped, and short-lived (spec 5)."""
 
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
 
@@ -7,7 +9,7 @@ import sqlalchemy as sa
 
 from service import ids
 from service.clock import DAY_MICROS
-from service.store.schema import first, found, tokens
+from service.store.schema import by_owner, first, found, tokens
 
 SCOPES: Final = ("admin", "organizations:create")
 DEFAULT_LIFE_MICROS: Final = 30 * DAY_MICROS
@@ -50,6 +52,11 @@ def create(
 def by_value(connection: sa.Connection, value: str) -> TokenRecord | None:
     """Return the token with a value, even if it has expired or was revoked."""
     return first(connection, TokenRecord, tokens, tokens.c.digest == ids.digest(value))
+
+
+def of_all(connection: sa.Connection, organization_ids: Sequence[str]) -> defaultdict[str, list[TokenRecord]]:
+    """Return the tokens of many organizations."""
+    return by_owner(connection, TokenRecord, tokens, organization_ids)
 
 
 def of(connection: sa.Connection, organization_id: str) -> list[TokenRecord]:

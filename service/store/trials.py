@@ -1,12 +1,13 @@
 """Offers that organizations sign up with, and trials, which start with the first code host (spec 2.1, 3)."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
 
 import sqlalchemy as sa
 
 from service.store.database import one_at_a_time
-from service.store.schema import first, found, offers, trials
+from service.store.schema import by_owner, first, found, offers, trials
 
 KINDS: Final = ("partner", "public")
 
@@ -71,6 +72,11 @@ def sign_up(connection: sa.Connection, organization_id: str, code: str | None) -
 def of(connection: sa.Connection, organization_id: str) -> Trial | None:
     """Return an organization's trial; None for an organization that an operator created."""
     return first(connection, Trial, trials, trials.c.organization_id == organization_id)
+
+
+def of_all(connection: sa.Connection, organization_ids: Sequence[str]) -> list[Trial]:
+    """Return the trials of those of many organizations that signed up."""
+    return [one for (one,) in by_owner(connection, Trial, trials, organization_ids).values()]
 
 
 def activate(connection: sa.Connection, organization_id: str, now: int) -> Trial | None:

@@ -14,7 +14,7 @@ _Text = Annotated[str, Field(min_length=1, max_length=200)]
 class TriggerRule(BaseModel):
     """One rule of a repository."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     agent: _Text
     instructions: Annotated[str, Field(min_length=1, max_length=20_000, pattern=r"\S")]

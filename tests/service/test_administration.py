@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from click.testing import CliRunner, Result
 
 from service.cli import main
@@ -88,6 +89,29 @@ def test_a_folder_without_a_service_is_not_made_into_one_by_looking(data: Path, 
     assert "not a database; see that" in refusal(data, "status")
     assert "restore the back-up" in refusal(data, "org", "create", "Other")
     assert (data / "service.sqlite").read_bytes() == damaged
+
+
+def test_organizations_are_listed_in_as_many_statements_as_one(data: Path) -> None:
+    """With their trials, however many they are."""
+
+    def statements() -> int:
+        asked: list[str] = []
+
+        def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+            asked.append(statement)
+
+        sa.event.listen(sa.Engine, "before_cursor_execute", note)
+        try:
+            command(data, "org", "list")
+        finally:
+            sa.event.remove(sa.Engine, "before_cursor_execute", note)
+        return len(asked)
+
+    one = statements()
+    for name in ("Second", "Third"):
+        command(data, "org", "create", name)
+
+    assert statements() == one
 
 
 def test_tokens_need_the_entitlement(data: Path) -> None:

@@ -5,7 +5,9 @@ import secrets
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,9 +15,11 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from service import ids
 from service.clock import now_micros
 from service.egress.usage import Usage
 from service.lab import history
+from service.setup import Setup, apply_setup
 from service.store import (
     agents,
     dispatch,
@@ -272,7 +276,7 @@ ACTS: dict[str, Act] = {
     "hosts": lambda c, owner, run, n: hosts.connect(c, owner, HOST, NOW),
     "repositories": lambda c, owner, run, n: repositories.put(c, owner, Repository("a", "github", "a/b", "/a"), NOW),
     "default_branches": lambda c, owner, run, n: repositories.note_default_branch(c, "/srv/a.git", f"branch-{n}"),
-    "agents": lambda c, owner, run, n: agents.put(c, AGENT, owner if n % 2 else None, NOW),
+    "agents": lambda c, owner, run, n: agents.put(c, replace(AGENT, organization_id=owner if n % 2 else None), NOW),
     "runs": lambda c, owner, run, n: runs.accept(c, order(owner, branch="b"), NOW),
     "turns": _continue,
     "turn_files": lambda c, owner, run, n: turn_files.put(c, (run.id, 1), 0, "diff", b"said"),
@@ -305,6 +309,54 @@ def test_writers_at_once_do_not_fail_each_other(contested: Database, table: str)
             gate = threading.Barrier(at_once)
             failures = [future.exception() for future in [pool.submit(write, gate) for _ in range(at_once)]]
             assert failures == [None] * at_once
+
+
+def landscape(count: int) -> Setup:
+    """So many organizations, each with a token, a host, a repository and an agent of its own."""
+    names = [f"Tenant {number}" for number in range(count)]
+    host = {"platform": "github", "clone_url": "https://github.com/{path}.git"}
+    owned = {"hosts": [host], "tokens": [{"alias": "ci"}], "budget": {"day_usd": 5}}
+    repository = {"name": "api", "platform": "github"}
+    entries = [
+        {"name": name, "repositories": [repository | {"path": f"{ids.slug(name)}/api"}], **owned} for name in names
+    ]
+    agent = {"name": "own", "argv": ["true"]}
+    return Setup.model_validate(
+        {"organizations": entries, "agents": [agent | {"organization": ids.slug(name)} for name in names]}
+    )
+
+
+@BOTH
+def test_a_hundred_organizations_are_set_up_in_few_statements(database: Database, tmp_path: Path) -> None:
+    """One for each new token, and otherwise as many as for one organization; a second time changes nothing."""
+
+    def apply(count: int) -> int:
+        with asked_of(database) as asked, database.write() as connection:
+            apply_setup(connection, landscape(count), tmp_path, NOW)
+        return len(asked)
+
+    one, hundred, again = apply(1), apply(100), apply(100)
+    with database.read() as connection:
+        found = organizations.all_of(connection)
+
+    assert hundred - one <= 99 + 3
+    assert again < one
+    assert {entry.name for entry in found} == {entry.name for entry in landscape(100).organizations}
+
+
+def test_documents_that_are_applied_at_once_make_everything_once(contested: Database, tmp_path: Path) -> None:
+    """Several processes that begin before the first has written: one creates, the others find it."""
+    gate = threading.Barrier(4)
+
+    def apply(_: int) -> int:
+        with contested.write() as connection:
+            connection.execute(sa.text("SELECT 1"))
+            gate.wait()
+            made = apply_setup(connection, landscape(5), tmp_path, NOW)
+            return sum(one["outcome"] == "added" for one in made["applied"])
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sorted(pool.map(apply, range(4))) == [0, 0, 0, 15]
 
 
 def test_no_table_with_a_unique_key_was_forgotten() -> None:
