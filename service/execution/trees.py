@@ -33,6 +33,15 @@ def walk(root: Path) -> Iterator[tuple[int, list["os.DirEntry[str]"]]]:
         os.close(here)
 
 
+def locked(folder: int, entries: list["os.DirEntry[str]"]) -> list[str]:
+    """Return which of a folder's entries are folders that cannot be read."""
+    return [
+        entry.name
+        for entry in entries
+        if entry.is_dir(follow_symlinks=False) and not os.access(entry.name, os.R_OK | os.X_OK, dir_fd=folder)
+    ]
+
+
 @dataclass(frozen=True, slots=True)
 class _Level:
     """A folder on the path from the root to the walk's present folder."""

@@ -421,6 +421,10 @@ class TurnExecution:
         if why := oversize(attempt.agent.options.change, patches.content_bytes(attempt.workspace.ours, commit.files)):
             raise AgentFailedError(why)
         change = patches.write(attempt.workspace.ours, base, commit.sha, *self._diffs(attempt))
+        if commit.left_out is not None:
+            why = f"the agent left files that git cannot store: {commit.left_out}"
+            rest = f"see the rest of its change with: runwarden service run {attempt.run.id} --diff"
+            raise AgentFailedError(f"{why}; nothing was pushed; {rest}")
         if why := refusal(attempt.agent.options.change, commit.files.names, self._diffs(attempt)[0].stat().st_size):
             raise AgentFailedError(why.replace("RUN_ID", attempt.run.id))
 

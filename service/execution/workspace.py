@@ -5,22 +5,24 @@ import fcntl
 import json
 import logging
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from service.execution import processes, trees
 from service.execution.change import ChangedFiles, changed_between
-from service.execution.git import GitRunner
+from service.execution.git import GitCommandError, GitRunner
 from service.execution.mirror import RepositorySnapshot
 from service.findings import collect
 from service.settings import DataFolder
+from service.text import one_line
 
 _PIECE = 1 << 20
 _LARGEST_RESULT = 256 * 1024
 _LONGEST_SUMMARY = 4000
 _LONGEST_MESSAGE = 20_000
+_MOST_NAMED = 5
 _logger = logging.getLogger(__name__)
 
 
@@ -38,6 +40,8 @@ class TurnCommit:
 
     sha: str
     files: ChangedFiles
+    left_out: str | None = None
+    """Which files of the checkout are not in it, as git cannot store them, for people; None: none."""
 
 
 class Workspace:
@@ -117,20 +121,40 @@ class Workspace:
         self._borrow(git, self.ours, snapshot)
         (self.ours / "info" / "exclude").write_text("".join(f"{one}\n" for one in self.left_behind), "utf-8")
         # git would enter a repository that the agent made, and obey the configuration it finds there.
+        left_out = []
         for folder, entries in trees.walk(self.tree):
             for entry in entries:
                 if entry.name.lower() == ".git" and not trees.remove(entry.name, within=folder):
                     raise OSError(f"a {entry.name} that the agent left in the checkout cannot be removed")
+            # git passes over them in silence.
+            left_out += [f"{self._path_of(folder)}{name}/" for name in trees.locked(folder, entries)]
         git("read-tree", base or "--empty", git_dir=self.ours, work_tree=self.tree)
-        without = (f":(top,exclude){path}" for path in collect.FILES)
-        git("add", "--all", "--", ":/", *without, git_dir=self.ours, work_tree=self.tree)
+        # What lies behind a link is not the checkout's, and git refuses a path that leads there.
+        ours = [collect.FOLDER] if (self.tree / collect.FOLDER).is_symlink() else collect.FILES
+        chosen = ("--", ":/", *(f":(top,exclude){path}" for path in ours))
+        try:
+            git("add", "--all", "--ignore-errors", *chosen, git_dir=self.ours, work_tree=self.tree)
+        except GitCommandError as error:
+            rest = ("ls-files", "-z", "--others", "--modified", "--exclude-standard", *chosen)
+            names = git(*rest, git_dir=self.ours, work_tree=self.tree).split("\0")[:-1]
+            if not names:
+                raise
+            _logger.info("%s", error)
+            left_out += names
         tree = git("write-tree", git_dir=self.ours)
         files = changed_between(git, self.ours, base, tree)
-        if not files.names:
+        if not files.names and not left_out:
             return None
         parents = ("-p", base) if base else ()
         sha = git.feed(message, "commit-tree", tree, *parents, "-F", "-", git_dir=self.ours).strip()
-        return TurnCommit(sha, files)
+        return TurnCommit(sha, files, _listed(left_out) if left_out else None)
+
+    def _path_of(self, folder: int) -> str:
+        """Return the path of an open folder in the checkout, with a slash at its end; too long a path is cut."""
+        with contextlib.suppress(OSError):
+            path = Path(f"/proc/self/fd/{folder}").readlink().relative_to(self.tree.resolve())
+            return "" if path == Path() else f"{path}/"
+        return "…/"
 
     def contents(self, names: Iterable[str]) -> Iterator[bytes]:
         """Yield the names of files in the checkout and their contents, piece by piece."""
@@ -190,6 +214,11 @@ class Workspace:
             (git_dir / folder).mkdir()
         # Overrides the repository's attributes, so that files are checked out and committed byte for byte.
         (git_dir / "info" / "attributes").write_text("* -text -ident -filter -working-tree-encoding\n", "utf-8")
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = [one_line(name.encode("utf-8", "replace").decode()) for name in names[:_MOST_NAMED]]
+    return ", ".join(shown) + (f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else "")
 
 
 def _clean(value: object, length: int) -> str | None:

@@ -4,12 +4,14 @@ import contextlib
 import os
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from service.execution import trees
+from tests.service.conftest import Api
+from tests.service_process import git
 
 DEPTH = 3000
 
@@ -89,3 +91,66 @@ def test_a_restless_agent_does_not_end_a_walk(tmp_path: Path) -> None:
     finally:
         over.set()
         thread.join()
+
+
+LEAVE = """
+import json, pathlib, sys
+pathlib.Path("kept").write_text("kept")
+for one in json.load(sys.stdin)["inputs"]["left"]:
+    path = pathlib.Path(one)
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("x")
+"""
+
+
+def test_files_that_git_cannot_store_fail_a_turn_that_keeps_the_rest(
+    own: Callable[..., tuple[Api, Path]], tmp_path: Path
+) -> None:
+    """They are named, at most five of them; the other files are the turn's patch, and nothing is pushed."""
+    api, repository = own()
+    api.add_agent(tmp_path, "careless", LEAVE)
+    left = [".git./HEAD", *(f"git~1/{number}\n" for number in range(6))]
+    run_id = api.begin("careless", left=left)
+    api.ended(run_id)
+    turn = api.service.admin("run", run_id, "--diff")["turns"][0]
+
+    assert turn["failure"].startswith("the agent left files that git cannot store: .git./HEAD, git~1/0␊, ")
+    assert "git~1/3␊ and 2 more; nothing was pushed" in turn["failure"]
+    assert "+kept" in turn["diff"]
+    assert "git~1" not in turn["diff"]
+    assert git("branch", "--format=%(refname:short)", cwd=repository).split() == ["main"]
+
+
+LINK = """
+import os, pathlib
+folder = os.environ["HOME"] + "/elsewhere"
+os.mkdir(folder)
+pathlib.Path(folder, "findings.json").write_text('{"findings": []}')
+os.symlink(folder, ".runwarden")
+pathlib.Path("kept").write_text("kept")
+"""
+
+
+def test_a_link_in_place_of_our_folder_is_neither_followed_nor_committed(
+    own: Callable[..., tuple[Api, Path]], tmp_path: Path
+) -> None:
+    """The rest of the change is pushed, and the log says that the link was not followed."""
+    api, repository = own()
+    api.add_agent(tmp_path, "linking", LINK)
+    run_id = api.begin("linking")
+    run = api.ended(run_id)
+
+    assert run["status"] == "completed", api.log(run_id)
+    assert git("ls-tree", "-r", "--name-only", run["branch_name"], cwd=repository).split() == ["README.md", "kept"]
+    assert "a link is not followed" in api.log(run_id)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads every folder")
+def test_a_folder_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    """Among a folder's entries; files and links are none."""
+    (tmp_path / "locked").mkdir(mode=0)
+    (tmp_path / "open").mkdir()
+    (tmp_path / "link").symlink_to("locked")
+
+    assert [trees.locked(folder, entries) for folder, entries in trees.walk(tmp_path)] == [["locked"], []]
+    (tmp_path / "locked").chmod(0o700)
