@@ -15,7 +15,7 @@ from service.clock import parse_duration, rfc3339
 from service.errors import ServiceError
 from service.mail.message import checked_address
 from service.reference import checked_path, location, without_login
-from service.store import agents, hosts, organizations, repositories, schema, tokens, trials
+from service.store import agents, hosts, organizations, repositories, tokens, trials
 from service.store.database import alone
 from service.store.organizations import Organization
 from service.triggers.rules import TriggerRule
@@ -133,7 +133,7 @@ def apply_setup(
         SetupError: An entry contradicts the existing state, or lacks something.
     """
     # Nothing else changes them now: all that the document names is read once and written once.
-    alone(connection, schema.organizations, schema.hosts, schema.repositories, schema.agents)
+    alone(connection)
     there = _Organizations(connection, setup.organizations, folder, now)
     made = [there.apply(entry) for entry in setup.organizations]
     there.store()

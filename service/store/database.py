@@ -29,6 +29,8 @@ _LOCKS: Final = 0x52754E
 """The first number of every advisory lock that this program takes."""
 _MIGRATION: Final = 0
 """The second number of the lock that a migration takes."""
+_CHANGE: Final = -1
+"""The second number of the lock that `one_at_a_time` shares, and `alone` does not."""
 
 
 class Database:
@@ -165,17 +167,18 @@ def one_at_a_time(connection: sa.Connection, *subject: str) -> None:
     if connection.dialect.name != "sqlite":
         # The separator makes a distinct text for each tuple. The two-number form of the lock is used by the workers.
         name = "\x1f".join(subject)
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock_shared(_LOCKS, _CHANGE)))
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtextextended(name, _LOCKS))))
 
 
-def alone(connection: sa.Connection, *tables: sa.Table) -> None:
-    """Wait for other transactions that change the tables; there are none until this one ends, but for readers.
+def alone(connection: sa.Connection) -> None:
+    """Wait for every transaction that asked to be one at a time, and for changes to organizations; keep others waiting.
 
     On SQLite the write lock has that effect already.
     """
     if connection.dialect.name != "sqlite":
-        names = ", ".join(table.name for table in tables)
-        connection.execute(sa.text(f"LOCK TABLE {names} IN SHARE ROW EXCLUSIVE MODE"))
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCKS, _CHANGE)))
+        connection.execute(sa.text("LOCK TABLE organizations IN SHARE ROW EXCLUSIVE MODE"))
 
 
 def round_trip_s(connection: sa.Connection) -> float:
