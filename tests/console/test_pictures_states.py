@@ -63,13 +63,6 @@ async def looked_at(scene: Scene, picture: SnapshotAssertion, *rooms: str, size:
             await scene.press("escape")
 
 
-async def resized(scene: Scene, picture: SnapshotAssertion, *rooms: str) -> None:
-    """The rooms at both sizes."""
-    for name, size in SIZES.items():
-        await scene.pilot.resize_terminal(*size)
-        await looked_at(scene, picture, *rooms, size=f"{name}-")
-
-
 limited = partial(failing, kind="rate_limited", message="slow down", status=429)
 forbidden = partial(failing, kind="forbidden", message="The token lacks a scope", status=403)
 STATES: Final[dict[str, Callable[[Scene], Awaitable[None]]]] = {
@@ -88,7 +81,9 @@ async def test_after_a_good_day(staged: Staged, picture: SnapshotAssertion) -> N
         await looked_at(scene, picture, *TABS, "run", size="60x20-")
         await unreachable(scene)
 
-        await resized(scene, picture, *TABS, "run")
+        for name, size in SIZES.items():
+            await scene.pilot.resize_terminal(*size)
+            await looked_at(scene, picture, *TABS, "run", size=f"{name}-")
 
 
 @pytest.mark.parametrize("state", STATES)
@@ -103,7 +98,7 @@ async def test_every_state_is_told(staged: Staged, picture: SnapshotAssertion, s
 async def test_before_any_answer(staged: Staged, picture: SnapshotAssertion) -> None:
     """Nothing is known, and no room pretends that there is nothing."""
     async with staged(SMALL, synced=False) as scene:
-        await resized(scene, picture, *TABS)
+        await looked_at(scene, picture, *TABS, size="80x24-")
 
 
 @pytest.mark.parametrize("state", [refused, unreachable, unusable], ids=lambda state: state.__name__)
@@ -122,7 +117,7 @@ async def test_a_service_without_anything(staged: Staged, picture: SnapshotAsser
     board.runs.clear()
     board.health = {}
     async with staged(SMALL) as scene:
-        await resized(scene, picture, *TABS)
+        await looked_at(scene, picture, *TABS, size="80x24-")
 
 
 async def test_read_only(staged: Staged, picture: SnapshotAssertion) -> None:

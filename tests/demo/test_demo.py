@@ -22,7 +22,6 @@ from app.config import Profile, Settings
 from app.demo import program_here, run_demo
 from storage.state import AT_WORK
 from tests.cli.conftest import Inside
-from tests.distribution.installation import THIS, Installation, built, python_of
 from tests.program import Program, run
 from tests.service.conftest import BARE
 from tests.waiting import eventually
@@ -52,7 +51,7 @@ signal.pause()
 class Demo:
     """A running `runwarden demo --no-console`."""
 
-    process: Program | subprocess.Popen[str]
+    process: Program
     told: dict[str, Any]
 
     def get(self, path: str, **query: str) -> httpx.Response:
@@ -72,7 +71,7 @@ class Demo:
         return True
 
 
-def begun(process: Program | subprocess.Popen[str]) -> Demo:
+def begun(process: Program) -> Demo:
     assert process.stdout is not None
     line = process.stdout.readline()
     assert line, process.communicate()[1]
@@ -92,20 +91,14 @@ def printed(config: Path, *arguments: str) -> Any:
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
-    """From the wheel, begun where modules have our names: it executes none of them."""
+    """Begun where modules have our names: its processes execute none of them."""
     folder = tmp_path_factory.mktemp("demo")
-    python = python_of(THIS, with_libraries=True)
-    installation = Installation(python, folder / "installed")
-    installation.unpack(built(folder))
-    installation.borrow(python.libraries)
     project = folder / "project"
     (project / "service").mkdir(parents=True)
     for name in ("service/__init__.py", "json.py", "app.py"):
         (project / name).write_text("raise SystemExit('somebody else')")
-    argv, pipe = [str(installation.bin / "runwarden"), "demo", "--no-console"], subprocess.PIPE
     options = ("--keep", "--folder", str(folder / "kept demo"))
-    env = installation.environment | {"TMPDIR": str(folder)}
-    demo = begun(subprocess.Popen([*argv, *options], env=env, cwd=project, stdout=pipe, stderr=pipe, text=True))
+    demo = begun(Program(("demo", "--no-console", *options), environment(folder), cwd=project))
     yield demo
     demo.process.kill()
 

@@ -110,6 +110,7 @@ def test_an_organization_goes_with_all_that_is_its_own_while_a_run_works(made: D
     assert other.ended(other.start("write again", "api"))["status"] == "completed"
 
 
+@pytest.mark.parametrize("either_url", ["sqlite"], indirect=True)
 def test_a_run_goes_once_it_is_confirmed_and_a_killed_deletion_completes_at_the_next_start(
     made: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,16 +23,6 @@ PLACES = {
 }
 
 
-def post_in_a_process(url: str, now: int) -> None:
-    """Be a worker that posts what is due; it may be killed at any moment."""
-    os.environ["FORGE_TOKEN_HERE"] = "bot-token"
-    database = Database(url)
-    with database.read() as connection:
-        found = postings.due_runs(connection, now, 1)
-    for run_id in found:
-        Poster(database, ForgeSettings(timeout_s=60), lambda: now).post(run_id)
-
-
 class Desk:
     """The service's side; its clock stands still unless it is moved."""
 

@@ -16,8 +16,9 @@ from service.store import runs
 from service.store.postings import Posting
 from service.store.runs import Run
 from tests.lab import Drop, Received, Respond, Step
-from tests.service.forge.desk import Desk, post_in_a_process
+from tests.service.forge.desk import Desk
 from tests.service.forge.forges import Forge, client_of
+from tests.service.forge.posting_process import post_in_a_process
 from tests.service.forge.test_review import PROPOSAL, Pull, finding, is_write
 from tests.service_process import FORKS
 
