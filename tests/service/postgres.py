@@ -35,7 +35,9 @@ class Cluster:
     def create(self, database: str, template: str = "template1") -> str:
         """Create a database, empty or as its template is, and return its address."""
         with psycopg.connect(self.url(), autocommit=True) as connection:
-            connection.execute(f'CREATE DATABASE "{database}" TEMPLATE "{template}"')
+            # Before version 15 the only way, and since then half the work of the usual one where nothing is synced.
+            strategy = "STRATEGY FILE_COPY" if connection.info.server_version >= 15_00_00 else ""
+            connection.execute(f'CREATE DATABASE "{database}" TEMPLATE "{template}" {strategy}')
         return self.url(database)
 
     def start(self) -> None:

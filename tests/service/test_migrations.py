@@ -107,6 +107,7 @@ def test_two_processes_that_start_at_once_make_the_tables_once(database: Databas
         assert compare_metadata(MigrationContext.configure(connection, opts=ours), metadata) == []
 
 
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize(
     ("statement", "message"),
     [

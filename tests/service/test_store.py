@@ -150,7 +150,6 @@ def test_a_turn_ends_once_and_only_by_its_latest_attempt(database: Database) -> 
         assert sorted(pool.map(follow, range(6))) == [False] * 5 + [True]
 
 
-@BOTH
 def test_large_counts_are_kept_for_a_moment_and_small_ones_are_not(database: Database) -> None:
     """10,000 and more are counted once in a while, in proportion to their number; below that, each time."""
     now = [0.0]
@@ -375,9 +374,9 @@ def test_no_table_with_a_unique_key_was_forgotten() -> None:
 
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)
 def test_no_question_of_every_second_reads_what_has_ended(database: Database) -> None:
-    """Of twenty thousand ended runs neither a worker's rounds nor a page of a list scan runs or turns."""
+    """Of ten thousand ended runs neither a worker's rounds nor a page of a list scan runs or turns."""
     owner = organization(database)
-    history.make(database, history.HistoryRequest(organization="acme", runs=20_000, span="1d", repositories=2), NOW)
+    history.make(database, history.HistoryRequest(organization="acme", runs=10_000, span="1d", repositories=2), NOW)
     with database.write() as connection:
         connection.execute(sa.text("ANALYZE"))
     with database.read() as connection:

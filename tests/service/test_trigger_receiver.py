@@ -67,7 +67,6 @@ def test_processes_on_one_database_decide_once(database: Database) -> None:
     assert {one.target for one in trail} == {one.run_id for one in entries}
 
 
-@BOTH
 def test_a_start_that_is_refused_leaves_no_run(database: Database) -> None:
     """Too many runs at work, too many this hour, an organization that is not active, another secret."""
     deliver = tenants(database, "acme", active_runs=1, repository_runs_an_hour=2)
@@ -90,7 +89,6 @@ def test_a_start_that_is_refused_leaves_no_run(database: Database) -> None:
     assert counted == 2
 
 
-@BOTH
 def test_a_newer_head_ends_the_run_of_an_older_one(database: Database) -> None:
     """Two rules may start one agent on one commit, each once; an older change that arrives later starts nothing."""
     label = TriggerRule(agent="reviewer", instructions="Mend it.", on=("labeled",), labels=("mend",))
@@ -130,7 +128,6 @@ def test_what_could_only_fail_or_never_ends_is_refused(database: Database) -> No
     assert {"the branch main is p", "a branch name may no"} <= set(details)
 
 
-@BOTH
 def test_what_was_deleted_or_forgotten_starts_no_other_run(database: Database) -> None:
     """The decision on a deleted run stays without it; a signature holds for ever, so old deliveries start nothing."""
     deliver = tenants(database, "acme", "other")

@@ -191,7 +191,7 @@ async def test_nonsense_ends_its_own_connection_only(tmp_path: Path, nonsense: s
     await asyncio.wait([serving])
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 async def test_its_end_is_the_end_of_every_console(environment: dict[str, str], number: signal.Signals) -> None:
     """Asked in order, or killed: no console goes on in the dark."""
     web = Web(environment)
