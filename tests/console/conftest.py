@@ -1,7 +1,7 @@
 import asyncio
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,10 +90,14 @@ class Scene:
     async def shows(self, *words: str) -> None:
         """Waits until all the words are on the screen, however its lines break."""
         end = time.monotonic() + DEADLINE_S
-        while missing := [word for word in words if word not in " ".join(self.text.split())]:
+        while missing := self._missing(words):
             assert time.monotonic() < end, f"{missing} not on the screen:\n{self.text}"
             await self.settle()
             await asyncio.sleep(0.01)
+
+    def _missing(self, words: Iterable[str]) -> list[str]:
+        shown = " ".join(self.text.split())
+        return [word for word in words if word not in shown]
 
     async def press(self, *keys: str) -> None:
         """One after the other, each once the one before it is answered, what it reads in the background included."""

@@ -155,9 +155,14 @@ async def idle(min_sleep: float = 0, max_sleep: float = 1) -> None:
 def kept(parse: Callable[..., list[RuleSet]]) -> Callable[..., list[RuleSet]]:
     """Parses each style sheet once for all apps; Textual keeps them for each app."""
     known: dict[tuple[Any, ...], list[RuleSet]] = {}
+    last: tuple[Any, frozenset[Any]] = (None, frozenset())
 
     def rules(sheet: Stylesheet, *source: Any, **more: Any) -> list[RuleSet]:
-        key = (frozenset(sheet._variables.items()), source, frozenset(more.items()))
+        nonlocal last
+        # Some fifty sheets are parsed one after the other with the same variables, which are replaced as a whole.
+        if sheet._variables is not last[0]:
+            last = (sheet._variables, frozenset(sheet._variables.items()))
+        key = (last[1], source, *more.values())
         if key not in known:
             known[key] = parse(sheet, *source, **more)
         return known[key]

@@ -30,18 +30,23 @@ WAYS = (
 """The keys that lead to each screen from the runs."""
 
 
-def bindings_of(screen: Screen[Any]) -> list[tuple[type, Binding]]:
-    """The bindings that its own classes declare, one for each action; what leaves the screen comes last.
+def kinds_of(screen: Screen[Any]) -> list[type]:
+    """Its own classes."""
+    return [kind for kind in type(screen).__mro__ if issubclass(kind, DOMNode) and kind.__module__.startswith("app.")]
 
-    Each with the class that acts on it: screens that inherit it act alike.
-    """
-    ours = [kind for kind in type(screen).__mro__ if issubclass(kind, DOMNode) and kind.__module__.startswith("app.")]
+
+def bindings_of(screen: Screen[Any]) -> list[Binding]:
+    """The bindings that its own classes declare, one for each action; what leaves the screen comes last."""
+    ours = kinds_of(screen)
     found = [binding for kind in ours for binding in Binding.make_bindings(vars(kind).get("BINDINGS", ()))]
     actions = {binding.action: binding for binding in reversed(found)}
-    named = {action: f"action_{action.partition('(')[0].rpartition('.')[2]}" for action in actions}
-    kinds = {action: next((kind for kind in ours if name in vars(kind)), Screen) for action, name in named.items()}
-    pairs = [(kinds[action], binding) for action, binding in actions.items()]
-    return sorted(pairs, key=lambda pair: "escape" in pair[1].key)
+    return sorted(actions.values(), key=lambda binding: "escape" in binding.key)
+
+
+def actor_of(screen: Screen[Any], action: str) -> type:
+    """The class that acts: screens that inherit it act alike."""
+    name = f"action_{action.partition('(')[0].rpartition('.')[2]}"
+    return next((kind for kind in kinds_of(screen) if name in vars(kind)), Screen)
 
 
 async def there(scene: Scene, way: str) -> Screen[Any]:
@@ -79,10 +84,11 @@ async def press_all(scene: Scene, disk: Disk, way: str, pressed: set[tuple[type,
     """Every binding of a screen, while our files fail; those that screens share once."""
     screen = await there(scene, way)
     assert isinstance(screen, RunsScreen) is (way == ""), f"{way!r} leads nowhere"
-    for kind, binding in bindings_of(screen):
-        if (kind, binding.action) in pressed:
+    for binding in bindings_of(screen):
+        key = (actor_of(screen, binding.action), binding.action)
+        if key in pressed:
             continue
-        pressed.add((kind, binding.action))
+        pressed.add(key)
         if scene.app.screen is not screen:
             disk.fails = False
             screen = await back(scene, screen, way)
