@@ -48,7 +48,7 @@ def three(rng: random.Random, given: dict[str, str], marks: list[str], round_: i
     ]
 
 
-@pytest.mark.parametrize("size", [15, pytest.param(5_000, marks=[pytest.mark.campaign, pytest.mark.timeout(14_400)])])
+@pytest.mark.parametrize("size", [8, pytest.param(5_000, marks=[pytest.mark.campaign, pytest.mark.timeout(14_400)])])
 async def test_commands_killed_at_any_statement_leave_three_accounts_that_agree(
     tmp_path: Path, forked: Forks, size: int
 ) -> None:
