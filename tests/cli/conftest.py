@@ -103,8 +103,8 @@ def lone(tmp_path: Path) -> CommandLine:
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
-    """The real service, shared: tests look at what they made only."""
-    running = start_service(tmp_path_factory.mktemp("service"))
+    """The real service, shared: tests look at what they made only. Its agents see the tests' folders."""
+    running = start_service(tmp_path_factory.mktemp("service"), settings='[execution]\nsandbox = "none"\n')
     yield running
     running.stop()
 

@@ -1,6 +1,6 @@
 """`runs view`, `runs log` and `runs cancel`, against the real service and against one that misbehaves."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +10,9 @@ from service.egress.usage import Usage
 from service.settings import DataFolder
 from service.store import turns, usage
 from service.store.database import Database
-from tests.cli.conftest import CommandLine, Inside
+from tests.cli.conftest import CommandLine
 from tests.lab import Drop, Received, Respond, Server, stamp
-from tests.service_process import RunningService, start_service
+from tests.service_process import RunningService
 from tests.waiting import eventually
 
 NOISY = """
@@ -25,38 +25,24 @@ pathlib.Path("made.txt").write_text("made")
 """
 
 
-@pytest.fixture(scope="module")
-def unboxed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
-    """A service whose agents see a gate in the test's folder."""
-    running = start_service(tmp_path_factory.mktemp("unboxed"), settings='[execution]\nsandbox = "none"\n')
-    yield running
-    running.stop()
-
-
-@pytest.fixture
-def real(tmp_path: Path, unboxed: RunningService) -> CommandLine:
-    """A command line against it."""
-    return Inside(tmp_path, unboxed.base_url, unboxed.admin_token)
-
-
 def start(real: CommandLine, agent: str, *options: str) -> str:
     made = real("agents", "start", agent, "-R", "acme/api", "--json", *options)
     assert made.code == 0, made.out + made.err
     return str(made.json()["execution"]["execution_id"])
 
 
-def test_a_run_is_followed_to_its_end_and_viewed(real: CommandLine, unboxed: RunningService, tmp_path: Path) -> None:
+def test_a_run_is_followed_to_its_end_and_viewed(real: CommandLine, service: RunningService, tmp_path: Path) -> None:
     """Lines come while it works, without a control that a terminal obeys; raw bytes are there for who asks for them."""
     script = tmp_path / "noisy.py"
     script.write_text(NOISY, "utf-8")
-    unboxed.admin("agent", "add", "noisy", "--argv", f"{{python}} {script}")
+    service.admin("agent", "add", "noisy", "--argv", f"{{python}} {script}")
     run_id = start(real, "noisy")
     following = CommandLine(real.home, real.base_url, real.token).begin("runs", "log", run_id, "--follow")
     eventually(lambda: "done" in real("runs", "log", run_id).out, "the agent has printed")
     script.with_suffix(".gate").touch()
     out, err = following.communicate(timeout=120)
     plain, raw = real("runs", "log", run_id), real("runs", "log", run_id, "--json")
-    database = Database(DataFolder(unboxed.data_dir).database_url)
+    database = Database(DataFolder(service.data_dir).database_url)
     with database.write() as connection:
         turn = turns.of(connection, run_id)[0]
         use = usage.ModelUse("/noisy", "anthropic", "m", Usage(1200, output=3), 345_678)

@@ -87,7 +87,6 @@ def test_a_focus_hides_neither_a_blocker_nor_the_last_review(branch: Any) -> Non
 @pytest.mark.parametrize(
     ("task", "arguments", "paths"),
     [
-        ({}, (), ["a.py", "b/c.py"]),
         ({"inputs": {"paths": ["./b/", "x"]}}, (), ["b/c.py"]),
         ({"inputs": {"paths": "c.py"}}, (), ["b/c.py"]),
         ({}, ("--input", "focus=style"), ["b/c.py"]),

@@ -49,6 +49,8 @@ def http_client(token: str | None = None, base_url: str = "") -> httpx.Client:
 BARE: Final = http_client()
 """A client without a token; one for all, since each would read the machine's certificates."""
 NEEDS_SANDBOX = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
+UNBOXED: Final = '[execution]\nsandbox = "none"\n'
+"""For tests whose subject is not the sandbox, which is a fifth of a short turn's work."""
 SANDBOXES: Final = ("none", pytest.param("require", marks=NEEDS_SANDBOX))
 
 
@@ -162,7 +164,7 @@ def shared_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     # What stands in its environment is for the test of what agents see of it.
     environment = {"SECRET": "s3cr3t", "LENT": "lent"}
     # Many tests leave runs behind, which the next one's run need not wait for.
-    settings = "[execution]\nconcurrency = 4\n[limits]\nrequests_per_minute = 1000000\n"
+    settings = f"{UNBOXED}concurrency = 4\n[limits]\nrequests_per_minute = 1000000\n"
     folder = tmp_path_factory.mktemp("service")
     service = service_process.start_service(folder, settings=settings, environment=environment)
     yield service
@@ -223,7 +225,8 @@ def sandboxed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[st
 @pytest.fixture(scope="module")
 def laboratory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]:
     """A service with its lab open, for the tests of a module; reset it after use."""
-    service = service_process.start_service(tmp_path_factory.mktemp("laboratory"), arguments=["--lab"])
+    folder = tmp_path_factory.mktemp("laboratory")
+    service = service_process.start_service(folder, settings=UNBOXED, arguments=["--lab"])
     yield Laboratory(service)
     assert service.stop() == 0
 
