@@ -11,12 +11,20 @@ from service.ids import slug
 PLATFORMS: Final = ("github", "gitlab")
 MADE_BRANCHES: Final = "agent/"
 """The prefix of branches made for runs."""
-_SEGMENT: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}", re.ASCII)
+SEGMENT: Final = "[A-Za-z0-9_][A-Za-z0-9._-]{0,99}"
+"""The pattern of one part of a repository's path."""
+_SEGMENT: Final = re.compile(SEGMENT, re.ASCII)
 _SCP_FORM: Final = re.compile(r"(?:[\w.-]+@)?(?P<host>[\w.-]+):(?P<path>[^/].*)", re.ASCII)
 _GITHUB_PARTS: Final = 2
 _DEEPEST_GROUP: Final = 20
 _FORBIDDEN: Final = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//")
-_LONGEST: Final = 200
+LONGEST_BRANCH: Final = 200
+"""The most bytes of a branch's name."""
+BRANCH: Final = (
+    r"^(?![-/]|refs/|(@|HEAD)$|\.)(?![\s\S]*(\.\.|@\{|//|/\.|\.lock/))(?![\s\S]*([/.]|\.lock)$)"
+    r"[^\x00-\x20\x7f~^:?*\[\\]+$"
+)
+"""The pattern of a branch's name, for the published description; `branch_fault` says the same in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +124,8 @@ def _text(data: Mapping[str, object], field: str) -> str:
 
 def branch_fault(name: str) -> str | None:
     """Return why git would not take the branch name, None when it would (the rules of git check-ref-format)."""
-    if not name or len(name.encode()) > _LONGEST:
-        return f"a branch name has 1 to {_LONGEST} bytes"
+    if not name or len(name.encode()) > LONGEST_BRANCH:
+        return f"a branch name has 1 to {LONGEST_BRANCH} bytes"
     if name.startswith(("-", "/", "refs/")) or name.endswith(("/", ".")) or name in {"@", "HEAD"}:
         return "a branch name may not start with '-', '/' or 'refs/', end with '/' or '.', or be '@' or 'HEAD'"
     if _FORBIDDEN.search(name):

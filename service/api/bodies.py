@@ -7,11 +7,13 @@ from typing import Annotated, Any, Final, Generic, NoReturn, TypeVar
 
 from fastapi import Request
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic.config import JsonDict
 from starlette.requests import ClientDisconnect
 
 from service.api.context import context_of
 from service.api.errors import HttpError, bad_request
 from service.errors import first_fault
+from service.reference import BRANCH, LONGEST_BRANCH, PLATFORMS, SEGMENT
 
 _LARGEST_INTEGER: Final = 2**63 - 1
 _DEEPEST: Final = 64
@@ -25,11 +27,8 @@ Text = Annotated[str, Field(min_length=1)]
 
 
 def _whole(value: object) -> object:
+    """Return 5.0 as the integer that JSON Schema takes it for."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-Whole = Annotated[int, BeforeValidator(_whole)]
-"""An integer as JSON Schema defines it: 5.0 is one."""
 
 
 class _Strict(BaseModel):
@@ -37,17 +36,60 @@ class _Strict(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True, extra="ignore", hide_input_in_errors=True)
 
 
+# What is published of a field beyond its type is checked by the endpoints, in words of their own.
+_REPOSITORY: Final = rf"^{SEGMENT}(\.git)?$"
+_PROJECT_PATH: Final = rf"^{SEGMENT}(/{SEGMENT}){{1,19}}(\.git)?$"
+_PROJECT_ID: Final[JsonDict] = {"type": "integer", "format": "int64", "minimum": 1, "maximum": _LARGEST_INTEGER}
+_REFERENCES: Final = (
+    ("github", {"owner": f"^{SEGMENT}$", "repo": _REPOSITORY}),
+    ("gitlab", {"project_path": _PROJECT_PATH}),
+    ("gitlab", {"group": f"^{SEGMENT}(/{SEGMENT}){{0,18}}$", "project": _REPOSITORY}),
+)
+"""The data of a repository reference on each platform, by field; a project_path leaves the other form unread."""
+
+
+def _reference_schema() -> list[dict[str, object]]:
+    forms: list[dict[str, object]] = []
+    for platform, fields in _REFERENCES:
+        data: dict[str, object] = {
+            "type": "object",
+            "required": [*fields],
+            "properties": {name: {"type": "string", "pattern": pattern} for name, pattern in fields.items()},
+        }
+        if "group" in fields:
+            data["not"] = {"required": ["project_path"]}
+        forms.append({"properties": {"platform": {"const": platform}, "data": data}})
+    return forms
+
+
+BranchName = Annotated[
+    str,
+    Field(
+        description=f"A name that git takes, of at most {LONGEST_BRANCH} bytes in UTF-8.",
+        json_schema_extra={"minLength": 1, "maxLength": LONGEST_BRANCH, "pattern": BRANCH},
+    ),
+]
+
+
 class OrganizationCreation(_Strict):
     """Body of POST /external/organizations (spec 2.1)."""
 
-    email: Text
+    email: Annotated[
+        Text,
+        Field(
+            description="Of a domain that may receive mail: reserved ones, such as .test and .invalid, are refused.",
+            json_schema_extra={"format": "email", "maxLength": 254},
+        ),
+    ]
     offer_code: str | None = None
 
 
 class RepositoryReference(_Strict):
     """A repository reference (spec 2.3)."""
 
-    platform: Text
+    model_config = ConfigDict(json_schema_extra=lambda schema: schema.update(oneOf=_reference_schema()))
+
+    platform: Annotated[Text, Field(json_schema_extra={"enum": [*PLATFORMS]})]
     data: dict[str, object]
 
 
@@ -56,7 +98,7 @@ class RunStart(_Strict):
 
     instructions: Annotated[str, Field(min_length=1, pattern=r"\S")]
     repository: RepositoryReference
-    branch_name: str | None = None
+    branch_name: BranchName | None = None
     run_id: str | None = None
     metadata: dict[str, object] | None = None
 
@@ -65,16 +107,28 @@ class AgentStart(_Strict):
     """Body of POST /external/agents/{name}/runs (spec 4.4)."""
 
     repository: Text
-    branch_name: str | None = None
+    branch_name: BranchName | None = None
     inputs: dict[str, object] | None = None
 
 
 class ProjectOnboarding(_Strict):
     """Body of POST /external/gitlab/projects (spec 4.6; the shape is our decision)."""
 
-    project_id: Annotated[Whole, Field(ge=0, le=_LARGEST_INTEGER)] | None = None
+    model_config = ConfigDict(
+        json_schema_extra={
+            "anyOf": [
+                {"required": ["project_id"], "properties": {"project_id": _PROJECT_ID}},
+                {"required": ["project_path"], "properties": {"project_path": {"type": "string"}}},
+            ]
+        }
+    )
+
+    project_id: (
+        Annotated[int, Field(ge=0, le=_LARGEST_INTEGER, json_schema_extra={"format": "int64"}), BeforeValidator(_whole)]
+        | None
+    ) = None
     """No project has the id 0: it counts as left out."""
-    project_path: Text | None = None
+    project_path: Annotated[Text, Field(json_schema_extra={"pattern": _PROJECT_PATH})] | None = None
 
 
 class ReadBody(Generic[Body]):

@@ -33,6 +33,8 @@ _LONGEST_WAIT_S: Final = 30
 _PAUSE_S: Final = 0.5
 """How often a request that waits looks whether the log has grown."""
 _INTEGER: Final = re.compile(r"-?[0-9]{1,18}", re.ASCII)
+_MOST: Final = 10**18 - 1
+"""The most that 18 digits say."""
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
 _logger = logging.getLogger(__name__)
 router = APIRouter(tags=["results"])
@@ -105,8 +107,7 @@ class RunResultsBody(RunBody):
 
 def _integer(name: str, most: int | None, text: str) -> dict[str, object]:
     schema: dict[str, object] = {"type": "integer", "format": "int64", "default": 0}
-    if most is not None:
-        schema |= {"minimum": 0, "maximum": most}
+    schema |= {"minimum": -_MOST, "maximum": _MOST} if most is None else {"minimum": 0, "maximum": most}
     return {"name": name, "in": "query", "required": False, "schema": schema, "description": text}
 
 

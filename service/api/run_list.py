@@ -81,9 +81,13 @@ _PARAMETERS: Final = [
     ),
     _parameter("page_token", {"type": "string"}, "next_token of the page before."),
     _parameter("status", {"type": "string"}, "Filter by run status."),
-    _parameter("repository", {"type": "string"}, "owner/repo, group/project or a full URL."),
+    _parameter("repository", {"type": "string", "minLength": 1}, "owner/repo, group/project or a full URL."),
     _parameter("platform", {"type": "string", "enum": list(PLATFORMS)}, "The other form of the repository filter."),
-    _parameter("data", {"type": "string"}, "JSON object of a repository reference; needs platform."),
+    _parameter(
+        "data",
+        {"type": "string"},
+        "JSON object of a repository reference; needs platform, and does not go with repository.",
+    ),
     _parameter("date_from", _DATE, "Start of the range, inclusive."),
     _parameter("date_to", _DATE, "End of the range, inclusive."),
 ]

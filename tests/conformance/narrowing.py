@@ -14,8 +14,54 @@ PLAIN_VALUE = {
 FREE_OBJECT = {"type": ["object", "null"], "additionalProperties": PLAIN_VALUE}
 PART = "[a-z0-9][a-z0-9_-]{0,40}"
 BRANCH = {"anyOf": [{"type": "string", "pattern": f"^{PART}(/{PART}){{0,3}}$"}, {"type": "null"}]}
+SEGMENT = "[A-Za-z0-9_][A-Za-z0-9._-]{0,99}"
 WORD = "[a-z0-9]{1,20}"
 EMAIL = {"type": "string", "pattern": f"^{WORD}([.+_-]{WORD}){{0,2}}@[a-z]{{1,20}}[.](com|org|example)$"}
+
+
+def known(described: dict[str, Any]) -> dict[str, Any]:
+    """Return what the service publishes of the same six operations, with what exists in the tests' world.
+
+    Nothing of the form of a request is narrowed but what no schema can say: reserved domains, the bytes of a branch,
+    the size of the numbers in an object that is free, and that `data` needs a platform and goes with no repository.
+    """
+    made = copy.deepcopy(described)
+    paths = made["paths"] = {
+        path.removeprefix("/v1"): item
+        for path, item in made["paths"].items()
+        if not any(operation.get("tags") == ["results"] for operation in item.values())
+    }
+
+    def body(path: str) -> dict[str, Any]:
+        schema = paths[path]["post"]["requestBody"]["content"]["application/json"]["schema"]
+        schema["additionalProperties"] = False
+        return dict(schema["properties"])
+
+    creation = body("/external/organizations")
+    creation["offer_code"]["enum"] = ["PARTNER", "OLD", None]
+    creation["email"]["pattern"] = EMAIL["pattern"]
+    del creation["email"]["format"]
+    start, agent = body("/external/runs"), body("/external/agents/{name}/runs")
+    start["run_id"]["enum"] = [None]
+    agent["repository"]["enum"] = ["acme/api", "acme/tools", "web", "https://gitlab.example/acme/tools.git"]
+    for branch in (start["branch_name"], agent["branch_name"]):
+        branch["anyOf"][0]["maxLength"] = 50
+    for free in (start["metadata"], agent["inputs"]):
+        free["anyOf"][0]["additionalProperties"] = PLAIN_VALUE
+    start["repository"]["properties"]["data"]["additionalProperties"] = PLAIN_VALUE
+    # The repositories of the connected groups.
+    for one in start["repository"]["oneOf"]:
+        fields = one["properties"]["data"]["properties"]
+        for name in {"owner", "group", "project_path"} & fields.keys():
+            fields[name]["pattern"] = fields[name]["pattern"].replace(SEGMENT, "acme", 1)
+    body("/external/gitlab/projects")
+    paths["/external/agents/{name}/runs"]["post"]["parameters"][0]["schema"] = {"enum": ["scribe", "reviewer"]}
+    listing = paths["/external/runs"]["get"]
+    listing["parameters"] = [one for one in listing["parameters"] if one["name"] not in {"page_token", "data"}]
+    for one in listing["parameters"]:
+        if one["name"] == "repository":
+            one["schema"]["pattern"] = "^[a-z]{1,20}/[a-z]{1,20}$"
+    return made
 
 
 def narrowed(specification: dict[str, Any]) -> dict[str, Any]:

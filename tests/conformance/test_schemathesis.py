@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.conftest import Subject
-from tests.conformance.narrowing import narrowed
+from tests.conformance.narrowing import known, narrowed
 from tests.service.conftest import OPERATIONS
 
 pytestmark = pytest.mark.timeout(900)
@@ -34,6 +34,13 @@ def test_whatever_is_sent_the_answer_conforms(subject: Subject, specification: d
 def test_whatever_fits_is_accepted(subject: Subject, specification: dict[str, Any], tmp_path: Path) -> None:
     """In a world whose agents, repositories and offers are known, every request that fits the schema succeeds."""
     judge(subject.campaign(tmp_path, narrowed(specification), "--max-examples", "2", *ACCEPTED), 50)
+
+
+@pytest.mark.parametrize("examples", [1, pytest.param(300, marks=[pytest.mark.campaign, pytest.mark.timeout(3600)])])
+def test_what_the_published_description_allows_is_accepted(subject: Subject, tmp_path: Path, examples: int) -> None:
+    """Its lengths, formats, enums and alternatives leave nothing out that is refused, in a world that is known."""
+    described = dict(subject.http.get(f"{subject.root}/openapi.json").json())
+    judge(subject.campaign(tmp_path, known(described), "--max-examples", str(examples), *ACCEPTED), 50)
 
 
 @pytest.mark.parametrize("examples", [1, pytest.param(300, marks=[pytest.mark.campaign, pytest.mark.timeout(3600)])])

@@ -1,5 +1,6 @@
 """Values as text: instants, durations, branch names, repository references and identifiers."""
 
+import re
 import subprocess
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from service import ids
 from service.clock import EPOCH, MICROSECOND, SECOND_MICROS, parse_duration, parse_rfc3339, rfc3339
-from service.reference import Location, branch_fault, checked_path, default_branch, location
+from service.reference import BRANCH, Location, branch_fault, checked_path, default_branch, location
 
 INSTANTS = st.datetimes(min_value=datetime(1, 1, 3), max_value=datetime(9999, 12, 29), timezones=st.just(UTC))
 OFFSETS = st.integers(min_value=-23 * 60 - 59, max_value=23 * 60 + 59)
@@ -44,6 +45,20 @@ def test_a_duration_is_a_number_and_a_unit() -> None:
     for text in ("", "30", "d", "0d", "-1d", "1.5h", "1y", "9999999d", "999999w", "36601d"):
         with pytest.raises(ValueError, match="such as 30d"):
             parse_duration(text)
+
+
+@settings(max_examples=500)
+@example("refs/heads/x")
+@example("HEAD")
+@example("a.lock")
+@example("a\n")
+@given(AWKWARD)
+def test_the_published_pattern_of_a_branch_allows_what_we_take(name: str) -> None:
+    """And nothing else, but for the length."""
+    # In JSON Schema `$` is the end; in Python it may stand before a last line break.
+    pattern = BRANCH.replace("$", r"\Z")
+
+    assert (re.search(pattern, name) is not None) == (branch_fault(name) is None)
 
 
 @settings(max_examples=300)
