@@ -6,7 +6,7 @@ import platform
 import sqlite3
 import sys
 
-from bench import backfill, busy, commands, first_paint, keys, results, service, store, tenants, windows
+from bench import backfill, busy, commands, first_paint, keys, results, service, store, tenants, turns, windows
 from bench.figures import Figure
 
 SUBJECTS = {
@@ -20,6 +20,7 @@ SUBJECTS = {
     "commands": commands,
     "service": service,
     "tenants": tenants,
+    "turns": turns,
 }
 
 

@@ -62,9 +62,7 @@ def measure(_count: int) -> Iterator[Figure]:
 def _fill(data_dir: Path, port: int) -> tuple[str, str]:
     """Make two organizations on two repositories; return their tokens."""
     repositories = tuple(
-        RepositoryEntry(
-            name=name, platform="github", path=f"bench/{name}", url=str(_repository(data_dir / name, count))
-        )
+        RepositoryEntry(name=name, platform="github", path=f"bench/{name}", url=str(repository(data_dir / name, count)))
         for name, count in (("few", FEW), ("many", BRANCHES))
     )
     host = HostEntry(platform="gitlab", host="127.0.0.1", api_url=f"http://127.0.0.1:{port}/api/v4")
@@ -81,7 +79,7 @@ def _fill(data_dir: Path, port: int) -> tuple[str, str]:
     return first, second
 
 
-def _repository(folder: Path, branches: int) -> Path:
+def repository(folder: Path, branches: int) -> Path:
     """Make a bare repository with so many branches, packed as code hosts pack them."""
     head = "committer A <a@b.invalid> 1735689600 +0000\ndata 1\nx\n"
     stream = f"commit refs/heads/main\n{head}M 100644 inline file\ndata 1\nx\n\n"

@@ -1,0 +1,100 @@
+"""What a turn costs beside the same work by hand: a shell that clones, changes a file, commits and pushes."""
+
+import itertools
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from statistics import median
+
+import httpx
+import sqlalchemy as sa
+
+from bench.figures import Figure, in_turn, timed
+from bench.service import calling, serving
+from bench.tenants import repository
+from service.clock import SECOND_MICROS, now_micros, parse_rfc3339
+from service.settings import DataFolder
+from service.setup import AgentEntry, OrganizationEntry, RepositoryEntry, Setup, TokenEntry, apply_setup
+from service.store.database import Database
+from service.store.schema import turns
+
+AT_ONCE = (1, 4)
+BRANCHES = 5
+_TOUCH = AgentEntry(name="touch", argv=("/bin/sh", "-c", "date +%s%N > changed"))
+_BY_HAND = """set -e
+git clone --quiet "$1" "$2"
+cd "$2"
+git checkout --quiet -b "$3"
+date +%s%N > changed
+git add changed
+git -c user.name=b -c user.email=b@bench.invalid commit --quiet -m changed
+git push --quiet origin "$3"
+"""
+_STAGES = ("until it has a place", "until a worker begins", "fetch and check out", "agent, commit and push", "clear up")
+
+
+def measure(_count: int) -> Iterator[Figure]:
+    """POST to completed over a real socket and SQLite, waiting included; both push into the same repository."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        bare = repository(root / "origin", BRANCHES)
+        database = Database(f"sqlite:///{root / 'service.sqlite'}")
+        database.migrate()
+        entry = OrganizationEntry(
+            name="Bench",
+            tokens=(TokenEntry(alias="bench"),),
+            repositories=(RepositoryEntry(name="api", platform="github", path="bench/api", url=str(bare)),),
+        )
+        with database.write() as connection:
+            made = apply_setup(connection, Setup(organizations=(entry,), agents=(_TOUCH,)), root, now_micros())
+        token = str(made["organizations"][0]["tokens"][0]["value"])
+        numbers = itertools.count()
+        with (
+            serving(root, "--workers", str(max(AT_ONCE))) as base_url,
+            calling(base_url, token) as client,
+            ThreadPoolExecutor(max(AT_ONCE)) as pool,
+        ):
+            for at_once in AT_ONCE:
+                begun = now_micros()
+                turn, floor = in_turn(
+                    _together(pool, at_once, lambda: _turn(client)),
+                    _together(pool, at_once, lambda: _by_hand(bare, root, f"by-hand-{next(numbers)}")),
+                )
+                yield Figure(f"a turn that touches a file, {at_once} at a time", turn, "by hand", floor, bar=2.0)
+                for stage, seconds in zip(_STAGES, _seconds(database, DataFolder(root), begun), strict=True):
+                    yield Figure(f"    {stage}", seconds, "by hand", floor)
+        database.close()
+
+
+def _together(pool: ThreadPoolExecutor, at_once: int, work: Callable[[], None]) -> Callable[[], float]:
+    return lambda: timed(lambda: [one.result() for one in [pool.submit(work) for _ in range(at_once)]])
+
+
+def _turn(client: httpx.Client) -> None:
+    answer = client.post("/external/agents/touch/runs", json={"repository": "api"}).raise_for_status()
+    run = f"/external/runs/{answer.json()['execution_id']}"
+    while (status := client.get(run).raise_for_status().json()["status"]) != "completed":
+        if status == "failed":
+            raise RuntimeError(f"{run} failed")
+        time.sleep(0.01)
+
+
+def _by_hand(bare: Path, root: Path, name: str) -> None:
+    subprocess.run(["/bin/sh", "-c", _BY_HAND, "sh", str(bare), str(root / name), name], check=True)
+
+
+def _seconds(database: Database, folder: DataFolder, since: int) -> Iterator[float]:
+    """Yield the median time that the turns accepted since an instant spent in each stage."""
+    columns = (turns.c.run_id, turns.c.accepted_at, turns.c.dispatched_at, turns.c.started_at, turns.c.finished_at)
+    with database.read() as connection:
+        taken = connection.execute(sa.select(*columns).where(turns.c.accepted_at >= since)).all()
+    spent = []
+    for run_id, accepted, dispatched, started, finished in taken:
+        lines = [line.split(" ")[:2] for line in folder.turn_log(run_id, 1).read_text("utf-8").splitlines()]
+        logged = {word: parse_rfc3339(at, round_up=False) for at, word in lines}
+        marks = (accepted, dispatched, started, logged["branch"], logged["pushed"], finished)
+        spent.append([(end - begin) / SECOND_MICROS for begin, end in itertools.pairwise(marks)])
+    return map(median, zip(*spent, strict=True))
