@@ -1,5 +1,8 @@
 """The watch over runs: what is told, once, and what is not."""
 
+import pytest
+from msgspec.structs import replace
+
 from app.notify.watch import News
 from tests.notify.conftest import World, outward, titles
 
@@ -119,3 +122,20 @@ async def test_hostile_names_are_told_in_printable_text(world: World) -> None:
 
     assert told.title.isprintable()
     assert told.body.isprintable()
+
+
+@pytest.mark.parametrize("ahead", [2, -2])
+async def test_the_first_watch_counts_by_the_services_clock(world: World, ahead: int) -> None:
+    """What failed an hour before is no news, and what fails a minute later is, however its clock is set."""
+
+    async def fails(run_id: str, minutes: int) -> None:
+        world.pass_(hours=ahead, minutes=minutes)
+        await world.run(run_id, "failed", hours=3)
+        world.pass_(hours=-ahead, minutes=-minutes)
+
+    await world.cache.change_budget(lambda state: replace(state, clock_ahead_s=ahead * 3_600, clock_heard=1))
+    watch = await world.watch()
+    await fails("run_1", -60)
+    assert titles(await watch.look()) == []
+    await fails("run_2", 1)
+    assert titles(await watch.look()) == ["Run failed after 3h00m: acme/api"]
