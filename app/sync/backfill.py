@@ -24,7 +24,7 @@ from app.api.errors import (
 from app.config import HistorySettings
 from app.events import Announce, BackfillMoved
 from app.sync.runs import RunSync
-from app.sync.walk import TICK, Order, RunReader
+from app.sync.walk import TICK, Order, RunReader, StoredPage
 from app.sync.windows import LONGEST, PARALLEL, Effort, WindowFill
 from storage.records import Coverage, CoverageGap, RunFilter
 from storage.records.coverage import BackfillPhase, BackfillProgress
@@ -230,6 +230,9 @@ class Backfill:
         order = Order(before, place.total, pages=1)
         try:
             async for stored in reader.read(token=place.token):
+                if order.pages == 1 and before is not None and _repeats(stored, before - TICK):
+                    # Runs of one instant that change places: another of them may have been passed over.
+                    order.is_odd = True
                 order.read(stored.page)
                 following, floor = stored.page.next_token, order.floor
                 coverage: Coverage | None = None
@@ -325,3 +328,8 @@ class Backfill:
         finally:
             sharing.cancel()
             await asyncio.gather(sharing, return_exceptions=True)
+
+
+def _repeats(stored: StoredPage, instant: datetime) -> bool:
+    """Whether a page shows a run of this instant that was held before."""
+    return any(run.created_at == instant and run.run_id not in stored.changes.new for run in stored.page.runs)

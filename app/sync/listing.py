@@ -48,6 +48,8 @@ class Listing(Struct, frozen=True):
         async for stored in self.runs.reader.read(query, size=size):
             if walk is not None:
                 await self.runs.claim(walk, stored)
+            else:
+                await self.runs.hear_clock()
             await self.runs.judge_stuck()
             once = {run.run_id: run for run in stored.page.runs if run.run_id not in stored.page.repeated}
             passing = (run for run in once.values() if matches(run, condition, finals))

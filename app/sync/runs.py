@@ -139,13 +139,18 @@ class RunSync:
         await self.cache.record_walk(found, walk.as_of, token, walk.order.total, is_odd=walk.is_odd, ended=walk.ended)
         return is_known
 
+    async def hear_clock(self) -> bool:
+        """Take claims back if the last answer's date says that the service's clock was set back; return whether."""
+        ahead = self._client.budget.heard_ahead
+        return ahead is not None and await self.cache.compare_clocks(ahead)
+
     async def _compare_clocks(self, walk: Walk, stored: StoredPage) -> None:
         """Claim nothing while the list has runs of the future: newer ones may be listed below them."""
+        if await self.hear_clock():
+            walk.known = next(iter((await self.cache.coverage()).ranges), None)
         ahead = self._client.budget.heard_ahead
         if ahead is None:
             return
-        if await self.cache.compare_clocks(ahead):
-            walk.known = next(iter((await self.cache.coverage()).ranges), None)
         present = self.clock() + ahead + CLOCK_STEP
         walk.order.is_odd = any(run.created_at is not None and run.created_at > present for run in stored.page.runs)
 

@@ -203,6 +203,8 @@ class Walk:
     order: Order = field(default_factory=Order)
     top: datetime | None = None
     """The creation of the first run."""
+    total: int | None = None
+    """The number of runs by the first page."""
     token: str | None = None
     """The token of the next page."""
     runs: int = 0
@@ -223,6 +225,8 @@ class Walk:
         """Add the next page; `unwalked`: those of its runs that came into the cache since a walk was last recorded."""
         page, new = stored.page, set(stored.changes.new)
         changed = new | {*stored.changes.updated, *(moved.run_id for moved in stored.changes.transitions)}
+        if not self.order.pages:
+            self.total = page.total_count
         self.token = page.next_token
         self.ended = page.next_token is None
         self.runs = self.runs + len(page.runs)
@@ -248,6 +252,9 @@ class Walk:
 
     def claim(self) -> CoverageRange | None:
         """The range that is complete as of the walk's beginning. None: it proves nothing."""
+        if self.ended and self.total is not None and self.runs + self.dropped < self.total:
+            # The service has runs that this walk did not show.
+            self.order.is_odd = True
         # Further runs of the newest second may come.
         ends = [self.known.end if self.known else None, self.top - SECOND if self.top else None]
         end = max((end for end in ends if end is not None), default=None)

@@ -143,6 +143,9 @@ class WindowFill:
         order.read(page)
         order.is_odd = order.is_odd or not leads_on or not are_within(page.runs, since, until)
         floor = order.floor if page.next_token is not None else window.start
+        if not page.runs:
+            # Below the very first run, windows of one length would never end: the next one asks for all the rest.
+            self._spacing = None
         if order.is_odd:
             # Runs may have been deleted meanwhile: what is left is asked for again, if a part of it was in order.
             is_new_try = window.left < window.end
@@ -155,8 +158,6 @@ class WindowFill:
             coverage = await self._reader.cache.extend_coverage(floor, window.left)
         self._effort.moved(stored, coverage)
         if page.next_token is None:
-            # Below the very first run, windows of one length would never end: the next one asks for all the rest.
-            self._spacing = self._spacing if page.runs else None
             return
         window.token = page.next_token
         if coverage is not None and floor is not None:

@@ -51,9 +51,9 @@ async def test_what_a_person_waits_for_has_a_persons_priority(history: Recorder,
         assert sent[Priority.ASKED] > before[Priority.ASKED]
 
 
-@pytest.mark.parametrize("peer", [{"endless": "around", "nulls": 2}], indirect=True)
+@pytest.mark.parametrize("peer", [{"endless": "around", "nulls": 2}, {"endless": "around"}], indirect=True)
 async def test_a_list_that_never_ends_ends_the_filling(desk: Desk) -> None:
-    """Not even its windows without a usable run are followed for ever."""
+    """Not even its windows without a usable run are followed for ever, nor one after the other below the first run."""
     ended(desk.peer, 60)
     async with desk.engine(page_size=5, first_runs=10) as engine:
         with suppress(EndlessListError):
@@ -62,6 +62,7 @@ async def test_a_list_that_never_ends_ends_the_filling(desk: Desk) -> None:
             await asyncio.wait_for(engine.backfill.run(), PATIENCE_S)
 
         assert await held(engine) == 60
+        assert desk.asked() < 200
 
 
 async def test_runs_of_one_instant_are_not_followed_by_windows_of_an_instant(desk: Desk) -> None:

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import AsyncIterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -343,3 +343,29 @@ def test_a_run_that_the_service_does_not_show_just_now_is_dated(desk: Desk) -> N
     assert (shown["run"]["observed"]["state"], shown["source"]) != ("current", "live")
     assert shown["as_of"] == shown["run"]["observed"]["last_seen_at"]
     assert shown["source"] == "live" or "as it was last seen" in told
+
+
+def test_a_total_that_was_not_shown_is_believed(desk: Desk) -> None:
+    """Where the service says that it has more runs than its list showed to its end, nothing is called complete."""
+    desk.peer.fill(5)
+    desk.peer.total_count = 6
+
+    assert (desk.facts("runs", "sync")["whole"], desk.facts("runs", "list", "--all")["complete"]) == (False, [])
+
+    desk.peer.total_count = None
+    assert desk.facts("runs", "sync")["whole"]
+
+
+def test_a_filtered_list_hears_that_the_clock_was_set_back(desk: Desk) -> None:
+    """Runs that come after that are dated among older ones: what was complete there is so no longer."""
+    desk.peer.clock = lambda: datetime.now(UTC)
+    desk.peer.fill(5, until=desk.peer.now - 2 * HOUR)
+    desk.peer.put("newest")
+    assert desk.facts("runs", "sync")["whole"]
+    desk.peer.clock_offset = -HOUR
+    desk.peer.put("dated back")
+    created = desk.peer.runs["dated back"]["created_at"]
+
+    (held,) = desk.facts("runs", "list", "--status", "working", "--all")["complete"]
+
+    assert (held["from"], held["to"] < created) == (None, True)
