@@ -123,11 +123,13 @@ class Workspace:
         # git would enter a repository that the agent made, and obey the configuration it finds there.
         left_out = []
         for folder, entries in trees.walk(self.tree):
-            for entry in entries:
-                if entry.name.lower() == ".git" and not trees.remove(entry.name, within=folder):
+            theirs = [entry for entry in entries if entry.name.lower() == ".git"]
+            for entry in theirs:
+                if not trees.remove(entry.name, within=folder):
                     raise OSError(f"a {entry.name} that the agent left in the checkout cannot be removed")
             # git passes over them in silence.
-            left_out += [f"{self._path_of(folder)}{name}/" for name in trees.locked(folder, entries)]
+            kept = [entry for entry in entries if entry not in theirs]
+            left_out += [f"{self._path_of(folder)}{name}/" for name in trees.locked(folder, kept)]
         git("read-tree", base or "--empty", git_dir=self.ours, work_tree=self.tree)
         # What lies behind a link is not the checkout's, and git refuses a path that leads there.
         ours = [collect.FOLDER] if (self.tree / collect.FOLDER).is_symlink() else collect.FILES
