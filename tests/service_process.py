@@ -25,13 +25,7 @@ __all__ = ["FORKS", "ROOT"]
 
 READY_S: Final = 120.0
 STOP_S: Final = 120.0
-PROGRAM: Final = """
-from dbos._sys_db import SystemDatabase
-from service.cli import main
-SystemDatabase._is_latest_version = lambda *_: True
-main(prog_name="runwarden service")
-"""
-"""DBOS asks at each look at its queues whether its version is the latest, which takes as long as the look."""
+PROGRAM: Final = "from service.cli import main; main(prog_name='runwarden service')"
 _MADE: Final = tempfile.TemporaryDirectory(prefix="runwarden-made-")
 """What is made once and copied: a repository of each content, and a database with its tables."""
 GIT_ENVIRONMENT: Final = {
