@@ -102,7 +102,7 @@ class DurableEngine:
         self._client.enqueue(_OPTIONS[_TURNS] | {"workflow_id": turn_id}, run_id, int(number))
 
     def put_turn_again(self, turn_id: str) -> None:
-        """Queue a turn that DBOS took for ended."""
+        """Queue a turn that DBOS does not know, or took for ended."""
         self._client.delete_workflows([turn_id])
         self.put_turn(turn_id)
 

@@ -248,7 +248,7 @@ class TurnWorker:
             # Looked at again: a turn ends before its holder lets it go.
             lost -= {f"{run_id}:{number}" for run_id, number in turns.ended_among(connection, dispatched)}
         for turn_id in lost:
-            _logger.warning("%s was held by no worker, and is queued again", turn_id)
+            _logger.warning("%s was neither queued nor with a worker, and is queued again", turn_id)
             self._engine.put_turn_again(turn_id)
         for worker in known:
             if worker.executor not in living:
