@@ -111,7 +111,8 @@ class Storms:
     def restart(self, worker: Node) -> None:
         """Start a worker, again and again while it finds no database."""
         while True:
-            with contextlib.suppress(AssertionError):
+            # It may have ended before it is given up.
+            with contextlib.suppress(AssertionError, ProcessLookupError):
                 worker.start()
                 return
             time.sleep(1)
