@@ -18,7 +18,7 @@ from msgspec import Struct
 from app.automations.acting import CannotActError, ResponseRunner, facts_of
 from app.automations.metrics import RunCounts, Snapshot, snapshot
 from app.automations.occurrences import Observer, RunFacts, asked_for
-from app.automations.runner import Runner
+from app.automations.runner import OpenWork, Runner
 from app.config import ConfigError, Profile, Settings
 from app.config.token import EnvToken
 from app.engine import Engine
@@ -68,6 +68,7 @@ class Bot:
     state: State = field(init=False)
     _runner: Runner = field(init=False)
     _dispatcher: Dispatcher = field(init=False)
+    _work: OpenWork = field(default_factory=OpenWork)
     _owner: str = field(default_factory=lambda: f"{os.getpid()}-{secrets.token_hex(8)}")
     _made: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when there are messages to deliver."""
@@ -199,6 +200,8 @@ class Bot:
             observer=Observer(RunFacts(engine.cache, engine.ledger, engine.extension.reason), incidents),
             journal=self._journal,
             clock=engine.clock,
+            work=self._work,
+            ended=self._rang.set,
         )
         files = (self.state, engine.cache, engine.ledger)
         command_line = engine.settings.command_line
@@ -210,16 +213,11 @@ class Bot:
     async def _look(self) -> None:
         engine = self.engine
         forgot_at = engine.clock()
-        runner = self._runner
         while True:
             self._rang.clear()
             wait_s = STANDBY_S
-            dispatcher = self._dispatcher
+            runner, dispatcher = self._runner, self._dispatcher
             try:
-                if self._runner is not runner:
-                    # What it decided before the rules were read again is its own.
-                    await runner.finish()
-                    runner = self._runner
                 if await self._may_work():
                     await self._say_rules()
                     await runner.look(waits=False)

@@ -28,8 +28,6 @@ log = logging.getLogger(__name__)
 
 SKEW: Final = timedelta(minutes=5)
 """How far two clocks may differ that are said to agree."""
-LATELY: Final = timedelta(minutes=1)
-"""A rule looks at once if the service answered so shortly before the rule began; otherwise after the next answer."""
 LOOK_BACK: Final = timedelta(days=2)
 """Points in time further back than this, and than the rule's own catch-up window, are not even counted."""
 INCIDENT_RECENT: Final = timedelta(days=2)
@@ -147,7 +145,7 @@ class Observer:
             return state.news_from or state.since
         cache, subject = self.run_facts.cache, "health" if isinstance(rule.on, OnHealth) else "runs"
         (answered_at,) = (link.last_ok_at for link in await cache.links() if link.subject == subject)
-        if answered_at is None or answered_at < state.since - LATELY:
+        if answered_at is None or answered_at < state.since:
             return None
         began_at = state.since + await cache.run_clock_ahead()
         newest = await cache.following.newest_creation()

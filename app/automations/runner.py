@@ -2,12 +2,11 @@
 
 import asyncio
 import logging
-from collections import defaultdict
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
@@ -65,6 +64,23 @@ class _Attempt:
     """None: there is none yet, or the action is to be repeated. Otherwise it could not be stored yet."""
 
 
+class _Program(NamedTuple):
+    """A program that a rule runs."""
+
+    decision_id: int
+    task: asyncio.Task[None]
+
+
+@dataclass(slots=True)
+class OpenWork:
+    """What this process carries out; a runner with other rules goes on with it."""
+
+    attempts: dict[int, _Attempt] = field(default_factory=dict)
+    """By decision: those that this process carries out, or will try again."""
+    programs: dict[str, _Program] = field(default_factory=dict)
+    """By rule: the program that runs beside the looks; a rule has one at a time."""
+
+
 @dataclass(slots=True)
 class Runner:
     """One profile's rules at work, in one process at a time."""
@@ -77,12 +93,9 @@ class Runner:
     journal: Journal
     clock: Callable[[], datetime]
     _states: dict[str, RuleState] = field(default_factory=dict)
-    _attempts: dict[int, _Attempt] = field(default_factory=dict)
-    """By decision: those that this process carries out, or will try again."""
-    _commands: dict[int, asyncio.Task[None]] = field(default_factory=dict)
-    """By decision: the programs that run beside the looks, or wait for their rule's earlier one."""
-    _turns: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
-    """By rule: held while one of its programs runs."""
+    work: OpenWork = field(default_factory=OpenWork)
+    ended: Callable[[], None] = lambda: None
+    """Called when a program has ended: the rule's next one may wait for it."""
     _next: dict[str, datetime] = field(default_factory=dict)
     """By rule: the next time that a schedule or an interval reaches."""
     _looked_at: datetime | None = None
@@ -99,8 +112,8 @@ class Runner:
 
         Unless it `waits` for them, programs that rules run go on beside later looks.
         """
-        for number in [number for number, task in self._commands.items() if task.done()]:
-            self._commands.pop(number).result()
+        for name in [name for name, program in self.work.programs.items() if program.task.done()]:
+            self.work.programs.pop(name).task.result()
         now = self.clock()
         if self._looked_at is not None and now < self._looked_at:
             self._next.clear()  # The clock was set back.
@@ -118,7 +131,7 @@ class Runner:
         if not any(isinstance(rule.on, OnRun) and news_from[rule.name] is None for rule in self._enabled()):
             self.observer.passed(seen)
         if waits:
-            await self.finish()
+            await self._finish(seen)
 
     async def begin(self) -> None:
         """Enter rules that are new or edited: what is older than that is history to them."""
@@ -127,27 +140,26 @@ class Runner:
             self._has_retired = True
         await self._begin(self.clock())
 
-    async def finish(self) -> None:
-        """Wait until no program runs.
-
-        Raises:
-            StorageError: What became of one could not be stored; the next look stores it.
-        """
-        while self._commands:
-            _, task = self._commands.popitem()
-            await task
+    async def _finish(self, seen: Seen) -> None:
+        """Wait until no program runs, and none waits for another of its rule."""
+        while self.work.programs:
+            _, program = self.work.programs.popitem()
+            await program.task
+            await self._carry_on(self.clock(), seen)
 
     async def stop(self) -> None:
         """End the programs that run."""
-        for task in self._commands.values():
+        tasks = [program.task for program in self.work.programs.values()]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._commands.values(), return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def set_off(self, rule: Rule, occurrence: Occurrence) -> None:
         """Decide on a manual trigger, and act."""
         await self._begin(self.clock())
         await self._decide(rule, occurrence)
-        await self.finish()
+        while self.work.programs:
+            await self.work.programs.popitem()[1].task
 
     async def next_look(self) -> datetime:
         """The time by which to look again, even if no event comes."""
@@ -213,6 +225,8 @@ class Runner:
             if history:
                 return Verdict("history", "it was so before the rule")
             found = decide(rule, occurrence, past, now)
+            if found.outcome == "acting" and rule.name in self.work.programs:
+                found = Verdict("queued", "the rule's program before it is still running")
             caught_up = f"for {missed} missed before it as well" if missed else ""
             return Verdict(found.outcome, "; ".join(filter(None, (found.reason, caught_up))))
 
@@ -241,21 +255,15 @@ class Runner:
     async def _act(self, rule: Rule, decision: Decision) -> None:
         if isinstance(rule.do, DoCommand):
             # No other rule waits for a program.
-            self._commands[decision.decision_id] = asyncio.create_task(self._run_command(rule, decision))
+            task = asyncio.create_task(self._carry_out(rule, decision))
+            task.add_done_callback(lambda _: self.ended())
+            self.work.programs[rule.name] = _Program(decision.decision_id, task)
         else:
             await self._carry_out(rule, decision)
 
-    async def _run_command(self, rule: Rule, decision: Decision) -> None:
-        async with self._turns[rule.name]:
-            state = (await self.state.rule_states()).get(rule.name)
-            if state is not None and state.paused is not None:
-                await self._close(decision, "skipped", f"the rule is paused: {state.paused}")
-            else:
-                await self._carry_out(rule, decision)
-
     async def _carry_out(self, rule: Rule, decision: Decision) -> None:
         now = self.clock()
-        attempt = self._attempts.setdefault(decision.decision_id, _Attempt(decision.decided_at, now))
+        attempt = self.work.attempts.setdefault(decision.decision_id, _Attempt(decision.decided_at, now))
         attempt.tried_at = now
         try:
             result = await self.responses.carry_out(rule, decision)
@@ -280,7 +288,7 @@ class Runner:
             )
         )
         self._has_unknown = self._has_unknown or result.outcome == "unknown"
-        self._attempts.pop(decision.decision_id, None)
+        self.work.attempts.pop(decision.decision_id, None)
         self.journal(settled)
         failures = await self.state.count_failure(rule.name, has_failed=result.outcome in {"failed", "unknown"})
         if rule.pause_after and failures >= rule.pause_after:
@@ -310,6 +318,9 @@ class Runner:
         by_name = {rule.name: rule for rule in self._enabled()}
         for decision in await self.state.open_decisions():
             rule = by_name.get(decision.rule)
+            program = self.work.programs.get(decision.rule)
+            if program is not None and (rule is not None or program.decision_id == decision.decision_id):
+                continue
             if rule is None:
                 why = "its rule is gone or switched off"
                 if decision.outcome != "acting":
@@ -368,14 +379,12 @@ class Runner:
 
     async def _act_on(self, rule: Rule, decision: Decision) -> None:
         now = self.clock()
-        self._attempts[decision.decision_id] = _Attempt(now, now)
+        self.work.attempts[decision.decision_id] = _Attempt(now, now)
         await self._act(rule, decision)
 
     async def _resume(self, rule: Rule, decision: Decision, now: datetime) -> None:
         """Retry an action that certainly was not sent; one that no ledger records is not repeated."""
-        if decision.decision_id in self._commands:
-            return
-        attempt = self._attempts.get(decision.decision_id)
+        attempt = self.work.attempts.get(decision.decision_id)
         if attempt is not None and attempt.result is not None:
             await self._settle(rule, decision, attempt, attempt.result)
             return

@@ -84,7 +84,7 @@ async def run_program(
             )
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else "an argument cannot be passed on"
-            return f"{name} cannot be run: {why}. Correct notify.command, or take it out of the configuration."
+            return f"{name} cannot be run: {why}. Correct the command in the configuration, or take it out."
         try:
             async with asyncio.timeout(deadline_s):
                 await process.wait()

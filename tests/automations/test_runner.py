@@ -238,28 +238,30 @@ async def test_a_file_that_is_moved_away_is_not_used_any_longer(place: Place, fi
 
 
 async def test_no_rule_waits_for_another_ones_program(place: Place) -> None:
-    """Programs of one rule run one after the other, beside later looks; what is left of a paused rule's are skipped."""
+    """A rule's next one waits for its earlier one, also when other rules are read; a paused rule's is skipped."""
     slow, quick = rule(name='"slow"', do=COMMAND, pause_after="1"), rule(name='"quick"', do=COMMAND)
     runner = await place.begun(f"{slow}\n{quick}")
     place.acts.held["slow"] = asyncio.Event()
-    for run_id in ("run_1", "run_2"):
+    for number in (1, 2):
         place.world.pass_(minutes=1)
-        await place.world.run(run_id, "failed")
+        await place.world.run(f"run_{number}", "failed")
         await runner.look(waits=False)
-    while len(place.acts.done) < 2:
-        await asyncio.sleep(0)
-    assert [name for name, _ in place.acts.done] == ["quick", "quick"]
+        while len(place.acts.done) < number:
+            await asyncio.sleep(0)
+    assert {name for name, _ in place.acts.done} == {"quick"}
+    begun = [each.outcome for each in await place.state.open_decisions() if each.rule == "slow"]
+    assert begun == ["acting", "queued"]
 
+    other = place.runner(slow)
+    other.work = runner.work
     place.world.pass_(minutes=2)
-    await runner.look(waits=False)
+    await other.look(waits=False)
     place.acts.results.append(ActingResult("failed", "no"))
     place.acts.held["slow"].set()
-    await runner.finish()
+    await other.look()
     assert [name for name, _ in place.acts.done] == ["quick", "quick", "slow"]
-    assert place.outcomes[-2:] == [
-        ("failed", "no"),
-        ("skipped", "the rule is paused: 1 failure in a row, the last one: no"),
-    ]
+    paused = "the rule is paused: 1 failure in a row, the last one: no"
+    assert place.outcomes[-2:] == [("failed", "no"), ("skipped", paused)]
 
 
 async def test_rules_at_rest_ask_nothing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -299,5 +299,6 @@ async def test_a_state_that_fails_is_said_in_this_tab_alone(staged: Staged, conf
         assert "second chance" in scene.text
 
         await decided(scene, "second chance", "waiting", "waits", request=REQUEST, **RUN)
+        pressed = set[tuple[type, str]]()
         for way in ("5", "5 v", "5 E", "5 ctrl+g"):
-            await press_all(scene, disk, way)
+            await press_all(scene, disk, way, pressed)

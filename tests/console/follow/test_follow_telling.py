@@ -77,4 +77,4 @@ async def test_a_command_that_fails_is_said_once(staged: Staged, move: Mover) ->
     assert person.app.rings == 2
     (said,) = person.app.said
     assert said.startswith("A notification was not delivered. /nowhere/tell cannot be run")
-    assert "Correct notify.command" in said
+    assert "Correct the command" in said

@@ -259,8 +259,9 @@ async def test_a_token_that_belongs_to_another_service_is_not_used(several: Sett
 async def test_no_key_ends_the_console_while_our_files_fail(fleet_staged: FleetStaged, disk: Disk) -> None:
     """Nor does any key of the overview and of the switcher."""
     async with fleet_staged() as scene:
+        pressed = set[tuple[type, str]]()
         for way in ("0", "ctrl+o"):
-            await press_all(scene, disk, way)
+            await press_all(scene, disk, way, pressed)
 
 
 @pytest.fixture
