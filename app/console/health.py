@@ -222,7 +222,9 @@ def summary(
     bad = sum(health_badge(host.status, healthy_words).tone != "good" for host in here)
     hosts_text = "1 code host" if len(here) == 1 else f"{len(here)} code hosts"
     health = link_of(links, "health")
-    asked = "" if health is None or health.last_ok_at is None else f" · asked {ago(health.last_ok_at, now)}"
+    asked = ""
+    if health is not None and health.last_ok_at is not None:
+        asked = f"{' when last asked,' if health.is_failing else ' · asked'} {ago(health.last_ok_at, now)}"
     return safe_text(f"{hosts_text}, {f'{bad} not well' if bad else 'all well'}{asked}")
 
 

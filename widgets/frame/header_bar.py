@@ -178,7 +178,7 @@ class HeaderBar(ClickableLine):
         for host in vitals.health if brevity < Brevity.COUNTS else ():
             if host.connected:
                 badge = health_badge(host.status, self._healthy_words)
-                text = f"{safe_text(host.platform, limit=12)} {badge.glyph}"
+                text = f"{safe_text(host.platform, limit=12)} {badge.glyph}{'?' if vitals.health_is_stale else ''}"
                 if badge.tone != "good":
                     text += f" {age(host.since, now)}" if is_brief else f" {badge.word} {age(host.since, now)}"
                 style = STYLES["quiet"] if vitals.health_is_stale else badge.style
