@@ -52,15 +52,17 @@ async def sync(invocation: Invocation, /, *, days: float | None) -> int:
         done = engine.backfill.progress.done_runs
         held = await engine.cache.count(RunFilter())
         dropped = engine.backfill.progress.dropped
+    # Without a walk from the newest run, newer ones may be missing.
+    complete_since = coverage.complete_since if coverage.as_of else None
     document: dict[str, object] = {
         "fetched": done,
         "held": held,
-        "complete_since": rfc3339(coverage.complete_since),
-        "whole": coverage.whole,
+        "complete_since": rfc3339(complete_since),
+        "whole": coverage.whole and complete_since is not None,
         "as_of": rfc3339(coverage.as_of),
         **({"dropped": dropped} if dropped else {}),
     }
-    since = "the beginning" if coverage.whole else rfc3339(coverage.complete_since) or "no known time"
+    since = "the beginning" if document["whole"] else rfc3339(complete_since) or "no known time"
     if coverage.is_disordered:
         since = "unknown: this service's list is out of order"
     facts = [("fetched", plural(done, "run")), ("held", plural(held, "run")), ("complete since", since)]
