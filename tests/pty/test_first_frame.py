@@ -56,8 +56,8 @@ def home(board: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("home")
     for size in SIZES:
         console = opened_in(home, board, size=size)
-        # What comes after the rows moves them: the counts, the flags of stuck runs, and the pane with its last line.
-        shown = ("All 60", "working !", "unobserved", *(["On this branch"] if size[0] > 120 else []))
+        # What comes after the rows moves them: the counts, and the pane with its last line.
+        shown = ("All 60", "unobserved", *(["On this branch"] if size[0] > 120 else []))
         console.shows("complete", "? help", "fix/login-timeout", *shown)
         console.type("q")
         assert console.end() == 0

@@ -105,11 +105,12 @@ class RunsLoader:
 
     def engine_changed(self, event: "Event") -> None:
         """Read again what changed; runs fetched in the background wait for the next tick, as they come often."""
-        if isinstance(event, RunsChanged | ActionChanged | CacheChangedElsewhere):
+        is_confirmed = isinstance(event, LinkChanged) and self._table.shows_unconfirmed
+        if is_confirmed or isinstance(event, RunsChanged | ActionChanged | CacheChangedElsewhere):
             self.load_run()
         engine = self._session.engine
         is_filling = engine is not None and engine.backfill.progress.phase == "running"
-        if isinstance(event, LinkChanged) and not self._table.shows_unconfirmed:
+        if isinstance(event, LinkChanged) and not is_confirmed:
             # The end of a poll changes the coverage: up to when, and how far back, nothing is missing.
             self._numbers.ask()
         elif isinstance(event, RunsChanged) and is_filling and not (event.changes.transitions or event.changes.updated):
@@ -172,7 +173,7 @@ class RunsLoader:
             if is_new or is_stale:
                 # The rows first: showing the numbers may lay out the screen again.
                 await self._painted()
-                await self._read_numbers()
+                self._numbers.ask()
             if is_stale:
                 table.mark_stuck(await cache.stuck())
         except BaseException:
@@ -226,6 +227,9 @@ class RunsLoader:
             is_paused=await cache.backfill_paused(),
             progress=await cache.backfill_progress(cache.clock()),
         )
+        if self.extent is not None and self.extent.coverage.gaps != extent.coverage.gaps:
+            # The lines of gaps stand among the rows.
+            self.runs_changed()
         self._count(extent)
         self._screen.post_message(self.Counted())
 
