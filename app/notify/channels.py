@@ -23,7 +23,7 @@ _PLAIN: Final = ("xterm-kitty", "xterm-ghostty", "wezterm")
 _PLAIN_PROGRAMS: Final = frozenset({"iTerm.app", "WezTerm", "ghostty"})
 """As TERM_PROGRAM names them."""
 DEADLINE_S: Final = 15.0
-"""A slower program is killed, with all that it started."""
+"""A slower program is killed, with its process group."""
 _LAST_WORDS: Final = 4096
 """Bytes of a program's error output that its last line is looked for in."""
 _URGENCY: Final = {"information": "low", "warning": "normal", "error": "critical"}

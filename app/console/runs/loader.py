@@ -173,7 +173,7 @@ class RunsLoader:
             if is_new or is_stale:
                 # The rows first: showing the numbers may lay out the screen again.
                 await self._painted()
-                self._numbers.ask()
+                await self._read_numbers()
             if is_stale:
                 table.mark_stuck(await cache.stuck())
         except BaseException:
