@@ -379,7 +379,7 @@ class ApprovalsSheet(Sheet[None]):
     def _tick(self) -> None:
         if self._waiting:
             heading = _heading(self._waiting[self._index], self._session.clock())
-            answered = Content(f"{self._answered}\n") if self._answered else ""
+            answered = Content(f"{self._answered}\n\n") if self._answered else ""
             self.query_one("#approval", Static).update(Content.assemble(answered, heading))
 
 
