@@ -8,6 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from storage.records import HealthSpan
+from storage.records.health import NO_STATUS
 
 HealthLevel = Literal["well", "impaired", "bad"]
 
@@ -18,11 +19,13 @@ _LEAST_KNOWN: Final = 0.5
 """The part of a slice that must be known before the slice can be called well."""
 
 
-def level(status: str, healthy_words: Collection[str]) -> HealthLevel:
+def level(status: str, healthy_words: Collection[str]) -> HealthLevel | None:
     """The status as one of three levels, for everything that judges it; `healthy_words` are in lower case.
 
-    Any word that is not known is bad, so that it is noticed.
+    Any word that is not known is bad, so that it is noticed. None: the service says nothing of the host.
     """
+    if status == NO_STATUS:
+        return None
     word = status.strip().casefold()
     if word in healthy_words:
         return "well"
@@ -52,9 +55,10 @@ def uptime(spans: Sequence[HealthSpan], window: timedelta, now: datetime, health
     """The sums of one platform's spans over the window that ends now."""
     well_s = known_s = 0.0
     for span in spans:
-        seconds = _overlap_s(span, now - window, now)
+        how = level(span.status, healthy_words)
+        seconds = _overlap_s(span, now - window, now) if how else 0.0
         known_s += seconds
-        if level(span.status, healthy_words) == "well":
+        if how == "well":
             well_s += seconds
     return Uptime(window, well_s, known_s)
 
@@ -70,6 +74,8 @@ def slices(
     seconds: list[dict[HealthLevel, float]] = [{} for _ in range(count)]
     for span in spans:
         found = level(span.status, healthy_words)
+        if found is None:
+            continue
         first = (span.start - start) // each
         last = (span.end - start) // each
         for index in range(max(0, first), min(count - 1, last) + 1):
@@ -133,6 +139,8 @@ def incidents(
     found: list[Incident] = []
     for span in spans:
         how = level(span.status, healthy_words)
+        if how is None:
+            continue
         last = found[-1] if found else None
         bad_s = (span.end - span.start).total_seconds() if how == "bad" else 0.0
         if how != "well":
@@ -163,7 +171,10 @@ def flips(spans: Sequence[HealthSpan], healthy_words: Collection[str], since: da
     count = 0
     before: bool | None = None
     for span in spans:
-        is_well = level(span.status, healthy_words) == "well"
+        how = level(span.status, healthy_words)
+        if how is None:
+            continue
+        is_well = how == "well"
         if before is not None and is_well != before and span.start >= since:
             count += 1
         before = is_well

@@ -3,7 +3,31 @@
 import asyncio
 import os
 import signal
+from collections.abc import Coroutine
 from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
+_SLICES: Final = 15
+"""The parts that a deadline is measured in."""
+
+
+async def within(deadline_s: float, work: Coroutine[Any, Any, T]) -> T:
+    """Return what a process's work returns within so much of our own time.
+
+    The time is measured in parts: one in which this process was stopped itself counts once, however long it took.
+
+    Raises:
+        TimeoutError: The work did not end in time, and is cancelled.
+    """
+    task = asyncio.create_task(work)
+    try:
+        for _ in range(_SLICES):
+            if (await asyncio.wait({task}, timeout=deadline_s / _SLICES))[0]:
+                return task.result()
+        raise TimeoutError
+    finally:
+        task.cancel()
 
 
 async def end_group(process: asyncio.subprocess.Process, grace_s: float = 0.0) -> None:

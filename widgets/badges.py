@@ -52,10 +52,11 @@ class Badge(Struct, frozen=True):
 _OTHER_RUNS: Final[dict[bool, tuple[str, Tone]]] = {False: ("◆", "warn"), True: ("◇", "plain")}
 """Glyph and tone of a status that the spec does not name, by whether it is final."""
 
-_HEALTH: Final[dict[HealthLevel, tuple[str, Tone]]] = {
+_HEALTH: Final[dict[HealthLevel | None, tuple[str, Tone]]] = {
     "well": ("✓", "good"),
     "impaired": ("▲", "warn"),
     "bad": ("✗", "bad"),
+    None: ("?", "warn"),
 }
 """Glyph and tone of a code host, by its level."""
 

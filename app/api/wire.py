@@ -24,6 +24,7 @@ from storage.records import (
     Run,
     RunPage,
 )
+from storage.records.health import NO_STATUS
 
 _COUNTS: Final = range(2**63)
 _Plain = TypeAliasType(
@@ -33,8 +34,6 @@ _Int64 = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 _Id = Annotated[str, Field(min_length=1, max_length=1_000)]
 _Body = TypeVar("_Body", bound="WireModel")
 _STR: Final = frozenset({str})
-NO_STATUS: Final = "no status"
-"""The status of a code host that the service names without one."""
 
 
 class WireModel(BaseModel):
@@ -154,7 +153,7 @@ class _RunListBody(WireModel):
 class _HealthBody(WireModel):
     """Spec 2.7."""
 
-    code_hosting: dict[str, _Plain] | None = None
+    code_hosting: dict[str, _Plain]
 
 
 class _OrganizationBody(WireModel):
@@ -200,13 +199,13 @@ def run_page(body: bytes) -> RunPage:
 
 
 def health_report(body: bytes) -> HealthReport:
-    """A health answer; a platform that is null is not connected.
+    """A health answer; a platform without a status, or null, has `NO_STATUS`.
 
     Raises:
         UnusableAnswerError: The body is not what spec 2.7 says.
     """
-    platforms = read_body(_HealthBody, body).code_hosting or {}
-    return HealthReport(tuple(_sample(name, found) for name, found in platforms.items() if found is not None))
+    platforms = read_body(_HealthBody, body).code_hosting
+    return HealthReport(tuple(_sample(name, found) for name, found in platforms.items()))
 
 
 def _sample(platform: str, received: object) -> HealthSample:

@@ -102,12 +102,21 @@ class Bot:
         return bot
 
     async def close(self) -> None:
-        """Settle running writes, end running programs, give the lease back and close the files, even if one fails."""
+        """Settle running writes, wait for programs, give the lease back and close the files, even if one fails."""
         await self._runner.stop()
         if self._is_working:
             with suppress(StorageError):
                 await self.state.release_lease(LEASE, self._owner)
         await self.engine.close()
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """The rules whose programs run."""
+        return tuple(name for name, program in self._work.programs.items() if not program.task.done())
+
+    def kill_programs(self) -> int:
+        """Kill the programs that run, with their process groups; return how many."""
+        return sum(program.task.cancel() for program in self._work.programs.values())
 
     @property
     def profile(self) -> Profile:

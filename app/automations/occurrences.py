@@ -5,7 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from dataclasses import field as slot
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from itertools import takewhile
 from typing import Final
@@ -34,6 +34,7 @@ INCIDENT_RECENT: Final = timedelta(days=2)
 """How long after its end an incident may still trigger a rule."""
 MOST_CHANGES: Final = 20_000
 """The most changes of status in one look; of more, the oldest are skipped."""
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 HISTORY: Final = timedelta(days=31)
 """Runs that are first seen, and are older than this, are history."""
 MOST_QUESTIONS: Final = 20
@@ -122,8 +123,9 @@ class Observer:
             self._file, self._watermark = cache.opened, Watermark()
         self.run_facts.questions = MOST_QUESTIONS
         ahead = await cache.run_clock_ahead()
-        found = await cache.following.changes(self._watermark, since=now + ahead - HISTORY, limit=MOST_CHANGES)
-        if len(found.changes) >= MOST_CHANGES:
+        found = await cache.following.changes(self._watermark, since=now - HISTORY, limit=MOST_CHANGES)
+        # What was fetched, and a first look, is history: nothing that should have been decided on was passed over.
+        if self._watermark.transition and sum(each.after > EPOCH for each in found.changes) >= MOST_CHANGES:
             log.warning("more than %s runs changed at once: the oldest were passed over", MOST_CHANGES)
         return Seen(
             now,
@@ -138,8 +140,7 @@ class Observer:
     async def news_from(self, rule: Rule, state: RuleState) -> datetime | None:
         """From when on, by the service's own times, what the rule finds is news; None: it cannot look yet.
 
-        Before its first look: from the newest run that is held, or from five minutes before the rule began if that run
-        is older. What the first look finds is history all the same.
+        Before its first look: from the newest run that is held. What the first look finds is history all the same.
         """
         if state.news_from is not None or not isinstance(rule.on, OnRun | OnStuck | OnHealth):
             return state.news_from or state.since
@@ -147,9 +148,7 @@ class Observer:
         (answered_at,) = (link.last_ok_at for link in await cache.links() if link.subject == subject)
         if answered_at is None or answered_at < state.since:
             return None
-        began_at = state.since + await cache.run_clock_ahead()
-        newest = await cache.following.newest_creation()
-        return began_at - SKEW if newest is None else max(began_at - SKEW, min(began_at, newest))
+        return await cache.following.newest_creation() or EPOCH
 
     def passed(self, seen: Seen) -> None:
         """Begin the next look after these changes: each has been decided on."""
@@ -178,17 +177,18 @@ def upcoming(rule: Rule, since: datetime, now: datetime) -> Iterator[datetime]:
             yield from interval_times(rule.on, since, now)
 
 
-def occurrences(rule: Rule, seen: Seen, since: datetime) -> Iterator[Occurrence]:
-    """The triggers of a rule about runs, hosts or actions; changes of status only since then by the service's times.
+def occurrences(rule: Rule, seen: Seen, since: datetime, news_from: datetime = EPOCH) -> Iterator[Occurrence]:
+    """The triggers of a rule about runs, hosts or actions; changes of status only since then, by our clock.
 
-    A run that was first seen when it had ended counts only if it also began since then: if not, it was fetched later.
+    A run that was first seen when it had ended counts only if the service also dates its beginning `news_from` or
+    later: if not, it was fetched later.
     """
     match rule.on:
         case OnRun(to, was, scope):
             for change in seen.changes:
-                run_id, at = change.run_id, change.at - seen.ahead
+                run_id, at = change.run_id, change.happened(seen.ahead)
                 is_whole = change.old is None and change.is_final
-                is_news = (min(change.at, change.active_since) if is_whole else change.at) >= since
+                is_news = at >= since and not (is_whole and change.active_since < news_from)
                 is_meant = change.new == to and was in {None, change.old} and is_news
                 if is_meant and is_within(scope, change.repository, change.branch_name):
                     facts = _facts(run_id, change.repository, change.branch_name, change.new, change.old or "")

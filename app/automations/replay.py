@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app.automations.acting import ActingResult
-from app.automations.occurrences import RunFacts, Seen, occurrences, upcoming
+from app.automations.occurrences import EPOCH, RunFacts, Seen, occurrences, upcoming
 from app.automations.runner import Runner
 from app.engine import Engine
 from app.health import Incident, incidents
@@ -147,14 +147,12 @@ class ReplayHistory(Struct, frozen=True):
         cache, kinds = engine.cache, {type(rule.on) for rule in rules}
         ahead = await cache.run_clock_ahead()
         complete_since = (await cache.coverage()).complete_since
-        found = await cache.following.changes(
-            Watermark(), since=since + ahead, limit=MOST_CHANGES if OnRun in kinds else 0
-        )
+        found = await cache.following.changes(Watermark(), since=since, limit=MOST_CHANGES if OnRun in kinds else 0)
         gap = max(LONGEST_GAP, timedelta(seconds=3 * engine.profile.poll.health_s))
         return cls(
             since=since,
             until=until,
-            changes=[change for change in found.changes if since <= change.at - ahead <= until],
+            changes=[change for change in found.changes if since <= change.happened(ahead) <= until],
             ahead=ahead,
             stuck=await cache.following.past_stuck(since) if OnStuck in kinds else (),
             spans=await cache.health_spans(until - WHOLE, longest_gap=gap) if OnHealth in kinds else (),
@@ -207,7 +205,7 @@ class ReplayHistory(Struct, frozen=True):
                 yield from takewhile(lambda at: at < self.until, upcoming(rule, self.since, self.since))
             case OnRun():
                 seen = Seen(self.until, tuple(self.changes), self.ahead)
-                yield from (each.at for each in occurrences(rule, seen, self.since + self.ahead))
+                yield from (each.at for each in occurrences(rule, seen, self.since))
             case OnStuck():
                 yield from (each.at for each in self.stuck)
             case OnHealth(lasting=lasting):
@@ -236,14 +234,14 @@ class Playback:
     async def observe(self, now: datetime) -> Seen:
         """The changes since the last observation that `passed` confirmed, and the state at that time."""
         changes, until = self.history.changes, self._shown
-        while until < len(changes) and changes[until].at - self.history.ahead <= now:
+        while until < len(changes) and changes[until].happened(self.history.ahead) <= now:
             until += 1
         seen = self.history.seen(self.rule, now)
         return replace(seen, changes=tuple(changes[self._shown : until]), watermark=Watermark(until))
 
     async def news_from(self, _rule: Rule, _state: RuleState) -> datetime:
         """All of the period is news."""
-        return self.history.since + self.history.ahead
+        return EPOCH
 
     def passed(self, seen: Seen) -> None:
         """Remember that everything in `seen` was decided on."""

@@ -143,23 +143,25 @@ class Runner:
     async def _finish(self, seen: Seen) -> None:
         """Wait until no program runs, and none waits for another of its rule."""
         while self.work.programs:
-            _, program = self.work.programs.popitem()
-            await program.task
+            await self._program_ends()
             await self._carry_on(self.clock(), seen)
 
+    async def _program_ends(self) -> None:
+        name, program = next(iter(self.work.programs.items()))
+        # If this wait is cancelled, the program goes on: `stop` waits for it.
+        await asyncio.wait({program.task})
+        self.work.programs.pop(name).task.result()
+
     async def stop(self) -> None:
-        """End the programs that run."""
-        tasks = [program.task for program in self.work.programs.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        """Wait for the programs that run: each has its own deadline."""
+        await asyncio.gather(*(each.task for each in self.work.programs.values()), return_exceptions=True)
 
     async def set_off(self, rule: Rule, occurrence: Occurrence) -> None:
         """Decide on a manual trigger, and act."""
         await self._begin(self.clock())
         await self._decide(rule, occurrence)
         while self.work.programs:
-            await self.work.programs.popitem()[1].task
+            await self._program_ends()
 
     async def next_look(self) -> datetime:
         """The time by which to look again, even if no event comes."""
@@ -185,7 +187,7 @@ class Runner:
             await self._look_at_clock(rule, seen.now)
         if news_from is None:
             return
-        found = {each.identity: each for each in occurrences(rule, seen, news_from)}
+        found = {each.identity: each for each in occurrences(rule, seen, state.since, news_from)}
         # Only what is new since the last look: what goes on, such as a stuck run, is not looked up each time.
         new = tuple(identity for identity in found if identity not in self._found.get(rule.name, ()))
         free = await self.state.unclaimed(rule.name, new) if new else frozenset()

@@ -154,6 +154,7 @@ async def log(invocation: Invocation, /, *, name: str | None, limit: int, outcom
     """List what was decided and why, newest first."""
     async with invocation.state() as state:
         found = await state.journal(name, limit=limit, outcomes=outcomes)
+        counts = await state.outcomes()
     now = datetime.now(UTC)
     columns: tuple[Column[Decision], ...] = (
         Column("decision", lambda d: str(d.decision_id), "decision"),
@@ -166,6 +167,9 @@ async def log(invocation: Invocation, /, *, name: str | None, limit: int, outcom
     )
     entries = [document(decision) for decision in found]
     invocation.output.listing("decisions", entries, columns, found, empty="Nothing has set off an automation yet.")
+    history = sum(count for (rule, outcome), count in counts.items() if outcome == "history" and name in {None, rule})
+    if history and not outcomes:
+        invocation.output.note(f"Not listed: {history:,} of the time before a rule looked (--outcome history).")
     return Exit.DONE
 
 

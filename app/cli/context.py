@@ -57,6 +57,8 @@ class Invocation:
     """The exit code of a settled write: it holds even if its document cannot be printed."""
     stopped_by: signal.Signals | None = None
     """The signal that ended the command early, if any."""
+    at_second_signal: "Callable[[signal.Signals], None] | None" = None
+    """Called at each further signal. None: the second one ends the process."""
     _noted: set[str] = field(default_factory=set)
     """Remarks printed so far: the settings may be read twice, and must not repeat them."""
 
@@ -289,6 +291,8 @@ class Invocation:
                 loop.remove_signal_handler(each)
                 # A second signal ends the process at once; the ledger knows what was begun.
                 signal.signal(each, signal.SIG_DFL)
+                if self.at_second_signal is not None:
+                    loop.add_signal_handler(each, self.at_second_signal, each)
             if task is not None:
                 task.cancel()
 

@@ -29,11 +29,14 @@ class ExitLevel(IntEnum):
     UNKNOWN = 3
 
 
-LEVELS: Final[Mapping[HealthLevel, ExitLevel]] = {
+LEVELS: Final[Mapping[HealthLevel | None, ExitLevel]] = {
     "well": ExitLevel.OK,
     "impaired": ExitLevel.WARNING,
     "bad": ExitLevel.CRITICAL,
+    None: ExitLevel.UNKNOWN,
 }
+_WORST_LAST: Final = (ExitLevel.OK, ExitLevel.UNKNOWN, ExitLevel.WARNING, ExitLevel.CRITICAL)
+"""A host that is known to be unwell counts more than one of which nothing is known."""
 
 
 @click.command(cls=FactCommand)
@@ -56,7 +59,7 @@ async def health(invocation: Invocation, /, *, cached: bool) -> int:
         ok_words = engine.settings.console.health_ok
         platforms = [each for each in await engine.cache.health() if each.connected]
     hosts = [HostView(each, LEVELS[level_of(each.status, ok_words)], now) for each in platforms]
-    level = max((host.level for host in hosts), default=ExitLevel.UNKNOWN)
+    level = max((host.level for host in hosts), key=_WORST_LAST.index, default=ExitLevel.UNKNOWN)
     output = invocation.output
     facts = {host.platform.platform: host.facts() for host in hosts}
     match output.format:

@@ -31,6 +31,7 @@ from app.times import age, ago, clock_time, span
 from storage.cache.cache import Cache
 from storage.records import ACTIVE_STATUSES, HealthSpan, LinkState, PlatformHealth, RunFilter, RunSort
 from storage.records.activity import ActivityFilter, PollSpan
+from storage.records.health import NO_STATUS
 from storage.records.insights import FailedRuns
 from storage.records.service_traits import Wait
 from widgets.badges import STYLES, Badge, health_badge, run_badge
@@ -141,6 +142,7 @@ _LINK_ADVICE: Final = {
 _CONNECTING: Final = Badge("◌", "connecting…", "wait")
 RENEW: Final = "Create an API token in the organization's settings, give it to this profile, then start again."
 _HOST_ADVICE: Final = {
+    NO_STATUS: "The service does not say how this host is.",
     "unauthorized": "The service may not enter this host any more: connect it again in the organization's settings.",
     "unreachable": "The service cannot reach this host: look at the host, its address and its firewall.",
 }
@@ -219,13 +221,15 @@ def summary(
     here = [host for host in hosts if host.connected]
     if not here:
         return safe_text("Code hosts, and what is between this console and the service")
-    bad = sum(health_badge(host.status, healthy_words).tone != "good" for host in here)
+    levels = [level(host.status, healthy_words) for host in here]
+    unwell, unknown = len(here) - levels.count("well") - levels.count(None), levels.count(None)
+    parts = [f"{count} {word}" for count, word in ((unwell, "not well"), (unknown, "not known")) if count]
     hosts_text = "1 code host" if len(here) == 1 else f"{len(here)} code hosts"
     health = link_of(links, "health")
     asked = ""
     if health is not None and health.last_ok_at is not None:
         asked = f"{' when last asked,' if health.is_failing else ' · asked'} {ago(health.last_ok_at, now)}"
-    return safe_text(f"{hosts_text}, {f'{bad} not well' if bad else 'all well'}{asked}")
+    return safe_text(f"{hosts_text}, {', '.join(parts) or 'all well'}{asked}")
 
 
 def no_hosts(links: tuple[LinkState, ...]) -> HostFacts:

@@ -11,7 +11,7 @@ from typing import Final, Self
 
 from msgspec import Struct, field
 
-from app.processes import end_group
+from app.processes import end_group, within
 from app.text import SafeText, as_argument, safe_text
 from storage.records.alert import Alert, Level
 
@@ -23,7 +23,7 @@ _PLAIN: Final = ("xterm-kitty", "xterm-ghostty", "wezterm")
 _PLAIN_PROGRAMS: Final = frozenset({"iTerm.app", "WezTerm", "ghostty"})
 """As TERM_PROGRAM names them."""
 DEADLINE_S: Final = 15.0
-"""A slower program is killed, with its process group."""
+"""A slower program is killed, with its process group; time in which this process itself was stopped is not counted."""
 _LAST_WORDS: Final = 4096
 """Bytes of a program's error output that its last line is looked for in."""
 _URGENCY: Final = {"information": "low", "warning": "normal", "error": "critical"}
@@ -86,8 +86,7 @@ async def run_program(
             why = error.strerror if isinstance(error, OSError) else "an argument cannot be passed on"
             return f"{name} cannot be run: {why}. Correct the command in the configuration, or take it out."
         try:
-            async with asyncio.timeout(deadline_s):
-                await process.wait()
+            await within(deadline_s, process.wait())
         except TimeoutError:
             await end_group(process)
             cure = "Run it by hand to see what it waits for."

@@ -17,7 +17,7 @@ from typing import Final
 from app.config import NotifyRoute, NotifySettings
 from app.config.settings import Markup
 from app.notify.channels import FACTS, Channels, Text, fill
-from app.processes import end_group
+from app.processes import end_group, within
 from app.text import safe_text
 from app.version import DISTRIBUTION
 from storage.base_error import RunwardenError
@@ -79,8 +79,7 @@ async def relayed(route: NotifyRoute, title: str, body: str, level: str, env: Ma
     except OSError as error:
         return f"Route {route.name}: no process can be started ({error.strerror})."
     try:
-        async with asyncio.timeout(DEADLINE_S):
-            said, _ = await process.communicate(json.dumps(order).encode())
+        said, _ = await within(DEADLINE_S, process.communicate(json.dumps(order).encode()))
     except TimeoutError:
         return f"Route {route.name}: no answer within {DEADLINE_S:.0f} s; it may have been delivered."
     finally:

@@ -107,10 +107,10 @@ class Dispatcher:
     async def _read(self, now: datetime, since: datetime) -> tuple[Present, list[Alert], StatusChanges]:
         """The current problems, the alerts of those that began since then, and the new changes of status."""
         ahead = await self.cache.run_clock_ahead()
-        found = await self.cache.following.changes(self._watermark or Watermark(), since=since + ahead)
+        found = await self.cache.following.changes(self._watermark or Watermark(), since=since)
         for change in found.changes:
             if change.new == "completed":
-                self._completed[change.repository] = change.at - ahead
+                self._completed[change.repository] = change.happened(ahead)
         stuck = await self.cache.following.stuck_runs()
         links = await self.cache.links()
         incidents = [each for each in await self.incidents.read(now) if not each.is_over]
@@ -122,12 +122,13 @@ class Dispatcher:
             completed=dict(self._completed),
         )
         link = next(each for each in links if each.subject == "runs")
-        moves = [move_alert(move, self.profile) for move in wanted(found.changes, self.notify.on)]
+        moved = wanted(found.changes, self.notify.on)
+        moves = [replace(move_alert(move, self.profile), at=move.happened(ahead)) for move in moved]
         states = state_alerts(self.notify, self.profile, now, stuck=stuck, incidents=incidents, link=link)
         # Runs are dated by the service's clock.
-        of_runs = [replace(each, at=each.at - ahead) for each in (*moves, *states) if each.about.get("run_id")]
+        of_runs = [replace(each, at=each.at - ahead) for each in states if each.about.get("run_id")]
         others = [each for each in states if not each.about.get("run_id") and not each.after]
-        return present, [each for each in (*of_runs, *others) if each.at >= since], found
+        return present, [each for each in (*moves, *of_runs, *others) if each.at >= since], found
 
     async def deliver(self) -> None:
         """Deliver due messages; routes do not wait for each other."""

@@ -101,14 +101,14 @@ class Watch:
         if self._watermark is None or self._began_at is None or self._since is None:
             raise RuntimeError("A watch begins before it looks.")
         ahead = await self.cache.run_clock_ahead()
-        found = await self.cache.following.changes(self._watermark, since=self._since + ahead)
+        found = await self.cache.following.changes(self._watermark, since=self._since)
         if found.watermark != self._watermark:
             await self.cache.following.save_watermark(found.watermark, at=self.clock())
             self._watermark = found.watermark
         told, missed = list[Alert](), list[StatusChange]()
         for move in wanted(found.changes, self.notify.on):
             # A followed run's end is always told; other moves before this watch began are summed up.
-            if move.at - ahead >= self._began_at - SKEW or move.is_pinned:
+            if move.happened(ahead) >= self._began_at - SKEW or move.is_pinned:
                 told.append(move_alert(move, self.profile))
             else:
                 missed.append(move)

@@ -7,6 +7,7 @@ from typing import Final
 from msgspec import Struct
 
 from storage.cache import stuck
+from storage.cache.polls import run_clock_ahead
 from storage.cache.read_runs import COLUMNS, row_of
 from storage.cache.run_sql import FINAL_SQL
 from storage.cache.schema import make_index
@@ -109,23 +110,26 @@ def _changes(
     connection: sqlite3.Connection, after: Watermark, since: datetime, limit: int = CHANGES_CAP
 ) -> StatusChanges:
     """Changes of status after the watermark, in runs first seen before it or since `since`; the newest `limit`."""
+    ahead_us = run_clock_ahead(connection) // timedelta(microseconds=1)
     with snapshot(connection):
         here = _watermark(connection)
         moved = connection.execute(
-            f"SELECT {_RUN}, t.old, t.new, t.at_us, {_REST}, t.new IN ({FINAL_SQL})"
+            f"SELECT {_RUN}, t.old, t.new, t.at_us, t.after_us, {_REST}, t.new IN ({FINAL_SQL})"
             " FROM transitions AS t JOIN runs AS r ON r.id = t.run"
             " WHERE t.id > ? ORDER BY t.id DESC LIMIT ?",
             (after.transition, limit),
         ).fetchall()
         # Runs that the backfill fetched are new to the cache, but their changes are old.
         first_seen = connection.execute(
-            f"SELECT {_RUN}, NULL, r.first_status, r.first_at_us, {_REST}, r.first_status IN ({FINAL_SQL})"
-            " FROM runs AS r WHERE r.id > ? AND r.first_at_us >= ? ORDER BY r.id DESC LIMIT ?",
-            (after.run, to_us(since), limit),
+            f"SELECT {_RUN}, NULL, r.first_status, r.first_at_us, r.after_us, {_REST}, r.first_status IN ({FINAL_SQL})"
+            " FROM runs AS r WHERE r.id > ? AND max(r.first_at_us - ?, r.after_us) >= ? ORDER BY r.id DESC LIMIT ?",
+            (after.run, ahead_us, to_us(since), limit),
         ).fetchall()
     changes = [
-        StatusChange(run_id, repository, branch, old, new, from_us(at), from_us(began), bool(is_pinned), bool(is_final))
-        for run_id, repository, branch, old, new, at, began, is_pinned, is_final in (*first_seen, *moved)
+        StatusChange(
+            run_id, repository, branch, old, new, from_us(at), from_us(after), from_us(began), *map(bool, flags)
+        )
+        for run_id, repository, branch, old, new, at, after, began, *flags in (*first_seen, *moved)
     ]
     return StatusChanges(tuple(sorted(changes, key=lambda change: change.at)), here)
 

@@ -12,7 +12,7 @@ from storage.database import immediate, snapshot
 from storage.records import LinkState, PollOutcome, RunClock
 from storage.records.activity import ANSWERED, FAILED, ActivityFilter, ActivityPage, PollSpan, Subject
 from storage.records.service_traits import BudgetState
-from storage.values import from_us, from_us_or_none, sqlite_text, to_us
+from storage.values import NO_TIME_US, from_us, from_us_or_none, sqlite_text, to_us
 
 CAP: Final = 5_000
 """The newest entries that are kept: months of an ordinary link, days of one that changes with every poll."""
@@ -39,11 +39,13 @@ _TEXT: Final = (
     " || ' ' || coalesce(http_status, ''))"
 )
 
-_SUCCEEDED: Final = """
-INSERT INTO links (subject, last_ok_us, failures, in_lab, dropped) VALUES (:subject, :at_us, 0, :in_lab, :dropped)
+# With the newest creation held then: runs that were created later were not there yet.
+_SUCCEEDED: Final = f"""
+INSERT INTO links (subject, last_ok_us, failures, in_lab, dropped, newest_us) VALUES
+    (:subject, :at_us, 0, :in_lab, :dropped, (SELECT coalesce(max(newest_us), {NO_TIME_US}) FROM repositories))
 ON CONFLICT (subject) DO UPDATE SET
     last_ok_us = excluded.last_ok_us, failing_since_us = NULL, failures = 0, error_kind = NULL, error_message = NULL,
-    in_lab = excluded.in_lab, dropped = excluded.dropped
+    in_lab = excluded.in_lab, dropped = excluded.dropped, newest_us = excluded.newest_us
 """
 
 _FAILED: Final = """

@@ -9,12 +9,13 @@ from storage.records import SORTABLE
 
 # The columns for tables and filters are apart from the bodies, so that a scan reads a fifth of the pages.
 _TABLES: Final = f"""
+-- `after_us`, by our clock: when it certainly had not happened yet. 0: not known.
 CREATE TABLE runs (
     id INTEGER PRIMARY KEY AUTOINCREMENT, run_id TEXT NOT NULL, status TEXT NOT NULL, is_final INTEGER NOT NULL,
     branch TEXT NOT NULL, repository TEXT NOT NULL, created_us INTEGER NOT NULL, updated_us INTEGER NOT NULL,
     first_seen_us INTEGER NOT NULL, presence TEXT NOT NULL, first_status TEXT NOT NULL,
-    first_at_us INTEGER NOT NULL, active_since_us INTEGER NOT NULL, worked_us INTEGER NOT NULL,
-    took_us INTEGER NOT NULL, severity INTEGER NOT NULL, search TEXT NOT NULL
+    first_at_us INTEGER NOT NULL, after_us INTEGER NOT NULL, active_since_us INTEGER NOT NULL,
+    worked_us INTEGER NOT NULL, took_us INTEGER NOT NULL, severity INTEGER NOT NULL, search TEXT NOT NULL
 ) STRICT;
 -- All that is read and written of a run that has not changed.
 CREATE TABLE sightings (id INTEGER PRIMARY KEY, digest INTEGER NOT NULL, asked_us INTEGER NOT NULL) STRICT;
@@ -23,7 +24,7 @@ CREATE TABLE run_bodies (
 ) STRICT;
 CREATE TABLE transitions (
     id INTEGER PRIMARY KEY AUTOINCREMENT, run INTEGER NOT NULL, old TEXT NOT NULL, new TEXT NOT NULL,
-    at_us INTEGER NOT NULL
+    at_us INTEGER NOT NULL, after_us INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX transitions_run ON transitions (run);
 CREATE TABLE statuses (
@@ -49,7 +50,8 @@ CREATE TABLE health_spans (
 CREATE INDEX health_spans_platform ON health_spans (platform, end_us);
 CREATE TABLE links (
     subject TEXT PRIMARY KEY, last_ok_us INTEGER, failing_since_us INTEGER, failures INTEGER NOT NULL,
-    error_kind TEXT, error_message TEXT, in_lab INTEGER NOT NULL, dropped INTEGER NOT NULL DEFAULT 0
+    error_kind TEXT, error_message TEXT, in_lab INTEGER NOT NULL, dropped INTEGER NOT NULL DEFAULT 0,
+    newest_us INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 CREATE TABLE poll_log (
     id INTEGER PRIMARY KEY, subject TEXT NOT NULL, error_kind TEXT, error_message TEXT, http_status INTEGER,

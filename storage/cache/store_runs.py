@@ -33,15 +33,15 @@ _OUT_OF_SIGHT: Final = 0
 _ADD: Final = f"""
 INSERT INTO runs (
     id, run_id, status, is_final, branch, repository, created_us, updated_us, first_seen_us, presence,
-    first_status, first_at_us, active_since_us, worked_us, took_us, severity, search
+    first_status, first_at_us, after_us, active_since_us, worked_us, took_us, severity, search
 )
 WITH
-    new (id, asked_us, is_final, run_id, status, branch, repository, created_us, updated_us, search)
+    new (id, asked_us, is_final, run_id, status, branch, repository, created_us, updated_us, search, after_us)
         AS (VALUES {{rows}}),
     begun AS (SELECT *, {FIRST_SINCE_SQL} AS active_since_us, 0 AS worked_us FROM new)
 SELECT
     id, run_id, status, is_final, branch, repository, created_us, updated_us, asked_us, 'current',
-    status, iif(updated_us = {NO_TIME_US}, asked_us, updated_us), active_since_us, worked_us, {took_sql()},
+    status, iif(updated_us = {NO_TIME_US}, asked_us, updated_us), after_us, active_since_us, worked_us, {took_sql()},
     {severity_sql(is_stuck="0")}, search
 FROM begun
 """
@@ -226,6 +226,7 @@ class RunMerge(Struct, frozen=True):
         asked_us = answer.asked_us
         same: list[int] = []
         changed: dict[int, ArrivedRun] = {}
+        seen_at_us: dict[int, int] = {}
         for run_id, number, digest, seen_us in _sightings(self.connection, list(left)):
             found = left.pop(run_id)
             if asked_us < seen_us <= asked_us + _CLOCK_SET_BACK_US:
@@ -234,11 +235,12 @@ class RunMerge(Struct, frozen=True):
                 same.append(number)
             else:
                 changed[number] = found
+                seen_at_us[number] = min(seen_us, asked_us)
         for some in _chunks(same):
             sql = f"UPDATE sightings SET asked_us = ? WHERE id IN ({_marks(some)})"
             self.connection.execute(sql, (asked_us, *some))
         added = self._add(list(left.values()), asked_us) if left else ()
-        return RunChanges(added, *self._change(changed, asked_us)) if left or changed else RunChanges()
+        return RunChanges(added, *self._change(changed, seen_at_us, asked_us)) if left or changed else RunChanges()
 
     def _without_unchanged(self, answer: PreparedRuns) -> dict[str, ArrivedRun]:
         """Confirm unchanged runs, hundreds at a time; return the others."""
@@ -262,18 +264,21 @@ class RunMerge(Struct, frozen=True):
         # The highest number ever used: that of a dropped run is not used again.
         last = self.connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'runs'").fetchone()
         numbered = list(enumerate(new, last[0] + 1 if last else 1))
+        link = "SELECT last_ok_us, newest_us FROM links WHERE subject = 'runs' AND last_ok_us <= ?"
+        polled_us, newest_us = self.connection.execute(link, (asked_us,)).fetchone() or (0, 0)
         rows: list[str | int] = []
         for number, (run, updated_us, _) in numbered:
             columns = _columns(run, updated_us)
             self._note_newest(columns.repository, columns.created_us)
-            rows += number, asked_us, run.status in self.finals, *columns
-        _insert(self.connection, _ADD, 10, rows)
+            after_us = polled_us if columns.created_us > newest_us else 0
+            rows += number, asked_us, run.status in self.finals, *columns, after_us
+        _insert(self.connection, _ADD, 11, rows)
         self._keep(numbered, asked_us)
         self.counts.update([run.status for run, _, _ in new])
         return tuple([run.run_id for run, _, _ in new])
 
     def _change(
-        self, changed: Mapping[int, ArrivedRun], asked_us: int
+        self, changed: Mapping[int, ArrivedRun], seen_at_us: Mapping[int, int], asked_us: int
     ) -> tuple[tuple[StatusTransition, ...], tuple[str, ...]]:
         """Merge changed runs; return the changes of status, and the ids of the others."""
         held = self._held(list(changed))
@@ -284,7 +289,10 @@ class RunMerge(Struct, frozen=True):
             if held[number].status != row.status
         )
         moves = [(number, held[number].status, status, at_us) for at_us, number, status in moved]
-        self.connection.executemany("INSERT INTO transitions (run, old, new, at_us) VALUES (?, ?, ?, ?)", moves)
+        self.connection.executemany(
+            "INSERT INTO transitions (run, old, new, at_us, after_us) VALUES (?, ?, ?, ?, ?)",
+            [(*move, seen_at_us[move[0]]) for move in moves],
+        )
         self.connection.executemany(
             "UPDATE runs SET status = ?, is_final = ?, branch = ?, repository = ?, created_us = ?,"
             " updated_us = ?, presence = 'current', active_since_us = ?, worked_us = ?, took_us = ?, search = ?"

@@ -1,6 +1,6 @@
 """Following runs: followed ones, usual durations, stuck ones, and changes of status."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from msgspec import Struct
 
@@ -64,11 +64,17 @@ class StatusChange(Struct, frozen=True):
     new: str
     at: datetime
     """When it happened according to the service, or else when it was seen."""
+    after: datetime
+    """By our clock: when an answer showed that it had not happened yet. 1970: none did."""
     active_since: datetime
     """When it would have begun if it had worked without the pauses between its turns."""
     is_pinned: bool
     is_final: bool
     """The new status is final."""
+
+    def happened(self, ahead: timedelta) -> datetime:
+        """When it happened, by our clock, with the service's so far ahead; what we saw counts more than its times."""
+        return max(self.at - ahead, self.after)
 
 
 class Watermark(Struct, frozen=True):

@@ -1,8 +1,12 @@
 """The health of the code-hosting installation (spec 2.7), and its observed history."""
 
 from datetime import datetime
+from typing import Final
 
 from msgspec import Struct
+
+NO_STATUS: Final = "no status"
+"""The status of a platform of which the service says none."""
 
 
 class HealthSample(Struct, frozen=True):

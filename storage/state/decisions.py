@@ -193,8 +193,8 @@ def one(connection: sqlite3.Connection, decision_id: int) -> Decision | None:
 def journal(
     connection: sqlite3.Connection, rule: str | None = None, *, limit: int = 100, outcomes: Sequence[Outcome] = ()
 ) -> tuple[Decision, ...]:
-    """Decisions, newest first, without `history`."""
-    where, values = ["outcome <> 'history'"], list[str | int]()
+    """Decisions, newest first; `history` only if it is one of the outcomes."""
+    where, values = [] if outcomes else ["outcome <> 'history'"], list[str | int]()
     if rule is not None:
         where.append("rule = ?")
         values.append(sqlite_text(rule))
@@ -216,8 +216,8 @@ def limited(connection: sqlite3.Connection, since: datetime) -> tuple[tuple[Deci
 
 
 def outcomes(connection: sqlite3.Connection) -> dict[tuple[str, ...], int]:
-    """The number of decisions by rule and outcome, without `history`."""
-    query = "SELECT rule, outcome, count(*) FROM decisions WHERE outcome <> 'history' GROUP BY rule, outcome"
+    """The number of decisions by rule and outcome."""
+    query = "SELECT rule, outcome, count(*) FROM decisions GROUP BY rule, outcome"
     return {(rule, outcome): count for rule, outcome, count in connection.execute(query).fetchall()}
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.automations.conftest import Place, rule
 from tests.automations.test_acting import automation, configured
 from tests.automations.test_who_works import at_work, looked
-from tests.lab import Lab
+from tests.lab import Lab, stamp
 from tests.waiting import until
 
 Happening = Callable[[Place], Awaitable[object]]
@@ -77,14 +77,35 @@ async def test_a_new_rule_acts_on_what_comes_after_its_first_look(
     assert len(place.acts.done) == 1
 
 
-@pytest.mark.parametrize("hours", [-2, 0, 2])
-async def test_a_new_rule_acts_on_runs_that_end_after_its_first_look(tmp_path: Path, hours: int) -> None:
+def _local(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%dT%H:%M:%S.%f}"
+
+
+def _local_behind(moment: datetime) -> str:
+    return _local(moment - timedelta(hours=5))
+
+
+@pytest.mark.parametrize(
+    ("hours", "is_dated", "show_time"),
+    [
+        (-2, True, stamp),
+        (0, True, stamp),
+        (2, True, stamp),
+        (-5, False, stamp),
+        (5, False, stamp),
+        (-5, False, _local),
+        (0, True, _local_behind),
+    ],
+)
+async def test_a_new_rule_acts_on_runs_that_end_after_its_first_look(
+    tmp_path: Path, hours: int, is_dated: bool, show_time: Callable[[datetime], str]
+) -> None:
     """A bot in an empty folder leaves alone what failed a minute before its start, seen at once or fetched later.
 
-    However the service's clock is set.
+    However the service's clock is set, and whether or not its answers say how.
     """
     offset = timedelta(hours=hours)
-    with Lab(clock=lambda: datetime.now(UTC), clock_offset=offset) as lab:
+    with Lab(clock=lambda: datetime.now(UTC), clock_offset=offset, is_dated=is_dated, show_time=show_time) as lab:
         now = datetime.now(UTC)
         lab.put("old", "failed", created=now - timedelta(days=3), updated=now - timedelta(minutes=1))
         lab.fill(120, until=now - timedelta(minutes=30))
@@ -102,3 +123,41 @@ async def test_a_new_rule_acts_on_runs_that_end_after_its_first_look(tmp_path: P
 
     continued = [request.json()["run_id"] for request in lab.requests if request.method == "POST"]
     assert sorted(continued) == ["second", "third"]
+
+
+LASTING: dict[str, tuple[str, Happening]] = {
+    "a host": ('{ health = "not ok", for = "5m" }', lambda place: place.world.health(github="down")),
+    "a write": ('{ action = "unknown", older = "5m" }', lambda place: place.unknown_write()),
+}
+
+
+@pytest.mark.parametrize(("on", "begin"), LASTING.values(), ids=LASTING)
+@pytest.mark.parametrize(("minutes", "count"), [(2, 1), (6, 0)])
+async def test_a_new_rule_counts_what_passes_its_limit_after_its_first_look(
+    place: Place, on: str, begin: Happening, minutes: int, count: int
+) -> None:
+    """A state over `for` or `older` when it first looked is history for as long as it lasts; another one is not."""
+    await begin(place)
+    place.world.pass_(minutes=minutes)
+    if "health" in on:
+        await begin(place)
+    runner = await place.begun(rule(on=on))
+    for _ in range(6):
+        place.world.pass_(minutes=2)
+        if "health" in on:
+            await begin(place)
+        await runner.look()
+
+    assert len(place.acts.done) == count
+
+
+async def test_a_first_look_at_a_long_history_warns_of_nothing(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    """Tens of thousands of runs that were fetched did not change."""
+    place.world.pass_(minutes=10)
+    text = rule(on='{ run = "completed" }')
+    runner = place.runner(text)
+    await runner.look()
+    await place.world.storm(20_500, "acme/api")
+    await runner.look()
+    await place.runner(text).look()
+    assert caplog.text == ""

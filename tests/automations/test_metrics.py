@@ -48,8 +48,10 @@ def test_runs_that_end_are_counted_by_how_long_they_took() -> None:
     counts = RunCounts()
     for took_s, new in ((30, "completed"), (61, "completed"), (90_000, "completed"), (5, "failed")):
         began = NOW - timedelta(seconds=took_s)
-        counts.add([StatusChange("run_1", "acme/api", "x", "working", new, NOW, began, is_pinned=False, is_final=True)])
-    counts.add([StatusChange("run_1", "acme/api", "x", None, "queued", NOW, NOW, is_pinned=False, is_final=False)])
+        counts.add(
+            [StatusChange("run_1", "acme/api", "x", "working", new, NOW, NOW, began, is_pinned=False, is_final=True)]
+        )
+    counts.add([StatusChange("run_1", "acme/api", "x", None, "queued", NOW, NOW, NOW, is_pinned=False, is_final=False)])
 
     found = scraped(Snapshot("acme", {"run_transitions_total": counts.transitions}, counts))
 

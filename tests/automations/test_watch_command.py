@@ -1,11 +1,13 @@
 """`runwarden watch` and `runwarden automations`, as processes of their own."""
 
 import json
+import os
 import shutil
 import signal
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -68,6 +70,44 @@ def test_it_works_reloads_and_ends_as_asked(service: Service, cli: CommandLine) 
             assert bot.wait(60) == 0
 
 
+@contextmanager
+def running_a_program(service: Service, cli: CommandLine) -> Iterator[tuple[Program, int]]:
+    """A bot whose rule's program runs until the fifo is written to; and the program's process."""
+    fifo, place = cli.home / "fifo", cli.home / "pid"
+    os.mkfifo(fifo)
+    os.mkfifo(place)
+    script = f"echo $$ > {place}; read x < {fifo}"
+    configured(service, cli.home, automation(f"{{ command = {json.dumps(['sh', '-c', script])} }}"))
+    assert cli("watch", "--once", RUNWARDEN_DATA_DIR="").code == 0
+    service.runs = [RUN]
+    with watching(cli) as bot:
+        number = int(place.read_text())
+        bot.send_signal(signal.SIGTERM)
+        assert line(bot, "stopping")["waits_for"] == ["r"]
+        yield bot, number
+
+
+def test_a_rules_program_may_end_before_the_bot_does(service: Service, cli: CommandLine) -> None:
+    """SIGTERM waits for it, and the journal has its outcome."""
+    with running_a_program(service, cli) as (bot, _):
+        (cli.home / "fifo").write_text("go on\n")
+        assert line(bot, "decision")["outcome"] == "done"
+        assert bot.wait(60) == 0
+
+
+def test_a_second_sigterm_kills_a_rules_program(service: Service, cli: CommandLine) -> None:
+    """At once, and the bot ends; what became of it is not known."""
+    with running_a_program(service, cli) as (bot, number):
+        bot.send_signal(signal.SIGTERM)
+        assert line(bot, "stopped")
+        assert bot.wait(60) == 0
+
+    with pytest.raises(ProcessLookupError):
+        os.kill(number, 0)
+    assert cli("watch", "--once", RUNWARDEN_DATA_DIR="").code == 0
+    assert cli("automations", "log", "--json", RUNWARDEN_DATA_DIR="").json()["decisions"][0]["outcome"] == "interrupted"
+
+
 def test_only_one_of_two_works_and_the_other_takes_over(service: Service, cli: CommandLine) -> None:
     """They share a folder; when the first ends, which is said, the second goes on."""
     configured(service, cli.home, automation('{ continue = "go on" }'))
@@ -128,7 +168,10 @@ def test_a_restored_backup_fires_nothing_twice(service: Service, cli: CommandLin
 def test_the_commands_explain_what_was_decided(service: Service, cli: CommandLine) -> None:
     """List, check with a replay, log, pause, resume; JSON holds the same."""
     configured(service, cli.home, automation('{ continue = "go on" }', 'overlap = "allow"'))
-    for runs in ([], [RUN]):
+    # The service's clock is ahead: by its time, this run failed after the rule began.
+    began, failed = (datetime.now(UTC) + timedelta(hours=hours) for hours in (-1, 1))
+    old_run = {**RUN, "run_id": "run_0", "created_at": began.isoformat(), "updated_at": failed.isoformat()}
+    for runs in ([old_run], [RUN, old_run]):
         service.runs = list(runs)
         assert cli("watch", "--once", RUNWARDEN_DATA_DIR="").code == 0
     run = {"RUNWARDEN_DATA_DIR": ""}
@@ -141,6 +184,11 @@ def test_the_commands_explain_what_was_decided(service: Service, cli: CommandLin
     assert (listed["state"], listed["last"]) == ("on", "done")
     (decision,) = cli("automations", "log", "--json", **run).json()["decisions"]
     assert (decision["outcome"], decision["result_id"]) == ("done", "run_2")
+    log = cli("automations", "log", **run)
+    assert ("history" in log.out, "Not listed: 1 of the time before a rule looked" in log.err) == (False, True)
+    old = cli("automations", "log", "--outcome", "history", "--json", **run)
+    assert [each["set_off_by"][:9] for each in old.json()["decisions"]] == ["run:run_0"]
+    assert old.err == ""
     assert cli("automations", "pause", "R", **run).code == 0
     assert cli("automations", "list", "--json", **run).json()["automations"][0]["state"] == "paused"
     assert cli("automations", "resume", "r", "--json", **run).json() == {"name": "r", "changed": True}

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 from app.automations.bot import Bot
@@ -46,7 +47,8 @@ async def test_a_deleted_cache_changes_nothing_about_who_works(service: Service,
             await until(lambda: len(service.posted) == 1)
             for file in tmp_path.rglob("cache.sqlite3*"):
                 file.unlink()
-            service.runs = [{**RUN, "run_id": "run_9"}, RUN]
+            now = datetime.now(UTC).isoformat()
+            service.runs = [{**RUN, "run_id": "run_9", "created_at": now, "updated_at": now}, RUN]
             await until(lambda: len(service.posted) == 2)
             bot.engine.polling.poll_soon("runs")
             await until(lambda: len(said.outcomes()) == 4)

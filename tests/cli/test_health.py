@@ -23,6 +23,13 @@ def hosts(**statuses: str) -> Respond:
         (hosts(github="degraded", gitlab="unreachable"), 2, "CRITICAL"),
         (hosts(github="a word nobody knows"), 2, "CRITICAL"),
         (hosts(), 3, "UNKNOWN"),
+        (Respond(200, {"code_hosting": {"github": None}}), 3, "UNKNOWN"),
+        (Respond(200, {"code_hosting": {"github": {}}}), 3, "UNKNOWN"),
+        (Respond(200, {"code_hosting": {"github": {"status": None, "host": 3, "group": []}}}), 3, "UNKNOWN"),
+        (Respond(200, {"code_hosting": {"github": None, "gitlab": {"status": "ok"}}}), 3, "UNKNOWN"),
+        (Respond(200, {"code_hosting": {"github": None, "gitlab": {"status": "down"}}}), 2, "CRITICAL"),
+        (Respond(200, {"code_hosting": {"github": None, "gitlab": {"status": "degraded"}}}), 1, "WARNING"),
+        (Respond(200, {"code_hosting": {"github": 0}}), 2, "CRITICAL"),
         (Respond(404, {"message": "no installation"}), 3, "UNKNOWN"),
         (Respond(401, {"message": "who?"}), 3, "UNKNOWN"),
         (Respond(500, {"message": "oops"}), 3, "UNKNOWN"),
@@ -30,7 +37,10 @@ def hosts(**statuses: str) -> Respond:
     ],
 )
 def test_the_exit_code_is_a_plugins(faulty: CommandLine, server: Server, answer: Respond, code: int, word: str) -> None:
-    """0 ok, 1 warning, 2 critical, 3 unknown: the worst host counts, and a link that is down says nothing of hosts."""
+    """0 ok, 1 warning, 2 critical, 3 unknown: the worst host that is known counts.
+
+    A link that is down says nothing of hosts, and neither does a host without a status.
+    """
     server.script(answer, answer)
 
     line, document = faulty("health"), faulty("health", "--json")

@@ -29,6 +29,7 @@ def spans(*parts: tuple[str, float, float]) -> Spans:
         ((), None, 0.0),
         ((("ok", 3000, 2000),), None, 0.0),
         ((("unreachable", 5000, 720), ("ok", 720, 0)), 0.5, 1.0),
+        ((("ok", 780, 60), ("no status", 60, 0)), 1.0, 12 / 24),
     ],
 )
 def test_uptime_is_of_the_time_that_is_known(seen: tuple, share: float | None, known_share: float) -> None:
@@ -60,6 +61,17 @@ def test_slices_stand_still_while_time_passes() -> None:
     seen = spans(("unreachable", 61, 59))
     for later in range(15):
         assert slices(seen, NOW + later * MINUTE, 8, 15 * MINUTE, WORDS)[2:4] == ("bad", "bad")
+
+
+def test_a_host_without_a_status_is_neither_well_nor_unwell() -> None:
+    """It begins no incident, ends none, and is no change."""
+    well = spans(("ok", 60, 40), ("no status", 40, 20), ("ok", 20, 0))
+    unwell = spans(("down", 60, 40), ("no status", 40, 20), ("down", 20, 0))
+
+    assert (incidents(well, WORDS, HOLD), flips(well, WORDS, NOW - DAY)) == ((), 0)
+    (one,) = incidents(unwell, WORDS, HOLD)
+    assert (one.words, one.goes_on, flips(unwell, WORDS, NOW - DAY)) == (("down",), True, 0)
+    assert slices(well, NOW, 4, 15 * MINUTE, WORDS)[1] is None
 
 
 def test_an_incident_lasts_until_a_recovery_that_holds() -> None:

@@ -167,3 +167,19 @@ def test_a_notification_ends_where_ours_ends(term: str) -> None:
 
         assert sent is not None
         assert ours.fullmatch(sent)
+
+
+async def test_time_in_which_we_were_stopped_ourselves_is_not_a_programs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bot that was stopped (SIGSTOP) for an hour finds its program ended, and calls it neither late nor stopped."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    running = asyncio.create_task(run_program(["sh", "-c", 'read x < "$0"', str(fifo)], 600.0))
+    with await asyncio.to_thread(fifo.open, "w") as other_end:  # The program is there.
+        loop = asyncio.get_running_loop()
+        before = loop.time
+        monkeypatch.setattr(loop, "time", lambda: before() + 3600)
+        other_end.write("go on\n")
+
+    assert await running is None

@@ -49,13 +49,22 @@ def _address(text: str) -> tuple[str, int]:
 async def watch(invocation: Invocation, /, *, once: bool, all_profiles: bool, metrics: tuple[str, int] | None) -> int:
     """Watch without a screen, and carry out the automations of the configuration.
 
-    Each line on stdout is a JSON object. SIGTERM and ^C finish what is being sent, then end it; SIGHUP reads the
-    automations and notification routes again, and keeps the old ones where the file has a mistake.
+    Each line on stdout is a JSON object. SIGTERM and ^C finish what is being sent, wait for rules' programs, then end
+    it; a second one kills these at once. SIGHUP reads the automations and notification routes again, and keeps the old
+    ones where the file has a mistake.
     """
     settings = invocation.settings()
     profiles = settings.profiles if all_profiles else [invocation.profile(settings)]
     bots: list[Bot] = []
     is_stopped = False
+
+    def kill(number: signal.Signals) -> None:
+        if not sum(bot.kill_programs() for bot in bots):
+            asyncio.get_running_loop().remove_signal_handler(number)
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+
+    invocation.at_second_signal = kill
     try:
         for profile in profiles:
             bot = await Bot.open(settings, profile, say)
@@ -71,6 +80,8 @@ async def watch(invocation: Invocation, /, *, once: bool, all_profiles: bool, me
             await _work(invocation, settings, bots, heartbeat)
     except asyncio.CancelledError:
         is_stopped = True
+        if programs := [name for bot in bots for name in bot.programs]:
+            say("stopping", waits_for=programs)
         if invocation.stopped_by is not signal.SIGTERM:
             raise
         # Ending because a service manager asked for it is no failure.

@@ -284,6 +284,8 @@ class ApprovalsSheet(Sheet[None]):
         """The answer that is to be recorded, and whether it approves."""
         self._answered: SafeText | None = None
         """What became of the one before. It stands here: a toast would cover the next request."""
+        self._is_swapped = False
+        """Whether another process's answer brought up the one on show, and no key was pressed since."""
         self._reading = CoalescedTask(self._read, cast("Start", self.run_worker))
         self._second_press = SecondPress()
 
@@ -314,14 +316,16 @@ class ApprovalsSheet(Sheet[None]):
     def action_step(self, step: int) -> None:
         """Show the next approval."""
         if self._waiting:
-            self._answered = None
+            self._answered, self._is_swapped = None, False
             self._show((self._index + step) % len(self._waiting))
 
     def action_answer(self, is_approved: bool) -> None:
         """Approve or reject, once the request was seen."""
         if not self._waiting:
             return
-        if not self._second_press.press():
+        is_meant = self._second_press.press() and not self._is_swapped
+        self._is_swapped = False
+        if not is_meant:
             again = "^s again approves it" if is_approved else "X again rejects it"
             self.query_one(Vertical).border_subtitle = f"Look at it first; {again}"
             return
@@ -344,14 +348,25 @@ class ApprovalsSheet(Sheet[None]):
             said = f"Rejected: {name}."
         return safe_text(said if done else f"{name} no longer waits: its journal says what became of it.")
 
+    async def _elsewhere(self, decision: Decision) -> SafeText:
+        engine = await self._session.opened()
+        now = await engine.usable_state().decision(decision.decision_id) or decision
+        said = "no longer waits" if now.outcome == "expired" else "answered elsewhere"
+        return safe_text(f"{decision.rule}: {said}: {now.reason or now.outcome}.")
+
     async def _read(self) -> None:
         engine = await self._session.opened()
+        shown = self._waiting[self._index] if self._waiting else None
         if self._answer is not None:
             answer, self._answer = self._answer, None
             self._answered = await self._session.guard(self._record, *answer)
+            shown = None if answer[0] == shown else shown
         waiting = await self._session.guard(read_approvals, engine, self._file.settings)
         if waiting is None or waiting == self._waiting:
             return
+        if shown is not None and shown not in waiting:
+            self._answered = await self._session.guard(self._elsewhere, shown.decision)
+            self._is_swapped = True
         self._waiting = waiting
         if waiting:
             self._show(self._index)

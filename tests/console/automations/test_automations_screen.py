@@ -197,6 +197,28 @@ async def test_an_approval_is_answered_once_it_was_seen(staged: Staged, configur
         assert "no longer waits" in scene.toasts[-1]
 
 
+async def test_an_answer_from_elsewhere_is_said_and_no_key_takes_the_next_request_for_the_last(
+    staged: Staged, configured: Configured
+) -> None:
+    """The next request comes up with a word about the one before, and a key that was meant for that does nothing."""
+    async with staged(toasts=True, changed=configured(ONE)) as scene:
+        numbers = [
+            await decided(scene, "second chance", "waiting", "waits", request=REQUEST, ago_m=ago_m, run_id=run_id)
+            for ago_m, run_id in ((3, "run_01JX0004"), (2, "run_01JX0005"))
+        ]
+        await scene.press("5", "v")
+        await scene.shows("Waiting for approval, 1 of 2", "run_01JX0004")
+        await scene.engine.usable_state().take(numbers[0], "waiting", "approved", "approved by ann")
+        await scene.ring(StateChangedElsewhere())
+        await scene.shows("second chance: answered elsewhere: approved by ann.", "1 of 1", "run_01JX0005")
+        await scene.press("ctrl+s")
+        await scene.shows("Look at it first; ^s again")
+        assert (await outcomes(scene))[0] == ("waiting", "waits")
+
+        await scene.press("ctrl+s")
+        assert (await outcomes(scene))[0][0] == "approved"
+
+
 async def test_other_tabs_lead_to_a_rule_and_to_an_approval(staged: Staged, configured: Configured) -> None:
     """By the rule's name, and by the decision's number, as the inbox knows them; it is answered by the mouse alone."""
     async with staged(changed=configured(f"{ONE}\n{TIMED}")) as scene:

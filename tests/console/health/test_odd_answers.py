@@ -14,8 +14,8 @@ from tests.lab import Lab
 
 RULE = automation('{ command = ["true"] }').replace('run = "failed"', 'health = "not ok"')
 OK, WARNING, CRITICAL, UNKNOWN = range(4)
-GLYPHS = {OK: "✓", WARNING: "▲", CRITICAL: "✗"}
-WORDS = {OK: "", WARNING: "  warning", CRITICAL: "  critical"}
+GLYPHS = {OK: "✓", WARNING: "▲", CRITICAL: "✗", UNKNOWN: "?"}
+WORDS = {OK: "", WARNING: "  warning", CRITICAL: "  critical", UNKNOWN: "  unknown"}
 
 
 async def told_by_a_bot(board: Lab, folder: Path, answer: Any) -> Said:
@@ -44,14 +44,14 @@ async def screen(staged: Staged) -> str:
         ({"github": "Healthy"}, OK, "Healthy"),
         ({"github": "Degraded"}, WARNING, "Degraded"),
         ({"github": {"status": "never heard of"}}, CRITICAL, "never heard of"),
-        ({"github": {}}, CRITICAL, "no status"),
-        ({"github": {"status": None}}, CRITICAL, "no status"),
-        ({"github": {"status": " "}}, CRITICAL, "no status"),
+        ({"github": {}}, UNKNOWN, "no status"),
+        ({"github": {"status": None}}, UNKNOWN, "no status"),
+        ({"github": {"status": " "}}, UNKNOWN, "no status"),
         ({"github": {"status": {"code": 1}}}, CRITICAL, '{"code":1}'),
         ({"github": {"status": True}}, CRITICAL, "true"),
         ({"github": ["ok"]}, CRITICAL, '["ok"]'),
         ({"github": 3}, CRITICAL, "3"),
-        ({"github": None}, UNKNOWN, ""),
+        ({"github": None}, UNKNOWN, "no status"),
         ({}, UNKNOWN, ""),
         (None, UNKNOWN, ""),
     ],
@@ -70,9 +70,9 @@ def test_a_code_host_has_one_verdict(
     assert [facts["outcome"] for event, facts in said if event == "decision"] == (
         ["acting", "done"] if level in {WARNING, CRITICAL} else []
     )
-    if level == UNKNOWN:
-        assert "no code host is connected" in found.out
-        assert "no code host is connected" in snapshot
+    if not status:
+        assert ("no code host is connected" in found.out) == (answer is not None)
+        assert ("code hosts: not seen yet" if answer is None else "no code host is connected") in snapshot
         assert "github" not in header
     else:
         assert f"github {status}" in found.out.splitlines()[0]
