@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from app.actions import Actions
 from app.actions.cancelling import Cancellations
@@ -56,6 +57,8 @@ class Engine(Struct, frozen=True):
     polling: Polling
     doorbell: Doorbell
     clock: Callable[[], datetime]
+    extension: ServiceExtension
+    """The service's own account of runs, if it offers one."""
     token_problem: TokenError | None
     """Why there is no token. Cached data can be read without one."""
 
@@ -112,8 +115,19 @@ class Engine(Struct, frozen=True):
         health = HealthSync(
             client if actor == "cli" else client.at(Priority.HEALTH), cache, ring, clock=clock, others_poll=others_poll
         )
-        size, first = poll.page_size, poll.first_runs
-        runs = RunSync(active, cache, ring, clock=clock, page_size=size, first_runs=first, others_poll=others_poll)
+        extension = ServiceExtension(
+            client, lambda: cache.has_no_results(clock()), lambda: cache.note_no_results(clock())
+        )
+        runs = RunSync(
+            active,
+            cache,
+            ring,
+            clock=clock,
+            page_size=poll.page_size,
+            first_runs=poll.first_runs,
+            others_poll=others_poll,
+            turns=replace(extension, client=active).turns,
+        )
         backfill = Backfill(runs, client, ring, settings.history)
         listing = Listing(runs)
         reconciliation = Reconciliation(runs, listing, ledger, ring)
@@ -142,6 +156,7 @@ class Engine(Struct, frozen=True):
             polling=Polling(runs, health, cache, ledger, ring, *pace, chores, leases),
             doorbell=doorbell,
             clock=clock,
+            extension=extension,
             token_problem=token if isinstance(token, TokenError) else None,
         )
 
@@ -164,15 +179,6 @@ class Engine(Struct, frozen=True):
         if isinstance(self.state, StorageError):
             self.doorbell.ring(StorageFailed(f"There are no automations here: {self.state}"))
         self.polling.start()
-
-    @property
-    def extension(self) -> ServiceExtension:
-        """The service's own account of runs, if it offers one."""
-        return ServiceExtension(
-            self.client,
-            lambda: self.cache.has_no_results(self.clock()),
-            lambda: self.cache.note_no_results(self.clock()),
-        )
 
     def usable_state(self) -> State:
         """The automations' state.

@@ -1,10 +1,13 @@
 """Polling runs: the newest, the active and the vanished, at a cost in proportion to what changes (spec 4.2)."""
 
-from collections.abc import Callable, Iterable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, Literal
+
+from msgspec.structs import replace
 
 from app.api.client import Client
 from app.api.errors import ApiError, EndlessListError, RejectedError
@@ -13,8 +16,11 @@ from app.sync.polls import OthersPoll, PollRecord, no_others_poll
 from app.sync.walk import SECOND, RunQuery, RunReader, StoredPage, Walk, dates_are_creations
 from storage.cache.cache import Cache
 from storage.records import ACTIVE_STATUSES, CLOCK_STEP, Presence, Run, RunChanges
+from storage.records.results import RunTurns, Unavailable
 
 LookUpVerdict = Literal["found", "lost", "unknown"]
+TurnsOf = Callable[[str], Awaitable[RunTurns | Unavailable]]
+"""Asks the service for a run's turns; raises `ApiError`."""
 
 HEAD_RUNS: Final = 20
 """Runs that the head shows at least."""
@@ -65,9 +71,11 @@ class RunSync:
         page_size: int,
         first_runs: int,
         others_poll: OthersPoll = no_others_poll,
+        turns: TurnsOf | None = None,
     ) -> None:
         self._client = client
         self.cache = cache
+        self._turns = turns
         self._announce = announce
         self.clock = clock
         self.reader = RunReader(client, cache, announce, clock, page_size)
@@ -94,6 +102,7 @@ class RunSync:
             await self._sweeps(answers)
             missing = [run for run in held if run.run_id not in answers.seen and run.status not in answers.unswept]
             await self._confirm(missing, is_whole=answers.is_whole)
+            await self._missed_turns([run_id for part in answers.changes for run_id in part.updated])
             await self.judge_stuck()
         except ApiError as error:
             await self.record(error)
@@ -219,6 +228,25 @@ class RunSync:
             verdict = await self.look_up(run)
             pause = min(LONGEST_PAUSE, 2 * self._asked[run.run_id][1] or 1) if verdict == "unknown" else 0
             self._asked[run.run_id] = self._refreshes + pause, pause
+
+    async def _missed_turns(self, updated: Sequence[str]) -> None:
+        """Store the turn that a run had between two polls which showed the same final status, if the service tells it.
+
+        An update alone says nothing of that. What cannot be asked now stays unknown.
+        """
+        for run_id in updated[:LOOK_UPS]:
+            held = await self.cache.detail(run_id)
+            if self._turns is None or held is None or not held.is_final:
+                continue
+            try:
+                told = await self._turns(run_id)
+            except ApiError:
+                return
+            began = told.turns[-1].started_at if isinstance(told, RunTurns) and told.turns else None
+            if began is not None and began > held.transitions[-1].at:
+                # Both in one transaction: nobody sees the run at work.
+                working = replace(held.run, status="working", updated_at=began)
+                await asyncio.gather(self.store([working]), self.store([held.run]))
 
     async def look_up(self, run: Run) -> LookUpVerdict:
         """Ask for one run by its creation; it becomes `lost` if the answer shows a neighbour instead.

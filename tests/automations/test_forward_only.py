@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from app.automations.bot import Bot
+from app.automations.replay import replay
 from tests.automations.conftest import Place, rule
-from tests.automations.test_acting import automation, configured
+from tests.automations.test_acting import Said, automation, configured
 from tests.automations.test_who_works import at_work, looked
 from tests.lab import Lab, stamp
 from tests.waiting import until
@@ -161,3 +163,38 @@ async def test_a_first_look_at_a_long_history_warns_of_nothing(place: Place, cap
     await runner.look()
     await place.runner(text).look()
     assert caplog.text == ""
+
+
+@pytest.mark.parametrize("tells_turns", [True, False])
+async def test_a_run_that_failed_again_between_two_polls_sets_a_rule_off_again(
+    tmp_path: Path, tells_turns: bool
+) -> None:
+    """Once, and in the replay too, where the service tells its turns; elsewhere an update of a run says nothing."""
+    with Lab(clock=lambda: datetime.now(UTC)) as lab:
+        settings = configured(lab, tmp_path, automation('{ command = ["true"] }'))
+        bot = await Bot.open(settings, settings.profile(), said := Said())
+
+        def end_turn(number: int) -> None:
+            began = lab.now
+            lab.move("run_1", "failed")
+            turn = {"number": number, "started_at": stamp(began), "ended_at": stamp(lab.now)}
+            lab.turns["run_1"] = {"turns": [{"number": 1}, turn]}
+
+        lab.put("run_1", "working")
+        await bot.once()
+        end_turn(1)
+        await bot.once()
+        lab.move("run_1", "failed")  # It got a label, say.
+        await bot.once()
+        assert len(said.outcomes()) == 2
+        end_turn(2)
+        if not tells_turns:
+            lab.turns.clear()
+        await bot.once()
+        await bot.once()
+        told = await replay(bot.engine, settings.automations, lab.now - timedelta(hours=1), lab.now)
+        await bot.close()
+
+    times = 2 if tells_turns else 1
+    assert said.outcomes() == [("acting", None), ("done", None)] * times
+    assert told["r"].counts == {"done": times}
