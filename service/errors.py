@@ -25,10 +25,25 @@ its text. The log has the traceback of any other exception. What only ends an at
 (`InterruptedTurnError`, `SupersededError`) is not a failure and has another base.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
+
+
+_FAULTS: Final = {"missing": "is missing", "extra_forbidden": "there is no such key"}
+_EXPECTED: Final = {
+    **dict.fromkeys(("tuple_type", "list_type"), "a list"),
+    **dict.fromkeys(("model_type", "dict_type", "model_attributes_type"), "a table"),
+    "string_type": "a text",
+    **dict.fromkeys(("int_type", "float_type"), "a number"),
+    "bool_type": "true or false",
+}
+"""By pydantic's type of the fault."""
+_FOUND: Final[dict[type, str]] = {
+    str: "a text", bool: "true or false", int: "a number", float: "a number", list: "a list", dict: "a table",
+    type(None): "null",
+}  # fmt: skip
 
 
 class ServiceError(Exception):
@@ -37,6 +52,10 @@ class ServiceError(Exception):
 
 def first_fault(error: "ValidationError") -> str:
     """Return the key of a document's first fault, unless that is the document itself, and what is wrong with it."""
-    first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+    first = error.errors(include_url=False, include_context=False)[0]
     key = ".".join(map(str, first["loc"]))
-    return f"{key}: {first['msg']}" if key else first["msg"]
+    said = _FAULTS.get(first["type"], first["msg"])
+    if expected := _EXPECTED.get(first["type"]):
+        # The kind of a value, and never the value: it may be a secret.
+        said = f"{_FOUND.get(type(first['input']), 'another value')} was found where {expected} is expected"
+    return f"{key}: {said}" if key else said

@@ -18,7 +18,13 @@ from textual.strip import Strip
 from storage.records.results import LogChunk
 from widgets.text_view import LONGEST, TextPiece, TextView, safe_line
 
-ERROR: Final = re.compile(rb"(?i)(?:\b|(?<=[0-9;\[]m))(?:error|fatal|failed|failure|exception|traceback|panic)\b")
+ERROR: Final = re.compile(
+    # At its beginning, as `fatal:`, `ValueError: …`, `error[E0308]:`; or anywhere as a level, `ERROR`.
+    rb"^(?:\s|\x1b\[[\d;:]*m)*(?:Traceback \(most|"
+    rb"(?i:(?:[\w.-]+ )?[\w.]*(?:error|exception|fatal|panic|failed|failure))(?:\[\w+\])?:)"
+    rb"|(?:\b|(?<=[0-9;\[]m))(?:ERROR|FATAL|FAILED|PANIC|CRITICAL)\b"
+)
+"""A line in which a program reports an error; prose about errors is none."""
 GUTTER: Final = 2
 """Cells of the mark before a line."""
 NEAR: Final = 100

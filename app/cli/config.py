@@ -19,6 +19,7 @@ from app.cli.options import CommandGroup, FactCommand, ScreenCommand, async_comm
 from app.cli.output import Column, Document, Format, facts
 from app.config import LEDGER_FILE, STATE_FILE, ConfigError, config_path, data_folder, example_text
 from app.config.load import read_text
+from app.config.settings import ConsoleSettings
 from app.config.write import ChangedError, save
 
 
@@ -52,6 +53,11 @@ def check(invocation: Invocation) -> int:
         if found := problems(settings.keys, settings.commands):
             said = " ".join((f"{settings.file}:", *found))
             raise failed("config", said, file=str(settings.file), problems=list(found))
+    if settings.console.theme != ConsoleSettings().theme:
+        from app.console.themes import theme_problem
+
+        if said := theme_problem(settings.console.theme):
+            raise failed("config", f"{settings.file}: console.theme: {said}", file=str(settings.file))
     names = [each.name for each in settings.profiles]
     folder = str(data_folder(settings, profile))
     document: dict[str, object] = {

@@ -12,6 +12,7 @@ from textual.theme import BUILTIN_THEMES, Theme
 
 from app.config import Settings
 from app.console.session.user_preferences import read
+from app.text import closest
 
 PLAIN: Final = Style.from_color(RichColor.default(), RichColor.default())
 FAINT: Final = 40
@@ -100,10 +101,20 @@ def begin_with_theme(app: App[Any], settings: Settings) -> None:
         app._filters[-1] = ColourRemover()  # noqa: SLF001 — Textual has no other way to take its own filter's place
 
 
+def theme_problem(name: str) -> str:
+    """Why the console would not use the theme; empty: it exists."""
+    known = {*BUILTIN_THEMES, *(theme.name for theme in THEMES)}
+    if name in known:
+        return ""
+    meant = closest(name, known)
+    cure = f"Did you mean {meant}?" if meant else f"There are: {', '.join(sorted(known))}."
+    return f"there is no theme {name!r}. {cure}"
+
+
 def configured_theme(name: str, *, no_color: bool, system: str | None) -> str:
     """Return the configured theme for a colour system as Rich names it."""
     if no_color:
         return NO_COLOURS
-    if name not in BUILTIN_THEMES and all(theme.name != name for theme in THEMES):
+    if theme_problem(name):
         name = DEFAULT
     return FEW_COLOURS if name == DEFAULT and system == "standard" else name

@@ -50,6 +50,19 @@ def test_a_mistake_names_file_line_and_key(lone: CommandLine) -> None:
     assert "runs_seconds" in lone("--config", str(file), "config", "check").err
 
 
+@pytest.mark.parametrize(
+    ("theme", "said"), [("runwardn", "Did you mean runwarden?"), ("zzz", "There are: "), ("nord", "")]
+)
+def test_a_theme_that_does_not_exist_is_refused(lone: CommandLine, theme: str, said: str) -> None:
+    """By the check, which names the one that was meant; the console falls back to its own."""
+    file = lone.home / "themed.toml"
+    file.write_text(f'[console]\ntheme = "{theme}"\n[profiles.a]\nbase_url = "https://a.example/v1"\n')
+
+    result = lone("--config", str(file), "config", "check")
+
+    assert (result.code, said in result.err) == (2 if said else 0, True)
+
+
 def test_profiles_are_listed_without_their_tokens(lone: CommandLine) -> None:
     """Where a token comes from, not what it is."""
     file = lone.home / "two.toml"

@@ -95,6 +95,10 @@ AN_ORGANIZATION = '[[organizations]]\nname = "A"\n'
         (AN_ORGANIZATION + 'hosts = [{ platform = "github", probe = "git" }]\n', "--clone-url"),
         (AN_ORGANIZATION + 'repositories = [{ name = "x", platform = "github", path = "a/b" }]\n', "--url"),
         ('[[agents]]\nname = "../x"\nargv = ["true"]\n', "agents.0.name"),
+        ("organizations = 3\n", "organizations: a number was found where a list is expected"),
+        ("organizations = [3]\n", "organizations.0: a number was found where a table is expected"),
+        ('[[agents]]\nname = "x"\nargv = "true"\n', "agents.0.argv: a text was found where a list is expected"),
+        ("colour = 3\n", "colour: there is no such key"),
         ('[[agents]]\nname = "x"\nargv = ["true"]\norganization = "nobody"\n', "nobody"),
     ],
 )

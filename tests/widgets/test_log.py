@@ -7,7 +7,7 @@ import pytest
 
 from storage.records.results import LogChunk
 from tests.widgets.stage import staged
-from widgets.log import BLOCK, LogSpool, LogView, log_pieces
+from widgets.log import BLOCK, ERROR, LogSpool, LogView, log_pieces
 
 
 def chunk(data: bytes, begin: int = 0, end: int | None = None) -> LogChunk:
@@ -93,3 +93,23 @@ async def test_at_its_end_it_follows_and_elsewhere_it_stays() -> None:
         await pilot.press("G")
         assert view.follows
         assert app.lines[-1].strip() == "line 999"
+
+
+@pytest.mark.parametrize(
+    ("raw", "is_error"),
+    [
+        (b"fatal: not a git repository", True),
+        (b"error[E0308]: mismatched types", True),
+        (b"  ValueError: no", True),
+        (b"Traceback (most recent call last):", True),
+        (b"npm error: gone", True),
+        (b"12:00:01 \x1b[1;31mERROR\x1b[0m tests failed", True),
+        (b"FAILED tests/test_api.py::test_login", True),
+        (b"The error handling now covers a failure of the disk.", False),
+        (b"I fixed the exception that failed the build: it was a typo.", False),
+        (b"0 failed, 12 passed", False),
+    ],
+)
+def test_a_line_is_an_error_where_a_program_reports_one(raw: bytes, is_error: bool) -> None:
+    """And not where an agent writes about errors."""
+    assert bool(ERROR.search(raw)) == is_error
