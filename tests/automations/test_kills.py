@@ -93,7 +93,11 @@ def test_a_kill_at_any_statement_does_nothing_twice(
     dice, ended, rounds = random.Random(seed), 0, 0
     with console(settings):
         while ended < kills:
-            service.runs = [{**RUN, "run_id": f"run_{rounds}"}, *service.runs[:20]]
+            now = datetime.now(UTC).isoformat()
+            service.runs = [
+                {**RUN, "run_id": f"run_{rounds}", "created_at": now, "updated_at": now},
+                *service.runs[:20],
+            ]
             (killed,), (beside,) = forked.run(
                 command(environment, ONCE, kill_at=dice.randrange(FURTHEST)), command(environment, ONCE)
             )
