@@ -2,13 +2,14 @@
 
 import json
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, get_args
 
 import click
 
 from app.api.requests import request_of
-from app.cli.context import Invocation
+from app.cli.context import Format, Invocation
 from app.cli.documents import action_document, state_text, subject, write_document
 from app.cli.exits import Exit, failed
 from app.cli.options import (
@@ -16,17 +17,17 @@ from app.cli.options import (
     OUT_OPTION,
     CommandGroup,
     FactCommand,
-    as_last_moment,
-    as_moment,
     async_command,
     options_of,
+    reading,
 )
-from app.cli.output import Column, Format, facts
+from app.cli.output import Column, exporting, facts
+from app.cli.running import asking
 from app.cli.writes import DRY_RUN_OPTION, advice, settled, tell, tell_request
 from app.reconcile.candidates import FINDABLE
 from app.run_document import as_received
 from app.text import safe_block, safe_text
-from app.times import exact_ago, rfc3339
+from app.times import exact_ago, parse_period, rfc3339
 from storage.ledger import Ledger
 from storage.records import Action, ActionFilter, ActionKind, ActionState, Surface
 from storage.values import utc_now
@@ -40,9 +41,19 @@ FILTERS: Final = options_of(
     click.option("--surface", "surfaces", multiple=True, type=click.Choice(get_args(Surface)), help="Repeatable."),
     click.option("--actor", metavar="NAME", help="Who asked: a login name, or NAME@HOST."),
     click.option(
-        "--from", "since", callback=as_moment, metavar="TIME", help="Asked for then or later: RFC 3339, -2h, -7d."
+        "--from",
+        "since",
+        callback=reading(lambda text: parse_period(text, datetime.now(UTC))[0]),
+        metavar="TIME",
+        help="Asked for then or later: RFC 3339, -2h, -7d.",
     ),
-    click.option("--to", "until", callback=as_last_moment, metavar="TIME", help="Asked for then or earlier."),
+    click.option(
+        "--to",
+        "until",
+        callback=reading(lambda text: parse_period(text, datetime.now(UTC))[1]),
+        metavar="TIME",
+        help="Asked for then or earlier; a date includes its day.",
+    ),
 )
 EXPORTED: Final = (
     *("created_at", "user", "host", "surface", "actor", "kind", "subject", "base_url", "path", "body", "state"),
@@ -92,7 +103,7 @@ async def export(invocation: Invocation, /, *, out: Path | None, **filters: Any)
     invocation.asked_format = invocation.asked_format or Format.NDJSON
     columns: tuple[Column[dict[str, object]], ...] = tuple(Column(name, name=name) for name in EXPORTED)
     async with invocation.ledger() as ledger:
-        with invocation.exporting(out, "actions", columns) as rows:
+        with exporting(invocation, out, "actions", columns) as rows:
             last: str | None = None
             while found := await ledger.actions(ActionFilter(**filters), CHUNK, last):
                 entries, flat = [], []
@@ -215,7 +226,7 @@ async def _send_again(invocation: Invocation, action_id: str, confirm: str | Non
         return tell_request(invocation.output, engine.client.base_url, request_of(action))
     text = safe_text(action.subject or action.action_id)
     if confirm is None:
-        with invocation.asking():
+        with asking(invocation):
             asked = f"It may then be done twice. Type {text} to send it again"
             confirm = click.prompt(asked, err=True) if sys.stdin.isatty() else sys.stdin.readline()
     if confirm.strip() != text:

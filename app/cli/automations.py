@@ -13,10 +13,10 @@ from app.automations.acting import CannotActError
 from app.automations.bot import Bot, document, rules_of
 from app.automations.occurrences import upcoming
 from app.automations.replay import WORDS, replay
-from app.cli.context import Invocation
+from app.cli.context import Format, Invocation
 from app.cli.exits import Exit, failed
 from app.cli.options import COUNT, CommandGroup, FactCommand, async_command, completed, reading
-from app.cli.output import Column, Format, Output
+from app.cli.output import Column, Output
 from app.rules.rule import Rule, fingerprint
 from app.rules.sentence import limits, sentence, warnings
 from app.times import exact_ago, parse_duration, rfc3339, stamp

@@ -1,29 +1,30 @@
 """`runwarden config`, `profiles`, `token` and `backup`: the configuration, and the files on this machine."""
 
 import os
-import sys
 from collections.abc import Awaitable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
-from tomlkit import dumps, parse, string, table
-from tomlkit import value as toml_value
-from tomlkit.exceptions import TOMLKitError
 
 from app.api.errors import ForbiddenError, NotAuthorizedError
-from app.atomic_file import replacing
-from app.cli.context import Invocation
-from app.cli.exits import CommandFailedError, Exit, failed
-from app.cli.options import CommandGroup, FactCommand, ScreenCommand, async_command
-from app.cli.output import Column, Document, Format, facts
+from app.cli.context import Format, Invocation
+from app.cli.exits import Exit, failed
+from app.cli.options import CommandGroup, FactCommand, async_command
+from app.cli.output import Column, Document, facts
 from app.config import LEDGER_FILE, STATE_FILE, ConfigError, config_path, data_folder, example_text
-from app.config.load import read_text
 from app.config.settings import ConsoleSettings
-from app.config.write import ChangedError, save
+
+_EDITING: Final = {
+    "edit": ("app.cli.editing:edit", "Open the configuration in $EDITOR, and keep what was saved if it is valid."),
+    "set": (
+        "app.cli.editing:set_value",
+        "Set KEY, such as poll.runs_s or profiles.acme.read_only, to VALUE; comments and order of the file stay.",
+    ),
+}
 
 
-@click.group(cls=CommandGroup)
+@click.group(cls=CommandGroup, elsewhere=_EDITING)
 def config() -> None:
     """Show, check, create, edit or change the configuration file."""
 
@@ -120,83 +121,6 @@ def init(invocation: Invocation, *, force: bool) -> int:
     invocation.output.record({"path": str(path), "created": True}, [("created", str(path))])
     invocation.output.note("Write your service's address into it, then: runwarden config check")
     return Exit.DONE
-
-
-@config.command("edit", cls=ScreenCommand)
-@click.pass_obj
-def edit(invocation: Invocation) -> int:
-    """Open the configuration in $EDITOR, and keep what was saved if it is valid."""
-    file = config_path(invocation.config_file, os.environ)
-    before = read_text(file)
-    text = before or example_text()
-    while True:
-        edited = click.edit(text, extension=".toml")
-        if edited is None or edited == (before or "").replace("\r\n", "\n"):
-            invocation.output.note("Nothing was changed.")
-            return Exit.DONE
-        text = edited
-        try:
-            save(file, before, text)
-        except ChangedError as error:
-            raise _rejected(file, text, why="Another program has changed it in the meantime.") from error
-        except ConfigError as error:
-            invocation.output.note(f"runwarden: {error}")
-            if not (sys.stdin.isatty() and click.confirm("Edit it again?", default=True, err=True)):
-                raise _rejected(file, text) from error
-        else:
-            invocation.output.note(f"Written to {file}.")
-            return Exit.DONE
-
-
-@config.command("set", cls=FactCommand)
-@click.argument("key")
-@click.argument("value", required=False)
-@click.option("--unset", is_flag=True, help="Remove KEY, so that its default holds again.")
-@click.pass_obj
-def set_value(invocation: Invocation, /, *, key: str, value: str | None, unset: bool) -> int:
-    """Set KEY, such as poll.runs_s or profiles.acme.read_only, to VALUE; comments and order of the file stay.
-
-    VALUE is TOML (3, true, ["a"]); what is not TOML is taken as text.
-    """
-    if (value is None) != unset:
-        raise failed("usage", "Give a VALUE, or --unset to remove the key.")
-    file = config_path(invocation.config_file, os.environ)
-    before = read_text(file)
-    *names, last = key.split(".")
-    try:
-        document = parent = parse(before or example_text())
-        for name in names:
-            if name not in parent and value is not None:
-                parent[name] = table()
-            parent = parent.get(name, {})
-            if not hasattr(parent, "keys"):
-                raise failed("usage", f"{name} in {key} is not a table: only keys of tables can be set.")
-        if value is None:
-            parent.pop(last, None)
-        else:
-            parent[last] = _toml(value)
-        save(file, before, dumps(document))
-    except TOMLKitError as error:
-        raise failed("config", f"{file}: this is not TOML: {error}", file=str(file)) from error
-    said = "unset" if value is None else value
-    invocation.output.record({"file": str(file), "key": key, "value": value}, [("file", str(file)), (key, said)])
-    return Exit.DONE
-
-
-def _toml(text: str) -> object:
-    try:
-        return toml_value(text)
-    except (TOMLKitError, ValueError):
-        return string(text)
-
-
-def _rejected(file: Path, text: str, why: str = "It is not valid.") -> CommandFailedError:
-    """Save the rejected text in `FILE.rejected`, and return the failure that names it."""
-    beside = file.with_name(f"{file.name}.rejected")
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with replacing(beside) as written:
-        written.write(text)
-    return failed("config", f"{file} was not changed. {why} Your text is in {beside}.", file=str(file))
 
 
 @click.group(cls=CommandGroup)

@@ -1,18 +1,17 @@
 """One invocation: the global options, and the engine, opened when a command needs it."""
 
-import gc
 import os
-import signal
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar
-
-from app.cli.output import Column, Format, Output, Rows, into_file
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 if TYPE_CHECKING:
+    from pathlib import Path
+    from signal import Signals
+
     from app.cli.exits import Exit
+    from app.cli.output import Output, Rows
     from app.config import Choice, Profile, Settings
     from app.engine import Engine
     from app.files import ProfileFiles
@@ -21,46 +20,58 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
 
 class StoppedError(Exception):
     """A signal ended the command before it had an answer."""
 
 
-@dataclass
+class Format(StrEnum):
+    """The output formats."""
+
+    TABLE = "table"
+    JSON = "json"
+    NDJSON = "ndjson"
+    CSV = "csv"
+
+    @property
+    def is_json(self) -> bool:
+        """Whether the format is JSON or NDJSON, in which errors are JSON on stdout too."""
+        return self in {Format.JSON, Format.NDJSON}
+
+
 class Invocation:
     """Filled in while the options are parsed, used by the commands."""
 
-    config_file: Path | None = None
-    profile_name: str | None = None
-    data_dir: Path | None = None
-    read_only: bool = False
-    token_stream: TextIO | None = None
-    """Holds the token from `--token-stdin`. None: the profile names its source."""
-    verbose: bool = False
-    log_file: Path | None = None
-    """The log's file. None: stderr, if `verbose` is set."""
-    asked_format: Format | None = None
-    """The format from `--json` or `--output`. None: each command uses its own default."""
-    given: dict[str, tuple[str, Any]] = field(default_factory=dict)
-    """The global options given so far: attribute of this class to the option's name and its value."""
-    is_plugin: bool = False
-    """Whether failures are printed in the monitoring-plugin convention."""
-    beside_error: Mapping[str, object] = field(default_factory=dict)
-    """Keys to add to a failure's JSON document: what the command found out before it failed."""
-    rows: Rows[Any] | None = None
-    """The list that is being printed. A failure is printed after its rows, inside the same JSON document."""
-    warnings: list[str] = field(default_factory=list)
-    """Problems besides the command's own work, such as a file that could not be written."""
-    outcome: "Exit | None" = None
-    """The exit code of a settled write: it holds even if its document cannot be printed."""
-    stopped_by: signal.Signals | None = None
-    """The signal that ended the command early, if any."""
-    at_second_signal: "Callable[[signal.Signals], None] | None" = None
-    """Called at each further signal. None: the second one ends the process."""
-    _noted: set[str] = field(default_factory=set)
-    """Remarks printed so far: the settings may be read twice, and must not repeat them."""
+    def __init__(self) -> None:
+        self.config_file: Path | None = None
+        self.profile_name: str | None = None
+        self.data_dir: Path | None = None
+        self.read_only = False
+        self.token_stream: TextIO | None = None
+        """Holds the token from `--token-stdin`. None: the profile names its source."""
+        self.verbose = False
+        self.log_file: Path | None = None
+        """The log's file. None: stderr, if `verbose` is set."""
+        self.asked_format: Format | None = None
+        """The format from `--json` or `--output`. None: each command uses its own default."""
+        self.given: dict[str, tuple[str, Any]] = {}
+        """The global options given so far: attribute of this class to the option's name and its value."""
+        self.is_plugin = False
+        """Whether failures are printed in the monitoring-plugin convention."""
+        self.beside_error: Mapping[str, object] = {}
+        """Keys to add to a failure's JSON document: what the command found out before it failed."""
+        self.rows: Rows[Any] | None = None
+        """The list that is being printed. A failure is printed after its rows, inside the same JSON document."""
+        self.warnings: list[str] = []
+        """Problems besides the command's own work, such as a file that could not be written."""
+        self.outcome: Exit | None = None
+        """The exit code of a settled write: it holds even if its document cannot be printed."""
+        self.stopped_by: Signals | None = None
+        """The signal that ended the command early, if any."""
+        self.at_second_signal: Callable[[Signals], None] | None = None
+        """Called at each further signal. None: the second one ends the process."""
+        self._noted: set[str] = set()
+        """Remarks printed so far: the settings may be read twice, and must not repeat them."""
 
     @property
     def format(self) -> Format:
@@ -68,8 +79,10 @@ class Invocation:
         return self.asked_format or Format.TABLE
 
     @property
-    def output(self) -> Output:
+    def output(self) -> "Output":
         """The printer, in the chosen format."""
+        from app.cli.output import Output  # what prints takes longer than help needs
+
         return Output.standard(self.format)
 
     def warn(self, message: str) -> None:
@@ -77,22 +90,6 @@ class Invocation:
         if message not in self.warnings:
             self.warnings.append(message)
             self.output.note(f"runwarden: warning: {message}")
-
-    @contextmanager
-    def exporting(self, out: Path | None, key: str, columns: Sequence[Column[T]]) -> Iterator[Rows[T]]:
-        """Print many items into a file, whole or not at all, or as they come on stdout (None, or `-`).
-
-        Raises:
-            CommandFailedError: The file cannot be written.
-        """
-        if out is None or str(out) == "-":
-            self.rows = rows = Rows(self.output, key, columns)
-            yield rows
-            return
-        with into_file(out, self.output) as output:
-            rows = Rows(output, key, columns)
-            yield rows
-        self.output.note(f"{rows.count} {key} written to {out}")
 
     def settings(self, *, quietly: bool = False) -> "Settings":
         """The configuration, with the options on top; prints which variables they override, unless `quietly`.
@@ -223,39 +220,12 @@ class Invocation:
         if ledger.problem is not None:
             self.warn(f"The ledger can only be read: {ledger.problem}")
 
-    def go_on(self) -> None:
-        """Raise if a signal asked the command to end.
-
-        A write settles its outcome even when it is cancelled, so a batch has to check between two writes.
-
-        Raises:
-            asyncio.CancelledError: A signal asked the command to end.
-        """
-        import asyncio
-
-        if self.stopped_by is not None:
-            raise asyncio.CancelledError
-
     def run(self, work: Callable[[], Coroutine[None, None, T]]) -> T:
-        """Run a command's work on an event loop; a signal cancels it, so that it can settle what it began.
-
-        Raises:
-            StoppedError: A signal cancelled the work before it had a result.
-        """
-        import asyncio
-
-        async def stoppable() -> T:
-            self._listen()
-            return await work()
+        """Run a command's work on an event loop, see `app.cli.running.run`."""
+        from app.cli.running import run  # asyncio takes longer than help needs
 
         self.begin_log()
-        # Imported modules live until the process ends: the collector need not look at them.
-        gc.freeze()
-        gc.enable()
-        try:
-            return asyncio.run(stoppable())
-        except asyncio.CancelledError as error:
-            raise StoppedError from error
+        return run(self, work)
 
     def begin_log(self) -> None:
         """Begin the log that the options ask for.
@@ -267,34 +237,3 @@ class Invocation:
             from app.cli.logs import begin
 
             begin(verbose=self.verbose, file=self.log_file)
-
-    @contextmanager
-    def asking(self) -> Iterator[None]:
-        """Let a person answer a prompt within `run`: it blocks the loop, so a signal ends the process at once."""
-        import asyncio
-
-        loop = asyncio.get_running_loop()
-        for number in STOPPING:
-            loop.remove_signal_handler(number)
-        yield
-        self._listen()
-
-    def _listen(self) -> None:
-        import asyncio
-
-        loop = asyncio.get_running_loop()
-        task = asyncio.current_task()
-
-        def stop(number: signal.Signals) -> None:
-            self.stopped_by = number
-            for each in STOPPING:
-                loop.remove_signal_handler(each)
-                # A second signal ends the process at once; the ledger knows what was begun.
-                signal.signal(each, signal.SIG_DFL)
-                if self.at_second_signal is not None:
-                    loop.add_signal_handler(each, self.at_second_signal, each)
-            if task is not None:
-                task.cancel()
-
-        for number in STOPPING:
-            loop.add_signal_handler(number, stop, number)

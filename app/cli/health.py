@@ -9,10 +9,10 @@ import click
 from msgspec import Struct
 
 from app.api.errors import ApiError
-from app.cli.context import Invocation
+from app.cli.context import Format, Invocation
 from app.cli.exits import CommandFailedError, Failure, of_api_error
 from app.cli.options import FactCommand, async_command
-from app.cli.output import Column, Format, Output
+from app.cli.output import Column, Output
 from app.health import HealthLevel
 from app.health import level as level_of
 from app.run_document import as_received

@@ -1,28 +1,22 @@
 """Options that many commands share, with their values, and the command classes that carry them."""
 
-import json
 import sys
 from collections.abc import Callable, Coroutine, Mapping
-from datetime import UTC, datetime, timedelta
 from functools import partial, reduce, wraps
 from importlib import import_module
 from io import StringIO
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from app.cli.context import Invocation
-from app.cli.exits import failed
-from app.cli.output import Format
+from app.cli.context import Format, Invocation
 from app.text import closest
-from app.times import parse_duration, parse_period
 
 if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
+    from pathlib import Path
 
-    from app.api.requests import Json
+    from click.shell_completion import CompletionItem
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -47,16 +41,7 @@ def _key(text: str) -> str:
     return text
 
 
-def _duration(text: str) -> timedelta:
-    # A bare number means seconds, as usual on a command line.
-    return parse_duration(f"{text.strip()}s" if text.strip().replace(".", "", 1).isdecimal() else text)
-
-
 as_key: Final = reading(_key)
-as_duration: Final = reading(_duration)
-as_moment: Final = reading(lambda text: parse_period(text, datetime.now(UTC))[0])
-as_last_moment: Final = reading(lambda text: parse_period(text, datetime.now(UTC))[1])
-"""The end of a period: a date includes its day."""
 
 
 def options_of(*options: Callable[[F], F]) -> Callable[[F], F]:
@@ -64,40 +49,21 @@ def options_of(*options: Callable[[F], F]) -> Callable[[F], F]:
     return lambda function: reduce(lambda inner, option: option(inner), reversed(options), function)
 
 
-def mapping(pairs: tuple[str, ...]) -> "dict[str, Json]":
-    """KEY=VALUE options as an object; a value is parsed as JSON if it is JSON: `3` is a number, `three` is text.
+def as_path(text: str) -> "Path":
+    """The path that an option's text names."""
+    from pathlib import Path  # help needs none
 
-    Raises:
-        CommandFailedError: An option is not KEY=VALUE, or a key is given twice.
-    """
-    found: dict[str, Json] = {}
-    for text in pairs:
-        key, equals, value = text.partition("=")
-        if not (key and equals):
-            raise failed("usage", f"{text!r} is not KEY=VALUE.")
-        if key in found:
-            raise failed("usage", f"{key!r} is given twice.")
-        found[key] = json_or_text(value)
-    return found
-
-
-def json_or_text(text: str) -> "Json":
-    """A value parsed as JSON, or the text itself if it is not JSON."""
-
-    def refuse(name: str) -> None:
-        raise ValueError(f"{name} is not JSON.")
-
-    try:
-        value: Json = json.loads(text, parse_constant=refuse)
-    except (ValueError, RecursionError):
-        return text
-    return value
+    return Path(text)
 
 
 COUNT: Final = click.IntRange(1, 1_000_000_000)
 """The type of options that are a number of items."""
 OUT_OPTION: Final = click.option(
-    "--out", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write to a file, all or nothing."
+    "--out",
+    type=click.Path(dir_okay=False),
+    callback=reading(as_path),
+    metavar="FILE",
+    help="Write to a file, all or nothing.",
 )
 
 
@@ -153,7 +119,7 @@ def global_options(*, hidden: bool) -> list[click.Option]:
     def option(
         names: list[str], attribute: str, metavar: str, text: str, read: Callable[[Any], Any] | None = None, **more: Any
     ) -> click.Option:
-        path = {"multiple": True, "type": click.Path(path_type=Path), "metavar": metavar}
+        path = {"multiple": True, "type": click.Path(), "metavar": metavar}
         more = (path if metavar else {"is_flag": True}) | more
         return click.Option(
             names, callback=_keep(attribute, read), help=text, expose_value=False, hidden=hidden, **more
@@ -161,13 +127,19 @@ def global_options(*, hidden: bool) -> list[click.Option]:
 
     service = "Which of the configured services; beats the environment [RUNWARDEN_PROFILE]."
     return [
-        option(["--config"], "config_file", "FILE", "Configuration file; beats the environment [RUNWARDEN_CONFIG]."),
+        option(
+            ["--config"],
+            "config_file",
+            "FILE",
+            "Configuration file; beats the environment [RUNWARDEN_CONFIG].",
+            as_path,
+        ),
         option(["--profile"], "profile_name", "NAME", service, type=str, shell_complete=completed("profiles")),
-        option(["--data-dir"], "data_dir", "DIR", "Folder of caches and ledgers [RUNWARDEN_DATA_DIR]."),
+        option(["--data-dir"], "data_dir", "DIR", "Folder of caches and ledgers [RUNWARDEN_DATA_DIR].", as_path),
         option(["--read-only"], "read_only", "", "Refuse every write."),
         option(["--token-stdin"], "token_stream", "", "Read the API token from the first line of stdin.", _token_line),
         option(["-v", "--verbose"], "verbose", "", "Log each request and what else is done, on stderr."),
-        option(["--log-file"], "log_file", "FILE", "Append the log to this file instead."),
+        option(["--log-file"], "log_file", "FILE", "Append the log to this file instead.", as_path),
     ]
 
 

@@ -1,21 +1,17 @@
 """The only printer: facts on stdout in the format asked for, everything else on stderr."""
 
-import csv
-import json
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import datetime
-from enum import StrEnum
 from io import StringIO
 from pathlib import Path
 from typing import Final, Generic, NamedTuple, TextIO, TypeVar
 from unicodedata import combining, east_asian_width
 
 from app.atomic_file import replacing
+from app.cli.context import Format, Invocation
 from app.cli.exits import Failure, failed
 from app.start.streams import NotPrintedError, printing, remarking
 from app.text import csv_cell, json_escaped, safe_text
@@ -65,16 +61,16 @@ class Column(NamedTuple, Generic[T]):
         return csv_cell(item[self.name] if isinstance(item, Mapping) and self.name in item else self.cell(item))
 
 
-@dataclass
 class Table(Generic[T]):
     """A table that is printed part by part; its columns only ever get wider."""
 
-    columns: Sequence[Column[T]]
-    width: int | None
-    """Cells in a line. None: unlimited."""
-    colour: bool
-    _needed: list[int] = field(default_factory=list)
-    """The width of each column so far; empty: the title was not printed."""
+    def __init__(self, columns: Sequence[Column[T]], width: int | None, *, colour: bool) -> None:
+        self.columns = columns
+        self.width = width
+        """Cells in a line. None: unlimited."""
+        self.colour = colour
+        self._needed: list[int] = []
+        """The width of each column so far; empty: the title was not printed."""
 
     def lines(self, items: Sequence[T]) -> Iterator[str]:
         """The lines of the next items; the title comes before the first items of all."""
@@ -148,20 +144,6 @@ def fields(pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
         yield f"{label:<{label_width}}{GAP}{safe_text(value, limit=2000)}"
 
 
-class Format(StrEnum):
-    """The output formats."""
-
-    TABLE = "table"
-    JSON = "json"
-    NDJSON = "ndjson"
-    CSV = "csv"
-
-    @property
-    def is_json(self) -> bool:
-        """Whether the format is JSON or NDJSON, in which errors are JSON on stdout too."""
-        return self in {Format.JSON, Format.NDJSON}
-
-
 class Output(NamedTuple):
     """Prints the facts that commands report."""
 
@@ -177,7 +159,11 @@ class Output(NamedTuple):
         """Print to the process's own streams."""
         is_terminal = sys.stdout.isatty()
         colour = is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-        width = shutil.get_terminal_size().columns if is_terminal else None
+        width = None
+        if is_terminal:
+            import shutil  # it imports every compression
+
+            width = shutil.get_terminal_size().columns
         return cls(format, sys.stdout, sys.stderr, width, colour)
 
     def listing(
@@ -231,6 +217,8 @@ class Output(NamedTuple):
 
     def csv(self, rows: Iterable[Sequence[object]]) -> None:
         """Print rows of CSV."""
+        import csv
+
         buffer = StringIO()
         csv.writer(buffer, lineterminator="\n").writerows(rows)
         self.write(buffer.getvalue())
@@ -240,6 +228,8 @@ class Output(NamedTuple):
 
         It is on one line, unless one JSON document is asked for.
         """
+        import json
+
         ascii_only = (self.stdout.encoding or "").lower().replace("-", "") != "utf8"
         indent = 2 if self.format is Format.JSON else None
         return json_escaped(json.dumps(value, ensure_ascii=ascii_only, allow_nan=False, indent=indent))
@@ -263,23 +253,20 @@ class Output(NamedTuple):
                 self.stdout.buffer.flush()
 
 
-@dataclass
 class Rows(Generic[T]):
     """Prints many items of one kind as they come; the JSON document is `{key: entries, "count": n, …more}`.
 
     Nothing is printed on stdout before the first item.
     """
 
-    output: Output
-    key: str
-    columns: Sequence[Column[T]]
-    count: int = 0
-    _held: list[T] = field(default_factory=list)
-    """Items that wait for the widths of a table's columns."""
-    _table: Table[T] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._table = Table(self.columns, self.output.width, self.output.colour)
+    def __init__(self, output: Output, key: str, columns: Sequence[Column[T]]) -> None:
+        self.output = output
+        self.key = key
+        self.columns = columns
+        self.count = 0
+        self._held: list[T] = []
+        """Items that wait for the widths of a table's columns."""
+        self._table = Table(columns, output.width, colour=output.colour)
 
     def add(self, entries: Iterable[Document], items: Sequence[T] | None = None) -> None:
         """Print further items: each entry is a JSON object, and one line of NDJSON.
@@ -334,16 +321,23 @@ class Rows(Generic[T]):
 
 
 @contextmanager
-def into_file(path: Path, like: Output) -> Iterator[Output]:
-    """Print into a file (0600) that appears whole or not at all, in the format of another output.
+def exporting(invocation: Invocation, out: Path | None, key: str, columns: Sequence[Column[T]]) -> Iterator[Rows[T]]:
+    """Print many items into a file (0600), whole or not at all, or as they come on stdout (None, or `-`).
 
     Raises:
-        CommandFailedError: It cannot be written.
+        CommandFailedError: The file cannot be written.
     """
+    output = invocation.output
+    if out is None or str(out) == "-":
+        invocation.rows = rows = Rows(output, key, columns)
+        yield rows
+        return
     try:
-        with replacing(path) as file:
-            yield like._replace(stdout=file, width=None, colour=False)
+        with replacing(out) as file:
+            rows = Rows(output._replace(stdout=file, width=None, colour=False), key, columns)
+            yield rows
     except OSError as error:
-        raise failed("usage", f"{path} cannot be written: {error.strerror}.") from error
+        raise failed("usage", f"{out} cannot be written: {error.strerror}.") from error
     except NotPrintedError as error:
-        raise failed("usage", f"{path} cannot be written: {error.reason}.") from error
+        raise failed("usage", f"{out} cannot be written: {error.reason}.") from error
+    output.note(f"{rows.count} {key} written to {out}")

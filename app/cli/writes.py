@@ -12,12 +12,13 @@ import click
 from msgspec import Struct
 
 from app.api.requests import as_json
-from app.cli.context import Invocation
+from app.cli.context import Format, Invocation
 from app.cli.documents import MADE, unsent_document, write_document
 from app.cli.exits import EXIT_BY_KIND, Exit, Failure, failed
 from app.cli.options import FactCommand, as_key, options_of
-from app.cli.output import Column, Document, Format, Output
+from app.cli.output import Column, Document, Output
 from app.cli.progress import RowProgress
+from app.cli.running import go_on
 from app.cli.runs.wait import RunWaiter, wait_failure
 from app.run_document import as_received
 from storage.errors import StorageError
@@ -335,7 +336,7 @@ async def each_in_turn(
     try:
         with closing(RowProgress(invocation.output, len(planned), usual=usual)) as progress:
             for each in planned:
-                invocation.go_on()
+                go_on(invocation)
                 result, outcome, name = await work(each)
                 results.append(result)
                 progress.done(outcome, name)

@@ -1,6 +1,8 @@
 """Paths of the configuration and of each profile's data."""
 
+import os
 import re
+import sys
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
@@ -22,9 +24,7 @@ def config_path(explicit: Path | None, env: Mapping[str, str]) -> Path:
         return explicit.expanduser()
     if named := env.get("RUNWARDEN_CONFIG"):
         return Path(named).expanduser()
-    from platformdirs import user_config_path
-
-    return user_config_path(APPLICATION, appauthor=False) / "config.toml"
+    return _user_folder("XDG_CONFIG_HOME", ".config") / "config.toml"
 
 
 def data_folder(settings: Settings, profile: Profile) -> Path:
@@ -55,6 +55,12 @@ def data_root(settings: Settings) -> Path:
     """The folder above all profiles' data."""
     if settings.data_dir is not None:
         return settings.data_dir
-    from platformdirs import user_data_path
+    return _user_folder("XDG_DATA_HOME", ".local/share")
 
-    return user_data_path(APPLICATION, appauthor=False)
+
+def _user_folder(variable: str, usual: str) -> Path:
+    """Runwarden's own folder, in the one that the variable names or else in the platform's."""
+    # XDG: a relative path is ignored.
+    if (named := Path(os.environ.get(variable, ""))).is_absolute():
+        return named / APPLICATION
+    return Path.home() / ("Library/Application Support" if sys.platform == "darwin" else usual) / APPLICATION

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.cli.output import Column, Format, Output, Table, cell_width, fields
+from app.cli.context import Format
+from app.cli.output import Column, Output, Table, cell_width, fields
 
 COLUMNS: tuple[Column[dict[str, Any]], ...] = (
     Column("branch", lambda row: str(row["branch"]), "branch"),

@@ -13,7 +13,7 @@ import sys
 from app.__main__ import main
 for line in ("--version", "--help", "config path", "config check", "profiles list", "runs list --help"):
     main(line.split())
-heavy = ("textual", "httpx", "pydantic", "apscheduler", "sqlite_utils", "rich", "sqlite3")
+heavy = ("textual", "httpx", "pydantic", "apscheduler", "sqlite_utils", "rich", "sqlite3", "asyncio", "tomlkit", "csv")
 print("\\nLOADED", *[name for name in heavy if name in sys.modules], file=sys.stderr)
 """
 
@@ -29,6 +29,27 @@ def test_what_needs_no_engine_loads_none(lone: CommandLine) -> None:
     )
 
     assert done.stderr.splitlines()[-1] == "LOADED"
+
+
+HELP_SPY = """
+import sys
+from app.__main__ import main
+try:
+    main(["--help"])
+except SystemExit:
+    pass
+heavy = ("pathlib", "json", "dataclasses", "signal", "msgspec", "app.config", "app.cli.output", "app.cli.exits")
+print("LOADED", *[name for name in heavy if name in sys.modules])
+"""
+
+
+def test_help_imports_hardly_more_than_click(lone: CommandLine) -> None:
+    """Neither what reads the configuration nor what prints facts."""
+    done = subprocess.run(
+        [sys.executable, "-c", HELP_SPY], env=lone.environment, capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.splitlines()[-1] == "LOADED"
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ from typing import Final
 
 import click
 
-from app.cli.context import Invocation
+from app.cli.context import Format, Invocation
 from app.cli.exits import Exit, failed
 from app.cli.options import RUN_ID, FactCommand, async_command
-from app.cli.output import Column, Document, Format, Output, facts
+from app.cli.output import Column, Document, Output, facts
 from app.cli.runs.results import TURN_OPTION, opened, require
 from app.results.checkout import AnotherRepositoryError, check_out, check_remotes
 from app.results.checkout import apply as apply_change

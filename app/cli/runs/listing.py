@@ -1,7 +1,7 @@
 """`runwarden runs list` and `runs export`: runs by any filter, printed as they come."""
 
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -12,13 +12,12 @@ import click
 from msgspec.structs import asdict
 
 from app.api.errors import ApiError, NotFoundError
-from app.cli.context import Invocation
+from app.cli.context import Format, Invocation
 from app.cli.documents import CACHED_HINT, CHUNK, COLUMNS, RunDocument, continued_from, views
 from app.cli.exits import CommandFailedError, Exit, failed, of_api_error
 from app.cli.options import COUNT, OUT_OPTION, FactCommand, async_command, completed, options_of, reading
-from app.cli.output import Format, Rows
+from app.cli.output import Rows, exporting
 from app.cli.progress import Bar
-from app.query import both, parse, unknown_status
 from app.text import closest, plural
 from app.times import exact_ago, parse_period, rfc3339
 from storage.records import ACTIVE_STATUSES, FINAL_STATUSES, Coverage, CoverageGap, Run, RunFilter
@@ -100,10 +99,7 @@ def run_filter(
         return tuple(value[1:] for value in values if value.startswith("!"))
 
     now = now or datetime.now(UTC)
-    query = parse(search, now)
-    if query.problems:
-        raise failed("usage", f"--search, {query.problems[0]}", problems=[asdict(each) for each in query.problems])
-    options = RunFilter(
+    found = RunFilter(
         statuses=asked(statuses),
         not_statuses=excluded(statuses),
         repositories=asked(repositories),
@@ -114,7 +110,13 @@ def run_filter(
         until=None if until is None else parse_period(until, now)[1],
         active=active,
     )
-    found = both(options, query.filter)
+    if search:
+        from app.query import both, parse
+
+        query = parse(search, now)
+        if query.problems:
+            raise failed("usage", f"--search, {query.problems[0]}", problems=[asdict(each) for each in query.problems])
+        found = both(found, query.filter)
     contradicted = set(found.statuses) & set(found.not_statuses)
     problem = ""
     if found.since and found.until and found.since > found.until:
@@ -126,6 +128,12 @@ def run_filter(
     if problem:
         raise failed("usage", problem)
     return found
+
+
+def _unknown(status: str, known: Collection[str]) -> CommandFailedError:
+    from app.query import unknown_status
+
+    return failed("usage", " ".join(unknown_status(status, known)))
 
 
 DEFAULT_LIMIT: Final = 50
@@ -146,7 +154,7 @@ async def list_runs(
         raise failed("usage", "--limit and --all contradict each other: keep one of them.")
     most = None if everything else limit or DEFAULT_LIMIT
     async with _opened(invocation, filters, most, is_cached=cached) as listing:
-        with invocation.exporting(None, "runs", COLUMNS) as rows:
+        with exporting(invocation, None, "runs", COLUMNS) as rows:
             await listing.print(rows)
         more = await listing.more()
         remark = await listing.remark(rows.count)
@@ -168,7 +176,7 @@ async def export(
     """Write every run that matches, as NDJSON unless --output says otherwise."""
     invocation.asked_format = invocation.asked_format or Format.NDJSON
     async with _opened(invocation, filters, limit, is_cached=cached) as listing:
-        with invocation.exporting(out, "runs", COLUMNS) as rows:
+        with exporting(invocation, out, "runs", COLUMNS) as rows:
             await listing.print(rows)
             rows.end(await listing.more())
     return Exit.DONE
@@ -213,7 +221,7 @@ class _RunList:
         known = FINAL_STATUSES | set(ACTIVE_STATUSES) | set(await self.engine.cache.known_statuses())
         for status in self.condition.not_statuses:
             if status not in known and closest(status, known):
-                raise failed("usage", " ".join(unknown_status(status, known)))
+                raise _unknown(status, known)
         self.asked_at = self.engine.clock()
         # Read at the first row, because other processes go on filling the cache.
         self.coverage = await self.engine.cache.coverage()
@@ -233,7 +241,7 @@ class _RunList:
         # The service may use statuses that were never seen here: a status is called unknown only if no run has it.
         unknown = [] if rows.count else [status for status in self.condition.statuses if status not in known]
         if unknown:
-            raise failed("usage", " ".join(unknown_status(unknown[0], known)))
+            raise _unknown(unknown[0], known)
 
     async def _held(self) -> AsyncIterator[Sequence[Run]]:
         self.dropped = self.coverage.dropped

@@ -8,10 +8,10 @@ import click
 from msgspec.structs import replace
 
 from app.api.errors import ApiError
-from app.cli.context import Invocation
+from app.cli.context import Format, Invocation
 from app.cli.exits import CommandFailedError, Exit, of_api_error
 from app.cli.options import RUN_ID, FactCommand, async_command
-from app.cli.output import Format, Output
+from app.cli.output import Output
 from app.cli.runs.lookup import RunLookup
 from app.cli.runs.results import require
 from app.text import safe_log_line

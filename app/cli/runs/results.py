@@ -8,11 +8,11 @@ from msgspec.structs import asdict
 
 from app.api.errors import ApiError
 from app.api.requests import CancelRun
-from app.cli.context import Invocation
+from app.cli.context import Format, Invocation
 from app.cli.documents import CACHED_HINT, action_document, badge, views
 from app.cli.exits import CommandFailedError, Exit, failed, of_api_error
 from app.cli.options import RUN_ID, FactCommand, async_command
-from app.cli.output import Format, facts
+from app.cli.output import facts
 from app.cli.runs.lookup import RunLookup
 from app.cli.writes import WriteCommand, WriteOptions, perform, write_options
 from app.run_document import as_received, run_address

@@ -17,6 +17,7 @@ from app.cli.documents import error_document
 from app.cli.exits import CommandFailedError, Exit, Failure, failed
 from app.cli.options import RUN_IDS, FactCommand, as_key, async_command
 from app.cli.output import Column
+from app.cli.running import asking
 from app.cli.runs.lookup import RunLookup
 from app.cli.runs.wait import RunWaiter, wait_failure, wait_options
 from app.cli.writes import (
@@ -131,7 +132,7 @@ async def retry(invocation: Invocation, /, *, run_ids: tuple[str, ...], yes: boo
                 batches = f", {cap} at a time" if count > cap else ""
                 if not sys.stdin.isatty():
                     raise failed("not_confirmed", f"Nothing was sent: give --yes to retry {plural(count, 'run')}.")
-                with invocation.asking():
+                with asking(invocation):
                     if not click.confirm(f"Retry {plural(count, 'run')}{left_out}{batches}?", err=True):
                         raise failed("not_confirmed", "Nothing was sent.")
             results = await _send(invocation, engine, results)

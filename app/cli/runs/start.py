@@ -1,5 +1,6 @@
 """`runs start`, `runs continue` and `agents start`: work for the service, with instructions from anywhere."""
 
+import json
 import os
 import sys
 from contextlib import suppress
@@ -8,10 +9,10 @@ from typing import Any, Final
 
 import click
 
-from app.api.requests import ContinueRun, StartAgent, StartRun
+from app.api.requests import ContinueRun, Json, StartAgent, StartRun
 from app.cli.context import Invocation
 from app.cli.exits import Exit, failed
-from app.cli.options import RUN_ID, CommandGroup, async_command, completed, mapping, options_of, reading
+from app.cli.options import RUN_ID, CommandGroup, async_command, completed, options_of, reading
 from app.cli.runs.lookup import RunLookup
 from app.cli.runs.wait import wait_options
 from app.cli.writes import WriteCommand, WriteOptions, perform, send, write_options
@@ -64,6 +65,36 @@ def gather(words: tuple[str, ...], file: Path | None) -> str:
     if not text.strip():
         raise failed("usage", "The instructions are empty: say what the agent should do.")
     return text
+
+
+def mapping(pairs: tuple[str, ...]) -> dict[str, Json]:
+    """KEY=VALUE options as an object; a value is parsed as JSON if it is JSON: `3` is a number, `three` is text.
+
+    Raises:
+        CommandFailedError: An option is not KEY=VALUE, or a key is given twice.
+    """
+    found: dict[str, Json] = {}
+    for text in pairs:
+        key, equals, value = text.partition("=")
+        if not (key and equals):
+            raise failed("usage", f"{text!r} is not KEY=VALUE.")
+        if key in found:
+            raise failed("usage", f"{key!r} is given twice.")
+        found[key] = json_or_text(value)
+    return found
+
+
+def json_or_text(text: str) -> Json:
+    """A value parsed as JSON, or the text itself if it is not JSON."""
+
+    def refuse(name: str) -> None:
+        raise ValueError(f"{name} is not JSON.")
+
+    try:
+        value: Json = json.loads(text, parse_constant=refuse)
+    except (ValueError, RecursionError):
+        return text
+    return value
 
 
 def _decoded(content: bytes, origin: str) -> str:

@@ -13,9 +13,9 @@ from app.api.errors import ApiError, ForbiddenError, NotAuthorizedError, RateLim
 from app.cli.context import Invocation
 from app.cli.documents import COLUMNS, badge, views
 from app.cli.exits import Exit, Failure
-from app.cli.options import RUN_IDS, FactCommand, as_duration, async_command, options_of
+from app.cli.options import RUN_IDS, FactCommand, async_command, options_of, reading
 from app.cli.runs.lookup import RunLookup
-from app.times import rfc3339
+from app.times import parse_duration, rfc3339
 from storage.records import ACTIVE_STATUSES, Run
 
 if TYPE_CHECKING:
@@ -39,11 +39,16 @@ class WaitResult(Struct, frozen=True):
     run: Run | None
 
 
+def _duration(text: str) -> timedelta:
+    # A bare number means seconds, as usual on a command line.
+    return parse_duration(f"{text.strip()}s" if text.strip().replace(".", "", 1).isdecimal() else text)
+
+
 def _timeout(name: str, text: str) -> Callable[[F], F]:
     return click.option(
         "--timeout",
         name,
-        callback=as_duration,
+        callback=reading(_duration),
         default=DEFAULT_TIMEOUT,
         show_default=True,
         metavar="TIME",

@@ -1,0 +1,112 @@
+"""Failures: whatever ended a command is reported in one form."""
+
+import sys
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final
+
+import click
+
+from app.api.errors import ApiError
+from app.cli.context import Format, Invocation, StoppedError
+from app.cli.exits import EXIT_BY_KIND, CommandFailedError, ErrorDetail, Exit, Failure, of_api_error
+from app.config import ConfigError
+from app.config.token import TokenError
+from app.start.streams import remarking
+from storage.base_error import RunwardenError
+
+CRASHED: Final = 70
+"""A mistake in Runwarden itself (EX_SOFTWARE): none of the documented codes applies."""
+
+
+def report(error: BaseException, invocation: Invocation, argv: Sequence[str]) -> int:
+    """Print what ended a command, in the format that it was asked for; return the exit code."""
+    if isinstance(error, SystemExit):
+        raise error
+    if isinstance(error, KeyboardInterrupt | click.Abort) and invocation.outcome is not None:
+        # The document of a settled write is being printed: an error's document beside it would contradict it.
+        return Exit.INTERRUPTED
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        error.show()
+        return Exit.USAGE
+    if isinstance(error, click.UsageError):
+        # Parsing stopped before the options were read.
+        invocation.asked_format = _format_asked_for(argv) or invocation.asked_format
+        invocation.is_plugin = error.ctx is not None and error.ctx.info_name == "health"
+    failure = failure_of(error)
+    if failure is None:
+        import traceback
+
+        with remarking(sys.stderr):
+            traceback.print_exception(error)
+        failure = Failure("internal", f"Runwarden itself failed: {type(error).__name__}.", Exit.FAILED)
+        (invocation.rows or invocation.output).failure(failure)
+        return CRASHED
+    if invocation.is_plugin:
+        from app.cli.health import tell_unknown
+
+        return tell_unknown(invocation.output, failure)
+    (invocation.rows or invocation.output).failure(failure, invocation.beside_error)
+    return failure.exit
+
+
+def failure_of(error: BaseException) -> Failure | None:
+    """The failure for an error; None for an unforeseen one."""
+    match error:
+        case CommandFailedError():
+            return error.failure
+        case click.Abort() | KeyboardInterrupt() | StoppedError():
+            return Failure("interrupted", "Interrupted.", Exit.INTERRUPTED)
+        case click.ClickException():
+            detail: dict[str, ErrorDetail] = {}
+            hint = ""
+            if isinstance(error, click.UsageError) and error.ctx is not None:
+                detail["command"] = error.ctx.command_path
+                hint = f" See: {error.ctx.command_path} --help"
+            said = error.format_message().rstrip(".")
+            return Failure("usage", said + ("" if said.endswith("?") else ".") + hint, Exit.USAGE, detail)
+        case ApiError():
+            return of_api_error(error)
+        case RunwardenError():
+            return _of_ours(error)
+    return None
+
+
+def _of_ours(error: RunwardenError) -> Failure:
+    detail: dict[str, ErrorDetail] = {}
+    if isinstance(error, TokenError):
+        return Failure("token", str(error), Exit.USAGE)
+    if isinstance(error, ConfigError):
+        detail = {"file": None if error.file is None else str(error.file), "line": error.line, "key": error.key}
+        return Failure(error.kind, str(error), Exit.USAGE, detail)
+    # A mistake in the command line or in the configuration does not need these.
+    from app.actions import ActionRefusedError, BlockedError, DuplicateError, InvalidRequestError
+    from storage.errors import StorageError
+    from storage.ledger import AmbiguousActionError, NoSuchActionError, WrongStateError
+
+    match error:
+        case ActionRefusedError():
+            if isinstance(error, BlockedError | DuplicateError):
+                detail["action_id"] = error.existing.action_id
+            if isinstance(error, InvalidRequestError):
+                detail["problems"] = [{"field": p.field, "message": p.message} for p in error.problems]
+            hint = " To create another one all the same, give --again." if isinstance(error, DuplicateError) else ""
+            return Failure(error.kind, error.message + hint, EXIT_BY_KIND.get(error.kind, Exit.USAGE), detail)
+        case NoSuchActionError():
+            return Failure("not_found", str(error), Exit.NOT_FOUND)
+        case AmbiguousActionError():
+            return Failure("ambiguous", str(error), Exit.USAGE)
+        case WrongStateError():
+            return Failure("wrong_state", str(error), Exit.USAGE)
+        case StorageError():
+            return Failure(error.kind, str(error), Exit.USAGE, {"file": str(error.path)})
+    return Failure("failed", str(error), Exit.USAGE)
+
+
+def _format_asked_for(argv: Sequence[str]) -> Format | None:
+    words = list(argv[: argv.index("--")] if "--" in argv else argv)
+    for form in Format:
+        pairs = set(pairwise(words))
+        if {f"--output={form}", f"-o{form}"} & set(words) or {("-o", form), ("--output", form)} & pairs:
+            return form
+    return Format.JSON if "--json" in words else None
