@@ -8,7 +8,7 @@ from msgspec import Struct
 DEFAULT_PLATFORM: Final = "github"
 _CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 """Made once: `json.dumps` with options makes one a call."""
-_NONE: Final = frozenset({"null", '""'})
+_NONE: Final = frozenset({"null", '""', "{}"})
 
 
 class Repository(Struct, frozen=True):
@@ -63,6 +63,6 @@ class Repository(Struct, frozen=True):
     @property
     def label(self) -> str:
         """The path, with its platform unless that is GitHub; `parse` reads it back."""
-        if not self.platform and self.data_json in _NONE:
+        if self.platform in {"", DEFAULT_PLATFORM} and self.data_json in _NONE:
             return "(no repository)"
         return self.path if self.platform in {"", DEFAULT_PLATFORM} else f"{self.platform}:{self.path}"

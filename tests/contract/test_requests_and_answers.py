@@ -109,7 +109,8 @@ async def test_odd_runs_are_kept_beside_the_others(server: Server, client: Clien
     }
     odd = {"run_id": 7, "status": None, "branch_name": {"name": "main"}, "repository": ["acme", "api"]}
     bare = {"run_id": "run_3", "status": 3, "repository": None}
-    server.script(Respond(200, {"runs": [RUN, new, odd, bare, {"run_id": True}, None, 5, {}]}))
+    empty = {**bare, "repository": {"platform": "github", "data": {}}}
+    server.script(Respond(200, {"runs": [RUN, new, odd, bare, empty, {"run_id": True}, None, 5, {}]}))
 
     page = await client.list_runs()
 
@@ -118,9 +119,10 @@ async def test_odd_runs_are_kept_beside_the_others(server: Server, client: Clien
     assert [(run.run_id, run.status, run.branch_name, run.repository.label) for run in page.runs[2:]] == [
         ("7", "", '{"name":"main"}', '["acme","api"]'),
         ("run_3", "3", "", "(no repository)"),
+        ("run_3", "3", "", "(no repository)"),
     ]
     assert (page.runs[1].created_at, page.runs[1].updated_at) == (None, None)
-    assert [json.loads(run.raw_json) for run in page.runs] == [RUN, new, odd, bare]
+    assert [json.loads(run.raw_json) for run in page.runs] == [RUN, new, odd, bare, empty]
     assert page.dropped == 4
 
 
