@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from service.agents import layouts
+from service.agents.inputs import misplaced
 from service.agents.invocation import PlaceholderError, check_placeholders
 from service.agents.layouts import NoProgramError
 from service.agents.options import AgentOptions
@@ -21,6 +22,7 @@ def contradictions(
         check_placeholders(argv)
     except PlaceholderError as error:
         yield str(error)
+    yield from misplaced(options.prompt or "", options.inputs)
     if options.preset is not None:
         preset = PRESETS[options.preset]
         if options.model is not None and options.model.provider not in preset.models:

@@ -94,17 +94,22 @@ def is_relayed(agent: Agent) -> bool:
     return not agent.network and any(one is not None for one in wanted)
 
 
+def reads_document(agent: Agent) -> bool:
+    """Whether an agent reads the contract's document, and with it the inputs."""
+    words = {found[2] for found in map(_SAFE.fullmatch, agent.argv) if found}
+    return agent.options.preset is None and not words & {"instructions", "instructions_file"}
+
+
 def of(agent: Agent, home: str, settings_file: str, session: str | None) -> CommandTemplate:
     """Return the agent's invocation; `session` names the session of an earlier turn of the run, if there is one."""
     preset, options = preset_of(agent), agent.options
     proxied = _PROXY if is_relayed(agent) else {}
     if preset is None:
         words = agent.argv[1:]
-        named = {found[2] for found in map(_SAFE.fullmatch, words) if found} & {"instructions", "instructions_file"}
         model = ModelWords() if options.model is None else GENERIC[options.model.provider]
         values = _values(options.model, home, settings_file, session)
         environment = {**proxied, **_replaced(model.environment, values)}
-        return CommandTemplate(agent.argv[0], words, "nothing" if named else "task", environment)
+        return CommandTemplate(agent.argv[0], words, "task" if reads_document(agent) else "nothing", environment)
     model = ModelWords() if options.model is None else preset.models[options.model.provider]
     name = model.name if options.model is not None and options.model.name else ()
     guard = () if options.trust_repository else preset.untrusted

@@ -6,6 +6,8 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from service.agents.inputs import AgentInput, InputName
+
 VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 PresetName = Literal["claude-code", "codex", "opencode", "gemini", "aider", "goose"]
 ProviderName = Literal["anthropic", "openai", "gemini"]
@@ -102,6 +104,13 @@ class ChangeLimits(_Options):
 
 class AgentOptions(_Options):
     """The optional keys of an agent."""
+
+    description: Annotated[str, Field(max_length=300)] = ""
+    """What it is for, in a line."""
+    prompt: Annotated[str, Field(min_length=1, max_length=50_000)] | None = None
+    """Its instructions, with `{inputs.NAME}` in place of values; None: the caller's words alone."""
+    inputs: dict[InputName, AgentInput] = {}
+    """The inputs that it takes from a caller; empty: any."""
 
     preset: PresetName | None = None
     """A program that the service knows how to call; None: `argv` is the whole command."""

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Annotated, Any, Final, Generic, NoReturn, TypeVar
 
 from fastapi import Request
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, ValidationError
 from pydantic.config import JsonDict
 from starlette.requests import ClientDisconnect
 
@@ -108,7 +108,7 @@ class AgentStart(_Strict):
 
     repository: Text
     branch_name: BranchName | None = None
-    inputs: dict[str, object] | None = None
+    inputs: dict[str, JsonValue] | None = None
 
 
 class ProjectOnboarding(_Strict):

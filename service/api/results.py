@@ -99,8 +99,9 @@ class PostingBody(BaseModel):
 
 
 class RunResultsBody(RunBody):
-    """A run with its turns."""
+    """A run with its agent and its turns."""
 
+    agent: str
     turns: list[TurnBody]
     postings: list[PostingBody]
 
@@ -137,7 +138,7 @@ def read_run(run_id: str, context: RequestContext, caller: Administrator) -> dic
         findings = turn_files.newest(connection, run_id, FINDINGS, _LARGEST_FINDINGS)
         posted = [one.document() for one in postings.of_run(connection, run_id)]
     bodies = [_turn_body(turn, used.get(turn.number), findings.get(turn.number)) for turn in found]
-    return run_body(run) | {"turns": bodies, "postings": posted}
+    return run_body(run) | {"agent": run.agent, "turns": bodies, "postings": posted}
 
 
 def _turn_body(turn: Turn, used: UsageFigures | None, findings: bytes | None) -> dict[str, object]:

@@ -3,14 +3,17 @@
 import json
 import tempfile
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import sqlalchemy as sa
 from fastapi import APIRouter, Depends
 from fastapi.concurrency import run_in_threadpool
 
+from service.agents import inputs, invocation
+from service.agents.inputs import InputError
 from service.api.auth import Administrator, Caller
 from service.api.bodies import AgentStart, ReadBody, RunStart, schema_of
 from service.api.context import Context, RequestContext
@@ -28,7 +31,6 @@ from service.store.runs import Run, TurnRequest
 from service.text import plural
 
 router = APIRouter()
-_INSTRUCTIONS: Final = "Do what you are configured for."
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,14 +187,21 @@ def _agent_request(context: Context, caller: Caller, name: str, start: AgentStar
     with context.database.read() as connection:
         agent = agents.by_name(connection, caller.organization.id, name)
         if agent is None:
-            raise HttpError(
-                404, "agent_not_found", f"there is no agent {name!r}; add it with runwarden service agent add"
-            )
+            raise _no_agent(name, [one.name for one in agents.for_organization(connection, caller.organization.id)])
         target = _target_by_text(connection, caller.organization.id, start.repository)
-    inputs = start.inputs or {}
-    asked = inputs.get("instructions")
-    instructions = asked if isinstance(asked, str) and asked.strip() else f"{agent.name}: {_INSTRUCTIONS}"
-    return target, _request(context, caller, target, agent.name, branch or None, instructions, inputs=inputs)
+    try:
+        values = inputs.checked(agent.name, agent.options.inputs, start.inputs or {})
+    except InputError as error:
+        raise bad_request("invalid_input", str(error)) from error
+    listed = not invocation.reads_document(agent)
+    instructions = inputs.instructions(agent.name, agent.options.prompt, values, listed=listed)
+    return target, _request(context, caller, target, agent.name, branch or None, instructions, inputs=values)
+
+
+def _no_agent(name: str, known: list[str]) -> HttpError:
+    near = get_close_matches(name, known, 1)
+    advice = f"did you mean {near[0]!r}?" if near else "add it with runwarden service agent add"
+    return HttpError(404, "agent_not_found", f"there is no agent {name!r}; {advice}")
 
 
 @router.post(

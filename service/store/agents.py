@@ -89,6 +89,14 @@ def by_name(connection: sa.Connection, organization_id: str, name: str) -> Agent
     return first(connection, Agent, agents, *condition, order=[for_all]) or (REVIEWER if name == DEFAULT_NAME else None)
 
 
+def for_organization(connection: sa.Connection, organization_id: str) -> list[Agent]:
+    """Return the agents that an organization may start, by name; its own one comes before that for all."""
+    for_all = agents.c.organization_id.is_(None)
+    condition = sa.or_(agents.c.organization_id == organization_id, for_all)
+    by_key = [REVIEWER, *found(connection, Agent, agents, condition, order=[sa.desc(for_all)])]
+    return sorted({agent.name: agent for agent in by_key}.values(), key=lambda agent: agent.name)
+
+
 def of_run(connection: sa.Connection, run: Run | None) -> Agent | None:
     """Return the agent of a run, with its permissions there; None: it is no longer configured."""
     agent = None if run is None else by_name(connection, run.organization_id, run.agent)

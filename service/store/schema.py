@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from functools import partial
+from types import NoneType
 from typing import Any, Final, TypeVar
 
 import sqlalchemy as sa
@@ -70,12 +71,12 @@ def batches(keys: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 class _Json(sa.TypeDecorator[Any]):
-    """JSON that is read as a value of a type; what is its default there is left out. NULL is read as `null`."""
+    """JSON that is read as a value of a type; what is its default there is left out. NULL is read as `null()`."""
 
     impl = sa.JSON
     cache_ok = True
 
-    def __init__(self, kind: Any, null: Any = None) -> None:
+    def __init__(self, kind: Any, null: type = NoneType) -> None:
         super().__init__(none_as_null=True)
         self.kind, self.null = kind, null
         self._adapter = TypeAdapter(kind)
@@ -84,7 +85,7 @@ class _Json(sa.TypeDecorator[Any]):
         return None if value is None else self._adapter.dump_python(value, mode="json", exclude_defaults=True)
 
     def process_result_value(self, value: Any, _dialect: sa.Dialect) -> Any:
-        return self.null if value is None else self._adapter.validate_python(value)
+        return self.null() if value is None else self._adapter.validate_python(value)
 
 
 _TEXTS: Final = _Json(tuple[str, ...])
@@ -197,7 +198,7 @@ repositories = _table(
     sa.Column("webhook_configured", sa.Boolean, nullable=False, default=False),
     sa.Column("protected", _TEXTS),
     # Which deliveries of the code host start a run, and the variable with the secret that they are signed with.
-    sa.Column("triggers", _Json(tuple[TriggerRule, ...], ())),
+    sa.Column("triggers", _Json(tuple[TriggerRule, ...], tuple)),
     *_texts("webhook_secret_env", nullable=True),
     sa.UniqueConstraint("organization_id", "platform", "path_key"),
     sa.UniqueConstraint("organization_id", "name"),
@@ -213,7 +214,7 @@ agents = _table(
     *_columns(_TEXTS, "argv", "environment"),
     sa.Column("timeout_s", sa.Float, nullable=False),
     sa.Column("network", sa.Boolean, nullable=False),
-    sa.Column("options", _Json(AgentOptions, AgentOptions())),
+    sa.Column("options", _Json(AgentOptions, AgentOptions)),
     sa.UniqueConstraint("organization_id", "name"),
     sa.Index("agents_for_all", "name", unique=True, sqlite_where=_FOR_ALL, postgresql_where=_FOR_ALL),
 )

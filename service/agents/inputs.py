@@ -1,0 +1,151 @@
+"""What a caller gives a named agent: inputs that its configuration declares, and the prompt that places them."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+
+from service.errors import ServiceError
+
+INSTRUCTIONS: Final = "instructions"
+"""The input that every agent takes: what it is to do, in free text."""
+_UNASKED: Final = "Do what you are configured for."
+_FIELD: Final = re.compile(r"\{([A-Za-z_][\w.-]*)\}", re.ASCII)
+_KINDS: Final[Mapping[str, tuple[type, ...]]] = {
+    "text": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+}
+_SHOWN: Final = 60
+"""Characters of a wrong value that its error shows."""
+_WORDS: Final = {"text": "a text", "integer": "a whole number", "number": "a number", "boolean": "true or false"}
+
+InputName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,63}$")]
+
+
+class InputError(ServiceError):
+    """An input is not one that the agent takes; the text names it."""
+
+
+class AgentInput(BaseModel):
+    """The declaration of an input."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    type: Literal["text", "integer", "number", "boolean", "any"] = "text"
+    description: Annotated[str, Field(max_length=300)] = ""
+    required: bool = False
+    default: JsonValue = None
+    choices: tuple[JsonValue, ...] = ()
+    """The only values that it may have; empty: any of its type."""
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        for value in self.choices:
+            if fault := _type_fault(self.type, value):
+                raise ValueError(f"choices: {fault}")
+        if self.default is None:
+            return self
+        if self.required:
+            raise ValueError("a required input has no default: remove one of the two")
+        if fault := self.fault(self.default):
+            raise ValueError(f"default: {fault}")
+        return self
+
+    def fault(self, value: JsonValue) -> str | None:
+        """Return what is expected instead of a value; None: it is right."""
+        if self.choices and value not in self.choices:
+            return f"one of {', '.join(map(_as_json, self.choices))} is expected, not {_as_json(value)}"
+        return _type_fault(self.type, value)
+
+
+def misplaced(prompt: str, declared: Mapping[str, AgentInput]) -> Iterator[str]:
+    """Yield what a prompt says of inputs that a turn could not fill in, each with its cure."""
+    for found in _FIELD.finditer(prompt):
+        scope, name = _scoped(found)
+        one = declared.get(name)
+        if scope == "" and one is not None:
+            yield f"prompt: write {{inputs.{name}}}, not {found[0]}"
+        elif scope not in {"", "inputs"} or (scope and one is None and name != INSTRUCTIONS):
+            known = ", ".join(f"{{inputs.{one}}}" for one in dict.fromkeys((*declared, INSTRUCTIONS)))
+            yield f"prompt: {found[0]} is not known: declare the input, or write one of {known}"
+        elif scope and one is not None and not one.required and one.default is None:
+            yield f"prompt: {found[0]} may be left out: give inputs.{name} a default, or required = true"
+
+
+def checked(agent: str, declared: Mapping[str, AgentInput], given: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """Return the inputs with the defaults of those that were left out.
+
+    Raises:
+        InputError: One is unknown, missing, or not as it is declared.
+    """
+    if not declared:
+        return dict(given)
+    values: dict[str, JsonValue] = {name: one.default for name, one in declared.items() if one.default is not None}
+    values |= {name: value for name, value in given.items() if value is not None}
+    for name, value in values.items():
+        if name not in declared and name != INSTRUCTIONS:
+            raise InputError(f"inputs.{name}: the agent {agent!r} takes no such input; it takes {', '.join(declared)}")
+        fault = declared.get(name, AgentInput()).fault(value)
+        if fault is not None:
+            raise InputError(f"inputs.{name}: {fault}")
+    for name, one in declared.items():
+        if one.required and name not in values:
+            about = f": {one.description}" if one.description else ""
+            raise InputError(f"inputs.{name}: the agent {agent!r} needs it{about}")
+    return values
+
+
+def instructions(agent: str, prompt: str | None, values: Mapping[str, JsonValue], *, listed: bool) -> str:
+    """Return what an agent is told: its prompt, else the caller's words.
+
+    The words follow where the prompt does not place them, and so, if they are to be `listed`, do other inputs.
+    """
+    words = values.get(INSTRUCTIONS)
+    asked = words if isinstance(words, str) and words.strip() else None
+    placed = {INSTRUCTIONS} if isinstance(words, str) else set()
+    parts = [asked or f"{agent}: {_UNASKED}"]
+    if prompt is not None:
+        named = {name for scope, name in map(_scoped, _FIELD.finditer(prompt)) if scope}
+        filled = _FIELD.sub(lambda found: _filled(found, values), prompt).strip()
+        parts = [filled, asked] if asked and INSTRUCTIONS not in named else [filled]
+        placed |= named
+    left = {name: value for name, value in values.items() if name not in placed}
+    if left and listed:
+        parts.append("Inputs:\n" + "\n".join(f"- {name}: {_indented(value)}" for name, value in left.items()))
+    return "\n\n".join(parts)
+
+
+def _scoped(found: re.Match[str]) -> tuple[str, str]:
+    scope, _, name = found[1].rpartition(".")
+    return scope, name
+
+
+def _filled(found: re.Match[str], values: Mapping[str, JsonValue]) -> str:
+    scope, name = _scoped(found)
+    return _as_text(values.get(name, "")) if scope else found[0]
+
+
+def _type_fault(kind: str, value: JsonValue) -> str | None:
+    if kind == "any":
+        return None
+    # In Python, true is an integer.
+    if isinstance(value, _KINDS[kind]) and isinstance(value, bool) == (kind == "boolean"):
+        return None
+    return f"{_WORDS[kind]} is expected, not {_as_json(value)}"
+
+
+def _as_json(value: JsonValue) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def _as_text(value: JsonValue) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _indented(value: JsonValue) -> str:
+    return _as_text(value).replace("\n", "\n  ")

@@ -1,0 +1,124 @@
+"""What a caller gives a named agent: inputs as declared, and the prompt that places them (docs/agents.md)."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.service.conftest import Api
+
+PROMPT = "Review with a focus on {inputs.focus}, {inputs.depth} levels deep. Answer {like: this}."
+DECLARED = {
+    "focus": {"choices": ["security", "speed"], "required": True, "description": "what to look for"},
+    "depth": {"type": "integer", "default": 2},
+    "quick": {"type": "boolean"},
+    "paths": {"type": "any"},
+}
+UNASKED = "free: Do what you are configured for."
+FOCUSED = "Review with a focus on security, 2 levels deep. Answer {like: this}."
+
+
+@pytest.fixture(scope="module")
+def told(shared_service: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Applies three agents that read no document, and returns a client."""
+    apply(
+        shared_service,
+        tmp_path_factory.mktemp("agents"),
+        {"name": "free"},
+        {"name": "declared", "description": "Looks at one thing.", "prompt": PROMPT, "inputs": DECLARED},
+        {"name": "worded", "prompt": "As {inputs.role}: {inputs.instructions}", "inputs": {"role": {"default": "us"}}},
+    )
+    return Api(shared_service)
+
+
+def apply(service: Any, folder: Path, *agents: dict[str, Any]) -> Any:
+    """Apply agents whose arguments hold their instructions."""
+    file = folder / "agents.json"
+    file.write_text(json.dumps({"agents": [{"argv": ["true", "{instructions}"]} | one for one in agents]}))
+    return service.admin("apply", str(file))
+
+
+@pytest.mark.parametrize(
+    ("agent", "given", "instructions"),
+    [
+        ("free", {}, UNASKED),
+        ("free", {"instructions": "Fix it"}, "Fix it"),
+        ("free", {"focus": "a\nb", "n": [1, None]}, f"{UNASKED}\n\nInputs:\n- focus: a\n  b\n- n: [1, null]"),
+        ("free", {"instructions": "Fix it", "n": 1.5}, "Fix it\n\nInputs:\n- n: 1.5"),
+        ("free", {"instructions": 5}, f"{UNASKED}\n\nInputs:\n- instructions: 5"),
+        ("declared", {"focus": "security"}, FOCUSED),
+        ("declared", {"focus": "security", "instructions": "Be kind."}, f"{FOCUSED}\n\nBe kind."),
+        ("declared", {"focus": "security", "quick": True}, f"{FOCUSED}\n\nInputs:\n- quick: true"),
+        ("worded", {"instructions": "{inputs.role} wins"}, "As us: {inputs.role} wins"),
+    ],
+)
+def test_inputs_reach_an_agent_that_is_only_told_words(
+    told: Api, agent: str, given: dict[str, Any], instructions: str
+) -> None:
+    """The prompt is filled in once; the caller's words and what it does not place follow; the run names its agent."""
+    run = told.get(f"/external/runs/{told.begin(agent, **given)}").json()
+
+    assert (run["agent"], run["turns"][0]["instructions"]) == (agent, instructions)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"focus": "security", "detph": 1}, "inputs.detph: the agent 'declared' takes no such input; it takes focus, "),
+        ({}, "inputs.focus: the agent 'declared' needs it: what to look for"),
+        ({"focus": None}, "inputs.focus: the agent 'declared' needs it"),
+        ({"focus": "taste"}, 'inputs.focus: one of "security", "speed" is expected, not "taste"'),
+        ({"focus": "speed", "depth": True}, "inputs.depth: a whole number is expected, not true"),
+        ({"focus": "speed", "depth": "2"}, 'inputs.depth: a whole number is expected, not "2"'),
+        ({"focus": "speed", "quick": 1}, "inputs.quick: true or false is expected, not 1"),
+        ({"focus": "speed", "instructions": ["x"]}, 'inputs.instructions: a text is expected, not ["x"]'),
+    ],
+)
+def test_an_input_that_is_not_as_declared_is_named(told: Api, given: dict[str, Any], said: str) -> None:
+    """400, and no run."""
+    answer = told.post("/external/agents/declared/runs", {"repository": "acme/api", "inputs": given})
+
+    assert (answer.status_code, answer.json()["error_code"]) == (400, "invalid_input")
+    assert answer.json()["message"].startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("agent", "said"),
+    [
+        ({"prompt": "On {inputs.fokus}", "inputs": {"focus": {}}}, "prompt: {inputs.fokus} is not known"),
+        ({"prompt": "On {focus}", "inputs": {"focus": {}}}, "prompt: write {inputs.focus}, not {focus}"),
+        ({"prompt": "On {input.focus}", "inputs": {"focus": {}}}, "prompt: {input.focus} is not known"),
+        ({"prompt": "On {inputs.focus}", "inputs": {"focus": {}}}, "give inputs.focus a default, or required = true"),
+        ({"inputs": {"n": {"type": "integer", "default": "x"}}}, "default: a whole number is expected, not"),
+        ({"inputs": {"n": {"choices": ["a"], "default": "b"}}}, "default: one of"),
+        ({"inputs": {"n": {"type": "boolean", "choices": [1]}}}, "choices: true or false is expected, not 1"),
+        ({"inputs": {"n": {"required": True, "default": "b"}}}, "a required input has no default"),
+    ],
+)
+def test_a_prompt_that_no_turn_could_fill_in_is_refused(
+    shared_service: Any, tmp_path: Path, agent: dict[str, Any], said: str
+) -> None:
+    """By `apply`, before anything changes."""
+    with pytest.raises(AssertionError) as refused:
+        apply(shared_service, tmp_path, {"name": "wrong"} | agent)
+
+    assert said in str(refused.value)
+
+
+def test_agents_are_listed_with_their_inputs_and_a_wrong_name_is_guessed(told: Api) -> None:
+    """An organization sees those for all and its own."""
+    listed = {one["name"]: one for one in told.get("/external/agents").json()["agents"]}
+    unknown = told.post("/external/agents/declarde/runs", {"repository": "acme/api"})
+
+    assert [*listed] == sorted({"declared", "free", "reviewer", "scribe", "worded", *listed})
+    assert listed["declared"]["description"] == "Looks at one thing."
+    assert listed["declared"]["inputs"]["focus"] == {
+        "type": "text",
+        "description": "what to look for",
+        "required": True,
+        "default": None,
+        "choices": ["security", "speed"],
+    }
+    assert (unknown.status_code, unknown.json()["error_code"]) == (404, "agent_not_found")
+    assert "did you mean 'declared'?" in unknown.json()["message"]
