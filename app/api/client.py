@@ -14,7 +14,7 @@ from app.api.timestamps import as_filter
 from app.api.transport import Call, CommitHook, Reply, Transport
 from app.config.token import Token, TokenError
 from storage.records import HealthReport, Repository, RunPage
-from storage.records.results import Change, LogChunk, RunTurns
+from storage.records.results import Change, LogChunk, NamedAgent, RunTurns
 
 QueryParameters = Sequence[tuple[str, str]]
 _DONE: Final = frozenset({200, 201, 202})
@@ -128,6 +128,11 @@ class Client:
             async with self.budget.turn(Priority.WRITE):
                 reply = await self.transport.exchange(call, before_first_byte=before_first_byte)
         return wire.answer(request, reply.status, reply.body)
+
+    async def agents(self) -> tuple[NamedAgent, ...]:
+        """The agents that may be started, if the service lists them (docs/results.md). Raises as `run_detail`."""
+        with results.offered():
+            return results.named_agents(await self._get("/external/agents"))
 
     async def run_detail(self, run_id: str) -> RunTurns:
         """A run's turns, if the service offers them (docs/results.md).

@@ -1,8 +1,11 @@
 """The results extension (docs/results.md): its answers as records."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
+
+from pydantic import Field
 
 from app.api.errors import NotFoundError, NotOfferedError, RefusedError, UnusableAnswerError
 from app.api.timestamps import timestamp
@@ -10,9 +13,11 @@ from app.api.transport import Reply
 from app.api.wire import WireModel, read_body
 from storage.records.results import (
     SEVERITIES,
+    AgentInput,
     Change,
     LogChunk,
     ModelUsage,
+    NamedAgent,
     PostingStatus,
     ReportedFinding,
     RunTurns,
@@ -104,8 +109,51 @@ class _PostingBody(WireModel):
 
 class _RunTurnsBody(WireModel):
     run_id: str
+    agent: str | None = None
     turns: list[_TurnBody]
     postings: tuple[_PostingBody, ...] = ()
+
+
+class _InputBody(WireModel):
+    type: str = "any"
+    description: str = ""
+    required: bool = False
+    default: object = None
+    choices: tuple[object, ...] = ()
+
+    def record(self, name: str) -> AgentInput:
+        """The input as a record; its default and choices as JSON."""
+        default = None if self.default is None else as_json_text(self.default)
+        choices = tuple(map(as_json_text, self.choices))
+        return AgentInput(name, self.type, self.description, default, choices, is_required=self.required)
+
+
+class _AgentBody(WireModel):
+    name: str
+    description: str = ""
+    inputs: dict[str, _InputBody] = Field(default_factory=dict)
+
+    def record(self) -> NamedAgent:
+        """The agent as a record."""
+        return NamedAgent(self.name, self.description, tuple(one.record(name) for name, one in self.inputs.items()))
+
+
+class _AgentsBody(WireModel):
+    agents: tuple[_AgentBody, ...]
+
+
+def named_agents(reply: Reply) -> tuple[NamedAgent, ...]:
+    """The agents that may be started, by name.
+
+    Raises:
+        UnusableAnswerError: The answer cannot be read.
+    """
+    return tuple(one.record() for one in read_body(_AgentsBody, reply.body).agents)
+
+
+def as_json_text(value: object) -> str:
+    """A value as it is typed behind KEY=: text as it is, anything else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 @contextmanager
@@ -132,7 +180,7 @@ def run_turns(reply: Reply) -> RunTurns:
     """
     body = read_body(_RunTurnsBody, reply.body)
     turns = sorted((turn.record() for turn in body.turns), key=lambda turn: turn.number)
-    return RunTurns(body.run_id, tuple(turns), postings=tuple(one.record() for one in body.postings))
+    return RunTurns(body.run_id, tuple(turns), agent=body.agent, postings=tuple(one.record() for one in body.postings))
 
 
 def log_chunk(reply: Reply, asked: int = -1) -> LogChunk:

@@ -18,7 +18,7 @@ COMMANDS: Final = {
         "app.cli.runs:runs",
         "List, start, continue, retry and wait for runs; show and apply what they did.",
     ),
-    "agents": ("app.cli.runs.start:agents", "Start named agents."),
+    "agents": ("app.cli.agents:agents", "List and start named agents."),
     "health": ("app.cli.health:health", "Ask how the code hosts are, as a monitoring plugin."),
     "orgs": ("app.cli.orgs:orgs", "Create, import and list partner organizations."),
     "gitlab": ("app.cli.orgs:gitlab", "Onboard GitLab projects."),

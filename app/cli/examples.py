@@ -29,7 +29,10 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
         "runs diff run_01J --color | less -R",
     ),
     "runs apply": ("runs apply run_01J -C ~/src/api",),
-    "agents start": ("agents start security-review -R acme/api --input depth=full --wait",),
+    "agents start": (
+        "agents start security-review -R acme/api --input depth=full --wait",
+        "agents start claude -R acme/api 'Fix the flaky login test.'",
+    ),
     "orgs create": ("orgs create ada@example.com --offer-code PARTNER-1",),
     "orgs import": ("orgs import partners.csv --dry-run", "orgs import partners.csv"),
     "actions list": ("actions list --state unknown", "actions list --from -7d --actor ada --json"),

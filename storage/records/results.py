@@ -91,6 +91,28 @@ class PostingStatus(Struct, frozen=True):
         return f"{kind}: {text}" if text else kind
 
 
+class AgentInput(Struct, frozen=True):
+    """An input that a named agent takes."""
+
+    name: str
+    type: str
+    description: str
+    default: str | None
+    """As it is typed on a command line; None: it has none."""
+    choices: tuple[str, ...]
+    """The only values, as they are typed; empty: any of its type."""
+    is_required: bool
+
+
+class NamedAgent(Struct, frozen=True):
+    """An agent that may be started by name."""
+
+    name: str
+    description: str
+    inputs: tuple[AgentInput, ...]
+    """Empty: any."""
+
+
 class RunTurns(Struct, frozen=True):
     """The turns of a run, oldest first."""
 
@@ -99,6 +121,8 @@ class RunTurns(Struct, frozen=True):
     source: ResultSource = "service"
     note: str = ""
     """How the turns were told apart, if that is doubtful."""
+    agent: str | None = None
+    """The name of the agent that works on it; None: not known."""
     postings: tuple[PostingStatus, ...] = ()
 
     @property

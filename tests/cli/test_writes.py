@@ -32,6 +32,54 @@ def test_inputs_follow_one_option_or_several(faulty: CommandLine, server: Server
     assert faulty("agents", "start", "nightly", "-R", "acme/api", "a=1", "--json").json()["error"]["kind"] == "usage"
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("agents", "start", "nightly", "Fix", "it", "-R", "acme/api", "--input", "a=1"),
+        ("agents", "start", "nightly", "-R", "acme/api", "--input", "a=1", "instructions=Fix it"),
+        ("runs", "start", "-R", "acme/api", "--agent", "nightly", "Fix it"),
+    ],
+)
+def test_a_named_agent_is_told_what_to_do_in_words(faulty: CommandLine, server: Server, words: tuple[str, ...]) -> None:
+    """They are its input `instructions`, which is given once."""
+    server.script(Respond(201, EXECUTION))
+    twice = faulty("agents", "start", "nightly", "Fix it", "-R", "acme/api", "--input", "instructions=x", "--json")
+
+    assert faulty(*words, "--json").code == 0
+    assert server.requests[-1].path.endswith("/external/agents/nightly/runs")
+    assert json.loads(server.posts[0])["inputs"]["instructions"] == "Fix it"
+    assert "not both" in twice.json()["error"]["message"]
+
+
+def test_agents_are_listed_with_their_inputs(real: CommandLine, service: RunningService) -> None:
+    """One that may be left out stands in brackets, with its default."""
+    inputs = (
+        '{ focus = { choices = ["speed", "security"], required = true }, depth = { type = "integer", default = 2 } }'
+    )
+    options = ("--inputs", inputs, "--description", "Looks at one thing.", "--prompt", "On {inputs.focus}")
+    service.admin("agent", "add", "looker", "--argv", "true", *options)
+    listed = {one["name"]: one for one in real("agents", "list", "--json").json()["agents"]}
+    (line,) = [line for line in real("agents", "list").out.splitlines() if line.startswith("looker")]
+
+    assert listed["looker"]["inputs"]["depth"] == {
+        "type": "integer",
+        "description": "",
+        "required": False,
+        "default": "2",
+        "choices": [],
+    }
+    assert line.split(None, 1)[1].split("  ")[0] == "focus=speed|security [depth=2]"
+    assert line.endswith("Looks at one thing.")
+
+
+def test_a_service_without_a_list_of_agents_says_so(faulty: CommandLine, server: Server) -> None:
+    """The specification has none; exit code 7 as for other things that are not there."""
+    server.script(Respond(404, {"error_code": "not_found", "message": "no such page"}))
+    result = faulty("agents", "list", "--json")
+
+    assert (result.code, result.json()["error"]["kind"]) == (7, "not_offered")
+
+
 def test_a_project_is_onboarded_or_not(real: CommandLine) -> None:
     """Exit code 1 where GitLab would not have it, though the call itself succeeded."""
     good = real("gitlab", "onboard", "gitlab:acme/tools", "--json")
@@ -271,7 +319,7 @@ def test_what_cannot_succeed_is_not_even_sent(
     [
         (["runs", "start", "-R", "acme/api", "--timeout", "soon", "go"], "run"),
         (["runs", "continue", "run_1", "--key", "", "go"], "run"),
-        (["agents", "start", "a", "-R", "acme/api", "more"], "execution"),
+        (["agents", "start", "a", "-R", "acme/api", "more=1"], "execution"),
         (["orgs", "create"], "organization"),
         (["gitlab", "onboard", "a/b", "--nonsense"], "project"),
         (["gitlab", "onboard", "9" * 5000, "--key", " "], "project"),

@@ -147,12 +147,14 @@ async def view(invocation: Invocation, *, run_id: str, turn: int | None) -> int:
         "turns": [
             facts(each, TURN_FACTS) | {"usage": None if each.usage is None else asdict(each.usage)} for each in turns
         ],
+        "agent": run_turns.agent,
         "source": run_turns.source,
         "note": run_turns.note,
         "postings": [asdict(each) for each in run_turns.postings],
     }
     run = detail.run
     pairs = [("run_id", run.run_id), ("status", run.status), ("repository", run.repository.label)]
+    pairs += [("agent", run_turns.agent)] if run_turns.agent else []
     output.record(document, [*pairs, ("branch_name", run.branch_name), ("turns", str(len(run_turns.turns)))])
     for each in turns if output.format is Format.TABLE else ():
         files = "" if each.files is None else plural(each.files, "file")

@@ -1,4 +1,4 @@
-"""`runs start`, `runs continue` and `agents start`: work for the service, with instructions from anywhere."""
+"""`runs start` and `runs continue`: work for the service, with instructions from anywhere."""
 
 import json
 import os
@@ -11,11 +11,11 @@ import click
 
 from app.api.requests import ContinueRun, Json, StartAgent, StartRun
 from app.cli.context import Invocation
-from app.cli.exits import Exit, failed
-from app.cli.options import RUN_ID, CommandGroup, async_command, completed, options_of, reading
+from app.cli.exits import failed
+from app.cli.options import RUN_ID, completed, options_of, reading
 from app.cli.runs.lookup import RunLookup
 from app.cli.runs.wait import wait_options
-from app.cli.writes import WriteCommand, WriteOptions, perform, send, write_options
+from app.cli.writes import WriteCommand, WriteOptions, perform, write_options
 from storage.errors import StorageError
 from storage.records import Repository
 
@@ -106,6 +106,17 @@ def _decoded(content: bytes, origin: str) -> str:
         raise failed("usage", f"{origin} is not UTF-8 text.") from error
 
 
+def with_words(inputs: dict[str, Json], words: str) -> dict[str, Json]:
+    """A named agent's inputs with what it is to do, which is the input `instructions`.
+
+    Raises:
+        CommandFailedError: They have instructions already.
+    """
+    if words and "instructions" in inputs:
+        raise failed("usage", "Give the instructions as words or as the input, not both.")
+    return {"instructions": words, **inputs} if words else inputs
+
+
 @click.command("start", cls=WriteCommand, kind="run.start")
 @click.option(
     "-R",
@@ -116,6 +127,7 @@ def _decoded(content: bytes, origin: str) -> str:
     shell_complete=completed("repositories"),
     help="owner/repo, or gitlab:group/project.",
 )
+@click.option("--agent", metavar="NAME", help="Let this named agent do it. Default: the service's own choice.")
 @WORK
 @click.pass_obj
 def start(
@@ -123,6 +135,7 @@ def start(
     /,
     *,
     repository: Repository,
+    agent: str | None,
     instructions: tuple[str, ...],
     file: Path | None,
     branch: str | None,
@@ -130,7 +143,12 @@ def start(
     **options: Any,
 ) -> int:
     """Start a run with INSTRUCTIONS: words, - for stdin, --file, or none to write them in $EDITOR."""
-    request = StartRun(gather(instructions, file), repository, branch, mapping(metadata))
+    if agent is not None and metadata:
+        raise failed("usage", "A named agent takes no metadata: leave out --metadata, or --agent.")
+    text = gather(instructions, file)
+    request: StartRun | StartAgent = StartRun(text, repository, branch, mapping(metadata))
+    if agent is not None:
+        request = StartAgent(agent, repository.path, branch, with_words({}, text))
     write = WriteOptions(**options)
 
     async def work() -> int:
@@ -177,56 +195,3 @@ def continue_run(
         return report()
 
     return invocation.run(work)
-
-
-@click.group(cls=CommandGroup)
-def agents() -> None:
-    """Start named agents."""
-
-
-@agents.command("start", cls=WriteCommand, kind="agent.start")
-@click.argument("name")
-@click.argument("more_inputs", nargs=-1, metavar="")
-@click.option(
-    "-R",
-    "--repository",
-    required=True,
-    metavar="REPO",
-    shell_complete=completed("repositories"),
-    help="owner/repo, group/project, a URL, or a configured name.",
-)
-@BRANCH
-@click.option(
-    "--input",
-    "inputs",
-    multiple=True,
-    metavar="KEY=VALUE ...",
-    help="Repeatable, or several after one; a VALUE that is JSON is sent as JSON.",
-)
-@wait_options
-@write_options
-@async_command
-async def start_agent(
-    invocation: Invocation,
-    /,
-    *,
-    name: str,
-    repository: str,
-    branch: str | None,
-    inputs: tuple[str, ...],
-    more_inputs: tuple[str, ...],
-    **options: Any,
-) -> int:
-    """Start the agent NAME on a repository.
-
-    The API cannot read an execution back. --wait looks for the run that has the execution's id, and waits for its end.
-    """
-    if more_inputs and not inputs:
-        raise click.UsageError(f"Got unexpected extra argument ({more_inputs[0]})")
-    # The spec's forms of a repository have no `gitlab:`: it is sent without.
-    request = StartAgent(name, repository.removeprefix("gitlab:"), branch, mapping((*inputs, *more_inputs)))
-    write = WriteOptions(**options)
-    code = await send(invocation, request, write)
-    if code == Exit.DONE and not (write.waits or write.dry_run) and not invocation.output.format.is_json:
-        invocation.output.note("Accepted. The API cannot read an execution back; see: runwarden runs list")
-    return code
