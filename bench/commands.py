@@ -26,6 +26,8 @@ def measure(runs: int) -> Iterator[Figure]:
     with tempfile.TemporaryDirectory() as folder:
         env = {
             **os.environ,
+            # As installed: where no bytecode may be kept, most of a start is compiling.
+            "PYTHONDONTWRITEBYTECODE": "",
             "HOME": folder,
             "RUNWARDEN_DATA_DIR": folder,
             "RUNWARDEN_BASE_URL": "http://127.0.0.1:9/v1",

@@ -4,7 +4,6 @@ import sqlite3
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Final, NamedTuple, Self, TypeVar
@@ -71,8 +70,7 @@ class ArrivedRun(NamedTuple):
     """Stands for the run as received, which is fifty times as long, when runs are compared."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class PreparedRuns:
+class PreparedRuns(Struct, eq=False):
     """The runs of an answer, prepared for storing."""
 
     asked_us: int
