@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import uvicorn
@@ -26,6 +26,7 @@ from service.observability.requests import RequestObserver
 from service.observability.traces import open_tracer
 from service.settings import DataFolder
 from service.store.database import Database
+from service.store.doorbell import Doorbell
 from service.store.rate_limits import RateLimiter
 from service.store.runs import RunCounter
 from service.worker_process import StartError, announce, build_worker, drain, held, mask_known, one_worker
@@ -88,8 +89,7 @@ class RunningService:
                 probes=HealthProbes(settings.probing),
                 page_key=database.secret("page_token_key"),
                 counts=RunCounter(),
-                # Without a worker in this process, the database wakes those elsewhere.
-                wake=worker.wake if worker else lambda: None,
+                wake=_waking(worker, database),
                 folder=self._folder,
                 accounts=OwnAccounts(database),
                 metrics_token=scraping_token(settings.metrics, os.environ),
@@ -179,6 +179,21 @@ class RunningService:
             if self._options.executes:
                 locks.enter_context(one_worker(database, self._folder))
             yield
+
+
+def _waking(worker: TurnWorker | None, database: Database) -> Callable[[], None]:
+    """Return what wakes the worker of this process, and those of other processes if there can be any."""
+    bell = Doorbell(database)
+    if worker is None:
+        return bell.ring
+    if database.is_sqlite:
+        return worker.wake
+
+    def wake() -> None:
+        worker.wake()
+        bell.ring()
+
+    return wake
 
 
 class _Server(uvicorn.Server):

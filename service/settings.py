@@ -71,6 +71,8 @@ class ExecutionSettings(_Section):
     """How long agents may run on after SIGTERM; unfinished turns are recovered at the next start."""
     worker_ttl_s: Annotated[float, Field(gt=0)] = 10
     """A worker whose heartbeat is older counts as dead, and its turns go to another."""
+    look_s: Annotated[float, Field(gt=0)] = 2
+    """How often a worker looks for work that nothing told it of; accepted turns are told at once."""
     author_name: str = "Runwarden reviewer"
     author_email: str = "reviewer@runwarden.invalid"
     agent: AgentLimits = AgentLimits()

@@ -63,7 +63,7 @@ class Context:
     counts: RunCounter
     """Counts the runs in lists; the count of a long list may be moments old."""
     wake: Callable[[], None]
-    """Tells the worker of this process, if there is one, that a turn was accepted."""
+    """Tells the workers that a turn was accepted."""
     folder: DataFolder
     """On SQLite it holds the logs and diffs of turns."""
     accounts: OwnAccounts

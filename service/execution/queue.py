@@ -1,53 +1,48 @@
-"""The durable engine: DBOS gives each turn and each errand to one worker, and to another one if that worker dies."""
+"""The durable engine: DBOS records which worker has a turn or an errand, and what has ended."""
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
 import sqlalchemy as sa
-from dbos import DBOS, DBOSClient, EnqueueOptions, WorkflowStatus
+from dbos import DBOS, DBOSClient, SetWorkflowID
+from dbos import error as dbos_error
 
 from service.clock import rfc3339
 from service.store.database import Database, DatabaseError
 
-_TURNS: Final = "turns"
-_ERRANDS: Final = "errands"
-_ERRANDS_AT_ONCE: Final = 4
 _APPLICATION: Final = "runwarden"
 # Constant: DBOS recovers only workflows of the same version, and those of the service stay compatible.
 _APPLICATION_VERSION: Final = "runwarden-1"
-_POLL_S: Final = {_TURNS: 0.25, _ERRANDS: 0.5}
 _SPARE_CONNECTIONS: Final = 8
 """DBOS's own threads, each of which waits with a connection while the database is away."""
 _BATCH: Final = 500
-_TURN: Final = "execute_turn"
-_ERRAND: Final = "run_errand"
-_OPTIONS: Final[dict[str, EnqueueOptions]] = {
-    queue: {"queue_name": queue, "workflow_name": name, "app_version": _APPLICATION_VERSION}
-    for queue, name in ((_TURNS, _TURN), (_ERRANDS, _ERRAND))
-}
 _SUBSEC_SINCE: Final = (3, 42)
 """The first version of SQLite that knows `unixepoch('subsec')`."""
 
 
 class DurableEngine:
-    """DBOS as this process uses it; a process has only one."""
+    """DBOS as this process uses it; a process has only one. Work has a name: `RUN_ID:NUMBER`, or `ERRAND:KEY`."""
 
     def __init__(self, database: Database, executor: str, concurrency: int) -> None:
         self._database = database
         self._executor = executor
         self._concurrency = concurrency
         self._closing = threading.Event()
-        self._begun: list[str] = []
-        """The workflows that this process executes now."""
-        self._unbegun: set[str] = set()
-        """Those that DBOS had given to this process at the last call of `put_back`, and that had not begun."""
+        self._at_work: set[str] = set()
+        self._unsure: set[str] = set()
+        """What could not be begun, though DBOS may have recorded that this process has it."""
 
-    def open(self, turn: Callable[[str, int], None], errands: Mapping[str, Callable[[str], None]]) -> None:
-        """Connect and begin to execute; a workflow of a dead worker is called again from its beginning.
+    def open(
+        self,
+        turn: Callable[[str, int], None],
+        errands: Mapping[str, Callable[[str], None]],
+        ended: Callable[[], None],
+    ) -> None:
+        """Connect; work is given to the functions, and `ended` is called after each.
 
         None of the functions may raise: an error would end the workflow for good.
         """
@@ -55,9 +50,6 @@ class DurableEngine:
         logging.getLogger("dbos").setLevel(logging.WARNING)
         migrate_queue(self._database)
         self._client = _client(self._database)
-        # Before the launch: a queue that is registered later is noticed only after a second.
-        for queue, at_once in ((_TURNS, self._concurrency), (_ERRANDS, _ERRANDS_AT_ONCE)):
-            self._client.register_queue(queue, worker_concurrency=at_once, polling_interval_sec=_POLL_S[queue])
         DBOS(
             config={
                 "name": _APPLICATION,
@@ -75,16 +67,17 @@ class DurableEngine:
             }
         )
 
-        @DBOS.workflow(name=_TURN, max_recovery_attempts=None)
+        @DBOS.workflow(name="execute_turn", max_recovery_attempts=None)
         def execute_turn(run_id: str, number: int) -> None:
-            with self._at_work():
+            with self._counted(ended):
                 turn(run_id, number)
 
-        @DBOS.workflow(name=_ERRAND, max_recovery_attempts=None)
+        @DBOS.workflow(name="run_errand", max_recovery_attempts=None)
         def run_errand(errand: str, key: str) -> None:
-            with self._at_work():
+            with self._counted(ended):
                 errands[errand](key)
 
+        self._turn, self._errand = execute_turn, run_errand
         DBOS.launch()
 
     def close(self, wait_s: int, give_up_s: float) -> None:
@@ -96,64 +89,53 @@ class DurableEngine:
         destroying.join(give_up_s)
         self._closing.set()
 
-    def put_turn(self, turn_id: str) -> None:
-        """Queue a turn, named by its run's id, a colon and its number; one that is queued stays where it is."""
-        run_id, _, number = turn_id.rpartition(":")
-        self._client.enqueue(_OPTIONS[_TURNS] | {"workflow_id": turn_id}, run_id, int(number))
+    @property
+    def at_work(self) -> frozenset[str]:
+        """The names of what this process has begun and not ended."""
+        return frozenset(self._at_work)
 
-    def put_turn_again(self, turn_id: str) -> None:
-        """Queue a turn that DBOS does not know, or took for ended."""
-        self._client.delete_workflows([turn_id])
-        self.put_turn(turn_id)
+    def begin_turn(self, name: str) -> None:
+        """Execute a turn in this process, now; one that is on record is left alone."""
+        run_id, _, number = name.rpartition(":")
+        self._begin(name, self._turn, run_id, int(number))
 
-    def put_errand(self, errand: str, key: str) -> None:
-        """Queue an errand, unless the same one waits or is at work."""
-        named = f"{errand}:{key}"
-        options = _OPTIONS[_ERRANDS] | {"deduplication_id": named, "duplication_policy": "return-existing"}
-        self._client.enqueue(options, errand, key)
+    def begin_errand(self, name: str) -> None:
+        """Execute an errand in this process, now; one that is on record is left alone."""
+        self._begin(name, self._errand, *name.split(":", 1))
 
-    def pending(self) -> list[WorkflowStatus]:
-        """Return what DBOS has given to any worker and that has not ended."""
-        return self._client.list_workflows(status="PENDING", load_input=False, load_output=False)
+    def held(self) -> dict[str, str]:
+        """Return the names of what any worker has begun and not ended, each with that worker's executor name."""
+        pending = self._client.list_workflows(status="PENDING", load_input=False, load_output=False)
+        return {one.workflow_id: str(one.executor_id) for one in pending if one.workflow_id not in self._unsure}
 
-    def put_back(self, pending: Sequence[WorkflowStatus], living: Collection[str] | None = None) -> None:
-        """Put the turns back into the queue that no worker works on, and drop such errands, which are still due.
+    def forget(self, names: Sequence[str]) -> None:
+        """Take work that no worker has off the record, so that it can begin again."""
+        if names:
+            self._client.delete_workflows([*names])
+            self._unsure -= {*names}
 
-        They are held for a worker that is not `living` (None: not known; one worker at a time may tell), or were given
-        to this process and had not begun at two calls: DBOS loses a workflow if the database goes away just after it
-        gave it to a process.
-        """
-        waiting = {one.workflow_id for one in pending if one.executor_id == self._executor} - set(self._begun)
-        lost = [
-            one
-            for one in pending
-            if one.workflow_id in waiting & self._unbegun or (living is not None and one.executor_id not in living)
-        ]
-        self._unbegun = waiting
-        if turns := [one.workflow_id for one in lost if one.queue_name == _TURNS]:
-            self._client.resume_workflows(turns, queue_name=_TURNS)
-        if errands := [one.workflow_id for one in lost if one.queue_name == _ERRANDS]:
-            self._client.cancel_workflows(errands)
-
-    def not_held(self, turns: Collection[str]) -> frozenset[str]:
-        """Return those of the turns that are neither in the queue nor with a worker."""
-        if not turns:
-            return frozenset()
-        names: dict[str, Any] = {"workflow_ids": [*turns], "status": ["ENQUEUED", "PENDING"]}
-        found = self._client.list_workflows(**names, load_input=False, load_output=False)
-        return frozenset(turns) - {one.workflow_id for one in found}
+    def _begin(self, name: str, workflow: Callable[..., None], *arguments: str | int) -> None:
+        self._at_work.add(name)
+        try:
+            with SetWorkflowID(name, workflow_id_reuse_policy="reject"):
+                DBOS.start_workflow(workflow, *arguments)
+        except dbos_error.DBOSWorkflowIDInUseError:
+            self._at_work.discard(name)
+        except BaseException:
+            self._at_work.discard(name)
+            self._unsure.add(name)
+            raise
 
     def _connect(self) -> Any:
         return self._database.connect_patiently(self._closing)
 
     @contextmanager
-    def _at_work(self) -> Iterator[None]:
-        name = str(DBOS.workflow_id)
-        self._begun.append(name)
+    def _counted(self, ended: Callable[[], None]) -> Iterator[None]:
         try:
             yield
         finally:
-            self._begun.remove(name)
+            self._at_work.discard(str(DBOS.workflow_id))
+            ended()
 
 
 def migrate_queue(database: Database) -> None:

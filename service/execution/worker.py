@@ -23,6 +23,7 @@ from service.observability.log import bound
 from service.settings import DataFolder, ExecutionSettings
 from service.store import dispatch, invitations, organizations, postings, turns, workers
 from service.store.database import AWAY, Database
+from service.store.doorbell import Doorbell
 from service.store.workers import Worker
 
 _ROUND_S: Final = 1.0
@@ -31,9 +32,10 @@ _BEATS_IN_TTL: Final = 4
 _LATE_S: Final = 3 * _ROUND_S
 """A heartbeat is due once a round, so a shorter pause does not make it irregular, however short the time to live."""
 _RECOVERY_PAUSE_S: Final = 2.0
-"""How often lost turns are looked for: those of dead workers, and those that never began here."""
+"""How often turns without a living worker are looked for."""
+_ERRANDS_AT_ONCE: Final = 4
 _DISPATCH: Final = 1
-"""The number of the task that one worker at a time does for all: filling the queues, and recovering dead workers."""
+"""The number of the task that one worker does at a time: beginning turns and errands, in the order of all."""
 _RUNS_TO_POST: Final = 100
 _logger = logging.getLogger(__name__)
 
@@ -60,6 +62,7 @@ class TurnWorker:
         self._execution = execution
         self._retention = retention
         self._errands: dict[str, Callable[[str], object]] = {**errands, "prune": lambda _: retention.prune_database()}
+        self._prune_due = threading.Event()
         self._clock = clock
         executor = secrets.token_hex(12)
         sandbox = str(execution.sandbox)
@@ -78,25 +81,31 @@ class TurnWorker:
         self._gone = threading.Event()
         """Set: this worker stops its heartbeat."""
         self._threads = [
-            threading.Thread(target=self._repeat, args=(self._heartbeat, self._hurried), name="heartbeat", daemon=True),
-            threading.Thread(target=self._repeat, args=(self._dispatch, self._woken), name="dispatch", daemon=True),
+            threading.Thread(target=self._repeat, args=given, name=name, daemon=True)
+            for name, given in (
+                ("dispatch", (self._dispatch, self._woken, settings.look_s, self._ended)),
+                ("heartbeat", (self._heartbeat, self._hurried, _ROUND_S, self._gone)),
+            )
         ]
         self._active = 0
         self._interrupted = 0
         self._counting = threading.Condition()
 
     def wake(self) -> None:
-        """Look for accepted turns now instead of at the next round."""
+        """Look for accepted turns and due errands now instead of at the next round."""
         self._woken.set()
 
     def start(self) -> None:
-        """Connect to the queue and begin to execute; takes about a second, most of it imports."""
+        """Connect to the engine and begin to execute; takes about a second, most of it imports."""
         self._workspaces = Workspaces(self._folder, self.me.executor)
         self._beat()
-        self._engine.open(self._execute, {name: partial(self._run_errand, name) for name in self._errands})
+        errands = {name: partial(self._run_errand, name) for name in self._errands}
+        # What ends frees its place for another.
+        self._engine.open(self._execute, errands, self.wake)
         for thread in self._threads:
             thread.start()
-        self._retention.start(lambda: self._engine.put_errand("prune", ""))
+        Doorbell(self._database).answer(self.wake, self._ended)
+        self._retention.start(self._prune_due.set)
 
     def stop(self, grace_s: float) -> bool:
         """Start no new turns, wait `grace_s` for those at work, and interrupt the rest; return whether none was left.
@@ -104,13 +113,15 @@ class TurnWorker:
         Interrupted turns stay in the queue under this worker's name until the next worker recovers them.
         """
         self._ended.set()
+        self._woken.set()
         self._retention.close()
+        # Unless the database is away, nothing more begins when this has returned.
+        self._threads[0].join(_ROUND_S)
         self._engine.close(int(grace_s) + 1 if self._active else 0, grace_s if self._active else _CLOSING_S)
         self._execution.stopping.set()
         with self._counting:
             idle = self._counting.wait_for(lambda: self._interrupted >= self._active, _CLOSING_S) and not self._active
         self._gone.set()
-        self._woken.set()
         self._hurried.set()
         for thread in self._threads:
             thread.join(_CLOSING_S)
@@ -148,13 +159,11 @@ class TurnWorker:
         finally:
             with self._counting:
                 self._active -= 1
-        # The turn has freed its place for another.
-        self.wake()
 
-    def _repeat(self, act: Callable[[], None], woken: threading.Event) -> None:
+    def _repeat(self, act: Callable[[], None], woken: threading.Event, pause_s: float, end: threading.Event) -> None:
         trouble: object = None
         """What the last round failed by: it is said once, since an outage lasts many rounds."""
-        while not self._gone.is_set():
+        while not end.is_set():
             try:
                 act()
             except AWAY as error:
@@ -163,20 +172,21 @@ class TurnWorker:
                 trouble = AWAY
             except Exception as error:  # One guard at the boundary of a round: the next one tries again.
                 if trouble is not type(error):
-                    _logger.exception("the worker's round failed; it is tried again every second")
+                    _logger.exception("the worker's round failed; it is tried again in a moment")
                 trouble = type(error)
             else:
                 if trouble is not None:
                     _logger.info("the worker's rounds succeed again")
                 trouble = None
-            woken.wait(_ROUND_S)
+            woken.wait(pause_s)
             woken.clear()
 
     def _run_errand(self, name: str, key: str) -> None:
         try:
             self._errands[name](key)
-        except Exception:  # The boundary of an errand: it stays due, and the next round queues it again.
+        except Exception:  # The boundary of an errand: it stays due, and begins again after a pause.
             _logger.exception("the errand %s %s failed", name, key)
+            self._gone.wait(_ROUND_S)
 
     def _heartbeat(self) -> None:
         """Beat, and interrupt what was cancelled; also while draining, and while the engine waits for the database."""
@@ -194,24 +204,28 @@ class TurnWorker:
         self._beat_at = now
 
     def _dispatch(self) -> None:
-        if self._ended.is_set():
-            return
         is_due = time.monotonic() >= self._recovery_due
         if is_due:
             self._workspaces.end_the_dead()
-        with self._database.sole(_DISPATCH) as mine:
-            if mine:
-                self._fill_queues()
-            if mine and is_due:
-                self._give_back()
+        with self._database.one_process(_DISPATCH):
+            if is_due:
+                self._take_over()
+            self._begin_turns()
+            self._begin_errands()
         if is_due:
-            if not mine:
-                self._engine.put_back(self._engine.pending())
             self._workspaces.clear_the_dead()
             self._recovery_due = time.monotonic() + _RECOVERY_PAUSE_S
 
-    def _fill_queues(self) -> None:
-        """Queue the turns that get a place now, and the errands that are due."""
+    @property
+    def _room(self) -> int:
+        """How many turns this worker can begin now."""
+        return self.me.concurrency - sum(name.partition(":")[0] not in self._errands for name in self._engine.at_work)
+
+    def _begin_turns(self) -> None:
+        """Begin the turns that get a place now, as far as there is room here."""
+        room = self._room
+        if room <= 0:
+            return
         with self._database.read() as connection:
             # SQLite has one worker at a time; otherwise all workers together have so many places.
             places = self.me.concurrency
@@ -219,37 +233,48 @@ class TurnWorker:
                 ttl_micros = int(self._settings.worker_ttl_s * SECOND_MICROS)
                 heard = workers.heard_within(connection, ttl_micros, self._clock)
                 places = sum(worker.concurrency for worker in heard)
-            found = dispatch.next_turns(connection, places, self._settings.organization_places)
-            mails = invitations.due_mails(connection, self._clock())
-            runs_to_post = postings.due_runs(connection, self._clock(), _RUNS_TO_POST)
+            found = dispatch.next_turns(connection, places, self._settings.organization_places)[:room]
         if found:
-            # First, so that its lane is held when it begins; if it does not get into the queue, it is given back.
+            # First, so that its lane is held when it begins; one that does not begin is taken over.
             with self._database.write() as connection:
                 turns.mark_dispatched(connection, [(turn.run_id, turn.number) for turn in found], self._clock())
         for turn in found:
-            self._engine.put_turn(f"{turn.run_id}:{turn.number}")
-        for invitation_id in mails:
-            self._engine.put_errand("mail", invitation_id)
-        for run_id in runs_to_post:
-            self._engine.put_errand("post", run_id)
+            self._engine.begin_turn(f"{turn.run_id}:{turn.number}")
 
-    def _give_back(self) -> None:
-        """Put every turn back into the queue that has a place, and that no living worker has."""
-        # First: a worker that starts now is on record before it is given anything.
-        pending = self._engine.pending()
+    def _begin_errands(self) -> None:
+        """Begin the errands that are due and that no worker has, as far as there is room here."""
+        mine = self._engine.at_work
+        room = _ERRANDS_AT_ONCE - sum(name.partition(":")[0] in self._errands for name in mine)
+        with self._database.read() as connection:
+            due = ["prune:"] if self._prune_due.is_set() else []
+            due += [f"mail:{one}" for one in invitations.due_mails(connection, self._clock())]
+            due += [f"post:{one}" for one in postings.due_runs(connection, self._clock(), _RUNS_TO_POST)]
+        if room <= 0 or not (due := [name for name in due if name not in mine]):
+            return
+        held = self._engine.held()
+        self._prune_due.clear()
+        for name in [name for name in due if name not in held][:room]:
+            # An earlier one of the same name may be on record, as ended.
+            self._engine.forget([name])
+            self._engine.begin_errand(name)
+
+    def _take_over(self) -> None:
+        """Begin the turns that have a place but no living worker, as far as there is room; drop such errands."""
+        # In this order: a worker that starts now is on record before it has anything, and a turn ends before its worker
+        # lets it go.
+        held = self._engine.held()
         with self._database.read() as connection:
             known = workers.all_of(connection)
             living = {worker.executor for worker in self._living(connection, known)} | {self.me.executor}
-            dispatched = turns.dispatched(connection)
-        self._engine.put_back(pending, living)
-        # A worker that goes on with a turn after another was given it leaves it without a holder when it dies.
-        lost = self._engine.not_held([f"{run_id}:{number}" for run_id, number in dispatched])
-        with self._database.read() as connection:
-            # Looked at again: a turn ends before its holder lets it go.
-            lost -= {f"{run_id}:{number}" for run_id, number in turns.ended_among(connection, dispatched)}
-        for turn_id in lost:
-            _logger.warning("%s was neither queued nor with a worker, and is queued again", turn_id)
-            self._engine.put_turn_again(turn_id)
+            under_way = [f"{run_id}:{number}" for run_id, number in turns.dispatched(connection)]
+        mine = self._engine.at_work
+        lost = [name for name in under_way if name not in mine and held.get(name) not in living]
+        self._engine.forget([name for name in held if held[name] not in living and name not in under_way])
+        for name in lost[: max(0, self._room)]:
+            if name not in held:
+                _logger.warning("%s was with no worker, and is taken up", name)
+            self._engine.forget([name])
+            self._engine.begin_turn(name)
         for worker in known:
             if worker.executor not in living:
                 level = logging.WARNING if worker.seen_at else logging.INFO

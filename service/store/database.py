@@ -89,14 +89,14 @@ class Database:
             yield connection
 
     @contextmanager
-    def sole(self, task: int) -> Iterator[bool]:
-        """Yield True to one process at a time for a task, False to the others; SQLite has only one worker."""
+    def one_process(self, task: int) -> Iterator[None]:
+        """Wait until no other process is at a task; SQLite has only one worker."""
         if self.is_sqlite:
-            yield True
+            yield
             return
         with self.engine.begin() as connection:
-            lock = sa.select(sa.func.pg_try_advisory_xact_lock(_LOCKS, task))
-            yield bool(connection.execute(lock).scalar())
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCKS, task)))
+            yield
 
     def retried(self, act: Callable[[], T], given_up: threading.Event | None = None) -> T:
         """Call, and call again while the database is away; its last error is raised once `given_up` is set."""

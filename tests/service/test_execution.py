@@ -8,8 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.lab import Respond, Server
 from tests.service.conftest import NEEDS_SANDBOX
+from tests.service.deployment import deployment
 from tests.service.git_hosts import GitHttpHost
 from tests.service_process import git, make_repository
 from tests.waiting import eventually
@@ -47,6 +50,25 @@ def test_a_turn_becomes_one_marked_commit_on_its_branch(api: Any) -> None:
     assert subjects.splitlines() == ["scribe: go on", "Work on fix/login"]
     assert git("branch", "--list", empty["branch_name"], cwd=repository) == ""
     assert f"reviews/{reviewed}.md" in git("show", "--name-only", "--format=", "plain", cwd=repository)
+
+
+@pytest.mark.parametrize("where", ["one process", "two processes", "PostgreSQL"])
+def test_a_turn_begins_without_waiting_for_a_look(tmp_path: Path, where: str, request: pytest.FixtureRequest) -> None:
+    """Nor does the next one, once a place is free: with an hour between two looks, all of them end."""
+    url = request.getfixturevalue("postgres_url") if where == "PostgreSQL" else None
+    settings = '[execution]\nsandbox = "none"\nconcurrency = 1\nlook_s = 3600\n'
+    with deployment(tmp_path, url, settings=settings) as made:
+        if where == "one process":
+            made.begin("serve", "--port", "0")
+        else:
+            made.api()
+            made.begin("worker", machine="first")
+        api = made.client(made.nodes[0])
+        # What is accepted before the worker listens waits for the first look.
+        api.ended(api.start("nothing"))
+        ended = [api.ended(run_id) for run_id in [api.start("nothing") for _ in range(3)]]
+
+    assert [run["status"] for run in ended] == ["completed"] * 3
 
 
 def test_the_task_says_all_that_the_contract_promises(api: Any) -> None:
