@@ -35,8 +35,8 @@ def test_a_process_that_cannot_execute_is_never_ready(command: tuple[str, ...], 
     """No ready line of a service whose queue does not work: it ends with its log, and a status that says so."""
     administer(tmp_path, "migrate")
     with contextlib.closing(sqlite3.connect(tmp_path / "service.sqlite")) as connection:
-        connection.execute("DROP TABLE queues")
+        connection.execute("DROP TABLE workflow_status")
     done = refused_start(tmp_path, *command)
 
     assert (done.returncode != 0, done.stdout) == (True, "")
-    assert "queues" in done.stderr
+    assert "workflow_status" in done.stderr
