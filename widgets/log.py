@@ -20,7 +20,7 @@ from widgets.text_view import LONGEST, TextPiece, TextView, safe_line
 
 ERROR: Final = re.compile(
     # At its beginning, as `fatal:`, `ValueError: …`, `error[E0308]:`; or anywhere as a level, `ERROR`.
-    rb"^(?:\s|\x1b\[[\d;:]*m)*(?:Traceback \(most|"
+    rb"(?m)^(?:[^\S\n]|\x1b\[[\d;:]*m)*(?:Traceback \(most|"
     rb"(?i:(?:[\w.-]+ )?[\w.]*(?:error|exception|fatal|panic|failed|failure))(?:\[\w+\])?:)"
     rb"|(?:\b|(?<=[0-9;\[]m))(?:ERROR|FATAL|FAILED|PANIC|CRITICAL)\b"
 )

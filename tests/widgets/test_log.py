@@ -113,3 +113,12 @@ async def test_at_its_end_it_follows_and_elsewhere_it_stays() -> None:
 def test_a_line_is_an_error_where_a_program_reports_one(raw: bytes, is_error: bool) -> None:
     """And not where an agent writes about errors."""
     assert bool(ERROR.search(raw)) == is_error
+
+
+@pytest.mark.parametrize("step", [1, -1])
+def test_the_next_error_is_found_among_other_lines(step: int) -> None:
+    """The line itself, not an empty one before it."""
+    lines = LogSpool()
+    lines.put(chunk(b"building\n\n\n  Error: no space left on device\ncleaning up\n"))
+
+    assert lines.find(ERROR, 0 if step > 0 else lines.count, step) == 3
