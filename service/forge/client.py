@@ -34,13 +34,21 @@ class ForgeError(ServiceError):
     """A request to the forge failed; the text says why, and the cure."""
 
     def __init__(
-        self, text: str, *, status: int | None = None, is_final: bool = False, retry_after_s: float | None = None
+        self,
+        text: str,
+        *,
+        status: int | None = None,
+        is_final: bool = False,
+        is_away: bool = False,
+        retry_after_s: float | None = None,
     ) -> None:
         super().__init__(text)
         self.status = status
         """None: there was no answer, or it could not be used."""
         self.is_final = is_final
         """Whether another attempt would fail as well."""
+        self.is_away = is_away
+        """Whether the forge did not answer at all."""
         self.retry_after_s = retry_after_s
         """The wait that the forge asked for; None: it asked for none."""
 
@@ -172,7 +180,7 @@ class ForgeHttp:
             url = f"{self._base}{path}" if path.startswith("/") else path
             found = ask(url, self._timeout_s, headers=self._headers, method=method, document=document, largest=_LARGEST)
         except HostUnreachableError as error:
-            raise ForgeError(f"{self._name} cannot be reached: {error}") from error
+            raise ForgeError(f"{self._name} cannot be reached: {error}", is_away=True) from error
         if found.status not in _SUCCESS:
             raise self._explained(found)
         return found

@@ -1,6 +1,7 @@
 """GitHub: pull requests, commit statuses and reviews by its REST API, threads by GraphQL."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -68,7 +69,7 @@ class GitHub:
         return _pull_request(self._http.document("GET", f"{self._repository}/pulls/{number}"))
 
     def open(self, proposal: NewPullRequest) -> PullRequest:
-        """Open a pull request; where the branch has an open one, return that."""
+        """Open a pull request, ready where drafts are refused; where the branch has an open one, return that."""
         document = {"title": proposal.title, "head": proposal.branch, "base": proposal.base, "body": proposal.body}
         try:
             made = self._http.document("POST", f"{self._repository}/pulls", document | {"draft": proposal.is_draft})
@@ -76,9 +77,11 @@ class GitHub:
             if error.status != _UNPROCESSABLE:
                 raise
             found = [one for one in self.pull_requests(proposal.branch) if one.state == "open"]
-            if not found:
-                raise
-            return found[0]
+            if found:
+                return found[0]
+            if proposal.is_draft and "draft" in str(error).lower():
+                return self.open(replace(proposal, is_draft=False))
+            raise
         return _pull_request(made)
 
     def update(self, number: int, body: str) -> None:
@@ -158,7 +161,10 @@ class GitHub:
             kind = first.get("type") if isinstance(first, dict) else None
             # GraphQL answers 200 to every request.
             wait_s = 60.0 if kind == "RATE_LIMITED" else None
-            raise ForgeError(f"GitHub's GraphQL refused: {kind or 'an error'}", retry_after_s=wait_s)
+            cure = (
+                "; the token of the connected host lacks a permission (Contents: write)" if kind == "FORBIDDEN" else ""
+            )
+            raise ForgeError(f"GitHub's GraphQL refused: {kind or 'an error'}{cure}", retry_after_s=wait_s)
         data = found.get("data")
         return data if isinstance(data, dict) else {}
 

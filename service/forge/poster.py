@@ -77,7 +77,8 @@ class Poster:
         is_late = due_at > posting.wanted_at + int(self._settings.give_up_s * SECOND_MICROS)
         is_over = error.is_final or is_late
         with self._database.write() as connection:
-            if error.retry_after_s is not None or (error.status is None and not error.is_final):
+            # Any other failure is this posting's own.
+            if error.retry_after_s is not None or error.is_away:
                 postings.put_off(connection, run, due_at)
             postings.mark_failed(connection, posting, str(error), due_at=None if is_over else due_at)
         cure = "not retried automatically" if is_over else f"retried in {wait_s:.0f} s"

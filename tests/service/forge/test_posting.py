@@ -17,7 +17,7 @@ from service.store.postings import Posting
 from service.store.runs import Run
 from tests.lab import Drop, Received, Respond, Step
 from tests.service.forge.desk import Desk
-from tests.service.forge.forges import Forge, client_of
+from tests.service.forge.forges import Forge, GitHubServer, client_of
 from tests.service.forge.posting_process import post_in_a_process
 from tests.service.forge.test_review import PROPOSAL, Pull, finding, is_write
 from tests.service_process import FORKS
@@ -244,6 +244,66 @@ def test_what_the_operator_left_out_is_said_and_made_up_for(desk: Desk, change: 
     assert (told.state, reason in (told.failure or "")) == ("waiting", True)
     assert desk.posting(early, "pull_request").state == "posted"
     assert desk.posting(late, "pull_request").state == "refused"
+
+
+FORBIDDEN = {"errors": [{"type": "FORBIDDEN", "message": "Resource not accessible by personal access token"}]}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None,
+        Respond(200, FORBIDDEN),
+        Respond(200, ["not", "an", "object"]),
+        Respond(404, {"message": "Not Found"}),
+        Respond(403, {"message": "Resource not accessible by personal access token"}),
+        Respond(500, {"message": "Oops"}),
+    ],
+)
+def test_a_posting_that_fails_delays_no_other(desk: Desk, answer: Respond | None) -> None:
+    """Whatever the forge answers to it, or if it is on no connected host: it alone is tried again later."""
+    if answer is None:
+        desk.place["url"] = "https://elsewhere.example/acme/api.git"
+    bad = desk.begin(branch="agent/bad")
+    desk.place["url"] = desk.url
+    good = desk.begin(branch="agent/good")
+    desk.server.before = lambda received: answer if "bad" in f"{received.target}{received.body!r}" else None
+    desk.end(bad, "1" * 40, branch="agent/bad")
+    desk.later(0.001)
+    desk.end(good, "2" * 40, branch="agent/good")
+    desk.post()
+
+    assert desk.posting(bad, "pull_request").state == "waiting"
+    assert desk.posting(good, "pull_request").state == "posted"
+
+
+def test_a_forge_that_is_away_rests(desk: Desk) -> None:
+    """One request finds out for all that is due there."""
+    due = [desk.begin(branch=f"agent/{at}") for at in range(3)]
+    desk.server.before = lambda _: Drop()
+    for at, run_id in enumerate(due):
+        desk.end(run_id, f"{at}" * 40, branch=f"agent/{at}")
+    desk.post()
+    asked = len(desk.server.asked)
+    desk.server.before = lambda _: None
+    desk.later(900)
+    desk.post()
+
+    assert asked == 1
+    assert {desk.posting(one, "pull_request").state for one in due} == {"posted"}
+
+
+@pytest.mark.parametrize("forge", [GitHubServer], indirect=True)
+def test_where_drafts_are_refused_a_pull_request_is_opened_as_ready(desk: Desk) -> None:
+    """GitHub has none in private repositories of its free plan."""
+    said = {"message": "Validation Failed", "errors": [{"message": "Draft pull requests are not supported here."}]}
+    desk.server.before = lambda one: Respond(422, said) if b'"draft": true' in one.body else None
+    run_id = desk.begin()
+    desk.end(run_id)
+    desk.post()
+
+    assert desk.posting(run_id, "pull_request").state == "posted"
+    assert len(desk.server.changes) == 1
 
 
 def test_findings_become_a_review_once_whatever_is_lost(desk: Desk) -> None:
