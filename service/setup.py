@@ -132,6 +132,7 @@ def apply_setup(
     Raises:
         SetupError: An entry contradicts the existing state, or lacks something.
     """
+    _check_distinct(setup)
     # Nothing else changes them now: all that the document names is read once and written once.
     alone(connection)
     there = _Organizations(connection, setup.organizations, folder, now)
@@ -154,6 +155,33 @@ def apply_setup(
     }
 
 
+def _check_distinct(setup: Setup) -> None:
+    """Refuse entries of which one would silently take the place of another, or its tokens.
+
+    Raises:
+        SetupError: Two entries have one identity; the text names both.
+    """
+    _distinct("organizations", [(one.name, f"the slug {_slug(one)}") for one in setup.organizations])
+    _distinct("offers", [(one.code, f"the code {one.code}") for one in setup.offers])
+    for number, entry in enumerate(setup.organizations):
+        where = f"organizations.{number}"
+        _distinct(f"{where}.tokens", [(one.alias, f"the alias {one.alias}") for one in entry.tokens])
+        _distinct(f"{where}.hosts", [(one.host or one.platform, f"the platform {one.platform}") for one in entry.hosts])
+        _distinct(f"{where}.repositories", [(one.name, f"the name {one.name}") for one in entry.repositories])
+        paths = [(one.name, one.platform, one.path.removesuffix(".git")) for one in entry.repositories]
+        _distinct(f"{where}.repositories", [(name, f"the path {on}:{path.lower()}") for name, on, path in paths])
+
+
+def _distinct(where: str, entries: Iterable[tuple[str, str]]) -> None:
+    """Refuse two of the entries, each given by its name and what no other may have."""
+    seen: dict[str, str] = {}
+    for number, (name, identity) in enumerate(entries):
+        entry = f"{where}.{number} ({name})"
+        other = seen.setdefault(identity, entry)
+        if other != entry:
+            raise SetupError(f"{other} and {entry} both have {identity}: leave one out, or give it another")
+
+
 def _put_agents(
     connection: sa.Connection, entries: Sequence[AgentEntry], now: int, data: Path | None
 ) -> list[dict[str, str | None]]:
@@ -164,9 +192,14 @@ def _put_agents(
         _agent(entry, None if entry.organization is None else _named(owners, entry.organization), data)
         for entry in entries
     ]
+    _distinct("agents", [(agent.name, _owned(agent.name, agent.organization_id)) for agent in made])
     changed = {agent.key: agent for agent in made if agent != known.get(agent.key)}
     agents.put_all(connection, [*changed.values()], now)
     return [_outcome("agent", agent.name, agent.organization_id, known.get(agent.key), agent) for agent in made]
+
+
+def _owned(name: str, owner: str | None) -> str:
+    return f"the name {name} {'for all organizations' if owner is None else f'in the organization {owner}'}"
 
 
 def _outcome(kind: str, name: str, organization_id: str | None, before: object, after: object) -> dict[str, str | None]:
@@ -238,10 +271,11 @@ def _host(entry: HostEntry) -> hosts.Host:
     api_url = entry.api_url
     if entry.probe == "api" and api_url is None:
         if entry.host not in {None, _PUBLIC_HOSTS[entry.platform]}:
-            raise SetupError(f"{entry.platform}: a host of your own needs --api-url, or --probe git with --clone-url")
+            raise SetupError(f"{entry.platform}: a host of your own needs api_url (--api-url), or probe git (--probe)")
         api_url = _PUBLIC_APIS[entry.platform]
     if entry.probe == "git" and entry.clone_url is None:
-        raise SetupError(f"{entry.platform}: --probe git needs --clone-url, such as https://git.example/{{path}}.git")
+        cure = "clone_url (--clone-url), such as https://git.example/{path}.git"
+        raise SetupError(f"{entry.platform}: probe git needs {cure}")
     named = location(entry.api_url or entry.clone_url or "")
     return hosts.Host(
         platform=entry.platform,
@@ -287,7 +321,7 @@ def _repository(
     if entry.url is None:
         url = hosts.clone_url(connected, entry.platform, path)
         if url is None:
-            raise ValueError("it needs --url, or a connected host with a clone URL")
+            raise ValueError("it needs url (--url), or a connected host with a clone URL")
     else:
         url = entry.url if location(entry.url) is not None else str((folder / entry.url).resolve())
     triggers, secret = ((), None) if kept is None else (kept.triggers, kept.webhook_secret_env)
@@ -472,7 +506,7 @@ def _slug(entry: OrganizationEntry) -> str:
 
 
 def _differences(organization: Organization, entry: OrganizationEntry) -> list[str]:
-    """Return the commands that would make an organization equal to its entry in the document.
+    """Return what would make an organization equal to its entry in the document, mostly commands.
 
     They are not run: applying a document again must not undo decisions that were made after it was written.
     """
@@ -482,4 +516,7 @@ def _differences(organization: Organization, entry: OrganizationEntry) -> list[s
     commands = [] if organization.active == entry.active else [f"{'activate' if entry.active else 'deactivate'} {slug}"]
     commands += [f"grant {slug} {entitlement}" for entitlement in sorted(wanted - held)]
     commands += [f"withdraw {slug} {entitlement}" for entitlement in sorted(held - wanted)]
-    return [f"runwarden service org {command}" for command in commands]
+    name = (
+        f"name the entry {organization.name!r}, as the organization with the slug {slug} is named, or change its slug"
+    )
+    return [*([] if organization.name == entry.name else [name]), *(f"runwarden service org {one}" for one in commands)]

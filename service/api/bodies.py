@@ -209,6 +209,10 @@ async def read_bytes(request: Request, limit: int, reserve: Reserve | None = Non
     Raises:
         HttpError: 413, 400 if the connection ended first, or 503 if the reserve is used up.
     """
+    # The rest of a body that is too large is not read, so the connection cannot be used again.
+    too_large = HttpError(413, "body_too_large", f"the body may have at most {limit} bytes", {"Connection": "close"})
+    if int(request.headers.get("content-length", 0)) > limit:
+        raise too_large
     chunks: list[bytes] = []
     size = taken = 0
     try:
@@ -220,9 +224,7 @@ async def read_bytes(request: Request, limit: int, reserve: Reserve | None = Non
                     raise HttpError(503, "too_busy", text, {"Connection": "close", "Retry-After": "5"})
                 taken += len(chunk)
             if size > limit:
-                # The rest is not read, so the connection cannot be used again.
-                text = f"the body may have at most {limit} bytes"
-                raise HttpError(413, "body_too_large", text, {"Connection": "close"})
+                raise too_large
             chunks.append(chunk)
     except ClientDisconnect as error:
         raise bad_request("incomplete_body", "the connection ended before the body did") from error

@@ -1,6 +1,7 @@
 """`apply` and `status`: what a service is set up with, and what is in force."""
 
 import json
+import os
 import sys
 import tomllib
 from collections import defaultdict
@@ -43,8 +44,16 @@ def apply(admin: AdminContext, file: Path, *, elsewhere: bool) -> None:
             acts += [("token.create", token["id"], one["id"]) for token in one["tokens"] if token["value"] is not None]
         acts += [(_ACTIONS[one["kind"]], one["name"], one["organization"]) for one in made["applied"]]
         change.record_each(acts)
-    made |= {"data_dir": str(admin.folder.root), "outbox": str(admin.folder.outbox)}
+    unset = [] if elsewhere else sorted(name for name in _variables(setup) if not os.environ.get(name))
+    made |= {"unset_variables": unset, "data_dir": str(admin.folder.root), "outbox": str(admin.folder.outbox)}
     admin.show(made, _apply_lines(made))
+
+
+def _variables(setup: Setup) -> set[str]:
+    """Return the variables that hold the secrets of hosts and webhooks; those of agents are checked with them."""
+    hosts = [host.token_env for one in setup.organizations for host in one.hosts]
+    webhooks = [each.webhook_secret_env for one in setup.organizations for each in one.repositories]
+    return {name for name in (*hosts, *webhooks) if name}
 
 
 def _apply_lines(made: dict[str, Any]) -> list[str]:
@@ -68,6 +77,7 @@ def _apply_lines(made: dict[str, Any]) -> list[str]:
             owner = one["organization"]
             of = "" if owner is None else f" of {slugs.get(owner, owner)}"
             lines.append(f"{one['kind']} {one['name']}{of}  {one['outcome']}")
+    lines += [f"the variable {name} is not set here: set it for the service" for name in made["unset_variables"]]
     return [*lines, f"applied to the service in {made['data_dir']}"]
 
 

@@ -81,7 +81,74 @@ def test_apply_does_not_undo_what_an_operator_decided(tmp_path: Path) -> None:
     ]
 
 
+def test_an_entry_whose_slug_another_name_has_is_told(tmp_path: Path) -> None:
+    """The organization keeps its name."""
+    document, data = tmp_path / "setup.toml", tmp_path / "data"
+    for name in ("Bank A", "Bank B"):
+        document.write_text(f'[[organizations]]\nname = "{name}"\nslug = "bank"\n', "utf-8")
+        made = command(data, "apply", str(document))["organizations"][0]
+    said = CliRunner().invoke(main, ["apply", str(document), "--data-dir", str(data)]).output
+
+    assert made["name"] == "Bank A"
+    assert "name the entry 'Bank A'" in made["differs"][0]
+    assert made["differs"][0] in said
+
+
+def test_a_secret_that_is_not_set_is_told_unless_it_is_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a host and of a webhook."""
+    monkeypatch.setenv("A_TOKEN", "x")
+    document, data = tmp_path / "setup.toml", tmp_path / "data"
+    hosts = (
+        'hosts = [{ platform = "github", token_env = "NO_TOKEN" }, { platform = "gitlab", token_env = "A_TOKEN" }]\n'
+    )
+    webhook = '{ name = "x", platform = "github", path = "a/b", url = "x.git", webhook_secret_env = "NO_SECRET" }'
+    document.write_text(f"{AN_ORGANIZATION}{hosts}repositories = [{webhook}]\n", "utf-8")
+    given = ["apply", str(document), "--data-dir", str(data)]
+
+    assert command(data, "apply", str(document))["unset_variables"] == ["NO_SECRET", "NO_TOKEN"]
+    assert "the variable NO_TOKEN is not set here" in CliRunner().invoke(main, given).output
+    assert "is not set" not in CliRunner().invoke(main, [*given, "--elsewhere"]).output
+
+
 AN_ORGANIZATION = '[[organizations]]\nname = "A"\n'
+A_REPOSITORY = '{ name = "x", platform = "github", path = "a/b", url = "x.git" }'
+SAME_PATH = '{ name = "y", platform = "github", path = "A/b.git", url = "y.git" }'
+TWICE = [
+    (
+        f'{AN_ORGANIZATION}slug = "bank"\n[[organizations]]\nname = "B"\nslug = "bank"\n',
+        "organizations.0 (A) and organizations.1 (B) both have the slug bank",
+    ),
+    (
+        '[[organizations]]\nname = "Acme"\n[[organizations]]\nname = "ACME!"\n',
+        "organizations.0 (Acme) and organizations.1 (ACME!) both have the slug acme",
+    ),
+    (
+        AN_ORGANIZATION + 'tokens = [{ alias = "t" }, { alias = "t", scopes = ["organizations:create"] }]\n',
+        "organizations.0.tokens.0 (t) and organizations.0.tokens.1 (t) both have the alias t",
+    ),
+    (
+        AN_ORGANIZATION + 'hosts = [{ platform = "github" }, { platform = "github", group = "b" }]\n',
+        "both have the platform github",
+    ),
+    (
+        f"{AN_ORGANIZATION}repositories = [{A_REPOSITORY}, {A_REPOSITORY.replace('a/b', 'a/c')}]\n",
+        "both have the name x",
+    ),
+    (
+        f"{AN_ORGANIZATION}repositories = [{A_REPOSITORY}, {SAME_PATH}]\n",
+        "organizations.0.repositories.0 (x) and organizations.0.repositories.1 (y) both have the path github:a/b",
+    ),
+    (
+        2 * '[[agents]]\nname = "x"\nargv = ["true"]\n',
+        "agents.0 (x) and agents.1 (x) both have the name x",
+    ),
+    (
+        '[[offers]]\ncode = "X"\nkind = "partner"\n[[offers]]\ncode = "X"\nkind = "public"\n',
+        "offers.0 (X) and offers.1 (X) both have the code X",
+    ),
+]
 
 
 @pytest.mark.parametrize(
@@ -92,7 +159,7 @@ AN_ORGANIZATION = '[[organizations]]\nname = "A"\n'
         (AN_ORGANIZATION + 'colour = "red"\n', "organizations.0.colour"),
         (AN_ORGANIZATION + 'entitlements = []\ntokens = [{ alias = "t" }]\n', "ServiceAPI"),
         (AN_ORGANIZATION + 'tokens = [{ alias = "t", duration = "soon" }]\n', "such as 30d"),
-        (AN_ORGANIZATION + 'hosts = [{ platform = "github", probe = "git" }]\n', "--clone-url"),
+        (AN_ORGANIZATION + 'hosts = [{ platform = "github", probe = "git" }]\n', "probe git needs clone_url"),
         (AN_ORGANIZATION + 'repositories = [{ name = "x", platform = "github", path = "a/b" }]\n', "--url"),
         ('[[agents]]\nname = "../x"\nargv = ["true"]\n', "agents.0.name"),
         ("organizations = 3\n", "organizations: a number was found where a list is expected"),
@@ -100,6 +167,7 @@ AN_ORGANIZATION = '[[organizations]]\nname = "A"\n'
         ('[[agents]]\nname = "x"\nargv = "true"\n', "agents.0.argv: a text was found where a list is expected"),
         ("colour = 3\n", "colour: there is no such key"),
         ('[[agents]]\nname = "x"\nargv = ["true"]\norganization = "nobody"\n', "nobody"),
+        *TWICE,
     ],
 )
 def test_a_faulty_document_changes_nothing_and_is_explained(tmp_path: Path, document: str, message: str) -> None:

@@ -94,6 +94,15 @@ def test_a_body_without_an_end_is_cut_off_at_the_limit(api: Any) -> None:
     assert b"body_too_large" in answer
 
 
+def test_a_body_that_says_it_is_too_large_is_refused_before_it_arrives(api: Any) -> None:
+    """413 by its head alone."""
+    with connect(api) as connection:
+        connection.sendall(head(api, "Content-Length: 99999999999"))
+        answer = heard(connection)
+
+    assert answer.startswith(b"HTTP/1.1 413 ")
+
+
 def test_a_request_that_does_not_arrive_loses_its_connection(start: Callable[..., Api]) -> None:
     """It is told so; one that takes long to answer has arrived, and is waited for."""
     api = start(settings="[limits]\nrequest_s = 0.5\n")
