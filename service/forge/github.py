@@ -118,7 +118,9 @@ class GitHub:
 
     def post_review(self, number: int, commit: str, body: str, comments: Sequence[ReviewComment]) -> None:
         """Post one review with all its comments: it appears whole or not at all."""
-        document = {"commit_id": commit, "event": "COMMENT", "body": body, "comments": [*map(_comment, comments)]}
+        # A review of a comment's kind needs a text, also beside comments.
+        said = body or "More findings:"
+        document = {"commit_id": commit, "event": "COMMENT", "body": said, "comments": [*map(_comment, comments)]}
         self._http.document("POST", f"{self._repository}/pulls/{number}/reviews", document)
 
     def update_review(self, number: int, review: PostedReview, body: str) -> None:

@@ -19,6 +19,8 @@ _PROOFS: Final = {"github": "x-hub-signature-256", "gitlab": "x-gitlab-token"}
 """The headers with the proof that a code host sent a delivery."""
 _DELIVERY: Final = re.compile(r"[A-Za-z0-9-]{8,100}", re.ASCII)
 _GITLAB_BOT: Final = re.compile(r"(project|group)_[0-9]+_bot(_|\b)")
+CLOSED: Final = "closed"
+"""The change of a pull request that was closed or merged; no rule is about it."""
 _KINDS: Final = {
     "opened": "opened",
     "synchronize": "pushed",
@@ -27,6 +29,7 @@ _KINDS: Final = {
     "labeled": "labeled",
     "open": "opened",
     "reopen": "reopened",
+    **dict.fromkeys(("closed", "close", "merge"), CLOSED),
 }
 """The actions of GitHub and GitLab, and the change that each means; GitLab's `update` means one of several."""
 _Sha = Annotated[str, Field(pattern=r"^[0-9a-f]{40}([0-9a-f]{24})?$")]
@@ -107,7 +110,7 @@ class _GitHub(_Model):
     def event(self) -> PullRequestEvent | None:
         kind = _KINDS.get(self.action)
         pull_request = self.pull_request
-        if kind is None or pull_request.state != "open":
+        if kind is None or (kind != CLOSED and pull_request.state != "open"):
             return None
         head = pull_request.head
         return PullRequestEvent(
@@ -168,7 +171,7 @@ class _GitLab(_Model):
     def event(self) -> PullRequestEvent | None:
         given = self.object_attributes
         kind = _KINDS.get(given.action) if given.action != "update" else self._update()
-        if kind is None or given.state != "opened":
+        if kind is None or (kind != CLOSED and given.state != "opened"):
             return None
         return PullRequestEvent(
             kind=kind,

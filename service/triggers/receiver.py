@@ -18,7 +18,7 @@ from service.store.deliveries import STARTED, SUPERSEDED, WAITING, DeliveryEntry
 from service.store.repositories import Repository
 from service.store.runs import InactiveOrganizationError, Run, TurnRequest
 from service.text import plural
-from service.triggers.events import PullRequestEvent
+from service.triggers.events import CLOSED, PullRequestEvent
 from service.triggers.rules import TriggerRule
 
 CALLER: Final = "webhook"
@@ -98,6 +98,8 @@ class Receiver:
         event = delivery.event
         subject = PullRequestKey(organization_id, delivery.platform, repository.path.lower(), event.number)
         note = partial(self._note, connection, subject, delivery)
+        if event.kind == CLOSED:
+            return [note(-1, None, self._close(connection, subject, event))]
         reason = self._own(connection, delivery)
         if reason is not None:
             return [note(-1, None, DeliveryDecision("own", reason))]
@@ -140,7 +142,8 @@ class Receiver:
             return DeliveryDecision("refused", refusal)
         if limit := self._limit(connection, subject, now):
             return DeliveryDecision("limited", limit)
-        self._supersede(connection, past, event, now)
+        reason = f"superseded by {event.head_sha[:12]}, a newer head of pull request {event.number}"
+        self._end(connection, [one for one in past if one.head_sha != event.head_sha], reason, now)
         request = _request(subject, repository, rule, delivery)
         if event.is_fork and rule.forks == "approve":
             return DeliveryDecision(WAITING, "the head is in a fork", request=request)
@@ -172,19 +175,28 @@ class Receiver:
             return f"repository_runs_an_hour: {plural(settings.repository_runs_an_hour, 'run')} for one repository"
         return None
 
-    def _supersede(
-        self, connection: sa.Connection, past: Sequence[DeliveryEntry], event: PullRequestEvent, now: int
-    ) -> None:
-        """End runs that were started for an older head, unless people continued them, and drop waiting ones."""
-        reason = f"superseded by {event.head_sha[:12]}, a newer head of pull request {event.number}"
-        older = [one for one in past if one.head_sha != event.head_sha]
-        still_open = turns.open_runs(connection, [one.run_id for one in older if one.run_id])
-        for one in older:
+    def _close(self, connection: sa.Connection, subject: PullRequestKey, event: PullRequestEvent) -> DeliveryDecision:
+        """Decide on a pull request that was closed or merged: its runs have nothing to work for."""
+        now = self._clock()
+        if reason := self._late(connection, subject, event, now):
+            return DeliveryDecision("stale", reason)
+        past = deliveries.acted_on(connection, subject)
+        ended = self._end(connection, past, f"pull request {event.number} was closed", now)
+        return DeliveryDecision(CLOSED, f"ended {plural(ended, 'run')}")
+
+    def _end(self, connection: sa.Connection, past: Sequence[DeliveryEntry], reason: str, now: int) -> int:
+        """End runs that deliveries started, but not those that people continued, and waiting ones; return how many."""
+        still_open = turns.open_runs(connection, [one.run_id for one in past if one.run_id])
+        ended = 0
+        for one in past:
             if one.result == WAITING:
                 deliveries.conclude(connection, one.id, SUPERSEDED, reason)
+                ended += 1
             elif one.run_id in still_open and turns.of(connection, one.run_id)[-1].caller == CALLER:
                 turns.cancel(connection, one.run_id, f"{turns.CANCELLED}: {reason}", now)
                 _audit(connection, one, "run.cancel", one.run_id, reason, now)
+                ended += 1
+        return ended
 
     def _note(
         self,

@@ -112,6 +112,25 @@ def test_a_newer_head_ends_the_run_of_an_older_one(database: Database) -> None:
     assert set(cancelled) == set(found[:2])
 
 
+def test_a_closed_pull_request_ends_its_runs(database: Database) -> None:
+    """Queued, at work or waiting for approval; not those of another one, nor one that was opened again since."""
+    fork = TriggerRule(agent="reviewer", instructions="Look.", forks="approve")
+    deliver = tenants(database, "acme", rules=(fork,))
+    given = [deliver("d1", at=10), deliver("d2", fork="yes", at=11), deliver("d3", number=8)]
+    with database.read() as connection:
+        found = [one.run_id or "" for one in deliveries.latest(connection, 9, result="started")]
+    given += [deliver("d4", action="closed", state="closed", at=20)]
+    with database.read() as connection:
+        still_open = turns.open_runs(connection, found)
+        reason = turns.of(connection, found[0])[0].failure
+        waiting = deliveries.latest(connection, 9, result="waiting")
+    given += [deliver("d5", "e" * 40, at=40), deliver("d6", action="closed", state="closed", at=30)]
+
+    assert given[3:] == [["closed"], ["started", "started"], ["stale"]]
+    assert (still_open, waiting) == (set(found[-2:]), [])
+    assert reason == "cancelled: pull request 7 was closed"
+
+
 def test_what_could_only_fail_or_never_ends_is_refused(database: Database) -> None:
     """A protected branch, and what git would not take; of bots that feed each other, so many runs a day."""
     bots = TriggerRule(agent="reviewer", instructions="Go on.", bots=True)
@@ -214,7 +233,7 @@ def event(host: Any, action: str, **given: Any) -> PullRequestEvent | None:
         (GITHUB, "reopened", {}, "reopened"),
         (GITHUB, "ready_for_review", {}, "ready"),
         (GITHUB, "labeled", {}, "labeled"),
-        (GITHUB, "closed", {}, None),
+        (GITHUB, "closed", {"state": "closed"}, "closed"),
         (GITHUB, "edited", {}, None),
         (GITHUB, "synchronize", {"state": "closed"}, None),
         (GITLAB, "open", {}, "opened"),
@@ -225,7 +244,8 @@ def event(host: Any, action: str, **given: Any) -> PullRequestEvent | None:
         (GITLAB, "update", {"changes": {"labels": {}}}, "labeled"),
         (GITLAB, "update", {"changes": {"title": {}}}, None),
         (GITLAB, "update", {"oldrev": SHA, "state": "merged"}, None),
-        (GITLAB, "merge", {}, None),
+        (GITLAB, "merge", {"state": "merged"}, "closed"),
+        (GITLAB, "close", {"state": "closed"}, "closed"),
     ],
 )
 def test_both_code_hosts_say_what_happened(host: Any, action: str, given: dict[str, Any], kind: str | None) -> None:

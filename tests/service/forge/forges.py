@@ -247,7 +247,7 @@ class GitHubServer(Forge):
 
     def _review(self, pull: Change, given: dict[str, Any], account: str) -> dict[str, Any]:
         comments = given.get("comments") or []
-        if given.get("event") != "COMMENT" or not (given.get("body") or comments):
+        if given.get("event") != "COMMENT" or not given.get("body"):
             raise RefusedError(422, {"message": "Unprocessable Entity"})
         for one in comments:
             lines = self.diff.get(text(one, "path"), set())

@@ -61,7 +61,8 @@ class Pull:
 
     @property
     def bodies(self) -> list[str]:
-        return [one.body for one in self.client.reviews(self.number) if one.body]
+        """The texts that speak of the whole; comments that came later stand below a heading of their own."""
+        return [one.body for one in self.client.reviews(self.number) if one.body not in {"", "More findings:"}]
 
     def resolve_as_person(self, key: str) -> None:
         with contextlib.suppress(ForgeError):  # its answer may get lost, too
