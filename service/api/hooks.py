@@ -13,10 +13,10 @@ from service.api.bodies import Reserve, read_bytes
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, bad_request
 from service.reference import PLATFORMS
-from service.store import repositories
+from service.store import repositories, turns
 from service.store.deliveries import STARTED, WAITING
 from service.triggers import events
-from service.triggers.receiver import CALLER, DeliveryDecision, Receiver, UnknownRepositoryError, WebhookDelivery
+from service.triggers.receiver import DeliveryDecision, Receiver, UnknownRepositoryError, WebhookDelivery
 
 router = APIRouter()
 _UNPROVEN: Final = Reserve(64 << 20)
@@ -44,7 +44,7 @@ async def receive(platform: str, request: Request, context: RequestContext) -> R
         decisions: list[DeliveryDecision] = []
         if delivery is not None:
             ask = partial(context.accounts.of, delivery.platform, delivery.event.path)
-            delivery = replace(delivery, own_accounts=await context.outgoing.run(ask, CALLER))
+            delivery = replace(delivery, own_accounts=await context.outgoing.run(ask, turns.WEBHOOK))
             receiver = Receiver(context.database, context.settings, context.clock)
             decisions = await run_in_threadpool(receiver.receive, delivery)
     except UnknownRepositoryError as error:

@@ -360,6 +360,7 @@ class TurnExecution:
             patches = Patches(attempt.git, attempt.secrets.mask, snapshot.default)
             change = patches.write_pushed(snapshot.git_dir, done[0], *self._diffs(attempt))
             return attempt.completed(done[0], done[1], change)
+        self._check_delivered(attempt, snapshot)
         task = task_of(attempt, snapshot)
         attempt.workspace.create(task)
         with self._tracer.step("check out"):
@@ -397,6 +398,19 @@ class TurnExecution:
             return RepositoryMirror(self._folder.mirrors, attempt.run.url, attempt.git).fetch(
                 attempt.run.branch, attempt.run
             )
+
+    def _check_delivered(self, attempt: Attempt, snapshot: RepositorySnapshot) -> None:
+        """Refuse a delivery's turn whose branch is at another commit by now, unless the service itself pushed it."""
+        about = attempt.turn.inputs.get("pull_request") if attempt.turn.caller == turns.WEBHOOK else None
+        wanted = about.get("commit") if isinstance(about, dict) else None
+        head = snapshot.branches.get(attempt.run.branch)
+        if wanted in {None, head}:
+            return
+        with self._database.read() as connection:
+            if head is not None and turns.is_own_commit(connection, head):
+                return
+        there = "gone" if head is None else f"at {head}"
+        raise GitCommandError(f"the branch {attempt.run.branch} is {there}; the run was started for {wanted}")
 
     def _publish(self, attempt: Attempt, snapshot: RepositorySnapshot, base: str | None) -> TurnOutcome:
         result = attempt.workspace.result()

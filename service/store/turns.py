@@ -10,6 +10,8 @@ from service.store import postings
 from service.store import runs as run_store
 from service.store.schema import UNDER_WAY, first, found, runs, turns
 
+WEBHOOK: Final = "webhook"
+"""The caller of a turn that a code host's delivery asked for."""
 NOTHING_CHANGED: Final = "the agent changed nothing"
 NOT_PUSHED: Final = "the head of a fork is not pushed to: what the agent changed was dropped"
 MADE_UP: Final = "lab"

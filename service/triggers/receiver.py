@@ -21,8 +21,6 @@ from service.text import plural
 from service.triggers.events import CLOSED, PullRequestEvent
 from service.triggers.rules import TriggerRule
 
-CALLER: Final = "webhook"
-"""The caller of a turn that a delivery asked for."""
 _MARKS: Final = {"github": "#", "gitlab": "!"}
 
 
@@ -192,7 +190,7 @@ class Receiver:
             if one.result == WAITING:
                 deliveries.conclude(connection, one.id, SUPERSEDED, reason)
                 ended += 1
-            elif one.run_id in still_open and turns.of(connection, one.run_id)[-1].caller == CALLER:
+            elif one.run_id in still_open and turns.of(connection, one.run_id)[-1].caller == turns.WEBHOOK:
                 turns.cancel(connection, one.run_id, f"{turns.CANCELLED}: {reason}", now)
                 _audit(connection, one, "run.cancel", one.run_id, reason, now)
                 ended += 1
@@ -287,7 +285,7 @@ def _request(
         inputs={"pull_request": about},
         metadata={"trigger": origin},
         trace_parent=delivery.trace_parent,
-        caller=CALLER,
+        caller=turns.WEBHOOK,
         head_ref=event.ref if event.is_fork else None,
         head_sha=event.head_sha if event.is_fork else None,
         is_restricted=event.is_fork and rule.forks == "without_secrets",
@@ -308,6 +306,6 @@ def _start(connection: sa.Connection, request: TurnRequest, active_runs: int, no
 
 
 def _audit(connection: sa.Connection, entry: DeliveryEntry, action: str, target: str, detail: str, now: int) -> None:
-    actor = f"{CALLER}:{entry.platform}:{entry.delivery[:64]}"
+    actor = f"{turns.WEBHOOK}:{entry.platform}:{entry.delivery[:64]}"
     owner = entry.organization_id
     audit.record(connection, actor, action, now, target=target, organization_id=owner, detail=detail)

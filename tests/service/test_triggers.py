@@ -134,6 +134,27 @@ def test_a_pull_request_starts_a_run_and_what_the_run_pushes_starts_none(host: H
     assert any(one["target"] == run_id and one["actor"].startswith("webhook:github:") for one in trail)
 
 
+def test_only_the_delivered_commit_is_worked_on(host: Host, number: int) -> None:
+    """Not another one that the branch is at by now, nor the default branch where it is gone."""
+    host.rules(rule(instructions="note this"))
+    runs = []
+    for at, (name, change) in enumerate((("moved", host.push), ("gone", None)), 1):
+        branch = f"{name}-{number}"
+        sha = host.branch(branch)
+        if change is None:
+            git("branch", "-D", branch, cwd=host.repository)
+        else:
+            change(branch)
+        runs.append(host.deliver("opened", sha, number=number + 500 * at, head=branch, at=1).json()["runs"][0])
+    ended = [host.api.ended(run_id)["status"] for run_id in runs]
+    reasons = [host.api.get(f"/external/runs/{run_id}").json()["turns"][0]["reason"] for run_id in runs]
+
+    assert ended == ["failed", "failed"]
+    assert f"the branch moved-{number} is at" in reasons[0]
+    assert f"the branch gone-{number} is gone; the run was started for" in reasons[1]
+    assert git("branch", "--list", f"gone-{number}", cwd=host.repository) == ""
+
+
 def test_a_delivery_that_arrives_twice_starts_one_run(host: Host, number: int) -> None:
     """Also at the same time, after the service was killed, and under another name for the same commit."""
     host.rules(rule())
@@ -235,6 +256,7 @@ def test_gitlab_starts_runs_with_the_secret_that_onboarding_sets(host: Host, num
     """Its key for repeated deliveries counts; a repository's own secret takes the common one's place."""
     host.rules(rule(), name="tools")
     sha = git("rev-parse", "main", cwd=host.service.repositories["acme/web"])
+    git("branch", f"mr-{number}", "main", cwd=host.service.repositories["acme/web"])
     key = {"Idempotency-Key": f"key-{number}-of-it", "X-Gitlab-Event-UUID": "e-1"}
     merge_request = gitlab("update", sha, oldrev="d" * 40, number=number, head=f"mr-{number}")
     answers = [host.post("gitlab", with_token(merge_request, key, token="of gitlab")) for _ in range(2)]
