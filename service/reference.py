@@ -13,6 +13,12 @@ MADE_BRANCHES: Final = "agent/"
 """The prefix of branches made for runs."""
 SEGMENT: Final = "[A-Za-z0-9_][A-Za-z0-9._-]{0,99}"
 """The pattern of one part of a repository's path."""
+NO_NUL: Final = r"^[^\x00]*$"
+"""The pattern of a text that may be stored."""
+_HOST: Final = r"([A-Za-z0-9._-]+@)?[A-Za-z0-9][A-Za-z0-9.-]*"
+_REST: Final = "[A-Za-z0-9_][A-Za-z0-9._/-]*"
+NAMED: Final = rf"^({SEGMENT}(/{SEGMENT}){{1,19}}|(https?|ssh|git)://{_HOST}(:[0-9]{{1,5}})?/{_REST}|{_HOST}:{_REST})$"
+"""The pattern of a repository named by its path or a full URL, for the published description."""
 _SEGMENT: Final = re.compile(SEGMENT, re.ASCII)
 _SCP_FORM: Final = re.compile(r"(?:[\w.-]+@)?(?P<host>[\w.-]+):(?P<path>[^/].*)", re.ASCII)
 _GITHUB_PARTS: Final = 2

@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect
 from service.api.context import context_of
 from service.api.errors import HttpError, bad_request
 from service.errors import first_fault
-from service.reference import BRANCH, LONGEST_BRANCH, PLATFORMS, SEGMENT
+from service.reference import BRANCH, LONGEST_BRANCH, NO_NUL, PLATFORMS, SEGMENT
 
 _LARGEST_INTEGER: Final = 2**63 - 1
 _DEEPEST: Final = 64
@@ -23,7 +23,8 @@ _SMALL: Final = 256 << 10
 """The first bytes of a body, which are not counted against the reserve."""
 
 Body = TypeVar("Body", bound=BaseModel)
-Text = Annotated[str, Field(min_length=1)]
+AnyText = Annotated[str, Field(json_schema_extra={"pattern": NO_NUL})]
+Text = Annotated[str, Field(min_length=1, json_schema_extra={"pattern": NO_NUL})]
 
 
 def _whole(value: object) -> object:
@@ -39,7 +40,20 @@ class _Strict(BaseModel):
 # What is published of a field beyond its type is checked by the endpoints, in words of their own.
 _REPOSITORY: Final = rf"^{SEGMENT}(\.git)?$"
 _PROJECT_PATH: Final = rf"^{SEGMENT}(/{SEGMENT}){{1,19}}(\.git)?$"
-_PROJECT_ID: Final[JsonDict] = {"type": "integer", "format": "int64", "minimum": 1, "maximum": _LARGEST_INTEGER}
+# Bounds are published as floating-point numbers; this is the largest that is no rounding up.
+_INT64: Final[JsonDict] = {"format": "int64", "maximum": 2**63 - 1024}
+_PROJECT_ID: Final[JsonDict] = {"type": "integer", "minimum": 1, **_INT64}
+_NOT_BLANK: Final = r"^[^\x00]*[^\s\x00\x85][^\x00]*$"
+_LABEL: Final = "[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_ATOM: Final = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
+_EMAIL: Final = (
+    rf"^(?![^@]{{65}})(?![^@]*@([^@]*\.)?[A-Za-z0-9]{{2}}--){_ATOM}(\.{_ATOM})*@({_LABEL}\.)+[A-Za-z]{{1,63}}$"
+)
+_CONTENT: Final = (
+    f"At any depth: no text and no name holds NUL or half of a surrogate pair, an integer fits into 64 bits (its size "
+    f"is at most {_LARGEST_INTEGER}), and a number into a double. At most {_DEEPEST} levels are nested. "
+    f"The operator limits the bytes of the body (413)."
+)
 _REFERENCES: Final = (
     ("github", {"owner": f"^{SEGMENT}$", "repo": _REPOSITORY}),
     ("gitlab", {"project_path": _PROJECT_PATH}),
@@ -77,11 +91,12 @@ class OrganizationCreation(_Strict):
     email: Annotated[
         Text,
         Field(
-            description="Of a domain that may receive mail: reserved ones, such as .test and .invalid, are refused.",
-            json_schema_extra={"format": "email", "maxLength": 254},
+            description="Of a domain that may receive mail: reserved ones, such as .test and .invalid, are refused. "
+            "Addresses in other scripts, which the pattern leaves out, are taken if they are valid.",
+            json_schema_extra={"format": "email", "maxLength": 254, "pattern": _EMAIL},
         ),
     ]
-    offer_code: str | None = None
+    offer_code: AnyText | None = None
 
 
 class RepositoryReference(_Strict):
@@ -96,11 +111,14 @@ class RepositoryReference(_Strict):
 class RunStart(_Strict):
     """Body of POST /external/runs (spec 4.3)."""
 
-    instructions: Annotated[str, Field(min_length=1, pattern=r"\S")]
+    instructions: Annotated[str, Field(min_length=1, pattern=r"\S", json_schema_extra={"pattern": _NOT_BLANK})]
     repository: RepositoryReference
     branch_name: BranchName | None = None
-    run_id: str | None = None
-    metadata: dict[str, object] | None = None
+    run_id: AnyText | None = None
+    metadata: Annotated[
+        dict[str, object] | None,
+        Field(description="At most 65,536 bytes as JSON in UTF-8, unless the operator sets another limit."),
+    ] = None
 
 
 class AgentStart(_Strict):
@@ -124,8 +142,7 @@ class ProjectOnboarding(_Strict):
     )
 
     project_id: (
-        Annotated[int, Field(ge=0, le=_LARGEST_INTEGER, json_schema_extra={"format": "int64"}), BeforeValidator(_whole)]
-        | None
+        Annotated[int, Field(ge=0, le=_LARGEST_INTEGER, json_schema_extra=_INT64), BeforeValidator(_whole)] | None
     ) = None
     """No project has the id 0: it counts as left out."""
     project_path: Annotated[Text, Field(json_schema_extra={"pattern": _PROJECT_PATH})] | None = None
@@ -162,7 +179,7 @@ def schema_of(model: type[BaseModel]) -> dict[str, object]:
     """Return the OpenAPI fragment that describes a request body."""
     schema = model.model_json_schema()
     content = {"application/json": {"schema": _inlined(schema, schema.pop("$defs", {}))}}
-    return {"requestBody": {"required": True, "content": content}}
+    return {"requestBody": {"description": _CONTENT, "required": True, "content": content}}
 
 
 def _inlined(schema: Any, definitions: dict[str, Any]) -> Any:

@@ -15,7 +15,7 @@ from service.api.context import RequestContext
 from service.api.errors import HttpError, bad_request, documented
 from service.api.runs import run_body
 from service.clock import parse_rfc3339
-from service.reference import PLATFORMS, checked_path, location, reference
+from service.reference import NAMED, NO_NUL, PLATFORMS, checked_path, location, reference
 from service.store import hosts, runs
 from service.store.runs import Filters
 
@@ -25,6 +25,7 @@ _DEFAULT_SIZE: Final = 10
 _LARGEST_SIZE: Final = 100
 _INTEGER: Final = re.compile(r"[0-9]{1,19}", re.ASCII)
 _KNOWN: Final = ("page_size", "page_token", "status", "repository", "platform", "data", "date_from", "date_to")
+_TEXT: Final = {"type": "string", "pattern": NO_NUL}
 _DATE: Final = {"type": "string", "format": "date-time"}
 
 
@@ -79,13 +80,15 @@ _PARAMETERS: Final = [
     _parameter(
         "page_size", {"type": "integer", "format": "int64", "minimum": 1, "maximum": 100, "default": 10}, "Page size."
     ),
-    _parameter("page_token", {"type": "string"}, "next_token of the page before."),
-    _parameter("status", {"type": "string"}, "Filter by run status."),
-    _parameter("repository", {"type": "string", "minLength": 1}, "owner/repo, group/project or a full URL."),
+    _parameter("page_token", _TEXT, "next_token of the page before."),
+    _parameter("status", _TEXT, "Filter by run status."),
+    _parameter(
+        "repository", {"type": "string", "minLength": 1, "pattern": NAMED}, "owner/repo, group/project or a full URL."
+    ),
     _parameter("platform", {"type": "string", "enum": list(PLATFORMS)}, "The other form of the repository filter."),
     _parameter(
         "data",
-        {"type": "string"},
+        _TEXT,
         "JSON object of a repository reference; needs platform, and does not go with repository.",
     ),
     _parameter("date_from", _DATE, "Start of the range, inclusive."),

@@ -3,14 +3,17 @@
 import copy
 from typing import Any
 
+NO_NUL = "^[^\\x00]*$"
 PLAIN_VALUE = {
     "anyOf": [
-        {"type": ["boolean", "null", "string"]},
+        {"type": ["boolean", "null"]},
+        {"type": "string", "pattern": NO_NUL},
         {"type": "integer", "minimum": -(2**63) + 1, "maximum": 2**63 - 1},
         {"type": "number", "minimum": -1e300, "maximum": 1e300},
-        {"type": "array", "items": {"type": "string"}},
+        {"type": "array", "items": {"type": "string", "pattern": NO_NUL}},
     ]
 }
+FREE = {"additionalProperties": PLAIN_VALUE, "propertyNames": {"pattern": NO_NUL}}
 FREE_OBJECT = {"type": ["object", "null"], "additionalProperties": PLAIN_VALUE}
 PART = "[a-z0-9][a-z0-9_-]{0,40}"
 BRANCH = {"anyOf": [{"type": "string", "pattern": f"^{PART}(/{PART}){{0,3}}$"}, {"type": "null"}]}
@@ -23,7 +26,7 @@ def known(described: dict[str, Any]) -> dict[str, Any]:
     """Return what the service publishes of the same six operations, with what exists in the tests' world.
 
     Nothing of the form of a request is narrowed but what no schema can say: reserved domains, the bytes of a branch,
-    the size of the numbers in an object that is free, and that `data` needs a platform and goes with no repository.
+    what an object that is free holds, and that `data` needs a platform and goes with no repository.
     """
     made = copy.deepcopy(described)
     paths = made["paths"] = {
@@ -39,7 +42,7 @@ def known(described: dict[str, Any]) -> dict[str, Any]:
 
     creation = body("/external/organizations")
     creation["offer_code"]["enum"] = ["PARTNER", "OLD", None]
-    creation["email"]["pattern"] = EMAIL["pattern"]
+    creation["email"]["pattern"] = creation["email"]["pattern"].replace("[A-Za-z]{1,63}$", "(com|org|example)$")
     del creation["email"]["format"]
     start, agent = body("/external/runs"), body("/external/agents/{name}/runs")
     start["run_id"]["enum"] = [None]
@@ -47,8 +50,9 @@ def known(described: dict[str, Any]) -> dict[str, Any]:
     for branch in (start["branch_name"], agent["branch_name"]):
         branch["anyOf"][0]["maxLength"] = 50
     for free in (start["metadata"], agent["inputs"]):
-        free["anyOf"][0]["additionalProperties"] = PLAIN_VALUE
-    start["repository"]["properties"]["data"]["additionalProperties"] = PLAIN_VALUE
+        free["anyOf"][0].update(FREE)
+    for free in (start["repository"], start["repository"]["properties"]["data"]):
+        free.update(FREE)
     # The repositories of the connected groups.
     for one in start["repository"]["oneOf"]:
         fields = one["properties"]["data"]["properties"]
@@ -58,9 +62,6 @@ def known(described: dict[str, Any]) -> dict[str, Any]:
     paths["/external/agents/{name}/runs"]["post"]["parameters"][0]["schema"] = {"enum": ["scribe", "reviewer"]}
     listing = paths["/external/runs"]["get"]
     listing["parameters"] = [one for one in listing["parameters"] if one["name"] not in {"page_token", "data"}]
-    for one in listing["parameters"]:
-        if one["name"] == "repository":
-            one["schema"]["pattern"] = "^[a-z]{1,20}/[a-z]{1,20}$"
     return made
 
 
