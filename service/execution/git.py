@@ -37,6 +37,11 @@ _SHOWN_OUTPUT: Final = 2000
 class GitCommandError(ServiceError):
     """git refused or failed; the text holds its message."""
 
+    def __init__(self, text: str, status: int | None = None) -> None:
+        super().__init__(text)
+        self.status = status
+        """git's exit status; None: it did not end by itself."""
+
 
 def environment(home: Path) -> dict[str, str]:
     """Return the variables git gets: nothing of the user's but what finds programs, certificates and ssh keys."""
@@ -143,7 +148,7 @@ class GitRunner:
             said = printable("; ".join(filter(None, map(str.strip, lines))))
             if re.search(r"returned error: 30[1-8]\b", said):
                 said += "; the repository has moved, and redirects are not followed: configure its new address"
-            raise GitCommandError(f"git {arguments[0]} failed ({process.returncode}): {said}")
+            raise GitCommandError(f"git {arguments[0]} failed ({process.returncode}): {said}", process.returncode)
         return out.decode("utf-8", "surrogateescape")
 
 

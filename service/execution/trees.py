@@ -12,34 +12,57 @@ from typing import Final
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def walk(root: Path) -> Iterator[tuple[int, list["os.DirEntry[str]"]]]:
-    """Yield each folder's descriptor and entries, `root` first; folders that the caller removes are not entered.
+LONGEST_PATH: Final = os.pathconf("/", "PC_PATH_MAX") - 1
+"""How many bytes of a path git can open, counted from the checkout."""
 
-    Two descriptors are open at a time, and no path is built. A folder that cannot be read, or is moved during the walk,
-    is left out.
+
+def walk(root: Path) -> Iterator[tuple[int, list["os.DirEntry[str]"]]]:
+    """Yield each folder's descriptor and entries, as `walk_paths` does."""
+    for _, here, entries in walk_paths(root):
+        yield here, entries
+
+
+def walk_paths(root: Path) -> Iterator[tuple[str, int, list["os.DirEntry[str]"]]]:
+    """Yield each folder's path, descriptor and entries, `root` first; folders that the caller removes are not entered.
+
+    Two descriptors are open at a time. A path is counted from `root`, whose own is empty, and ends with a slash. One
+    longer than `LONGEST_PATH` is cut, and still longer. A folder that cannot be read, or is moved during the walk, is
+    left out.
 
     Raises:
         OSError: `root` cannot be read.
     """
     here = os.open(root, _FOLDER)
-    trail = [_Level("", _identity(here))]
+    trail = [_Level("", "", _identity(here))]
     try:
         while trail:
             entries = _entries(here)
-            yield here, entries
+            yield trail[-1].path, here, entries
             trail[-1].waiting.extend(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
             here = _next(here, root, trail)
     finally:
         os.close(here)
 
 
-def locked(folder: int, entries: list["os.DirEntry[str]"]) -> list[str]:
-    """Return which of a folder's entries are folders that cannot be read."""
-    return [
-        entry.name
-        for entry in entries
-        if entry.is_dir(follow_symlinks=False) and not os.access(entry.name, os.R_OK | os.X_OK, dir_fd=folder)
-    ]
+def unlock(root: Path | str, *, within: int | None = None) -> bool:
+    """Give a folder's owner all rights back; return whether the folder can be read. A link is not followed.
+
+    `within`: the folder's descriptor, where `root` is a name in it.
+    """
+    with contextlib.suppress(OSError):
+        mode = os.stat(root, dir_fd=within, follow_symlinks=False).st_mode
+        if stat.S_ISDIR(mode) and mode & stat.S_IRWXU != stat.S_IRWXU:
+            os.chmod(root, stat.S_IMODE(mode) | stat.S_IRWXU, dir_fd=within)
+        return os.access(root, os.R_OK | os.X_OK, dir_fd=within)
+    return False
+
+
+def unlock_file(entry: "os.DirEntry[str]", folder: int) -> None:
+    """Give the owner of a file in an open folder the right to read it."""
+    with contextlib.suppress(OSError):
+        mode = entry.stat(follow_symlinks=False).st_mode
+        if stat.S_ISREG(mode) and not mode & stat.S_IRUSR:
+            os.chmod(entry.name, stat.S_IMODE(mode) | stat.S_IRUSR, dir_fd=folder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +70,8 @@ class _Level:
     """A folder on the path from the root to the walk's present folder."""
 
     name: str
+    path: str
+    """From the root, with a slash at its end; cut once it is longer than `LONGEST_PATH`."""
     identity: tuple[int, int]
     waiting: list[str] = field(default_factory=list)
     """The folders in it that are still to be entered."""
@@ -60,7 +85,9 @@ def _next(here: int, root: Path, trail: list[_Level]) -> int:
             here = _climb(here, root, trail)
         elif (below := _open(name := trail[-1].waiting.pop(), here)) is not None:
             os.close(here)
-            trail.append(_Level(name, _identity(below)))
+            above = trail[-1].path
+            path = above if len(os.fsencode(above)) > LONGEST_PATH else f"{above}{name}/"
+            trail.append(_Level(name, path, _identity(below)))
             return below
     return here
 

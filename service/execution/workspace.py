@@ -23,6 +23,11 @@ _LARGEST_RESULT = 256 * 1024
 _LONGEST_SUMMARY = 4000
 _LONGEST_MESSAGE = 20_000
 _MOST_NAMED = 5
+_LONGEST_NAME = 200
+_LONGEST_PART = 255
+"""How many bytes a file's name can have on Linux."""
+_SOME_NOT_ADDED = 1
+"""The exit status of `git add --ignore-errors` that could store some files only."""
 _logger = logging.getLogger(__name__)
 
 
@@ -120,29 +125,27 @@ class Workspace:
         """Commit what changed in the checkout, on top of its base; None when nothing did."""
         self._borrow(git, self.ours, snapshot)
         (self.ours / "info" / "exclude").write_text("".join(f"{one}\n" for one in self.left_behind), "utf-8")
-        # git would enter a repository that the agent made, and obey the configuration it finds there.
-        left_out = []
-        for folder, entries in trees.walk(self.tree):
-            theirs = [entry for entry in entries if entry.name.lower() == ".git"]
-            for entry in theirs:
-                if not trees.remove(entry.name, within=folder):
-                    raise OSError(f"a {entry.name} that the agent left in the checkout cannot be removed")
-            # git passes over them in silence.
-            kept = [entry for entry in entries if entry not in theirs]
-            left_out += [f"{self._path_of(folder)}{name}/" for name in trees.locked(folder, kept)]
+        left_out, locked = self._prepare()
         git("read-tree", base or "--empty", git_dir=self.ours, work_tree=self.tree)
-        # What lies behind a link is not the checkout's, and git refuses a path that leads there.
-        ours = [collect.FOLDER] if (self.tree / collect.FOLDER).is_symlink() else collect.FILES
-        chosen = ("--", ":/", *(f":(top,exclude){path}" for path in ours))
+        # git fails as a whole at a folder that it can list but not enter.
+        without = (f":(top,exclude,literal){path}" for path in (collect.FOLDER, *locked))
+        chosen = ("--", ":/", *without)
         try:
             git("add", "--all", "--ignore-errors", *chosen, git_dir=self.ours, work_tree=self.tree)
         except GitCommandError as error:
             rest = ("ls-files", "-z", "--others", "--modified", "--exclude-standard", *chosen)
             names = git(*rest, git_dir=self.ours, work_tree=self.tree).split("\0")[:-1]
-            if not names:
+            # With any other status git has stored nothing, for a reason that no file need have.
+            if error.status != _SOME_NOT_ADDED or not names:
                 raise
             _logger.info("%s", error)
             left_out += names
+        left_out += locked
+        if left_out:
+            hidden = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
+            ignored = git(*hidden, git_dir=self.ours, work_tree=self.tree).split("\0")[:-1]
+            unseen = (f"{collect.FOLDER}/", *(path for path in ignored if path.endswith("/")))
+            left_out = [path for path in left_out if not path.startswith(unseen)]
         tree = git("write-tree", git_dir=self.ours)
         files = changed_between(git, self.ours, base, tree)
         if not files.names and not left_out:
@@ -151,23 +154,46 @@ class Workspace:
         sha = git.feed(message, "commit-tree", tree, *parents, "-F", "-", git_dir=self.ours).strip()
         return TurnCommit(sha, files, _listed(left_out) if left_out else None)
 
-    def _path_of(self, folder: int) -> str:
-        """Return the path of an open folder in the checkout, with a slash at its end; too long a path is cut."""
-        with contextlib.suppress(OSError):
-            path = Path(f"/proc/self/fd/{folder}").readlink().relative_to(self.tree.resolve())
-            return "" if path == Path() else f"{path}/"
-        return "…/"
+    def _prepare(self) -> tuple[list[str], list[str]]:
+        """Make the checkout one that git reads as a whole; return what had to go, and folders that stay locked.
+
+        Nothing may be writing to it. What the agent locked belongs to the service's user, and is unlocked.
+        """
+        gone, locked = list[str](), list[str]()
+        trees.unlock(self.tree)
+        for path, folder, entries in trees.walk_paths(self.tree):
+            left = trees.LONGEST_PATH - len(os.fsencode(path))
+            for entry in entries:
+                # git would enter a repository that the agent made, and obey the configuration it finds there.
+                if entry.name.lower() == ".git":
+                    if not trees.remove(entry.name, within=folder):
+                        raise OSError(f"{path}{entry.name}, which git would obey, cannot be removed")
+                elif entry.is_dir(follow_symlinks=False):
+                    if not trees.unlock(entry.name, within=folder):
+                        locked.append(f"{path}{entry.name}/")
+                # git passes over what is in too deep a folder in silence, and fails as a whole at other such files.
+                elif left < _LONGEST_PART and len(os.fsencode(entry.name)) > left:
+                    trees.remove(entry.name, within=folder)
+                    gone.append(path)
+                else:
+                    trees.unlock_file(entry, folder)
+        return gone, locked
 
     def contents(self, names: Iterable[str]) -> Iterator[bytes]:
         """Yield the names of files in the checkout and their contents, piece by piece."""
-        for name in names:
-            yield name.encode("utf-8", "surrogateescape") + b"\n"
-            with contextlib.suppress(OSError):
-                descriptor = os.open(self.tree / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-                with os.fdopen(descriptor, "rb") as file:
-                    yield from iter(lambda: file.read(_PIECE), b"")
-            with contextlib.suppress(OSError):
-                yield os.readlink(os.fsencode(self.tree / name))  # noqa: PTH115 — as bytes
+        # From its descriptor, as git does: a name that git can open may be too long behind the checkout's own path.
+        tree = os.open(self.tree, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            for name in names:
+                yield name.encode("utf-8", "surrogateescape") + b"\n"
+                with contextlib.suppress(OSError):
+                    descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=tree)
+                    with os.fdopen(descriptor, "rb") as file:
+                        yield from iter(lambda: file.read(_PIECE), b"")
+                with contextlib.suppress(OSError):
+                    yield os.readlink(os.fsencode(name), dir_fd=tree)
+        finally:
+            os.close(tree)
 
     def push(self, git: GitRunner, url: str, branch: str, commit: str, expected: str | None) -> None:
         """Push a commit to its branch if the branch is still at `expected` (None: if it still does not exist).
@@ -220,7 +246,9 @@ class Workspace:
 
 def _listed(names: Sequence[str]) -> str:
     shown = [one_line(name.encode("utf-8", "replace").decode()) for name in names[:_MOST_NAMED]]
-    return ", ".join(shown) + (f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else "")
+    # Files in too deep folders look alike.
+    cut = dict.fromkeys(name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…" for name in shown)
+    return ", ".join(cut) + (f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else "")
 
 
 def _clean(value: object, length: int) -> str | None:

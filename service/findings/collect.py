@@ -26,8 +26,9 @@ from service.text import plural
 
 FOLDER: Final = ".runwarden"
 FILES: Final = (f"{FOLDER}/findings.json", f"{FOLDER}/findings.sarif")
-"""The files that an agent may write; never part of a commit."""
+"""The files that an agent may write; nothing in their folder is part of a commit."""
 _LARGEST: Final = {FILES[0]: 1 << 20, FILES[1]: 4 << 20}
+_LINK: Final = "a link is not followed"
 _LARGEST_SOURCE: Final = 4 << 20
 _MOST_READ: Final = 10_000
 """How many findings of a file are looked at. A SARIF file of the allowed size may hold far more."""
@@ -55,6 +56,8 @@ def collect(tree: Path, root: str, mask: Callable[[str], str]) -> CollectedFindi
     remarks: list[str] = []
     found: list[Finding] = []
     usable = 0
+    if (kind := _in_place_of_folder(tree)) is not None:
+        return CollectedFindings(None, (f"{FOLDER} is not read: {kind}",))
     for path in FILES:
         try:
             data = read(tree, path, _LARGEST[path])
@@ -67,8 +70,8 @@ def collect(tree: Path, root: str, mask: Callable[[str], str]) -> CollectedFindi
         except FileNotFoundError:
             continue
         except OSError as error:
-            is_link = error.errno in {errno.ELOOP, errno.ENOTDIR}
-            remarks.append(f"{path} is not read: {'a link is not followed' if is_link else error.strerror}")
+            is_link = error.errno == errno.ELOOP
+            remarks.append(f"{path} is not read: {_LINK if is_link else error.strerror}")
         except FindingsError as error:
             remarks.append(f"{path} is not used: {error}")
     if not usable:
@@ -81,6 +84,19 @@ def collect(tree: Path, root: str, mask: Callable[[str], str]) -> CollectedFindi
     if left_out := len(different) - len(kept):
         remarks.append(f"{plural(left_out, 'finding')} left out: at most {MOST} and {_LARGEST_KEPT} bytes are kept")
     return CollectedFindings(kept, tuple(remarks))
+
+
+def _in_place_of_folder(tree: Path) -> str | None:
+    """Say what stands in place of the folder; None: the folder, nothing, or something that cannot be told."""
+    try:
+        mode = (tree / FOLDER).lstat().st_mode
+    except OSError:
+        return None
+    if stat.S_ISLNK(mode):
+        return _LINK
+    if stat.S_ISREG(mode):
+        return "it is a file, not a folder"
+    return None if stat.S_ISDIR(mode) else "it is not a folder"
 
 
 def clear(tree: Path) -> None:

@@ -2,18 +2,22 @@
 
 import contextlib
 import os
+import stat
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
 from service.execution import trees
+from service.execution.workspace import Workspace
 from tests.service.conftest import Api
 from tests.service_process import git
 
 DEPTH = 3000
+ORDINARY: Final = pytest.mark.skipif(os.geteuid() == 0, reason="root reads every folder")
 
 
 @pytest.fixture
@@ -142,15 +146,155 @@ def test_a_link_in_place_of_our_folder_is_neither_followed_nor_committed(
 
     assert run["status"] == "completed", api.log(run_id)
     assert git("ls-tree", "-r", "--name-only", run["branch_name"], cwd=repository).split() == ["README.md", "kept"]
-    assert "a link is not followed" in api.log(run_id)
+    assert ".runwarden is not read: a link is not followed" in api.log(run_id)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root reads every folder")
-def test_a_folder_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    """Among a folder's entries; files and links are none."""
-    (tmp_path / "locked").mkdir(mode=0)
-    (tmp_path / "open").mkdir()
-    (tmp_path / "link").symlink_to("locked")
+SHELL = """
+import json, subprocess, sys
+subprocess.run(["sh", "-euc", "echo good > good.txt; " + json.load(sys.stdin)["inputs"]["script"]], check=True)
+"""
+NEST = "python3 -c 'import os\nfor name in {}: os.mkdir(name); os.chdir(name)\nfor name in {}: open(name, chr(119))'"
+"""Folders one in the other, and files in the last."""
+DEEP = NEST.format('3000 * ["d"]', '"f"')
 
-    assert [trees.locked(folder, entries) for folder, entries in trees.walk(tmp_path)] == [["locked"], []]
-    (tmp_path / "locked").chmod(0o700)
+
+def left_by(own: Callable[..., tuple[Api, Path]], folder: Path, script: str) -> tuple[dict[str, Any], list[str], str]:
+    """Let an agent write good.txt and run a script; return its turn, the files of its branch and the turn's log."""
+    api, repository = own()
+    api.add_agent(folder, "shell", SHELL)
+    run_id = api.begin("shell", script=script)
+    branch = api.ended(run_id)["branch_name"]
+    turn = api.service.admin("run", run_id, "--diff")["turns"][0]
+    is_pushed = branch in git("branch", "--format=%(refname:short)", cwd=repository).split()
+    names = git("ls-tree", "-rz", "--name-only", branch, cwd=repository).split("\0") if is_pushed else []
+    return turn, [name for name in names if name not in {"", "README.md"}], api.log(run_id)
+
+
+@ORDINARY
+@pytest.mark.parametrize(
+    ("script", "names"),
+    [
+        ("chmod 0 .", ["good.txt"]),
+        ("mkdir -p a/b; echo x > a/b/f; chmod 0 a/b/f a/b a good.txt .", ["a/b/f", "good.txt"]),
+        ("chmod 500 .", ["good.txt"]),
+        (
+            "env -u GIT_DIR -u GIT_WORK_TREE git init -q nest; echo x > nest/f; chmod 500 nest nest/.git",
+            ["good.txt", "nest/f"],
+        ),
+        ("mkdir p; touch p/f; chmod 600 p", ["good.txt", "p/f"]),
+        ("chmod 0 good.txt README.md", ["good.txt"]),
+    ],
+)
+def test_what_the_agent_locked_is_committed_all_the_same(
+    own: Callable[..., tuple[Api, Path]], tmp_path: Path, script: str, names: list[str]
+) -> None:
+    """Its files belong to the service's user, and git stores no such rights."""
+    turn, committed, log = left_by(own, tmp_path, script)
+
+    assert (turn["failure"], committed) == (None, names), log
+    assert "README.md" not in turn["diff"]
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "mkdir bad; touch bad/f; chmod 0 bad",
+        "mkdir -p bad/p; touch bad/p/f; chmod 400 bad/p",
+        "mkdir -p bad/.git.; touch bad/.git./HEAD",
+        f"mkdir bad; cd bad; {DEEP}",
+        "mkdir .runwarden; touch .runwarden/f; chmod 0 .runwarden",
+        "mkdir -p .runwarden/sub; touch .runwarden/sub/f; chmod 0 .runwarden/sub",
+        "mkdir -p .runwarden/.git.; touch .runwarden/.git./HEAD",
+        "env -u GIT_DIR -u GIT_WORK_TREE git init -q .runwarden",
+    ],
+)
+def test_what_is_ignored_or_ours_fails_no_turn(
+    own: Callable[..., tuple[Api, Path]], tmp_path: Path, script: str
+) -> None:
+    """An ignored folder and `.runwarden` are not committed, so it is no matter what they hold."""
+    turn, committed, log = left_by(own, tmp_path, f"echo bad/ > .gitignore; {script}")
+
+    assert (turn["failure"], committed) == (None, [".gitignore", "good.txt"]), log
+
+
+@pytest.mark.parametrize(
+    ("nested", "files", "stored"),
+    [
+        ('3000 * ["d"]', '"f"', 0),
+        ('100 * [200 * "d"]', '"f"', 0),
+        ('20 * [200 * "d"]', '(75 * "f", 76 * "g", 77 * "h")', 1),
+        ('3000 * ["d"]', "()", None),
+    ],
+)
+def test_files_below_too_long_a_path_are_told(
+    own: Callable[..., tuple[Api, Path]], tmp_path: Path, nested: str, files: str, stored: int | None
+) -> None:
+    """A path of 4,095 bytes is stored; a longer one fails the turn, and the rest is its patch; empty folders do not."""
+    turn, committed, _ = left_by(own, tmp_path, NEST.format(nested, files))
+
+    if stored is None:
+        assert (turn["failure"], committed) == (None, ["good.txt"])
+    else:
+        assert turn["failure"].startswith("the agent left files that git cannot store: d")
+        assert "…; nothing was pushed; see the rest" in turn["failure"]
+        assert len(turn["failure"]) < 400
+        assert "+good" in turn["diff"]
+        assert turn["diff"].count("new file") == 1 + stored
+
+
+@pytest.mark.parametrize(
+    ("script", "what"),
+    [("touch .runwarden", "it is a file, not a folder"), ("mkfifo .runwarden", "it is not a folder")],
+)
+def test_our_folder_of_another_kind_is_never_committed(
+    own: Callable[..., tuple[Api, Path]], tmp_path: Path, script: str, what: str
+) -> None:
+    """The log says once what it is."""
+    turn, committed, log = left_by(own, tmp_path, script)
+
+    assert (turn["failure"], committed) == (None, ["good.txt"]), log
+    assert log.count(".runwarden") == 1
+    assert f".runwarden is not read: {what}" in log
+
+
+def test_a_secret_below_a_long_path_is_found(tmp_path: Path) -> None:
+    """A path that git stores is read for secrets too, although the checkout's own path makes it longer than 4,095."""
+    workspace = Workspace(tmp_path)
+    workspace.tree.mkdir()
+    names = [*(20 * [200 * "d"]), 75 * "f"]
+    here = os.open(workspace.tree, os.O_RDONLY)
+    for name in names[:-1]:
+        os.mkdir(name, dir_fd=here)
+        below = os.open(name, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    with os.fdopen(os.open(names[-1], os.O_CREAT | os.O_WRONLY, dir_fd=here), "w") as file:
+        file.write("s3cr3t")
+    os.symlink("s3cr3t-place", "link", dir_fd=here)
+    os.close(here)
+    long = ["/".join(names), "/".join([*names[:-1], "link"])]
+
+    found = set(workspace.contents(long))
+    trees.remove(workspace.tree)
+
+    assert {b"s3cr3t", b"s3cr3t-place"} <= found
+
+
+def test_rights_are_given_back_to_files_and_folders_alone(tmp_path: Path) -> None:
+    """A folder's owner gets all rights, a file's the right to read; what a link leads to stays as it is."""
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    root.mkdir()
+    (root / "folder").mkdir(mode=0)
+    for file in (root / "file", outside):
+        file.touch(mode=0o010)
+    (root / "link").symlink_to(outside)
+    (root / "out").symlink_to(tmp_path)
+    tmp_path.chmod(0o500)
+    for _, folder, entries in trees.walk_paths(root):
+        for entry in entries:
+            trees.unlock(entry.name, within=folder)
+            trees.unlock_file(entry, folder)
+
+    modes = [stat.S_IMODE(path.stat().st_mode) for path in (root / "folder", root / "file", outside, tmp_path)]
+    assert modes == [0o700, 0o410, 0o010, 0o500]
+    tmp_path.chmod(0o700)

@@ -16,7 +16,8 @@ one = {"rule": "r", "path": "README.md", "line": 1, "title": "heading"}
 (folder / "findings.json").write_text(json.dumps({"version": 1, "findings": [one, {"path": "/x", "title": "y"}]}))
 (folder / "findings.sarif").write_text("{")
 if task["instructions"] == "write":
-    (folder / "kept.txt").write_text("kept")
+    (folder / "other.txt").write_text("never committed")
+    pathlib.Path("kept.txt").write_text("kept")
 """
 
 
@@ -33,7 +34,7 @@ def test_findings_are_read_after_the_turn_and_never_committed(
     (wrote,), (looked,), (none,) = (api.get(f"/external/runs/{run_id}").json()["turns"] for run_id in runs)
 
     assert [run["status"] for run in (writing, looking, idle)] == ["completed"] * 3
-    assert git("diff", "--name-only", "main", writing["branch_name"], cwd=bare) == ".runwarden/kept.txt"
+    assert git("diff", "--name-only", "main", writing["branch_name"], cwd=bare) == "kept.txt"
     assert (looked["commit"], none["findings"]) == (None, None)
     assert wrote["findings"] == looked["findings"]
     assert [(one["path"], one["line"], one["severity"], len(one["id"])) for one in wrote["findings"]] == [
