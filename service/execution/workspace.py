@@ -125,27 +125,24 @@ class Workspace:
         """Commit what changed in the checkout, on top of its base; None when nothing did."""
         self._borrow(git, self.ours, snapshot)
         (self.ours / "info" / "exclude").write_text("".join(f"{one}\n" for one in self.left_behind), "utf-8")
-        left_out, locked = self._prepare()
+        gone, locked = self._prepare()
         git("read-tree", base or "--empty", git_dir=self.ours, work_tree=self.tree)
+        if gone or locked:
+            hidden = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
+            ignored = tuple(name for name in self._names(git, *hidden) if name.endswith("/"))
+            gone, locked = ([path for path in paths if not path.startswith(ignored)] for paths in (gone, locked))
         # git fails as a whole at a folder that it can list but not enter.
-        without = (f":(top,exclude,literal){path}" for path in (collect.FOLDER, *locked))
-        chosen = ("--", ":/", *without)
+        chosen = ("--", ":/", *(f":(top,exclude,literal){path}" for path in (collect.FOLDER, *locked)))
+        left_out = [*gone, *locked]
         try:
             git("add", "--all", "--ignore-errors", *chosen, git_dir=self.ours, work_tree=self.tree)
         except GitCommandError as error:
-            rest = ("ls-files", "-z", "--others", "--modified", "--exclude-standard", *chosen)
-            names = git(*rest, git_dir=self.ours, work_tree=self.tree).split("\0")[:-1]
+            names = self._names(git, "ls-files", "-z", "--others", "--modified", "--exclude-standard", *chosen)
             # With any other status git has stored nothing, for a reason that no file need have.
             if error.status != _SOME_NOT_ADDED or not names:
                 raise
             _logger.info("%s", error)
             left_out += names
-        left_out += locked
-        if left_out:
-            hidden = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
-            ignored = git(*hidden, git_dir=self.ours, work_tree=self.tree).split("\0")[:-1]
-            unseen = (f"{collect.FOLDER}/", *(path for path in ignored if path.endswith("/")))
-            left_out = [path for path in left_out if not path.startswith(unseen)]
         tree = git("write-tree", git_dir=self.ours)
         files = changed_between(git, self.ours, base, tree)
         if not files.names and not left_out:
@@ -154,6 +151,9 @@ class Workspace:
         sha = git.feed(message, "commit-tree", tree, *parents, "-F", "-", git_dir=self.ours).strip()
         return TurnCommit(sha, files, _listed(left_out) if left_out else None)
 
+    def _names(self, git: GitRunner, *arguments: str) -> list[str]:
+        return git(*arguments, git_dir=self.ours, work_tree=self.tree).split("\0")[:-1]
+
     def _prepare(self) -> tuple[list[str], list[str]]:
         """Make the checkout one that git reads as a whole; return what had to go, and folders that stay locked.
 
@@ -161,6 +161,8 @@ class Workspace:
         """
         gone, locked = list[str](), list[str]()
         trees.unlock(self.tree)
+        # Its findings are read by now. git would fail if .gitignore hid what a pathspec leaves out.
+        trees.remove(self.tree / collect.FOLDER)
         for path, folder, entries in trees.walk_paths(self.tree):
             left = trees.LONGEST_PATH - len(os.fsencode(path))
             for entry in entries:

@@ -202,6 +202,7 @@ def test_what_the_agent_locked_is_committed_all_the_same(
         "mkdir -p bad/p; touch bad/p/f; chmod 400 bad/p",
         "mkdir -p bad/.git.; touch bad/.git./HEAD",
         f"mkdir bad; cd bad; {DEEP}",
+        "echo .runwarden/ >> .gitignore; mkdir .runwarden; touch .runwarden/findings.json",
         "mkdir .runwarden; touch .runwarden/f; chmod 0 .runwarden",
         "mkdir -p .runwarden/sub; touch .runwarden/sub/f; chmod 0 .runwarden/sub",
         "mkdir -p .runwarden/.git.; touch .runwarden/.git./HEAD",
