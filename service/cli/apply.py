@@ -115,7 +115,9 @@ def status(admin: AdminContext) -> None:
         ("workers", len(living)),
     ]
     lines = [f"{head:14}{value}" for head, value in facts]
-    lines += [f"  {one.host} pid {one.pid}, {one.concurrency} at a time, sandbox: {one.sandbox}" for one in living]
+    for one in living:
+        places = f"{one.concurrency} at a time" if one.concurrency else "no turns: its disk is nearly full"
+        lines.append(f"  {one.host} pid {one.pid}, {places}, sandbox: {one.sandbox}")
     lines += [f"{status:14}{number}" for status, number in sorted(by_status.items())]
     lines += [f"{f'mails {state}':14}{number}" for state, number in unsent.items() if number]
     admin.show(document, lines)

@@ -1,6 +1,7 @@
 """The agent's process: its task on standard input, limits enforced, no process left at the end."""
 
 import contextlib
+import errno
 import os
 import selectors
 import signal
@@ -36,13 +37,14 @@ def run(
 
     Raises:
         AgentFailedError: It could not start, failed, or passed a limit.
+        OSError: This machine has no room for it.
         Exception: Raised by `check`, which is called several times a second and ends the agent by raising.
     """
     command.prepare()
     reserve = limits.disk_reserve_bytes
     free = free_bytes(command.workspace.root)
     if free < reserve:
-        raise AgentFailedError(f"the disk is nearly full: {free} bytes are left, {reserve} are kept free; make room")
+        raise OSError(errno.ENOSPC, f"the disk is nearly full: {free} bytes are left, {reserve} are kept free")
 
     def say(text: str) -> None:
         # A proxy may report something after the log is closed.

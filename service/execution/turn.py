@@ -1,5 +1,6 @@
 """One attempt at a turn: fetch, check out, run the agent, commit and push, at most once."""
 
+import errno
 import logging
 import re
 import threading
@@ -18,6 +19,7 @@ from service.execution.change import Patches, TurnChange, oversize, refusal
 from service.execution.command import AgentCommand, AgentFailedError, cache_of, session_of
 from service.execution.git import GitCommandError, GitRunner, identity_of, login
 from service.execution.mirror import RepositoryMirror, RepositorySnapshot
+from service.execution.processes import free_bytes
 from service.execution.sandbox import Sandbox
 from service.execution.secrets import Secrets, of_environment, of_url
 from service.execution.workspace import Workspace, Workspaces
@@ -44,6 +46,8 @@ DIFFS: Final = ("diff", "run.diff")
 """The names of the stored patches of a turn and of the whole run."""
 T = TypeVar("T")
 _MOST_ATTEMPTS: Final = 20
+_SHORTAGES: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM})
+"""What the system answers where the disk is full, or where files, processes or memory run out."""
 OWN_FAULT: Final = "the service itself failed; its log says why. Continue the run to try again"
 _logger = logging.getLogger(__name__)
 
@@ -182,6 +186,10 @@ class InterruptedTurnError(Exception):
     """The service stops; the next worker recovers the turn."""
 
 
+class ShortageError(Exception):
+    """This machine has no room for the turn now; the text says of what. It is put back."""
+
+
 class SupersededError(Exception):
     """Another attempt took over the turn, or it was ended; this one must store and push nothing."""
 
@@ -218,13 +226,16 @@ class TurnExecution:
 
         Raises:
             InterruptedTurnError: The service is going down.
+            ShortageError: This machine has no room for it now.
             SupersededError: Another attempt has the turn now.
         """
         try:
             outcome = self._retried(lambda: self.perform(run_id, number, workspaces))
         except (InterruptedTurnError, SupersededError):
             raise
-        except Exception:  # One guard at the boundary of a turn: it must come to an end.
+        except Exception as error:  # One guard at the boundary of a turn: it must come to an end.
+            if self._is_shortage(error):
+                raise ShortageError(str(error)) from error
             _logger.exception("%s turn %d failed in the service itself", run_id, number)
             outcome = TurnOutcome("failed", failure=OWN_FAULT)
         self._retried(lambda: self.record_end(run_id, number, outcome))
@@ -249,7 +260,7 @@ class TurnExecution:
             text = f"the agent {run.agent!r} is no longer configured; add it again and continue the run"
             return TurnOutcome("failed", failure=text, attempt=turn.attempt)
         if turn.attempt > _MOST_ATTEMPTS:
-            text = "its workers were lost, one after the other; continue the run to try again"
+            text = "its workers were lost or had no room for it, one after the other; continue the run to try again"
             return TurnOutcome("failed", failure=text, attempt=turn.attempt)
         workspace = Workspace(workspaces.path_of(f"{run_id}-{number}-{turn.attempt}"))
         # From here on, a deletion of the run waits for the end of this attempt.
@@ -310,6 +321,14 @@ class TurnExecution:
             "%s turn %d %s%s", run_id, number, outcome.status, f": {outcome.failure}" if outcome.failure else ""
         )
 
+    def _is_shortage(self, error: Exception) -> bool:
+        """Whether an attempt failed because this machine is short of something, which is no fault of the turn."""
+        if any(isinstance(one, OSError) and one.errno in _SHORTAGES for one in (error, error.__cause__)):
+            return True
+        # git says in words of its own that the disk is full.
+        is_full = free_bytes(self._folder.root) < self._settings.agent.disk_reserve_bytes
+        return isinstance(error, GitCommandError) and is_full
+
     def _diffs(self, attempt: Attempt) -> tuple[Path, Path]:
         """Return the files for the patches of the turn and of the whole run."""
         key = (attempt.run.id, attempt.turn.number)
@@ -322,6 +341,8 @@ class TurnExecution:
         try:
             outcome = self._work(attempt)
         except (ServiceError, OSError) as error:
+            if self._is_shortage(error):
+                raise
             # Callers read this text, and need not know where the data folder is.
             text = str(error).replace(f"{self._folder.root}/", "")
             outcome = TurnOutcome("failed", failure=text, attempt=attempt.turn.attempt)

@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -15,9 +16,10 @@ import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
 from service.clock import SECOND_MICROS, Clock
+from service.execution.processes import free_bytes
 from service.execution.queue import DurableEngine
 from service.execution.retention import Retention
-from service.execution.turn import InterruptedTurnError, SupersededError, TurnExecution
+from service.execution.turn import InterruptedTurnError, ShortageError, SupersededError, TurnExecution
 from service.execution.workspace import Workspaces
 from service.observability.log import bound
 from service.settings import DataFolder, ExecutionSettings
@@ -37,6 +39,8 @@ _ERRANDS_AT_ONCE: Final = 4
 _DISPATCH: Final = 1
 """The number of the task that one worker does at a time: beginning turns and errands, in the order of all."""
 _RUNS_TO_POST: Final = 100
+_PUT_BACK_S: Final = 10.0
+"""How long a turn that this machine had no room for keeps its place: other turns would fare no better."""
 _logger = logging.getLogger(__name__)
 
 
@@ -66,8 +70,9 @@ class TurnWorker:
         self._clock = clock
         executor = secrets.token_hex(12)
         sandbox = str(execution.sandbox)
-        self.me: Final = Worker(executor, socket.gethostname(), sandbox, os.getpid(), concurrency, clock(), clock())
-        """This worker as other processes see it."""
+        self._concurrency = concurrency
+        self.me = Worker(executor, socket.gethostname(), sandbox, os.getpid(), concurrency, clock(), clock())
+        """This worker as other processes see it: with no places while its disk is nearly full."""
         self._engine = DurableEngine(database, executor, concurrency)
         self._beat_at = float("-inf")
         self._beating_since = float("-inf")
@@ -154,6 +159,9 @@ class TurnWorker:
                 self._counting.notify_all()
                 # Held until the process ends: a return would count as the end of the workflow.
                 self._counting.wait_for(lambda: False)
+        except ShortageError as reason:
+            _logger.warning("%s turn %d is put back: %s", run_id, number, reason)
+            self._ended.wait(_PUT_BACK_S)
         except SupersededError as reason:
             _logger.warning("%s turn %d is not executed again: %s", run_id, number, reason)
         finally:
@@ -204,6 +212,7 @@ class TurnWorker:
         self._beat_at = now
 
     def _dispatch(self) -> None:
+        self._check_disk()
         is_due = time.monotonic() >= self._recovery_due
         if is_due:
             self._workspaces.end_the_dead()
@@ -215,6 +224,23 @@ class TurnWorker:
         if is_due:
             self._workspaces.clear_the_dead()
             self._recovery_due = time.monotonic() + _RECOVERY_PAUSE_S
+
+    def _check_disk(self) -> None:
+        """Offer no places while the disk is nearly full."""
+        free, reserve = free_bytes(self._folder.root), self._settings.agent.disk_reserve_bytes
+        places = 0 if free < reserve else self._concurrency
+        if places == self.me.concurrency:
+            return
+        self.me = replace(self.me, concurrency=places)
+        if places:
+            _logger.info("the disk has room again: this worker begins turns")
+        else:
+            text = (
+                "no turn begins here until there is room: the disk is nearly full, %d bytes are left, %d are kept free"
+            )
+            _logger.warning(text, free, reserve)
+        with self._database.write() as connection:
+            workers.beat(connection, self.me, self._clock)
 
     @property
     def _room(self) -> int:

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from service.settings import DataFolder
+from tests.service.deployment import deployment
 from tests.service_process import git, put_hook
 from tests.waiting import eventually
 
@@ -50,6 +52,22 @@ def test_a_push_that_landed_without_an_answer_counts(own: Callable[..., Any]) ->
     assert run["status"] == "completed", api.log(run["run_id"])
     assert shown["commit"] == git("rev-parse", run["branch_name"], cwd=repository)
     assert git("log", "--format=%s", f"main..{run['branch_name']}", cwd=repository) == "scribe: write once"
+
+
+def test_a_turn_whose_log_cannot_be_written_is_put_back(tmp_path: Path) -> None:
+    """A full disk is the service's trouble: the turn waits for room instead of failing."""
+    with deployment(tmp_path, settings=UNBOXED) as made:
+        client = made.client(made.api())
+        run_id = client.start("write once")
+        log = DataFolder(made.machine("first")).turn_log(run_id, 1)
+        log.parent.mkdir(parents=True)
+        log.symlink_to("/dev/full")
+        worker = made.begin("worker")
+        eventually(lambda: "turn 1 is put back: [Errno 28]" in worker.log, "the turn is put back")
+        log.unlink()
+
+        assert client.ended(run_id)["status"] == "completed"
+        assert made.admin("run", run_id)["turns"][0]["attempt"] == 2
 
 
 def test_sigterm_lets_an_agent_at_work_end(start: Callable[..., Any], tmp_path: Path) -> None:
