@@ -4,16 +4,18 @@ import asyncio
 import contextlib
 import logging
 import os
+import resource
 import signal
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import uvicorn
 
 from service.api.app import build
 from service.api.context import Context
-from service.api.protocol import protocol
+from service.api.protocol import protocol, say_once
 from service.clock import now_micros
 from service.execution.worker import TurnWorker
 from service.forge.accounts import OwnAccounts
@@ -103,9 +105,13 @@ class RunningService:
 
     async def _serve(self, context: Context, worker: TurnWorker | None, listener: socket.socket) -> int:
         app, extra = install_lab(context) if self._options.lab else (build(context), {})
+        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        asyncio.get_running_loop().set_exception_handler(_report)
         config = uvicorn.Config(
             RequestObserver(app, context.metrics.count_request),
-            http=protocol(context.settings.limits.request_s, context.metrics.count_refusal),
+            http=protocol(context.settings.limits.request_s, files // 2, context.metrics.count_refusal),
+            # A few times as many connections are accepted before the first of them can be refused.
+            backlog=min(_BACKLOG, files // 16),
             ws="none",
             lifespan="off",
             log_config=None,
@@ -203,6 +209,14 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Leave the signals to the handlers of the event loop."""
         yield
+
+
+def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log what went wrong in the loop; asyncio tells of each connection that it cannot accept."""
+    if str(context["message"]).startswith("socket.accept()"):
+        say_once(f"connections cannot be accepted: {context.get('exception')}")
+    else:
+        loop.default_exception_handler(context)
 
 
 def _is_loopback(host: str) -> bool:

@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import logging
 from collections.abc import Callable
+from functools import cache
 from http import HTTPStatus
 from typing import Final
 
@@ -13,6 +15,7 @@ from service.api.errors import body
 
 TRANSPORT: Final = "runwarden.transport"
 """Key in the ASGI scope's `state`: the connection's transport."""
+_logger = logging.getLogger(__name__)
 
 
 class HttpProtocol(H11Protocol):
@@ -20,6 +23,8 @@ class HttpProtocol(H11Protocol):
 
     arrival_s = 30.0
     """How long a request may take to arrive, head and body together."""
+    most_open: int
+    """How many connections may be open: the files that are left are for turns and the database."""
     count: Callable[[int], None]
     """Called when a connection is refused before a request has arrived, with the status of the answer."""
     _arrival: asyncio.TimerHandle | None = None
@@ -28,7 +33,11 @@ class HttpProtocol(H11Protocol):
         """Hand the transport to the application: the lab breaks real connections."""
         super().connection_made(transport)
         self.app_state: dict[str, object] = {**self.app_state, TRANSPORT: transport}
-        self._await_request()
+        if len(self.connections) > self.most_open:
+            say_once(f"more than {self.most_open} connections are open: further ones get 503 (half of LimitNOFILE)")
+            self._refuse(503, "too_busy", "too many connections are open")
+        else:
+            self._await_request()
 
     def data_received(self, data: bytes) -> None:
         """Limit the time of a request that has begun to arrive."""
@@ -74,6 +83,13 @@ class HttpProtocol(H11Protocol):
         self.transport.close()
 
 
-def protocol(arrival_s: float, count: Callable[[int], None]) -> type[HttpProtocol]:
+def protocol(arrival_s: float, most_open: int, count: Callable[[int], None]) -> type[HttpProtocol]:
     """Return the protocol of connections whose requests have `arrival_s` to arrive, head and body together."""
-    return type("HttpProtocol", (HttpProtocol,), {"arrival_s": arrival_s, "count": staticmethod(count)})
+    options = {"arrival_s": arrival_s, "most_open": most_open, "count": staticmethod(count)}
+    return type("HttpProtocol", (HttpProtocol,), options)
+
+
+@cache
+def say_once(warning: str) -> None:
+    """Log a warning, but once in the life of the process: it may come a thousand times a second."""
+    _logger.warning(warning)

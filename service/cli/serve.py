@@ -1,6 +1,8 @@
 """`serve` and `worker`: the long-running processes, from start to orderly end."""
 
+import contextlib
 import os
+import resource
 import signal
 import sys
 import threading
@@ -29,6 +31,10 @@ def run_process(folder: DataFolder, run: Callable[[Masks], int]) -> NoReturn:
         settings = folder.settings()
         masks = start_log(settings.log.format)
         masks.add(settings.secret_names)
+        _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
+        # Where even this is forbidden, the limit stays as it is.
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
         status = run(masks)
     sys.stdout.flush()
     sys.stderr.flush()

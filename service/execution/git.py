@@ -130,8 +130,10 @@ class GitRunner:
                 # A terminal's Ctrl-C must reach only the service, which then ends git in order.
                 start_new_session=True,
             )
-        except OSError as error:
+        except FileNotFoundError as error:
             raise GitCommandError(f"git cannot be started ({error}); install git on this machine") from error
+        except OSError as error:
+            raise GitCommandError(f"git cannot be started ({error})") from error
         with process:
             try:
                 given = None if text is None else text.encode("utf-8", "surrogateescape")

@@ -63,6 +63,8 @@ class Doorbell:
             connection.execute(f"LISTEN {_CHANNEL}")
             # For what was accepted before.
             wake()
+            heard = select.poll()
+            heard.register(connection, select.POLLIN)
             while not closing.is_set():
-                select.select([connection], [], [], _CHECK_S)
+                heard.poll(_CHECK_S * 1000)
                 connection.execute("SELECT 1")

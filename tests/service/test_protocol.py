@@ -6,12 +6,16 @@ import select
 import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from threading import Event
 from typing import Any
 from urllib.parse import urlsplit
 
+import pytest
+
+from tests import service_process
 from tests.lab import Hang, Received, Respond, Server
-from tests.service.conftest import API, BARE, Api
+from tests.service.conftest import API, BARE, UNBOXED, Api
 from tests.waiting import eventually
 
 
@@ -125,6 +129,28 @@ def test_a_request_that_does_not_arrive_loses_its_connection(start: Callable[...
         send(api)
         released.set()
         assert waiting.result(300).json()["status"] == "failed"
+
+
+def test_idle_connections_leave_files_for_turns(
+    start: Callable[..., Api], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More than half of the files that a process may open: further ones get 503, and the log says it once."""
+    limited = f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (256, 512)); {service_process.PROGRAM}"
+    monkeypatch.setattr(service_process, "PROGRAM", limited)
+    api = start(settings=f"{UNBOXED}[limits]\nrequest_s = 3600\n")
+    gate = tmp_path / "gate"
+    run_id = api.start(f"wait {gate}")
+    api.reaches(run_id, "working")
+    with contextlib.ExitStack() as idle:
+        for _ in range(600):
+            idle.enter_context(connect(api))
+        further = heard(idle.enter_context(connect(api)))
+        gate.touch()
+        eventually(lambda: api.service.admin("run", run_id)["turns"][0]["status"] == "completed", "the turn ends")
+
+    assert code(further) == (503, "too_busy")
+    assert api.service.log.count("connections are open") == 1
+    assert "Too many open files" not in api.service.log
 
 
 def test_slow_code_hosts_hold_up_nothing_but_their_own_callers(start: Callable[..., Any]) -> None:
