@@ -7,6 +7,7 @@ import os
 import resource
 import signal
 import socket
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -74,6 +75,7 @@ class RunningService:
             contextlib.closing(Database(url)) as database,
             self._alone(database),
         ):
+            database.wait_until_there(threading.Event())
             database.migrate()
             mask_known(database, masks)
             tracer.instrument_database(database)

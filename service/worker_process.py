@@ -66,6 +66,9 @@ def run_worker(folder: DataFolder, database_url: str | None, concurrency: int | 
         contextlib.closing(Database(database_url or folder.database_url)) as database,
         one_worker(database, folder),
     ):
+        database.wait_until_there(leaving)
+        if leaving.is_set():
+            return 0
         database.migrate()
         mask_known(database, masks)
         tracer.instrument_database(database)

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -23,6 +24,12 @@ __all__ = ["AWAY", "Database", "DatabaseError", "alone", "insert_new", "now_in",
 AWAY: Final = (sa.exc.OperationalError, sa.exc.InternalError, sa.exc.TimeoutError)
 """What is raised while the database is away, shuts down, or has ended a connection: the same call may succeed later."""
 _PAUSE_S: Final = 1.0
+_NOT_YET: Final = re.compile(
+    r'\A(?!.*FATAL)(.*connection refused|.*socket "[^"]*" failed: no such file)'
+    "|the database system is |too many |connection slots",
+    re.IGNORECASE | re.DOTALL,
+)
+"""In the error of a connection to a PostgreSQL that is away or full; it has no code, and may tell of two addresses."""
 _logger = logging.getLogger(__name__)
 T = TypeVar("T")
 _LOCKS: Final = 0x52754E
@@ -119,6 +126,21 @@ class Database:
             except self.engine.dialect.loaded_dbapi.OperationalError:
                 if given_up.wait(_PAUSE_S):
                     raise
+
+    def wait_until_there(self, given_up: threading.Event) -> None:
+        """Wait while PostgreSQL is away, until `given_up`; whatever else is wrong with it shows at its use."""
+        waits = False
+        while not self.is_sqlite and not given_up.is_set():
+            try:
+                self._connect().close()
+                break
+            except self.engine.dialect.loaded_dbapi.OperationalError as error:
+                if not _NOT_YET.search(str(error)):
+                    break
+                if not waits:
+                    _logger.warning("the start waits for the database: %s", error)
+                waits = True
+            given_up.wait(_PAUSE_S)
 
     def migrate(self) -> None:
         """Bring the schema to this program's version; simultaneous first starts wait for each other.

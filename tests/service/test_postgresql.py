@@ -1,5 +1,6 @@
 """Many processes over one PostgreSQL: accept anywhere, execute anywhere, and no death loses or doubles anything."""
 
+import resource
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -240,17 +241,68 @@ def test_a_session_that_the_server_ended_counts_as_an_absence(postgres_url: str)
             round_trip_s(connection)
 
 
+def test_a_worker_with_a_full_disk_leaves_the_turns_to_others(many: Deployment) -> None:
+    """Its two places would draw and fail the whole queue: it takes no turn, and those who look see that."""
+    client = many.client(many.nodes[0])
+    many.settings = f"{SETTINGS}[execution.agent]\ndisk_reserve_bytes = {1 << 60}\n"
+    full = many.begin("worker", machine="full")
+    many.settings = SETTINGS
+    worker = many.begin("worker", machine="second")
+    ended = [client.ended(run_id) for run_id in [client.start(f"write {number}") for number in range(6)]]
+    places = {one["executor"]: one["concurrency"] for one in many.admin("status")["workers"]}
+
+    assert [run["status"] for run in ended] == ["completed"] * 6
+    assert (places[full.ready["worker"]], places[worker.ready["worker"]]) == (0, 2)
+    assert full.log.count("the disk is nearly full") == 1
+
+
+def test_a_worker_without_a_file_to_open_puts_its_turn_back(many: Deployment) -> None:
+    """It is the machine's trouble, and the turn waits for its end."""
+    client = many.client(many.nodes[0])
+    worker = many.begin("worker", machine="poor")
+    client.ended(client.start("write before"))
+    limits = resource.prlimit(worker.process.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(worker.process.pid, resource.RLIMIT_NOFILE, (3, limits[1]))
+    run_id = client.start("write")
+    eventually(lambda: "Too many open files" in worker.log, "the worker notices")
+    resource.prlimit(worker.process.pid, resource.RLIMIT_NOFILE, limits)
+
+    assert client.ended(run_id)["status"] == "completed"
+    assert "is put back" in worker.log
+
+
+@pytest.mark.parametrize("name", [("worker",), ("serve", "--port", "0")], ids=["worker", "serve"])
+def test_a_start_waits_for_a_database_that_is_away(
+    postgres: Cluster, postgres_url: str, tmp_path: Path, name: tuple[str, ...]
+) -> None:
+    """It says so once, and is ready when the database is there."""
+    link = DatabaseLink(postgres.port)
+    node = Node([*name, "--database", postgres_url.replace(str(postgres.port), str(link.port), 1)], tmp_path, {})
+    with ThreadPoolExecutor() as pool:
+        starting = pool.submit(node.start)
+        eventually((tmp_path / "serve.log").exists, "the start begins")
+        eventually(lambda: "waits for the database" in node.log, "it waits")
+        with link:
+            starting.result()
+            node.stop()
+
+    assert node.log.count("waits for the database") == 1
+    assert "Connection refused" in node.log
+
+
 @pytest.mark.parametrize(
     ("name", "url", "message"),
     [
-        *((name, "postgresql://nobody:s3cret@127.0.0.1:1/none", "cannot be used") for name in ("worker", "serve")),
+        *((name, "postgresql://nobody:s3cret@127.0.0.1:{port}/none", "cannot be used") for name in ("worker", "serve")),
         ("status", "postgresql://nobody:s3cret@host:port/none", "must read postgresql://"),
         ("status", "mysql://localhost/x", "not a supported database"),
     ],
 )
-def test_a_database_that_cannot_be_used_is_explained(tmp_path: Path, name: str, url: str, message: str) -> None:
+def test_a_database_that_cannot_be_used_is_explained(
+    postgres: Cluster, tmp_path: Path, name: str, url: str, message: str
+) -> None:
     """Status 2, the cure, and never the password."""
-    done = refused_start(tmp_path, name, "--database", url)
+    done = refused_start(tmp_path, name, "--database", url.replace("{port}", str(postgres.port)))
 
     assert done.returncode == 2, done.stderr
     assert message in done.stderr
