@@ -435,6 +435,7 @@ class TurnExecution:
 
     def _publish(self, attempt: Attempt, snapshot: RepositorySnapshot, base: str | None) -> TurnOutcome:
         result = attempt.workspace.result()
+        attempt.workspace.unlock_report()
         found = collect(attempt.workspace.tree, self.sandbox.tree_of(attempt.workspace), attempt.secrets.mask)
         for remark in found.remarks:
             attempt.log_line(remark, self._clock)

@@ -195,6 +195,17 @@ def test_what_the_agent_locked_is_committed_all_the_same(
     assert "README.md" not in turn["diff"]
 
 
+@ORDINARY
+def test_findings_in_a_locked_folder_are_read(own: Callable[..., tuple[Api, Path]], tmp_path: Path) -> None:
+    """As the rest of the checkout is."""
+    found = '{"version": 1, "findings": [{"path": "README.md", "title": "short"}]}'
+    script = f"mkdir .runwarden; echo '{found}' > .runwarden/findings.json; chmod 0 .runwarden ."
+    turn, committed, log = left_by(own, tmp_path, script)
+
+    assert (turn["failure"], committed) == (None, ["good.txt"]), log
+    assert "findings" not in log, "no remark on what could not be read"
+
+
 @pytest.mark.parametrize(
     "script",
     [
