@@ -75,7 +75,7 @@ class CommandTemplate:
     environment: Mapping[str, str] = field(default_factory=dict)
     folders: tuple[str, ...] = ()
     sealed: tuple[str, ...] = ()
-    settings: str | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
     hidden: tuple[str, ...] = ()
     left_behind: tuple[str, ...] = ()
     reader: OutcomeReader | None = None
@@ -100,21 +100,24 @@ def reads_document(agent: Agent) -> bool:
     return agent.options.preset is None and not words & {"instructions", "instructions_file"}
 
 
-def of(agent: Agent, home: str, settings_file: str, session: str | None) -> CommandTemplate:
-    """Return the agent's invocation; `session` names the session of an earlier turn of the run, if there is one."""
+def of(agent: Agent, home: str, guidance: str, session: str | None) -> CommandTemplate:
+    """Return the agent's invocation; `session` names the session of an earlier turn of the run, if there is one.
+
+    `guidance` is the path of the repository's text for the model, or of an empty file.
+    """
     preset, options = preset_of(agent), agent.options
     proxied = _PROXY if is_relayed(agent) else {}
     if preset is None:
         words = agent.argv[1:]
         model = ModelWords() if options.model is None else GENERIC[options.model.provider]
-        values = _values(options.model, home, settings_file, session)
+        values = _values(options.model, home, guidance, session)
         environment = {**proxied, **_replaced(model.environment, values)}
         return CommandTemplate(agent.argv[0], words, "task" if reads_document(agent) else "nothing", environment)
     model = ModelWords() if options.model is None else preset.models[options.model.provider]
     name = model.name if options.model is not None and options.model.name else ()
     guard = () if options.trust_repository else preset.untrusted
     resume = () if session is None else preset.resume
-    values = _values(options.model, home, settings_file, session)
+    values = _values(options.model, home, guidance, session)
     # For some programs, resuming is a subcommand, which follows the options.
     given = (*preset.argv, *guard, *model.argv, *name, *agent.argv[1:], *resume, *preset.last)
     variables = {**preset.environment, **model.environment}
@@ -133,13 +136,13 @@ def of(agent: Agent, home: str, settings_file: str, session: str | None) -> Comm
     )
 
 
-def _values(model: ModelAccess | None, home: str, settings_file: str, session: str | None) -> dict[str, str]:
+def _values(model: ModelAccess | None, home: str, guidance: str, session: str | None) -> dict[str, str]:
     return {
         "{url}": f"http://127.0.0.1:{MODEL_PORT}",
         "{token}": _TOKEN,
         "{model}": "" if model is None else model.name or "",
         "{home}": home,
-        "{settings}": settings_file,
+        "{guidance}": guidance,
         "{session}": session or "",
     }
 

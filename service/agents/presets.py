@@ -1,8 +1,8 @@
 """The programs that the service knows how to call, each as one entry of data (docs/agents.md tells how to write one).
 
 In argv, environment and settings, `{url}` is the model proxy, `{token}` a word that is worth nothing elsewhere,
-`{model}` the model's name, `{home}` the home folder, `{settings}` the settings file, and `{session}` the session of an
-earlier turn of the run.
+`{model}` the model's name, `{home}` the home folder, `{guidance}` the file of that name below, and `{session}` the
+session of an earlier turn of the run.
 """
 
 import json
@@ -14,7 +14,12 @@ from service.agents import outcome
 from service.agents.outcome import AgentReport, Listener, OutcomeReader
 
 _CODEX_MODEL: Final = "model_providers.runwarden"
-_OPENCODE: Final[dict[str, object]] = {"autoupdate": False, "share": "disabled", "permission": "allow"}
+_OPENCODE: Final[dict[str, object]] = {
+    "autoupdate": False,
+    "share": "disabled",
+    "permission": "allow",
+    "instructions": ["{guidance}"],
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +51,11 @@ class Preset:
     """Folders that must exist in its home."""
     sealed: tuple[str, ...] = ()
     """Folders of its home that are read-only, so that it installs nothing there."""
-    settings: str | None = None
-    """The content of its settings file, which is read-only."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Files of its home with their content, written before each turn."""
+    guidance: tuple[str, ...] = ()
+    """Files of a repository with text for the model, which the program reads by itself only if it also obeys the
+    repository's configuration: the first that is there is passed on."""
     untrusted: tuple[str, ...] = ()
     """Arguments that make it ignore the repository's own configuration."""
     untrusted_environment: Mapping[str, str] = field(default_factory=dict)
@@ -98,7 +106,8 @@ PRESETS: Final = {
             # As root it refuses to skip permissions, unless it is told that it runs in a sandbox.
             "IS_SANDBOX": "1",
         },
-        untrusted=("--setting-sources", "user", "--strict-mcp-config"),
+        guidance=("CLAUDE.md", ".claude/CLAUDE.md"),
+        untrusted=("--setting-sources", "user", "--strict-mcp-config", "--append-system-prompt-file", "{guidance}"),
         hidden=(".claude/settings.json", ".claude/settings.local.json", ".mcp.json"),
         listener=outcome.claude,
     ),
@@ -152,6 +161,7 @@ PRESETS: Final = {
         },
         # At each start it installs a package for plugins into the folder of its configuration, unless it cannot write.
         sealed=(".config/opencode",),
+        guidance=("AGENTS.md", "CLAUDE.md"),
         untrusted_environment={"OPENCODE_DISABLE_PROJECT_CONFIG": "1"},
         hidden=("opencode.json", "opencode.jsonc", ".opencode"),
         listener=outcome.opencode,
@@ -162,19 +172,19 @@ PRESETS: Final = {
         resume=("--resume", "{session}"),
         models={"gemini": replace(GENERIC["gemini"], name=("--model", "{model}"))},
         keys=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
-        environment={
-            "GEMINI_CLI_SYSTEM_SETTINGS_PATH": "{settings}",
-            "GEMINI_CLI_TRUST_WORKSPACE": "true",
-            "NO_BROWSER": "true",
+        environment={"GEMINI_CLI_TRUST_WORKSPACE": "true", "NO_BROWSER": "true"},
+        folders=(".gemini",),
+        # Not the system's settings, which it ignores unless they are in a folder of root's.
+        settings={
+            ".gemini/settings.json": json.dumps(
+                {
+                    "security": {"auth": {"selectedType": "gemini-api-key"}},
+                    "general": {"enableAutoUpdate": False},
+                    "privacy": {"usageStatisticsEnabled": False},
+                    "telemetry": {"enabled": False},
+                }
+            )
         },
-        settings=json.dumps(
-            {
-                "security": {"auth": {"selectedType": "gemini-api-key"}},
-                "general": {"enableAutoUpdate": False},
-                "privacy": {"usageStatisticsEnabled": False},
-                "telemetry": {"enabled": False},
-            }
-        ),
         hidden=(".gemini/settings.json", ".gemini/.env", ".env", ".gemini/extensions", ".gemini/commands"),
         listener=outcome.gemini,
     ),

@@ -17,6 +17,7 @@ from service.agents.outcome import AgentReport, Reason
 from service.egress.budget import MemoryMeter, UsageMeter
 from service.egress.outside import doors_of
 from service.errors import ServiceError
+from service.execution import trees
 from service.execution.sandbox import INSIDE, PACKAGE_ROOT, NoSandboxError, Sandbox, SandboxView
 from service.execution.workspace import Workspace
 from service.settings import DataFolder
@@ -24,6 +25,7 @@ from service.store.agents import Agent
 
 _PASSED_ON: Final = ("PATH", "LANG", "LC_ALL", "TZ")
 PYTHON: Final = "{python}"
+_LONGEST_GUIDANCE: Final = 64 << 10
 _QUIET: Final = {
     "PYTHONUNBUFFERED": "1",
     "GIT_CONFIG_GLOBAL": os.devnull,
@@ -73,7 +75,7 @@ class AgentCommand:
         """The program's invocation."""
         file = self._session_file
         session = file.read_text("utf-8") if file is not None and file.exists() else None
-        return invocation.of(self.agent, self._home_inside, str(self.workspace.settings_file), session)
+        return invocation.of(self.agent, self._home_inside, self._guidance, session)
 
     @property
     def home(self) -> Path:
@@ -107,8 +109,12 @@ class AgentCommand:
             # A link in the last part of the path is not followed, and all folders before it are ours.
             with contextlib.suppress(FileExistsError):
                 (self.home / name).mkdir(mode=0o700)
-        if self.invocation.settings is not None:
-            self.workspace.settings_file.write_text(self.invocation.settings, "utf-8")
+        for name, content in self.invocation.settings.items():
+            file = self.home / name
+            if file.parent.is_symlink() or not trees.remove(file):
+                what = "its program's settings cannot be written"
+                raise AgentFailedError(f"{what}: an earlier turn left something else at {name}")
+            file.write_text(content, "utf-8")
         self.workspace.left_behind = self.invocation.left_behind
         is_fresh = self._session_file is None or not self._session_file.exists()
         if invocation.preset_of(self.agent) is not None and is_fresh and self.task.get("conversation"):
@@ -173,6 +179,20 @@ class AgentCommand:
     @property
     def _home_inside(self) -> str:
         return INSIDE.home if self._is_boxed else str(self.home)
+
+    @property
+    def _guidance(self) -> str:
+        """The path at which the agent sees the repository's text for the model, or an empty file."""
+        preset, tree = invocation.preset_of(self.agent), self.workspace.tree.resolve()
+        # A trusted repository's text is read by the program itself.
+        names = () if preset is None or self.agent.options.trust_repository else preset.guidance
+        for name in names:
+            # RuntimeError: a link that leads to itself.
+            with contextlib.suppress(OSError, RuntimeError):
+                file = (tree / name).resolve(strict=True)
+                if file.is_relative_to(tree) and file.is_file() and file.stat().st_size <= _LONGEST_GUIDANCE:
+                    return f"{self.sandbox.tree_of(self.workspace)}/{name}"
+        return os.devnull
 
     def _bare(self) -> list[str]:
         values = {

@@ -22,7 +22,7 @@ from service.cli import main
 from service.execution.rehearsal import Rehearsal
 from service.store.agents import Agent
 from tests.service.agents.model_server import ModelServer
-from tests.service_process import command
+from tests.service_process import command, git
 
 Make = Callable[..., Any]
 KEY = "sk-the-real-key-of-the-service"
@@ -105,6 +105,104 @@ def test_three_turns_of_a_run_are_one_conversation_and_know_no_key(
 
 
 WORDS = ["alfa", "bravo", "charlie"]
+TEXT = "Prefer zebras to horses.\n"
+SPOILT = "its program's settings cannot be written: an earlier turn left something else at .gemini/settings.json"
+
+
+@pytest.mark.parametrize(
+    ("preset", "file"),
+    [
+        ("claude-code", "CLAUDE.md"),
+        ("claude-code", ".claude/CLAUDE.md"),
+        ("codex", "AGENTS.md"),
+        ("opencode", "AGENTS.md"),
+        ("opencode", "CLAUDE.md"),
+        ("gemini", "GEMINI.md"),
+    ],
+)
+def test_the_repository_s_text_for_the_model_reaches_it(
+    ready: Make, server: ModelServer, preset: str, file: str
+) -> None:
+    """With the instructions, and once."""
+    stage, agent = ready(preset, HOSTILE | {file: TEXT})
+    done = stage.turn(agent, "go")
+
+    assert (done.failure, most_often(TEXT, server)) == (None, 1), done.log[-2000:]
+    assert "owned" not in done.diff
+
+
+@pytest.mark.parametrize("preset", ["claude-code", "opencode"])
+def test_a_trusted_repository_s_text_is_read_by_the_program_itself(
+    ready: Make, server: ModelServer, preset: str
+) -> None:
+    """And not a second time by the preset."""
+    stage, agent = ready(preset, {"CLAUDE.md" if preset == "claude-code" else "AGENTS.md": TEXT})
+    trusted = replace(agent, options=agent.options.model_copy(update={"trust_repository": True}))
+    done = stage.turn(trusted, "go")
+
+    assert (done.failure, most_often(TEXT, server)) == (None, 1), done.log[-2000:]
+
+
+@pytest.mark.parametrize("installed", ["stub"], indirect=True)
+@pytest.mark.parametrize(
+    ("made", "arrives"),
+    [("link", True), ("outside", False), ("loop", False), ("folder", False), ("long name", False), ("large", False)],
+)
+def test_only_a_file_of_the_repository_is_text_for_the_model(
+    ready: Make, server: ModelServer, tmp_path: Path, made: str, arrives: bool
+) -> None:
+    """Of at most 64 KiB; what cannot be passed on does not fail the turn."""
+    stage, agent = ready("claude-code", {"AGENTS.md": TEXT})
+    outside, clone = tmp_path / "outside", tmp_path / "clone"
+    outside.write_text(TEXT)
+    git("clone", "--quiet", str(tmp_path / "acme" / "api.git"), str(clone), cwd=tmp_path)
+    file = clone / "CLAUDE.md"
+    targets = {"link": "AGENTS.md", "outside": str(outside), "loop": "CLAUDE.md", "long name": "x" * 300}
+    if made in targets:
+        file.symlink_to(targets[made])
+    elif made == "folder":
+        file.mkdir()
+        (file / "a").touch()
+    else:
+        file.write_text(f"{TEXT}{' ' * 65_536}")
+    git("add", "--all", cwd=clone)
+    git("-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "--quiet", "-m", "more", cwd=clone)
+    git("push", "--quiet", cwd=clone)
+    done = stage.turn(agent, "go")
+
+    assert (done.failure, most_often(TEXT, server)) == (None, int(arrives)), done.log[-2000:]
+
+
+def most_often(text: str, server: ModelServer) -> int:
+    """Return how often a text is in one question to the model, at most."""
+    return max((one.body.count(text.strip().encode()) for one in server.questions), default=0)
+
+
+@pytest.mark.parametrize("installed", ["stub"], indirect=True)
+@pytest.mark.parametrize("left", ["other words", "link", "link of the folder", "pipe"])
+def test_a_session_keeps_no_settings_of_its_own(ready: Make, tmp_path: Path, left: str) -> None:
+    """They are written for each turn, whatever the turn before left there, and nowhere else than there."""
+    stage, agent = ready("gemini")
+    first = stage.turn(agent, "go")
+    file = tmp_path / "data" / "sessions" / "run_rehearsal" / "home" / ".gemini" / "settings.json"
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "settings.json").write_text("{}")
+    file.unlink()
+    if left == "other words":
+        file.write_text("{}")
+    elif left == "link":
+        file.symlink_to(outside / "settings.json")
+    elif left == "pipe":
+        os.mkfifo(file)
+    else:
+        file.parent.rename(file.parent.with_name("before"))
+        file.parent.symlink_to(outside)
+    second = stage.turn(agent, "go", number=2)
+
+    assert first.failure is None
+    assert second.failure == (SPOILT if left == "link of the folder" else None), second.log[-2000:]
+    assert (outside / "settings.json").read_text() == "{}"
 
 
 @pytest.mark.parametrize("preset", ONE_OF_EACH_API)
