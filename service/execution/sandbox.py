@@ -156,7 +156,6 @@ class Sandbox:
             workspace.task_file,
             workspace.instructions_file,
             workspace.conversation_file,
-            workspace.settings_file,
         )
         mounts += _read_only([*task_files, objects])
         writable = {path: str(path) for path in (workspace.history, workspace.result_file.parent)}

@@ -70,8 +70,6 @@ class Workspace:
         self.conversation_file = root / "conversation.json"
         self.filter_file = root / "seccomp.bpf"
         self.resolver_file = root / "resolv.conf"
-        self.settings_file = root / "settings.json"
-        """The settings of the agent's program."""
         self.doors = root / "doors"
         """The folder of the sockets to the proxies, if the agent has any."""
         self._nothing = root / "nothing"

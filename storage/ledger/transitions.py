@@ -3,7 +3,6 @@
 Each is checked and written under one lock, with its step in the audit, so that of two processes one gets a key.
 """
 
-import os
 import sqlite3
 from datetime import datetime
 from typing import Final
@@ -121,7 +120,9 @@ class Entry(Struct, frozen=True):
 
 def new_action_id(at: datetime) -> str:
     """`act_` and 26 characters: 48 bits of milliseconds, then 80 random ones."""
-    return PREFIX + _digits(to_us(at) // 1000, _TIME_DIGITS) + _digits(int.from_bytes(os.urandom(10)), _RANDOM_DIGITS)
+    from secrets import randbits  # for writes only
+
+    return PREFIX + _digits(to_us(at) // 1000, _TIME_DIGITS) + _digits(randbits(80), _RANDOM_DIGITS)
 
 
 def _digits(number: int, count: int) -> str:

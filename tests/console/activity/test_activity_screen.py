@@ -29,7 +29,7 @@ API = Repository.parse("acme/api")
 @pytest.fixture
 def same_ids(monkeypatch: pytest.MonkeyPatch) -> None:
     """Actions get the same ids in every picture."""
-    monkeypatch.setattr("storage.ledger.transitions.secrets.randbits", lambda bits: 7)
+    monkeypatch.setattr("secrets.randbits", lambda bits: 7)
 
 
 async def enter(

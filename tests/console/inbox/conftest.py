@@ -25,7 +25,7 @@ RULES: Final = parse(
 @pytest.fixture(autouse=True)
 def same_ids(monkeypatch: pytest.MonkeyPatch) -> None:
     """Actions get the same ids in every picture."""
-    monkeypatch.setattr("storage.ledger.transitions.secrets.randbits", lambda bits: 7)
+    monkeypatch.setattr("secrets.randbits", lambda bits: 7)
 
 
 def state_of(scene: Scene) -> State:
