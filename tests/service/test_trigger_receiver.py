@@ -200,7 +200,7 @@ def test_large_bodies_that_nothing_is_known_of_share_a_reserve() -> None:
             if beside:
                 others.append(await read_one(beside))
 
-        request: Any = SimpleNamespace(stream=stream)
+        request: Any = SimpleNamespace(stream=stream, headers={})
         try:
             return str(len(await read_bytes(request, 2 << 20, reserve)))
         except HttpError as error:
