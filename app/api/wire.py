@@ -153,7 +153,7 @@ class _RunListBody(WireModel):
 class _HealthBody(WireModel):
     """Spec 2.7."""
 
-    code_hosting: dict[str, _Plain]
+    code_hosting: dict[str, _Plain] | None = None
 
 
 class _OrganizationBody(WireModel):
@@ -199,13 +199,13 @@ def run_page(body: bytes) -> RunPage:
 
 
 def health_report(body: bytes) -> HealthReport:
-    """A health answer; a platform without a status, or null, has `NO_STATUS`.
+    """A health answer; a platform that is null is not connected, one without a status has `NO_STATUS`.
 
     Raises:
         UnusableAnswerError: The body is not what spec 2.7 says.
     """
-    platforms = read_body(_HealthBody, body).code_hosting
-    return HealthReport(tuple(_sample(name, found) for name, found in platforms.items()))
+    platforms = read_body(_HealthBody, body).code_hosting or {}
+    return HealthReport(tuple(_sample(name, found) for name, found in platforms.items() if found is not None))
 
 
 def _sample(platform: str, received: object) -> HealthSample:
