@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, get_args
@@ -35,25 +36,21 @@ from storage.values import utc_now
 CHUNK: Final = 500
 """Actions per query of an export."""
 TONES: Final = {"confirmed": "good", "rejected": "bad", "unknown": "warn", "sending": "busy", "not_sent": "dim"}
+
+
+def _time_option(name: str, variable: str, end: int, text: str) -> Callable[[Any], Any]:
+    """An option whose value is one of the two ends of a period."""
+    read = reading(lambda given: parse_period(given, datetime.now(UTC))[end])
+    return click.option(name, variable, callback=read, metavar="TIME", help=text)
+
+
 FILTERS: Final = options_of(
     click.option("--state", "states", multiple=True, type=click.Choice(get_args(ActionState)), help="Repeatable."),
     click.option("--kind", "kinds", multiple=True, type=click.Choice(get_args(ActionKind)), help="Repeatable."),
     click.option("--surface", "surfaces", multiple=True, type=click.Choice(get_args(Surface)), help="Repeatable."),
     click.option("--actor", metavar="NAME", help="Who asked: a login name, or NAME@HOST."),
-    click.option(
-        "--from",
-        "since",
-        callback=reading(lambda text: parse_period(text, datetime.now(UTC))[0]),
-        metavar="TIME",
-        help="Asked for then or later: RFC 3339, -2h, -7d.",
-    ),
-    click.option(
-        "--to",
-        "until",
-        callback=reading(lambda text: parse_period(text, datetime.now(UTC))[1]),
-        metavar="TIME",
-        help="Asked for then or earlier; a date includes its day.",
-    ),
+    _time_option("--from", "since", 0, "Asked for then or later: RFC 3339, -2h, -7d."),
+    _time_option("--to", "until", 1, "Asked for then or earlier; a date includes its day."),
 )
 EXPORTED: Final = (
     *("created_at", "user", "host", "surface", "actor", "kind", "subject", "base_url", "path", "body", "state"),

@@ -62,7 +62,7 @@ def test_a_run_is_followed_to_its_end_and_viewed(real: CommandLine, service: Run
     assert "turn 1  completed" in viewed.out
     assert "  1,203 tokens  $0.3457\n" in viewed.out
     assert document["turns"][0]["usage"]["cost_usd"] == 0.345678
-    assert (document["source"], document["turns"][0]["files"]) == ("service", 1)
+    assert (document["source"], document["agent"], document["turns"][0]["files"]) == ("service", "noisy", 1)
     assert document["turns"][0]["commit"]
     assert none.code == 7
 

@@ -264,10 +264,11 @@ def test_a_worker_without_a_file_to_open_puts_its_turn_back(many: Deployment) ->
     limits = resource.prlimit(worker.process.pid, resource.RLIMIT_NOFILE)
     resource.prlimit(worker.process.pid, resource.RLIMIT_NOFILE, (3, limits[1]))
     run_id = client.start("write")
-    eventually(lambda: "Too many open files" in worker.log, "the worker notices")
+    eventually(lambda: "is put back" in worker.log, "the worker puts it back")
     resource.prlimit(worker.process.pid, resource.RLIMIT_NOFILE, limits)
 
     assert client.ended(run_id)["status"] == "completed"
+    assert "Too many open files" in worker.log
 
 
 @pytest.mark.parametrize("name", [("worker",), ("serve", "--port", "0")], ids=["worker", "serve"])
