@@ -66,6 +66,7 @@ class _TurnBody(WireModel):
     ended_at: str | None = None
     outcome: str | None = None
     reason: str | None = None
+    failure_kind: str | None = None
     commit: str | None = None
     summary: str | None = None
     files: int | None = None
@@ -85,6 +86,7 @@ class _TurnBody(WireModel):
             ended_at=timestamp(self.ended_at),
             outcome=self.outcome,
             reason=self.reason,
+            failure_kind=self.failure_kind,
             commit=_commit(self.commit),
             summary=self.summary,
             files=self.files,

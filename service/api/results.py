@@ -61,6 +61,7 @@ class TurnBody(BaseModel):
     ended_at: str | None
     outcome: str | None
     reason: str | None
+    failure_kind: str | None
     commit: str | None
     summary: str | None
     files: int | None
@@ -152,6 +153,7 @@ def _turn_body(turn: Turn, used: UsageFigures | None, findings: bytes | None) ->
         "ended_at": ended,
         "outcome": turn.outcome,
         "reason": turn.reason,
+        "failure_kind": turn.failure_kind,
         "commit": turn.commit_sha,
         "summary": turn.summary,
         "files": turn.files,

@@ -79,7 +79,7 @@ def show(admin: AdminContext, run_id: str, what: Literal["log", "diff"] | None, 
     documents = [
         fields(
             turn,
-            "status attempt summary failure outcome reason caller finished_at",
+            "status attempt summary failure failure_kind outcome reason caller finished_at",
             turn=turn.number,
             commit=turn.commit_sha,
         )

@@ -345,7 +345,8 @@ class TurnExecution:
                 raise
             # Callers read this text, and need not know where the data folder is.
             text = str(error).replace(f"{self._folder.root}/", "")
-            outcome = TurnOutcome("failed", failure=text, attempt=attempt.turn.attempt)
+            kind = error.reason if isinstance(error, AgentFailedError) and error.reason != "failed" else None
+            outcome = TurnOutcome("failed", failure=text, failure_kind=kind, attempt=attempt.turn.attempt)
         except (InterruptedTurnError, SupersededError, SQLAlchemyError):
             raise
         except Exception:  # One guard at the boundary of an attempt: it must come to its own end.

@@ -247,6 +247,8 @@ turns = _table(
     *_large("accepted_at"),
     *_large("dispatched_at", "started_at", "finished_at", nullable=True),
     *_texts("executor", "commit_sha", "summary", "failure", nullable=True),
+    # A `Reason` of service.agents.outcome.
+    *_texts("failure_kind", nullable=True),
     # The W3C traceparent of the request that queued it, and the alias of the token that asked for it.
     *_texts("trace_parent", "caller", nullable=True),
     # Where the branch was before it, and where the whole run's change begins.

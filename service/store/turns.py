@@ -35,6 +35,8 @@ class Turn:
     commit_sha: str | None
     summary: str | None
     failure: str | None
+    failure_kind: str | None
+    """Why it failed, as programs read it (`out_of_budget`, `timed_out` …); None: no such kind is known."""
     trace_parent: str | None
     """The span of the request that queued it (W3C traceparent); None: it was not traced."""
     started_at: int | None
@@ -70,6 +72,7 @@ class TurnOutcome:
     commit_sha: str | None = None
     summary: str | None = None
     failure: str | None = None
+    failure_kind: str | None = None
     attempt: int | None = None
     """The attempt that ended; None ends the turn whichever attempt is current."""
     base_sha: str | None = None

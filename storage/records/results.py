@@ -62,6 +62,8 @@ class Turn(Struct, frozen=True):
     outcome: str | None = None
     reason: str | None = None
     """Why it failed."""
+    failure_kind: str | None = None
+    """Why it failed, as the service names such failures: `timed_out`, `out_of_budget` and the like."""
     commit: str | None = None
     """Its last commit."""
     summary: str | None = None

@@ -180,7 +180,7 @@ def test_a_child_that_left_session_parent_and_environment_ends_with_the_turn(
     seconds = long_sleep()
     turn, _ = rogue(f"{deed} {seconds}", agent)
 
-    assert turn["failure"] == failure
+    assert (turn["failure"], turn["failure_kind"]) == (failure, failure and "timed_out")
     assert running("/bin/sleep", seconds) == []
 
 

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TURN_FACTS: Final = (
-    "number instructions caller state outcome reason commit summary started_at ended_at files additions deletions"
+    "number instructions caller state outcome reason failure_kind commit summary started_at ended_at "
+    "files additions deletions"
 )
 TURN_OPTION: Final = click.option("--turn", type=click.IntRange(1), metavar="N", help="Turn N only.")
 

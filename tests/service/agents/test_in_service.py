@@ -40,11 +40,12 @@ def test_a_preset_s_run_is_a_conversation_whose_cost_is_kept(
     server.status = 401
     refused = api.begin("helper", instructions="go")
     api.ended(refused)
-    failure = api.service.admin("run", refused)["turns"][0]["failure"]
+    turn = api.get(f"/external/runs/{refused}").json()["turns"][0]
 
     assert (first["status"], second["status"]) == ("completed", "completed"), api.log(run_id)
     assert notes.split() == ["Remember", "alfa.", "And", "bravo."]
     assert [(one["requests"], one["input_tokens"], one["output_tokens"]) for one in told] == [(1, INPUT, OUTPUT)] * 2
     assert (held, kept) == (b"", [run_id])
     assert [path.name for path in folder.sessions.iterdir()] == [refused]
-    assert failure.startswith("the provider refuses the key in MODEL_KEY (401)"), "not an exit status"
+    assert turn["reason"].startswith("the provider refuses the key in MODEL_KEY (401)"), "not an exit status"
+    assert turn["failure_kind"] == "no_key"
