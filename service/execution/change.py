@@ -50,6 +50,8 @@ class TurnChange:
     files: int
     additions: int
     deletions: int
+    tree_sha: str
+    """What all files are after it: another turn's change with the same one is the same change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +63,10 @@ class Patches:
     default: str | None
     """The default branch's commit; None: the repository has no default branch."""
 
-    def write(self, git_dir: Path, base: str | None, commit: str, turn_diff: Path, run_diff: Path) -> TurnChange:
-        """Write a commit's patch, and the whole run's unless the two are the same.
+    def write(
+        self, git_dir: Path, base: str | None, commit: str, tree: str, turn_diff: Path, run_diff: Path
+    ) -> TurnChange:
+        """Write a commit's patch, and the whole run's unless the two are the same; `tree` is the commit's.
 
         Raises:
             GitCommandError: git could not make one.
@@ -76,12 +80,12 @@ class Patches:
             run_diff.unlink(missing_ok=True)
         else:
             self._write_patch(run_diff, git_dir, merge_base, commit)
-        return TurnChange(base, merge_base, *size)
+        return TurnChange(base, merge_base, *size, tree)
 
     def write_pushed(self, git_dir: Path, commit: str, turn_diff: Path, run_diff: Path) -> TurnChange:
         """Write the patches of a commit that an earlier attempt pushed, compared with its first parent."""
-        _, *parents = self.git("rev-list", "--parents", "--max-count=1", commit, git_dir=git_dir).split()
-        return self.write(git_dir, parents[0] if parents else None, commit, turn_diff, run_diff)
+        tree, *parents = self.git("log", "--max-count=1", "--format=%T %P", commit, "--", git_dir=git_dir).split()
+        return self.write(git_dir, parents[0] if parents else None, commit, tree, turn_diff, run_diff)
 
     def content_bytes(self, git_dir: Path, files: ChangedFiles) -> int:
         """Return the size of the touched files, before and after: making a patch reads all of them."""

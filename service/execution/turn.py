@@ -457,7 +457,7 @@ class TurnExecution:
         patches = Patches(attempt.git, attempt.secrets.mask, snapshot.default)
         if why := oversize(attempt.agent.options.change, patches.content_bytes(attempt.workspace.ours, commit.files)):
             raise AgentFailedError(why)
-        change = patches.write(attempt.workspace.ours, base, commit.sha, *self._diffs(attempt))
+        change = patches.write(attempt.workspace.ours, base, commit.sha, commit.tree, *self._diffs(attempt))
         if commit.left_out is not None:
             why = f"the agent left files that git cannot store: {commit.left_out}"
             rest = f"see the rest of its change with: runwarden service run {attempt.run.id} --diff"

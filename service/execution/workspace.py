@@ -44,6 +44,7 @@ class TurnCommit:
     """A commit of a turn's changes."""
 
     sha: str
+    tree: str
     files: ChangedFiles
     left_out: str | None = None
     """Which files of the checkout are not in it, as git cannot store them, for people; None: none."""
@@ -147,7 +148,7 @@ class Workspace:
             return None
         parents = ("-p", base) if base else ()
         sha = git.feed(message, "commit-tree", tree, *parents, "-F", "-", git_dir=self.ours).strip()
-        return TurnCommit(sha, files, _listed(left_out) if left_out else None)
+        return TurnCommit(sha, tree, files, _listed(left_out) if left_out else None)
 
     def _names(self, git: GitRunner, *arguments: str) -> list[str]:
         return git(*arguments, git_dir=self.ours, work_tree=self.tree).split("\0")[:-1]

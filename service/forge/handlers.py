@@ -1,7 +1,7 @@
 """Handlers post a status or a pull request; each reads first what exists, so that a repetition does no harm."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,7 +9,7 @@ from service.forge.client import CommitStatus, ForgeError, NewPullRequest, cut, 
 from service.forge.github import GitHub
 from service.forge.gitlab import GitLab
 from service.forge.review_text import inert
-from service.store.postings import Posted, Posting
+from service.store.postings import POSTED, Posted, Posting, SameChange
 from service.store.runs import Run
 from service.store.turns import Turn
 from service.text import one_line
@@ -43,6 +43,10 @@ class Subject:
     """The address of the run's page; None: there is none."""
     mask: Callable[[str], str]
     """Masks the secrets that the service knows."""
+    same: Sequence[SameChange] = ()
+    """Other runs' pull requests with the same change."""
+    linked: Posting | None = None
+    """The posting of the run's pull request, if there is one."""
 
     @property
     def turn(self) -> Turn:
@@ -91,11 +95,26 @@ def post_pull_request(forge: Forge, subject: Subject) -> Posted:
         current = next((one for one in ours if one.state == "closed" or one.head == commit), None)
         if current is not None:
             return Posted(current.url, f"pull request {current.number} is {current.state}, and was not opened again")
+        other = _with_same_change(forge, subject.same)
+        if other is not None:
+            return other
         current = forge.open(_proposal(subject))
     body = _renewed(current.body, subject)
     if body != current.body:
         forge.update(current.number, body)
     return Posted(current.url)
+
+
+def _with_same_change(forge: Forge, same: Sequence[SameChange]) -> Posted | None:
+    """Return the link to an open pull request that holds the same change; None: there is none."""
+    for one in same:
+        if one.state != POSTED:
+            raise ForgeError(f"waits for the run {one.run_id}, whose pull request has the same change")
+        for found in forge.pull_requests(one.branch):
+            if found.state == "open" and found.head == one.commit_sha:
+                text = f"the same change is in pull request {found.number} of the run {one.run_id}; none was opened"
+                return Posted(found.url, text)
+    return None
 
 
 def _proposal(subject: Subject) -> NewPullRequest:

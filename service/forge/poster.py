@@ -51,11 +51,15 @@ class Poster:
                 agent = agents.by_name(connection, run.organization_id, run.agent)
                 of_run = turns.of(connection, run.id)
                 default = repositories.default_branch(connection, run.url)
+                same = postings.same_changes(connection, run, posting) if posting.kind == "pull_request" else ()
+                requested = postings.of_run(connection, run_id)
             names = [*self._secret_names, *(one.token_env for one in connected)]
             names += () if agent is None else agent.secret_names
             url = self._settings.run_url
             shown = None if url is None else url.replace("{run_id}", run.id)
-            subject = Subject(posting, run, of_run, default, shown, Secrets(of_environment(names)).mask)
+            linked = next((one for one in requested if one.kind == "pull_request"), None)
+            mask = Secrets(of_environment(names)).mask
+            subject = Subject(posting, run, of_run, default, shown, mask, same, linked)
             try:
                 posted = _HANDLERS[posting.kind](forge_of(connected, run, self._settings.timeout_s), subject)
             except ForgeError as error:

@@ -14,7 +14,7 @@ from service.forge import review_text
 from service.forge.client import ForgeError, PostedReview, PullRequest, ReviewComment
 from service.forge.handlers import Forge, Subject
 from service.forge.review_text import Marks
-from service.store.postings import Posted
+from service.store.postings import POSTED, Posted
 from service.store.runs import Run
 
 _MOST_COMMENTS: Final = 50
@@ -44,6 +44,10 @@ def post_review(forge: Forge, subject: Subject) -> Posted:
     posting, run = subject.posting, subject.run
     commit = str(posting.wanted["commit"])
     current = _pull_request(forge, run)
+    if current is None:
+        if (linked := subject.linked) is not None and linked.state == POSTED:
+            return Posted(linked.url, linked.failure)
+        raise ForgeError(f"the branch {run.branch} has no pull request yet", status=_NOT_FOUND)
     if current.state != "open":
         return Posted(current.url, f"pull request {current.number} is {current.state}, and was not reviewed")
     if current.head != commit:
@@ -58,14 +62,12 @@ def post_review(forge: Forge, subject: Subject) -> Posted:
     return Posted(current.url)
 
 
-def _pull_request(forge: Forge, run: Run) -> PullRequest:
-    """Return the pull request whose head the run read, or that of its branch; an open one is preferred."""
+def _pull_request(forge: Forge, run: Run) -> PullRequest | None:
+    """Return the pull request whose head the run read, or that of its branch, if possible an open one; None: none."""
     if head := _HEAD.fullmatch(run.head_ref or ""):
         return forge.pull_request(int(head[1]))
     found = forge.pull_requests(run.branch)
-    if not found:
-        raise ForgeError(f"the branch {run.branch} has no pull request yet", status=_NOT_FOUND)
-    return next((one for one in found if one.state == "open"), found[0])
+    return next((one for one in found if one.state == "open"), next(iter(found), None))
 
 
 def bring_up_to_date(forge: Forge, number: int, report: Report) -> None:

@@ -25,6 +25,8 @@ Kind = Literal["pull_request", "review", "status"]
 WAITING: Final = "waiting"
 POSTED: Final = "posted"
 REFUSED: Final = "refused"
+_MOST_COMPARED: Final = 5
+"""The most pull requests with the same change that the code host is asked about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,42 @@ class Posted:
     url: str | None = None
     note: str | None = None
     """A remark, such as that a person closed the pull request."""
+
+
+@dataclass(frozen=True, slots=True)
+class SameChange:
+    """Another run's pull request with the same change."""
+
+    run_id: str
+    branch: str
+    commit_sha: str
+    state: str
+
+
+def same_changes(connection: sa.Connection, run: Run, posting: Posting) -> list[SameChange]:
+    """Return other runs of a repository that opened a pull request for the same change, or are to do so first."""
+    of_turn = (turns.c.run_id == postings.c.run_id, turns.c.number == postings.c.number)
+    mine = sa.select(turns.c.tree_sha).where(turns.c.run_id == run.id, turns.c.number == posting.number)
+    earlier = sa.tuple_(postings.c.wanted_at, postings.c.run_id) < sa.tuple_(
+        sa.literal(posting.wanted_at), sa.literal(run.id)
+    )
+    # One with a remark opened none itself.
+    opened = (postings.c.state == POSTED) & postings.c.failure.is_(None)
+    query = (
+        sa.select(postings.c.run_id, runs_table.c.branch, turns.c.commit_sha, postings.c.state)
+        .join(turns, sa.and_(*of_turn))
+        .join(runs_table, runs_table.c.id == postings.c.run_id)
+        .where(
+            turns.c.tree_sha == mine.scalar_subquery(),
+            runs_table.c.organization_id == run.organization_id,
+            runs_table.c.url == run.url,
+            runs_table.c.branch != run.branch,
+            postings.c.kind == "pull_request",
+            opened | ((postings.c.state == WAITING) & earlier),
+        )
+        .order_by(postings.c.wanted_at.desc())
+    )
+    return [SameChange(*row) for row in connection.execute(query.limit(_MOST_COMPARED))]
 
 
 def at_work(connection: sa.Connection, run: Run, number: int, commit: str, now: int) -> None:

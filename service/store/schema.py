@@ -253,11 +253,14 @@ turns = _table(
     *_texts("trace_parent", "caller", nullable=True),
     # Where the branch was before it, and where the whole run's change begins.
     *_texts("base_sha", "merge_base", nullable=True),
+    # What was pushed: turns with the same one made the same change.
+    *_texts("tree_sha", nullable=True),
     *_numbers("files", "additions", "deletions", nullable=True),
     # Noted before it is pushed: the code host tells of the push before the turn ends.
     *_texts("pushing_sha", nullable=True),
     sa.Index("turns_by_status", "status", "started_at"),
     sa.Index("turns_by_push", "pushing_sha"),
+    sa.Index("turns_by_tree", "tree_sha"),
 )
 
 WAITING: Final = turns.c.dispatched_at.is_(None) & turns.c.finished_at.is_(None)

@@ -80,6 +80,7 @@ class TurnOutcome:
     files: int | None = None
     additions: int | None = None
     deletions: int | None = None
+    tree_sha: str | None = None
 
 
 def mark_dispatched(connection: sa.Connection, dispatched: Sequence[tuple[str, int]], now: int) -> None:

@@ -26,6 +26,7 @@ for place in pathlib.Path("/proc").glob("[0-9]*/*") if "look" in task["instructi
         except OSError:
             pass
 seen.append(subprocess.run(["git", "config", "--list", "--show-origin"], capture_output=True, text=True).stdout)
+seen = ["the same"] if "same" in task["instructions"] else seen
 pathlib.Path("seen.txt").write_text("\\n".join(seen))
 print("\\n".join(seen))
 pathlib.Path(".runwarden").mkdir()
@@ -140,3 +141,21 @@ def test_a_worker_killed_between_push_and_answer_opens_and_reviews_one_pull_requ
     eventually(lambda: posted(api, run_id), "the results are posted")
 
     assert (len(forge.changes), len(forge.reviews), len(forge.threads)) == (1, 1, 1)
+
+
+def test_two_runs_that_make_the_same_change_have_one_pull_request(
+    house: Callable[[str], Api], forge: GitHubServer
+) -> None:
+    """Both are pushed; the later one's results name the pull request that there is, and whose it is."""
+    api = house("none")
+    runs = []
+    for words in ("write the same", "write the same again"):
+        runs.append(api.start(words))
+        assert api.ended(runs[-1])["status"] == "completed", api.log(runs[-1])
+        eventually(lambda: posted(api, runs[-1]), "the results are posted")
+    told = {one["kind"]: one for one in results(api, runs[1])["postings"]}
+
+    assert [(one.state, one.title) for one in forge.changes] == [("open", forge.changes[0].title)]
+    assert {told["pull_request"]["url"], told["review"]["url"]} == {forge.changes[0].url}
+    assert f"of the run {runs[0]}; none was opened" in told["pull_request"]["reason"]
+    assert results(api, runs[1])["branch_name"] in forge.branches

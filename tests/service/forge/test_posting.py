@@ -246,6 +246,58 @@ def test_what_the_operator_left_out_is_said_and_made_up_for(desk: Desk, change: 
     assert desk.posting(late, "pull_request").state == "refused"
 
 
+@pytest.mark.parametrize("change", [{}, {"state": "closed"}, {"state": "merged"}, {"branch": "moved"}])
+def test_the_same_change_opens_no_second_pull_request(desk: Desk, change: dict[str, str]) -> None:
+    """The run that made it later links the first one's, unless that is over, or holds something else by now."""
+    first = desk.begin(branch="agent/first")
+    desk.end(first, "1" * 40, branch="agent/first", tree_sha="7" * 40)
+    desk.later(1)
+    desk.post()
+    opened = desk.server.changes[0]
+    if "branch" in change:
+        desk.server.branches["agent/first"] = "2" * 40
+    opened.state = change.get("state", "open")
+    second = desk.begin(branch="agent/second")
+    desk.report(second, 1, FOUND)
+    desk.end(second, "3" * 40, branch="agent/second", tree_sha="7" * 40)
+    desk.post()
+    linked, reviewed = desk.posting(second, "pull_request"), desk.posting(second, "review")
+    desk.later(1)
+    desk.next_turn(second, "Do it in another way")
+    desk.end(second, "4" * 40, 2, branch="agent/second", tree_sha="8" * 40)
+    desk.post()
+
+    assert {linked.state, reviewed.state} == {"posted"}
+    assert (linked.url == opened.url, len(desk.server.changes)) == (not change, 2)
+    assert (f"the same change is in pull request {opened.number} of the run {first}" in str(linked.failure)) == (
+        not change
+    )
+    assert (reviewed.url, bool(desk.server.threads)) == (linked.url, bool(change))
+    assert desk.posting(second, "pull_request").url == desk.server.changes[1].url
+
+
+def test_of_two_with_the_same_change_the_earlier_one_opens_its_pull_request(desk: Desk) -> None:
+    """The other waits for it; where the first is refused, it opens its own."""
+    due = []
+    for at in range(2):
+        due.append(desk.begin(branch=f"agent/{at}"))
+        desk.end(due[at], f"{at}" * 40, branch=f"agent/{at}", tree_sha="7" * 40)
+        desk.later(1)
+    desk.server.before = lambda one: Respond(500, {}) if one.method == "POST" and b"agent/0" in one.body else None
+    desk.poster.post(due[1])
+    desk.post()
+    waits = desk.posting(due[1], "pull_request")
+    desk.server.before = lambda one: Respond(422, {}) if one.method == "POST" and b"agent/0" in one.body else None
+    desk.later(4000)
+    desk.post()
+    desk.later(4000)
+    desk.post()
+
+    assert (waits.state, f"waits for the run {due[0]}" in str(waits.failure)) == ("waiting", True)
+    assert [desk.posting(one, "pull_request").state for one in due] == ["refused", "posted"]
+    assert [one.branch for one in desk.server.changes] == ["agent/1"]
+
+
 FORBIDDEN = {"errors": [{"type": "FORBIDDEN", "message": "Resource not accessible by personal access token"}]}
 
 
