@@ -68,8 +68,9 @@ class RepositoryMirror:
         return snapshot
 
     def _fetch(self, branch: str, wanted: str) -> RepositorySnapshot:
-        # Repeated for an existing mirror: that repairs one whose first initialization was cut off.
-        self._git("init", "--quiet", "--bare", "--", str(self.git_dir))
+        # git writes HEAD late: a mirror without one was cut off while it was made.
+        if not (self.git_dir / "HEAD").exists():
+            self._git("init", "--quiet", "--bare", "--", str(self.git_dir))
         listed = self._git("ls-remote", "--symref", "--", self._url, "HEAD", wanted, git_dir=self.git_dir)
         # The pattern also matches longer names that end with it.
         there = {line.partition("\t")[2] for line in listed.splitlines() if not line.startswith("ref: ")}

@@ -5,7 +5,7 @@ import fcntl
 import json
 import logging
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -106,11 +106,9 @@ class Workspace:
 
     def check_out(self, git: GitRunner, snapshot: RepositorySnapshot, branch: str) -> str | None:
         """Fill the checkout from the branch, or else from the default branch; return the commit, if there is any."""
-        self._borrow(git, self.history, snapshot, f"--initial-branch={branch}")
         base = snapshot.branches.get(branch) or snapshot.branches.get(snapshot.default_branch or "")
-        refs = [f"create refs/remotes/origin/{name} {sha}" for name, sha in snapshot.branches.items()]
-        refs += [f"create refs/heads/{branch} {base}"] if base else []
-        git.feed("".join(f"{line}\n" for line in refs), "update-ref", "--stdin", git_dir=self.history)
+        refs = {f"refs/remotes/origin/{name}": sha for name, sha in snapshot.branches.items()}
+        _borrow(self.history, snapshot, branch, refs | ({f"refs/heads/{branch}": base} if base else {}))
         if base:
             git("read-tree", "--reset", "-u", "HEAD", git_dir=self.history, work_tree=self.tree)
             collect.clear(self.tree)
@@ -122,7 +120,7 @@ class Workspace:
 
     def commit(self, git: GitRunner, snapshot: RepositorySnapshot, base: str | None, message: str) -> TurnCommit | None:
         """Commit what changed in the checkout, on top of its base; None when nothing did."""
-        self._borrow(git, self.ours, snapshot)
+        _borrow(self.ours, snapshot, branch="main", refs={})
         (self.ours / "info" / "exclude").write_text("".join(f"{one}\n" for one in self.left_behind), "utf-8")
         gone, locked = self._prepare()
         git("read-tree", base or "--empty", git_dir=self.ours, work_tree=self.tree)
@@ -236,18 +234,24 @@ class Workspace:
         """Delete the workspace if it was created, including folders that the agent locked."""
         _remove(self.root)
 
-    def _borrow(self, git: GitRunner, git_dir: Path, snapshot: RepositorySnapshot, *options: str) -> None:
-        """Make a git-dir that takes its objects from the mirror."""
-        git("init", "--quiet", "--bare", *options, "--", str(git_dir))
-        alternates = git_dir / "objects" / "info" / "alternates"
-        alternates.write_text(f"{snapshot.git_dir / 'objects'}\n", "utf-8")
-        with (git_dir / "config").open("a", encoding="utf-8") as config:
-            config.write("[core]\n\tbare = false\n")
-        # Programs write into both without making them: a template of git's would have them.
-        for folder in ("hooks", "info"):
-            (git_dir / folder).mkdir()
+
+def _borrow(git_dir: Path, snapshot: RepositorySnapshot, branch: str, refs: Mapping[str, str]) -> None:
+    """Make a git-dir that takes its objects from the mirror; by hand, which takes no process.
+
+    Programs write into `hooks` and `info` without making them.
+    """
+    for folder in ("objects/info", "refs", "hooks", "info"):
+        (git_dir / folder).mkdir(parents=True)
+    files = {
+        "HEAD": f"ref: refs/heads/{branch}\n",
+        "config": "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n",
+        "packed-refs": "".join(f"{sha} {name}\n" for name, sha in refs.items()),
+        "objects/info/alternates": f"{snapshot.git_dir / 'objects'}\n",
         # Overrides the repository's attributes, so that files are checked out and committed byte for byte.
-        (git_dir / "info" / "attributes").write_text("* -text -ident -filter -working-tree-encoding\n", "utf-8")
+        "info/attributes": "* -text -ident -filter -working-tree-encoding\n",
+    }
+    for name, text in files.items():
+        (git_dir / name).write_text(text, "utf-8", "surrogateescape")
 
 
 def _listed(names: Sequence[str]) -> str:
