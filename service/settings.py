@@ -159,6 +159,8 @@ class TriggerSettings(_Section):
 
     github_secret_env: str | None = None
     """The environment variable with the secret that GitHub signs with; GitLab's is `gitlab.webhook_secret_env`."""
+    mention: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")] = "runwarden"
+    """The name, without `@`, with which a comment to this service begins."""
     own_accounts: tuple[str, ...] = ()
     """Further accounts of the service, beside those of the tokens: their actions start nothing."""
     pull_request_runs_a_day: Annotated[int, Field(ge=1)] = 20

@@ -12,6 +12,7 @@ from fastapi.responses import JSONResponse
 from service.api.bodies import Reserve, read_bytes
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, bad_request
+from service.forge.accounts import completed
 from service.reference import PLATFORMS
 from service.store import repositories, turns
 from service.store.deliveries import STARTED, WAITING
@@ -45,6 +46,9 @@ async def receive(platform: str, request: Request, context: RequestContext) -> R
         if delivery is not None:
             ask = partial(context.accounts.of, delivery.platform, delivery.event.path)
             delivery = replace(delivery, own_accounts=await context.outgoing.run(ask, turns.WEBHOOK))
+            if not delivery.event.is_whole:
+                complete = partial(completed, context.database, platform, delivery.event)
+                delivery = replace(delivery, events=await context.outgoing.run(complete, turns.WEBHOOK))
             receiver = Receiver(context.database, context.settings, context.clock)
             decisions = await run_in_threadpool(receiver.receive, delivery)
     except UnknownRepositoryError as error:
@@ -79,7 +83,7 @@ def _read(
     if not proven:
         raise _unsigned()
     try:
-        event = events.read(platform, headers, raw)
+        event = events.read(platform, headers, raw, context.settings.triggers.mention)
     except events.PayloadError as error:
         raise bad_request("invalid_payload", str(error)) from error
     if event is None:

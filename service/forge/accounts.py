@@ -1,14 +1,19 @@
-"""The service's own accounts on code hosts, whose deliveries start no runs."""
+"""What a delivery does not tell, asked of its code host: the service's own accounts, and the pull request."""
 
 import threading
 import time
+from dataclasses import replace
 from typing import Final
 
 from service.forge.client import ForgeError
 from service.forge.handlers import FORGES
+from service.forge.poster import forge_of
 from service.hosts.http import token_of
 from service.store import hosts, repositories
 from service.store.database import Database
+from service.store.hosts import Host
+from service.store.repositories import Repository
+from service.triggers.events import REFS, PullRequestEvent
 
 _KEPT_S: Final = 3600.0
 _FAILED_KEPT_S: Final = 300.0
@@ -52,3 +57,40 @@ class OwnAccounts:
         with self._lock:
             self._known[api_url, token] = name, time.monotonic() + kept_s
         return name
+
+
+def completed(database: Database, platform: str, event: PullRequestEvent) -> dict[str, PullRequestEvent]:
+    """Return an event with its pull request, as the host of each organization tells it that has a rule for the event.
+
+    One organization's host says nothing about another's repository.
+    """
+    with database.read() as connection:
+        found = [
+            (owner, one, hosts.of(connection, owner))
+            for owner, one in repositories.everywhere(connection, platform, event.path)
+            if not event.fault and any(rule.mismatch(event) is None for rule in one.triggers)
+        ]
+    return {owner: _looked_up(one, connected, event) for owner, one, connected in found}
+
+
+def _looked_up(repository: Repository, connected: list[Host], event: PullRequestEvent) -> PullRequestEvent:
+    try:
+        forge = forge_of(connected, repository, _TIMEOUT_S)
+        named = [forge.pull_request(event.number)] if event.number else forge.pull_requests(event.head)
+    except ForgeError as error:
+        return replace(event, fault=f"the pull request cannot be read: {error}")
+    request = next((one for one in named if one.state == "open"), None)
+    if request is None:
+        return replace(event, fault="there is no open pull request")
+    if event.head_sha not in {"", request.head}:
+        return replace(event, fault=f"the pull request is at {request.head[:12]} by now")
+    return replace(
+        event,
+        number=request.number,
+        ref=REFS[repository.platform].format(request.number),
+        head=request.branch,
+        head_sha=request.head,
+        base=request.base,
+        is_fork=request.is_fork,
+        labels=request.labels,
+    )

@@ -65,6 +65,10 @@ class PullRequest:
     head: str
     """The commit at its head."""
     is_draft: bool
+    branch: str
+    base: str
+    is_fork: bool
+    labels: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -173,14 +173,19 @@ class GitHub:
 
 def _pull_request(document: Mapping[str, Any]) -> PullRequest:
     try:
+        head, base = document["head"], document.get("base") or {}
         return PullRequest(
             number=int(document["number"]),
             url=str(document["html_url"]),
             state="merged" if document.get("merged_at") else "open" if document["state"] == "open" else "closed",
             title=str(document["title"]),
             body=str(document.get("body") or ""),
-            head=str(document["head"]["sha"]),
+            head=str(head["sha"]),
             is_draft=bool(document.get("draft")),
+            branch=str(head.get("ref") or ""),
+            base=str(base.get("ref") or ""),
+            is_fork=(head.get("repo") or {}).get("full_name") != (base.get("repo") or {"full_name": ""})["full_name"],
+            labels=tuple(str(one["name"]) for one in document.get("labels") or ()),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise ForgeError(f"GitHub described a pull request without {error}") from error

@@ -157,6 +157,10 @@ def _merge_request(document: Mapping[str, Any]) -> PullRequest:
             body=str(document.get("description") or ""),
             head=str(document.get("sha") or ""),
             is_draft=bool(document.get("draft")),
+            branch=str(document.get("source_branch") or ""),
+            base=str(document.get("target_branch") or ""),
+            is_fork=document.get("source_project_id") != document.get("target_project_id"),
+            labels=tuple(map(str, document.get("labels") or ())),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise ForgeError(f"GitLab described a merge request without {error}") from error

@@ -17,6 +17,7 @@ from service.store import agents, hosts, postings, repositories, runs, turns
 from service.store.database import Database
 from service.store.hosts import Host
 from service.store.postings import Posting
+from service.store.repositories import Repository
 from service.store.runs import Run
 
 _HANDLERS: Final[Mapping[str, Handler]] = {
@@ -89,8 +90,8 @@ class Poster:
         _logger.warning("%s: the %s was not posted: %s; %s", posting.run_id, posting.kind, error, cure)
 
 
-def forge_of(connected: Sequence[Host], run: Run, timeout_s: float) -> Forge:
-    """Return the forge of a run's repository.
+def forge_of(connected: Sequence[Host], run: Run | Repository, timeout_s: float) -> Forge:
+    """Return the forge of a repository, or of a run's.
 
     Raises:
         ForgeError: Its host is not connected with an API and a token.

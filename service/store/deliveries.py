@@ -6,6 +6,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from service.store.schema import deliveries, found
+from service.triggers.events import NO_CHANGES
 
 STARTED: Final = "started"
 WAITING: Final = "waiting"
@@ -38,6 +39,8 @@ class DeliveryEntry:
     """The position of the rule, from 0; -1: no rule was consulted, or none matches."""
     number: int
     head_sha: str
+    cause: str
+    """What may start a rule's run only once: a commit, a comment, or a check of a commit."""
     sender: str
     detail: str
     agent: str | None
@@ -72,6 +75,7 @@ def latest_change(connection: sa.Connection, subject: PullRequestKey) -> int:
     """Return the latest change of a pull request for which a run was started or waits; 0: there is none."""
     has_run = deliveries.c.result.in_((STARTED, WAITING, SUPERSEDED))
     query = sa.select(sa.func.max(deliveries.c.changed_at)).where(*_about(subject), has_run)
+    query = query.where(deliveries.c.event.not_in(NO_CHANGES))
     return connection.execute(query).scalar() or 0
 
 

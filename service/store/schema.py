@@ -302,7 +302,7 @@ deliveries = _table(
     "deliveries",
     *_texts("id", key=True),
     _owner(),
-    *_texts("platform", "path_key", "delivery", "event", "result", "head_sha", "sender", "detail"),
+    *_texts("platform", "path_key", "delivery", "event", "result", "head_sha", "cause", "sender", "detail"),
     # The rule that was decided on, counted from 0; -1: none.
     *_numbers("rule", "number"),
     *_texts("agent", "run_id", nullable=True),

@@ -1,4 +1,4 @@
-"""Deliveries: the proof that a code host sent one, and its content as a change of a pull request."""
+"""Deliveries: the proof that a code host sent one, and what it tells of a pull request."""
 
 import hashlib
 import hmac
@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, Field, ValidationError
 
@@ -18,9 +18,19 @@ _SIGNATURE: Final = re.compile(r"sha256=[0-9a-f]{64}")
 _PROOFS: Final = {"github": "x-hub-signature-256", "gitlab": "x-gitlab-token"}
 """The headers with the proof that a code host sent a delivery."""
 _DELIVERY: Final = re.compile(r"[A-Za-z0-9-]{8,100}", re.ASCII)
+_MERGE_REQUEST: Final = re.compile(r"refs/merge-requests/([0-9]{1,9})/")
 _GITLAB_BOT: Final = re.compile(r"(project|group)_[0-9]+_bot(_|\b)")
 CLOSED: Final = "closed"
 """The change of a pull request that was closed or merged; no rule is about it."""
+COMMENT: Final = "comment"
+FAILED: Final = "failed"
+NO_CHANGES: Final = (COMMENT, FAILED)
+"""Events that are no change of a pull request: someone asks for something, or a check or pipeline failed."""
+_LONGEST_WORDS: Final = 20_000
+_FAILURES: Final = frozenset({"failure", "timed_out", "startup_failure"})
+"""GitHub's conclusions of a check or workflow that failed; it also ends as cancelled, skipped or stale."""
+REFS: Final = {"github": "refs/pull/{}/head", "gitlab": "refs/merge-requests/{}/head"}
+"""The ref under which a repository keeps a pull request's head."""
 _KINDS: Final = {
     "opened": "opened",
     "synchronize": "pushed",
@@ -36,6 +46,7 @@ _Sha = Annotated[str, Field(pattern=r"^[0-9a-f]{40}([0-9a-f]{24})?$")]
 _Number = Annotated[int, Field(ge=1, lt=1 << 31)]
 _Name = Annotated[str, Field(max_length=1000, pattern=r"^[^\x00]*$")]
 """A name of any kind: text that a database can store, no longer than code hosts allow."""
+_Words = Annotated[str, Field(pattern=r"^[^\x00]*$")]
 
 
 class PayloadError(ServiceError):
@@ -44,24 +55,45 @@ class PayloadError(ServiceError):
 
 @dataclass(frozen=True, slots=True)
 class PullRequestEvent:
-    """A change of a pull request, on either platform."""
+    """A change of a pull request, a comment to this service on one, or a failed check of its head."""
 
     kind: str
     path: str
     """The path of the repository that the pull request is to be merged into."""
-    number: int
-    ref: str
-    """The ref under which that repository keeps the head, also the head of a fork."""
-    head: str
-    head_sha: str
-    base: str
-    default_branch: str | None
-    is_fork: bool
-    is_draft: bool
-    labels: tuple[str, ...]
     sender: str
     is_bot: bool
     changed_at: int
+    default_branch: str | None = None
+    number: int = 0
+    """0, as empty texts below: the code host has to be asked for the pull request."""
+    ref: str = ""
+    """The ref under which that repository keeps the head, also the head of a fork."""
+    head: str = ""
+    head_sha: str = ""
+    base: str = ""
+    is_fork: bool = False
+    is_draft: bool = False
+    labels: tuple[str, ...] = ()
+    occasion: str = ""
+    """What occurs once: the comment, or the check of a commit; empty: the commit itself."""
+    command: str = ""
+    """The word after the mention in a comment."""
+    words: str = ""
+    """The rest of the comment."""
+    check: str = ""
+    """The name of what failed."""
+    fault: str = ""
+    """Why nothing can start, whatever the rules say; empty: nothing is wrong."""
+
+    @property
+    def cause(self) -> str:
+        """What may start a rule's run only once."""
+        return self.occasion or self.head_sha
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether its pull request is known; if not, the code host has to be asked for it."""
+        return bool(self.ref and self.base)
 
 
 class _Model(BaseModel):
@@ -75,7 +107,7 @@ class _Named(_Model):
 
 class _Repository(_Model):
     id: int
-    full_name: _Name
+    full_name: _Name = ""
     default_branch: _Name | None = None
 
 
@@ -86,13 +118,18 @@ class _Head(_Model):
     """None: the fork was deleted."""
 
 
-class _PullRequest(_Model):
+class _Linked(_Model):
+    """A pull request, as far as a check names it."""
+
     number: _Number
     head: _Head
     base: _Head
+    labels: list[_Named] = []
+
+
+class _PullRequest(_Linked):
     state: str = "open"
     draft: bool = False
-    labels: list[_Named] = []
     updated_at: datetime
 
 
@@ -107,45 +144,169 @@ class _GitHub(_Model):
     repository: _Repository
     sender: _Sender
 
-    def event(self) -> PullRequestEvent | None:
+    def event(self, _mention: str) -> PullRequestEvent | None:
         kind = _KINDS.get(self.action)
-        pull_request = self.pull_request
-        if kind is None or (kind != CLOSED and pull_request.state != "open"):
+        given = self.pull_request
+        if kind is None or (kind != CLOSED and given.state != "open"):
             return None
-        head = pull_request.head
-        return PullRequestEvent(
-            kind=kind,
-            path=self.repository.full_name,
-            number=pull_request.number,
-            ref=f"refs/pull/{pull_request.number}/head",
-            head=head.ref,
-            head_sha=head.sha,
-            base=pull_request.base.ref,
-            default_branch=self.repository.default_branch,
-            is_fork=head.repo is None or head.repo.id != self.repository.id,
-            is_draft=pull_request.draft,
-            labels=tuple(label.name for label in pull_request.labels),
-            sender=self.sender.login,
-            is_bot=self.sender.type == "Bot" or self.sender.login.endswith("[bot]"),
-            changed_at=_micros(pull_request.updated_at),
-        )
+        about = _github_sender(self.repository, self.sender) | _pull_request(self.repository, given)
+        return PullRequestEvent(kind=kind, **about, is_draft=given.draft, changed_at=_micros(given.updated_at))
+
+
+def _github_sender(repository: _Repository, sender: _Sender) -> dict[str, Any]:
+    is_bot = sender.type == "Bot" or sender.login.endswith("[bot]")
+    about = {"path": repository.full_name, "default_branch": repository.default_branch}
+    return about | {"sender": sender.login, "is_bot": is_bot}
+
+
+def _pull_request(repository: _Repository, given: _Linked) -> dict[str, Any]:
+    head = given.head
+    return {
+        "number": given.number,
+        "ref": REFS["github"].format(given.number),
+        "head": head.ref,
+        "head_sha": head.sha,
+        "base": given.base.ref,
+        "is_fork": head.repo is None or head.repo.id != repository.id,
+        "labels": tuple(label.name for label in given.labels),
+    }
+
+
+class _Comment(_Model):
+    id: int
+    body: _Words | None = None
+    user: _Sender
+    created_at: datetime
+    path: _Name = ""
+    """The file that it is about, of a comment on the diff."""
+    line: int | None = None
+
+
+class _Issue(_Model):
+    number: _Number
+    state: str = "open"
+    labels: list[_Named] = []
+    pull_request: object = None
+    """None: it is no pull request."""
+
+
+class _GitHubComment(_Model):
+    """A comment on a pull request, or on its diff."""
+
+    action: str
+    issue: _Issue | None = None
+    """Of a comment on the whole: GitHub tells no more of the pull request."""
+    pull_request: _PullRequest | None = None
+    comment: _Comment
+    repository: _Repository
+    sender: _Sender
+
+    def event(self, mention: str) -> PullRequestEvent | None:
+        given, issue = self.comment, self.issue
+        asked = _asked(given.body or "", mention)
+        if asked is None or self.action not in {"created", "edited"}:
+            return None
+        about = _github_sender(self.repository, self.sender)
+        if self.pull_request is not None:
+            state = self.pull_request.state
+            about |= _pull_request(self.repository, self.pull_request)
+        elif issue is not None and issue.pull_request is not None:
+            state = issue.state
+            about |= {"number": issue.number, "labels": tuple(label.name for label in issue.labels)}
+        else:
+            return None
+        place = f"On {given.path}{f', line {given.line}' if given.line else ''}: " if given.path else ""
+        is_authors = given.user.login == self.sender.login
+        fault = _faults(given.body or "", state, is_edited=self.action == "edited", is_authors=is_authors)
+        return _commented(about, given.id, asked[0], f"{place}{asked[1]}", fault, _micros(given.created_at))
+
+
+def _asked(body: str, mention: str) -> tuple[str, str] | None:
+    """Return the command and the further words of a comment that begins with the mention; None: it does not."""
+    found = re.match(rf"\s*@{re.escape(mention)}(?![\w-])\s*([\w-]*)\s*(.*)", body, re.IGNORECASE | re.DOTALL)
+    return None if found is None else (found[1].lower()[:100], found[2].strip())
+
+
+def _faults(body: str, state: str, *, is_edited: bool, is_authors: bool) -> str:
+    """Return why a comment starts nothing; empty: nothing is wrong with it."""
+    reasons = (
+        ("<!-- runwarden" in body, "the service wrote it"),
+        (is_edited, "the comment was edited: only a new one counts"),
+        (not is_authors, "it was sent by another than its author"),
+        (len(body) > _LONGEST_WORDS, f"it is longer than {_LONGEST_WORDS} characters"),
+        (state not in {"open", "opened"}, f"the pull request is {state}"),
+    )
+    return next((text for holds, text in reasons if holds), "")
+
+
+def _commented(
+    about: Mapping[str, Any], number: int, command: str, words: str, fault: str, changed_at: int
+) -> PullRequestEvent:
+    given = {**about, "command": command, "words": words, "fault": fault, "changed_at": changed_at}
+    return PullRequestEvent(kind=COMMENT, **given, occasion=f"comment {number}")
+
+
+class _Check(_Model):
+    """A check or workflow."""
+
+    name: _Name | None = None
+    head_sha: _Sha
+    conclusion: str | None = None
+    completed_at: datetime | None = None
+    updated_at: datetime | None = None
+    """Of a workflow."""
+    pull_requests: list[_Linked] = []
+    """Empty for forks."""
+
+
+class _GitHubCheck(_Model):
+    action: str
+    check_run: _Check | None = None
+    workflow_run: _Check | None = None
+    workflow: _Named | None = None
+    repository: _Repository
+    sender: _Sender
+
+    def event(self, _mention: str) -> PullRequestEvent | None:
+        check = self.check_run or self.workflow_run
+        if check is None or self.action != "completed" or check.conclusion not in _FAILURES:
+            return None
+        own = [one for one in check.pull_requests if one.base.repo and one.base.repo.id == self.repository.id]
+        at = check.completed_at or check.updated_at
+        if not own or at is None:
+            return None
+        # Several pull requests may have one head: the run is about the head.
+        linked = next((one for one in own if one.head.sha == check.head_sha), own[0])
+        about = _github_sender(self.repository, self.sender) | _pull_request(self.repository, linked)
+        fault = "" if linked.head.sha == check.head_sha else f"the pull request is at {linked.head.sha[:12]} by now"
+        name = check.name or (self.workflow.name if self.workflow else "")
+        return _failed(about | {"fault": fault}, name, check.head_sha, _micros(at))
+
+
+def _failed(about: dict[str, Any], name: str, commit: str, changed_at: int) -> PullRequestEvent:
+    # Its sender is who pushed, or the program that checks: it means nothing.
+    about |= {"is_bot": False, "head_sha": commit, "changed_at": changed_at, "check": name}
+    return PullRequestEvent(kind=FAILED, **about, occasion=f"{commit} {name}")
 
 
 class _Commit(_Model):
     id: _Sha
 
 
-class _Attributes(_Model):
+class _Request(_Model):
     iid: _Number
+    source_branch: _Name
+    target_branch: _Name
+    source_project_id: int | None = None
+    target_project_id: int
+
+
+class _Attributes(_Request):
     action: str = ""
     """Empty when GitLab only recomputed something."""
     oldrev: str | None = None
     """The head before a push; None: nothing was pushed."""
     state: str = "opened"
-    source_branch: _Name
-    target_branch: _Name
-    source_project_id: int | None = None
-    target_project_id: int
     last_commit: _Commit
     draft: bool = False
     work_in_progress: bool = False
@@ -153,6 +314,7 @@ class _Attributes(_Model):
 
 
 class _User(_Model):
+    id: int | None = None
     username: _Name
 
 
@@ -168,27 +330,14 @@ class _GitLab(_Model):
     labels: list[_Named] = []
     changes: dict[str, object] = {}
 
-    def event(self) -> PullRequestEvent | None:
+    def event(self, _mention: str) -> PullRequestEvent | None:
         given = self.object_attributes
         kind = _KINDS.get(given.action) if given.action != "update" else self._update()
         if kind is None or (kind != CLOSED and given.state != "opened"):
             return None
-        return PullRequestEvent(
-            kind=kind,
-            path=self.project.path_with_namespace,
-            number=given.iid,
-            ref=f"refs/merge-requests/{given.iid}/head",
-            head=given.source_branch,
-            head_sha=given.last_commit.id,
-            base=given.target_branch,
-            default_branch=self.project.default_branch,
-            is_fork=given.source_project_id != given.target_project_id,
-            is_draft=given.draft or given.work_in_progress,
-            labels=tuple(label.title for label in self.labels),
-            sender=self.user.username,
-            is_bot=_GITLAB_BOT.match(self.user.username) is not None,
-            changed_at=_micros(_gitlab_time(given.updated_at)),
-        )
+        about = _gitlab_sender(self.project, self.user) | _merge_request(given, given.last_commit.id, self.labels)
+        about |= {"is_draft": given.draft or given.work_in_progress}
+        return PullRequestEvent(kind=kind, **about, changed_at=_micros(_gitlab_time(given.updated_at)))
 
     def _update(self) -> str | None:
         if self.object_attributes.oldrev:
@@ -198,9 +347,99 @@ class _GitLab(_Model):
         return "labeled" if "labels" in self.changes else None
 
 
-_PULL_REQUESTS: Final[Mapping[str, tuple[str, str, type[_GitHub] | type[_GitLab]]]] = {
-    "github": ("x-github-event", "pull_request", _GitHub),
-    "gitlab": ("x-gitlab-event", "Merge Request Hook", _GitLab),
+def _gitlab_sender(project: _Project, user: _User) -> dict[str, Any]:
+    about = {"path": project.path_with_namespace, "default_branch": project.default_branch}
+    return about | {"sender": user.username, "is_bot": _GITLAB_BOT.match(user.username) is not None}
+
+
+def _merge_request(given: _Request, sha: str, labels: list[_Named]) -> dict[str, Any]:
+    return {
+        "number": given.iid,
+        "ref": REFS["gitlab"].format(given.iid),
+        "head": given.source_branch,
+        "head_sha": sha,
+        "base": given.target_branch,
+        "is_fork": given.source_project_id != given.target_project_id,
+        "labels": tuple(label.title for label in labels),
+    }
+
+
+class _NoteText(_Model):
+    id: int
+    note: _Words = ""
+    noteable_type: str = ""
+    system: bool = False
+    action: str = "create"
+    author_id: int
+    created_at: str
+    updated_at: str
+
+
+class _NotedRequest(_Attributes):
+    labels: list[_Named] = []
+    updated_at: str = ""
+
+
+class _GitLabNote(_Model):
+    """A comment on a merge request."""
+
+    user: _User
+    project: _Project
+    object_attributes: _NoteText
+    merge_request: _NotedRequest | None = None
+
+    def event(self, mention: str) -> PullRequestEvent | None:
+        given, request = self.object_attributes, self.merge_request
+        asked = _asked(given.note, mention)
+        if asked is None or request is None or given.noteable_type != "MergeRequest" or given.system:
+            return None
+        about = _gitlab_sender(self.project, self.user)
+        about |= _merge_request(request, request.last_commit.id, request.labels)
+        # Older versions of GitLab do not say that they tell of an edited note.
+        is_edited = given.action != "create" or given.updated_at != given.created_at
+        is_authors = given.author_id == self.user.id
+        fault = _faults(given.note, request.state, is_edited=is_edited, is_authors=is_authors)
+        return _commented(about, given.id, *asked, fault, _micros(_gitlab_time(given.created_at)))
+
+
+class _PipelineState(_Model):
+    name: _Name | None = None
+    ref: _Name
+    sha: _Sha
+    status: str
+    created_at: str
+    finished_at: str | None = None
+
+
+class _GitLabPipeline(_Model):
+    user: _User
+    project: _Project
+    object_attributes: _PipelineState
+
+    def event(self, _mention: str) -> PullRequestEvent | None:
+        given = self.object_attributes
+        if given.status != "failed":
+            return None
+        # The pipeline of a push names no merge request, and one of a merge request may be about another commit.
+        about = _gitlab_sender(self.project, self.user) | {"head": given.ref}
+        if found := _MERGE_REQUEST.match(given.ref):
+            about |= {"number": int(found[1])}
+        at = _micros(_gitlab_time(given.finished_at or given.created_at))
+        return _failed(about, given.name or "pipeline", given.sha, at)
+
+
+_Payload = _GitHub | _GitHubComment | _GitHubCheck | _GitLab | _GitLabNote | _GitLabPipeline
+_EVENTS: Final = {"github": "x-github-event", "gitlab": "x-gitlab-event"}
+"""The header that names a delivery's kind."""
+_PAYLOADS: Final[Mapping[tuple[str, str], type[_Payload]]] = {
+    ("github", "pull_request"): _GitHub,
+    ("github", "issue_comment"): _GitHubComment,
+    ("github", "pull_request_review_comment"): _GitHubComment,
+    ("github", "check_run"): _GitHubCheck,
+    ("github", "workflow_run"): _GitHubCheck,
+    ("gitlab", "Merge Request Hook"): _GitLab,
+    ("gitlab", "Note Hook"): _GitLabNote,
+    ("gitlab", "Pipeline Hook"): _GitLabPipeline,
 }
 
 
@@ -241,18 +480,22 @@ def delivery_id(platform: str, headers: Mapping[str, str], raw: bytes) -> str:
     return f"{headers.get('x-gitlab-event-uuid', '')[:40]}:{hashlib.sha256(raw).hexdigest()}"
 
 
-def read(platform: str, headers: Mapping[str, str], raw: bytes) -> PullRequestEvent | None:
-    """Return the change of a pull request that a delivery reports; None: it reports none that a rule can name.
+def read(platform: str, headers: Mapping[str, str], raw: bytes, mention: str = "runwarden") -> PullRequestEvent | None:
+    """Return what a delivery tells of a pull request; None: nothing that a rule can name.
+
+    `mention`: the name, without `@`, with which a comment to this service begins.
 
     Raises:
         PayloadError: It is about a pull request, and cannot be read.
     """
-    header, name, model = _PULL_REQUESTS[platform]
-    if headers.get(header) != name:
+    model = _PAYLOADS.get((platform, headers.get(_EVENTS[platform], "")))
+    # Most comments are between people, and need not be read.
+    is_between_people = model in {_GitHubComment, _GitLabNote} and f"@{mention}".lower().encode() not in raw.lower()
+    if model is None or is_between_people:
         return None
     try:
         document = json.loads(raw)
-        return model.model_validate(document).event()
+        return model.model_validate(document).event(mention)
     except ValidationError as error:
         raise PayloadError(first_fault(error)) from error
     except (ValueError, RecursionError) as error:

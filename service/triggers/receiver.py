@@ -1,7 +1,7 @@
 """The receiver: decides on each delivery once, in one transaction with the runs that it starts and ends."""
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Final
 
@@ -17,8 +17,8 @@ from service.store.database import Database, one_at_a_time
 from service.store.deliveries import STARTED, SUPERSEDED, WAITING, DeliveryEntry, PullRequestKey
 from service.store.repositories import Repository
 from service.store.runs import InactiveOrganizationError, Run, TurnRequest
-from service.text import plural
-from service.triggers.events import CLOSED, PullRequestEvent
+from service.text import one_line, plural
+from service.triggers.events import CLOSED, COMMENT, FAILED, PullRequestEvent
 from service.triggers.rules import TriggerRule
 
 _MARKS: Final = {"github": "#", "gitlab": "!"}
@@ -47,6 +47,8 @@ class WebhookDelivery:
     trace_parent: str | None = None
     own_accounts: frozenset[str] = frozenset()
     """The accounts of the service's tokens on the code host, in lower case."""
+    events: Mapping[str, PullRequestEvent] = field(default_factory=dict)
+    """By organization: what its code host added to the event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,8 @@ class Receiver:
         one_at_a_time(connection, "deliveries", organization_id)
         if deliveries.is_known(connection, organization_id, delivery.platform, delivery.id):
             return [DeliveryDecision("duplicate")]
-        event = delivery.event
+        event = delivery.events.get(organization_id, delivery.event)
+        delivery = replace(delivery, event=event)
         subject = PullRequestKey(organization_id, delivery.platform, repository.path.lower(), event.number)
         note = partial(self._note, connection, subject, delivery)
         if event.kind == CLOSED:
@@ -101,6 +104,8 @@ class Receiver:
         reason = self._own(connection, delivery)
         if reason is not None:
             return [note(-1, None, DeliveryDecision("own", reason))]
+        if event.fault:
+            return [note(-1, None, DeliveryDecision("ignored", event.fault))]
         mismatches = [rule.mismatch(event) for rule in repository.triggers]
         if all(mismatches):
             said = [f"{rule.agent}: {why}" for rule, why in zip(repository.triggers, mismatches, strict=True)]
@@ -115,9 +120,13 @@ class Receiver:
     def _own(self, connection: sa.Connection, delivery: WebhookDelivery) -> str | None:
         """Return why a change is the service's own; None: it is not."""
         event = delivery.event
+        if event.kind == FAILED:
+            return None
         named = {account.lower() for account in self._settings.triggers.own_accounts}
         if event.sender.lower() in named | delivery.own_accounts:
             return "done by the service's own account"
+        if event.kind == COMMENT:
+            return None
         return "the service pushed this commit" if turns.is_own_commit(connection, event.head_sha) else None
 
     def _decide(
@@ -132,8 +141,11 @@ class Receiver:
         rule = repository.triggers[index]
         now = self._clock()
         past = deliveries.acted_on(connection, subject)
-        if any((one.head_sha, one.rule, one.agent) == (event.head_sha, index, rule.agent) for one in past):
-            return DeliveryDecision("repeated", f"{rule.agent} has had this commit by this rule")
+        if any((one.cause, one.rule, one.agent) == (event.cause, index, rule.agent) for one in past):
+            what = {COMMENT: "comment", FAILED: "check of this commit"}.get(event.kind, "commit")
+            return DeliveryDecision("repeated", f"{rule.agent} has had this {what} by this rule")
+        if event.kind == FAILED and (reason := self._after_itself(connection, rule, event, past)):
+            return DeliveryDecision("own", reason)
         if reason := self._late(connection, subject, event, now):
             return DeliveryDecision("stale", reason)
         if refusal := _refusal(connection, subject, repository, rule, event):
@@ -141,17 +153,32 @@ class Receiver:
         if limit := self._limit(connection, subject, now):
             return DeliveryDecision("limited", limit)
         reason = f"superseded by {event.head_sha[:12]}, a newer head of pull request {event.number}"
-        self._end(connection, [one for one in past if one.head_sha != event.head_sha], reason, now)
+        # A comment ends nothing, and what a person asked for in one does not end with the next push.
+        older = [one for one in past if one.head_sha != event.head_sha and COMMENT not in {one.event, event.kind}]
+        self._end(connection, older, reason, now)
         request = _request(subject, repository, rule, delivery)
         if event.is_fork and rule.forks == "approve":
             return DeliveryDecision(WAITING, "the head is in a fork", request=request)
         return _start(connection, request, self._settings.limits.active_runs, now)
 
+    def _after_itself(
+        self, connection: sa.Connection, rule: TriggerRule, event: PullRequestEvent, past: Sequence[DeliveryEntry]
+    ) -> str | None:
+        """Return why a failed check starts no agent, which works on it or made the commit; None: it may start."""
+        mine = [one for one in past if (one.event, one.agent) == (FAILED, rule.agent)]
+        here = [one.run_id for one in mine if one.run_id and one.head_sha == event.head_sha]
+        if turns.open_runs(connection, here):
+            return f"{rule.agent} is at work on this commit"
+        if not turns.is_own_commit(connection, event.head_sha):
+            return None
+        used = sum(turns.is_own_commit(connection, one.head_sha) for one in mine)
+        return None if used < rule.own_commits else f"the service pushed this commit (own_commits = {rule.own_commits})"
+
     def _late(
         self, connection: sa.Connection, subject: PullRequestKey, event: PullRequestEvent, now: int
     ) -> str | None:
         """Return why a change comes too late; None: it comes in time."""
-        if event.changed_at < deliveries.latest_change(connection, subject):
+        if event.kind != COMMENT and event.changed_at < deliveries.latest_change(connection, subject):
             return "a later change came first"
         # Older decisions are deleted, so a repetition of an older delivery would not be recognized.
         kept = int(self._settings.retention.deliveries_days * DAY_MICROS)
@@ -214,6 +241,7 @@ class Receiver:
             result=decision.result,
             rule=index,
             head_sha=event.head_sha,
+            cause=event.cause,
             sender=event.sender[:200],
             detail=decision.detail[:1000],
             agent=agent,
@@ -274,6 +302,14 @@ def _request(
     named = f"pull request {_MARKS[subject.platform]}{event.number}, commit {event.head_sha}"
     about = {"number": event.number, "head": event.head, "base": event.base, "commit": event.head_sha}
     origin: dict[str, object] = {"event": event.kind, "delivery": delivery.id} | about
+    told = [rule.instructions]
+    inputs: dict[str, object] = {"pull_request": about}
+    if event.kind == COMMENT:
+        inputs["comment"] = {"author": event.sender, "command": event.command, "words": event.words}
+        told += [f"{event.sender} asks: {event.words}"] if event.words else []
+    if event.kind == FAILED:
+        inputs["check"] = {"name": event.check}
+        told.append(f"What failed: {one_line(event.check)}")
     return TurnRequest(
         organization_id=subject.organization_id,
         agent=rule.agent,
@@ -281,8 +317,8 @@ def _request(
         path=repository.path,
         url=repository.url,
         branch=event.ref.removeprefix("refs/") if event.is_fork else event.head,
-        instructions=f"{rule.instructions}\n\n({named})",
-        inputs={"pull_request": about},
+        instructions="\n\n".join([*told, f"({named})"]),
+        inputs=inputs,
         metadata={"trigger": origin},
         trace_parent=delivery.trace_parent,
         caller=turns.WEBHOOK,

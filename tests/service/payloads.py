@@ -10,7 +10,7 @@ SECRET: Final = "the secret of the webhook"
 _DAY: Final = (datetime.now(UTC) - timedelta(days=2)).date().isoformat()
 
 
-def github(action: str, sha: str, **given: Any) -> dict[str, Any]:
+def github(action: str, sha: str, /, **given: Any) -> dict[str, Any]:
     """A pull_request event."""
     path, number = given.get("path", "acme/api"), given.get("number", 7)
     repository = {"id": 4100, "full_name": path, "private": True, "default_branch": "main"}
@@ -41,7 +41,7 @@ def github(action: str, sha: str, **given: Any) -> dict[str, Any]:
     }
 
 
-def gitlab(action: str, sha: str, **given: Any) -> dict[str, Any]:
+def gitlab(action: str, sha: str, /, **given: Any) -> dict[str, Any]:
     """A merge request event."""
     at = given.get("at", 0)
     return {
@@ -70,6 +70,58 @@ def gitlab(action: str, sha: str, **given: Any) -> dict[str, Any]:
         },
         "labels": [{"id": 1, "title": name} for name in given.get("labels", ())],
         "changes": given.get("changes", {}),
+    }
+
+
+def github_comment(words: str, sha: str = "", **given: Any) -> dict[str, Any]:
+    """An issue_comment event; with a commit, a comment on the diff (pull_request_review_comment)."""
+    whole = github("opened", sha or "0" * 40, **given)
+    author = {"login": given.get("author", given.get("sender", "dora")), "id": 1, "type": "User"}
+    comment = {"id": given.get("id", 501), "body": words, "user": author, "created_at": f"{_DAY}T12:00:00Z"}
+    about = {name: whole[name] for name in ("repository", "sender")} | {"action": given.get("action", "created")}
+    if sha:
+        return about | {"pull_request": whole["pull_request"], "comment": comment | {"path": "src/app.py", "line": 3}}
+    issue = {"number": whole["number"], "state": given.get("state", "open"), "labels": [], "title": "Login"}
+    linked = {} if given.get("plain") else {"pull_request": {"url": "https://api.example/pulls/7"}}
+    return about | {"issue": issue | linked, "comment": comment}
+
+
+def github_check(sha: str, name: str = "test", **given: Any) -> dict[str, Any]:
+    """A check_run event; with `workflow` a workflow_run, whose own name may be null."""
+    whole = github("opened", given.get("head_sha", sha), **given)
+    linked = {side: whole["pull_request"][side] for side in ("head", "base")} | {"number": whole["number"]}
+    at = f"{_DAY}T11:{given.get('at', 0):02}:00Z"
+    check = {"id": 4, "head_sha": sha, "conclusion": given.get("conclusion", "failure"), "pull_requests": [linked]}
+    about = {name: whole[name] for name in ("repository", "sender")} | {"action": given.get("action", "completed")}
+    if given.get("workflow"):
+        return about | {"workflow_run": check | {"name": None, "updated_at": at}, "workflow": {"id": 1, "name": name}}
+    return about | {"check_run": check | {"name": name, "completed_at": at}}
+
+
+def gitlab_note(words: str, sha: str, **given: Any) -> dict[str, Any]:
+    """A note on a merge request."""
+    whole = gitlab("open", sha, **given)
+    at = f"{_DAY} 12:00:00 UTC"
+    note = {"id": 601, "note": words, "noteable_type": given.get("noteable", "MergeRequest"), "author_id": 1}
+    note |= {"created_at": at, "updated_at": given.get("updated_at", at), "system": False}
+    note |= {"action": given["action"]} if "action" in given else {}
+    return {
+        "object_kind": "note",
+        "user": whole["user"],
+        "project": whole["project"],
+        "object_attributes": note,
+        "merge_request": whole["object_attributes"] | {"labels": []},
+    }
+
+
+def gitlab_pipeline(sha: str, ref: str, status: str = "failed", name: str | None = None) -> dict[str, Any]:
+    """A pipeline event: of a push, it names no merge request."""
+    at = f"{_DAY} 11:00:00 UTC"
+    state = {"id": 31, "name": name, "ref": ref, "tag": False, "sha": sha, "status": status}
+    whole = gitlab("open", sha)
+    state |= {"created_at": at, "finished_at": at}
+    return {"object_kind": "pipeline", "object_attributes": state, "merge_request": None} | {
+        name: whole[name] for name in ("user", "project")
     }
 
 

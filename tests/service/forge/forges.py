@@ -243,7 +243,8 @@ class GitHubServer(Forge):
             "repo": {"full_name": f"{'mallory' if one.is_fork else 'acme'}/api"},
         }
         shown = {"number": one.number, "html_url": one.url, "title": one.title, "body": one.body, "draft": one.draft}
-        return shown | merged | {"state": "open" if one.state == "open" else "closed", "head": head}
+        base = {"ref": one.base, "sha": "a" * 40, "repo": {"full_name": "acme/api"}}
+        return shown | merged | {"state": "open" if one.state == "open" else "closed", "head": head, "base": base}
 
     def _review(self, pull: Change, given: dict[str, Any], account: str) -> dict[str, Any]:
         comments = given.get("comments") or []
@@ -394,7 +395,8 @@ class GitLabForge(Forge):
         projects = {"source_project_id": 666 if one.is_fork else 42, "target_project_id": 42}
         refs = _PARENT | {"head_sha": one.head}
         state = "opened" if one.state == "open" else one.state
-        return shown | projects | {"state": state, "sha": one.head, "diff_refs": refs}
+        branches = {"source_branch": one.branch, "target_branch": one.base}
+        return shown | projects | branches | {"state": state, "sha": one.head, "diff_refs": refs}
 
     def _hooks(self, method: str, place: list[str], given: dict[str, Any]) -> tuple[int, Any]:
         # GitLab never shows the secret.

@@ -1,0 +1,374 @@
+"""Comments and failed checks that start runs: of whom, once, for which commit, and never in a loop."""
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+import pytest
+
+from service.clock import now_micros
+from service.forge.accounts import completed
+from service.settings import Settings, TriggerSettings
+from service.setup import RepositoryEntry, add_repository
+from service.store import deliveries, organizations, repositories, turns
+from service.store.database import Database
+from service.store.repositories import Repository
+from service.triggers.events import PullRequestEvent, read
+from service.triggers.receiver import Receiver, WebhookDelivery
+from service.triggers.rules import TriggerRule
+from tests import service_process
+from tests.lab import Respond
+from tests.service.conftest import BARE, Api, organization
+from tests.service.forge.desk import Desk
+from tests.service.forge.forges import Forge
+from tests.service.payloads import (
+    SECRET,
+    github,
+    github_check,
+    github_comment,
+    gitlab_note,
+    gitlab_pipeline,
+    signed,
+)
+from tests.service_process import demo_setup, git
+
+SHA: Final = "a1b2c3d4" * 5
+ON_COMMENT: Final = TriggerRule(agent="reviewer", instructions="Review it.", on=("comment",), authors=("Dora",))
+ON_FAILED: Final = TriggerRule(agent="reviewer", instructions="Mend it.", on=("failed",), own_commits=1)
+
+
+def event(name: str, document: dict[str, Any]) -> PullRequestEvent | None:
+    """Return what is read of a payload, delivered under this name of an event."""
+    platform = "gitlab" if name.endswith("Hook") else "github"
+    header = "x-gitlab-event" if platform == "gitlab" else "x-github-event"
+    return read(platform, {header: name}, json.dumps(document).encode())
+
+
+def commented(words: str, sha: str = SHA, **given: Any) -> PullRequestEvent | None:
+    """Return what is read of a comment on the diff, which names the whole pull request."""
+    return event("pull_request_review_comment", github_comment(words, sha, **given))
+
+
+@pytest.mark.parametrize(
+    ("words", "command", "rest"),
+    [
+        ("@runwarden review", "review", ""),
+        ("  @RunWarden  Review\nthe login, please", "review", "the login, please"),
+        ("@runwarden", "", ""),
+        ("@runwarden fix: it", "fix", ": it"),
+        ("> @runwarden review", None, None),
+        ("Please, @runwarden review", None, None),
+        ("@runwarden-bot review", None, None),
+        ("", None, None),
+    ],
+)
+def test_a_comment_asks_by_its_first_words(words: str, command: str | None, rest: str | None) -> None:
+    """A quotation, a mention further on and another name ask for nothing."""
+    found = event("issue_comment", github_comment(words))
+    note = event("Note Hook", gitlab_note(words, SHA))
+
+    for one in (found, note):
+        assert (None if one is None else (one.command, one.words)) == (None if command is None else (command, rest))
+
+
+def test_a_comment_names_its_pull_request_as_far_as_the_code_host_does() -> None:
+    """GitHub tells the head only with a comment on the diff; a plain issue, a deletion or an issue's note: nothing."""
+    whole = event("issue_comment", github_comment("@runwarden review", number=12))
+    diff = event("pull_request_review_comment", github_comment("@runwarden review it", SHA, number=12))
+    note = event("Note Hook", gitlab_note("@runwarden review", SHA, number=12))
+    nothing = [
+        event("issue_comment", github_comment("@runwarden review", plain=True)),
+        event("issue_comment", github_comment("@runwarden review", action="deleted")),
+        event("Note Hook", gitlab_note("@runwarden review", SHA, noteable="Issue")),
+    ]
+    assert whole is not None
+    assert diff is not None
+    assert note is not None
+
+    assert (whole.number, whole.head_sha, whole.is_whole, whole.cause) == (12, "", False, "comment 501")
+    assert (diff.head_sha, diff.base, diff.is_whole, diff.words) == (SHA, "main", True, "On src/app.py, line 3: it")
+    assert (note.head_sha, note.base, note.is_whole, note.cause) == (SHA, "main", True, "comment 601")
+    assert nothing == [None] * 3
+
+
+@pytest.mark.parametrize(
+    ("given", "fault"),
+    [
+        ({"action": "edited"}, "the comment was edited: only a new one counts"),
+        ({"author": "eve"}, "it was sent by another than its author"),
+        ({"state": "closed"}, "the pull request is closed"),
+        ({"words": "@runwarden review <!-- runwarden:x -->"}, "the service wrote it"),
+        ({"words": "@runwarden review " + "x" * 20_000}, "it is longer than 20000 characters"),
+    ],
+)
+def test_a_comment_that_may_be_forged_starts_nothing_and_says_why(given: dict[str, Any], fault: str) -> None:
+    """Edited later, by another hand, on what is over, or the service's own."""
+    words = given.pop("words", "@runwarden review")
+    found = commented(words, **given)
+    assert found is not None
+
+    assert found.fault == fault
+    if "action" in given:
+        later = event("Note Hook", gitlab_note(words, SHA, updated_at="2026-01-01 00:00:00 UTC"))
+        assert later is not None
+        assert later.fault == fault
+
+
+@pytest.mark.parametrize(
+    ("name", "document", "check"),
+    [
+        ("check_run", github_check(SHA), "test"),
+        ("check_run", github_check(SHA, conclusion="timed_out"), "test"),
+        ("workflow_run", github_check(SHA, "CI", workflow=True), "CI"),
+        ("check_run", github_check(SHA, conclusion="success"), None),
+        ("check_run", github_check(SHA, conclusion="cancelled"), None),
+        ("check_run", github_check(SHA, action="created", conclusion=None), None),
+        ("Pipeline Hook", gitlab_pipeline(SHA, "fix/login"), "pipeline"),
+        ("Pipeline Hook", gitlab_pipeline(SHA, "fix/login", name="nightly"), "nightly"),
+        ("Pipeline Hook", gitlab_pipeline(SHA, "fix/login", "success"), None),
+    ],
+)
+def test_only_a_check_that_failed_counts(name: str, document: dict[str, Any], check: str | None) -> None:
+    """By its name; who sent it means nothing."""
+    found = event(name, document)
+
+    assert (None if found is None else (found.check, found.head_sha)) == (None if check is None else (check, SHA))
+
+
+def test_a_rule_on_comments_names_its_authors(database: Database, tmp_path: Path) -> None:
+    """Without them it would be anyone's."""
+    with pytest.raises(ValueError, match="needs their authors"):
+        TriggerRule(agent="a", instructions="Do.", on=("comment",))
+
+
+class Board:
+    """One organization with one repository on GitHub, and what was decided."""
+
+    def __init__(self, database: Database, *rules: TriggerRule) -> None:
+        self.database = database
+        made = Repository("api", "github", "acme/api", "/srv/api.git", triggers=rules)
+        owner = organization(database, "acme")
+        with database.write() as connection:
+            repositories.put(connection, owner, made, now_micros())
+        self.receiver = Receiver(database, Settings(triggers=TriggerSettings(github_secret_env="S")), now_micros)
+        self.count = 0
+
+    def deliver(self, found: PullRequestEvent | None, own: str = "") -> tuple[str, str]:
+        assert found is not None
+        self.count += 1
+        made = WebhookDelivery("github", f"d{self.count}", found, frozenset({"S"}), None, frozenset({own}))
+        (decision,) = self.receiver.receive(made)
+        return decision.result, decision.detail
+
+    def runs(self) -> list[str]:
+        with self.database.read() as connection:
+            return [one.run_id or "" for one in deliveries.latest(connection, 99, result="started")]
+
+    def end(self, pushed: str | None = None) -> None:
+        """End the latest run, with a commit."""
+        with self.database.write() as connection:
+            turn = turns.claim(connection, self.runs()[-1], 1, "w", now_micros())
+            assert turn is not None
+            outcome = turns.TurnOutcome("completed", commit_sha=pushed)
+            turns.end(connection, turn.run_id, 1, outcome, now_micros())
+
+
+def test_a_comment_starts_one_run_whoever_delivers_it(database: Database) -> None:
+    """Also if two webhooks tell of it; an author that is not allowed, a bot and the service itself start none."""
+    board = Board(database, ON_COMMENT)
+    ask = "@runwarden review the login"
+    given = [
+        board.deliver(commented(ask)),
+        board.deliver(commented(ask)),
+        board.deliver(commented(ask, id=502)),
+        board.deliver(commented(ask, id=503, sender="mallory")),
+        board.deliver(commented("@runwarden approve", id=504)),
+        board.deliver(commented(ask, id=505, sender_type="Bot")),
+        board.deliver(commented(ask, id=506), own="dora"),
+        board.deliver(commented(ask, id=507, action="edited")),
+    ]
+    with database.read() as connection:
+        turn = turns.of(connection, board.runs()[0])[0]
+
+    assert given == [
+        ("started", ""),
+        ("repeated", "reviewer has had this comment by this rule"),
+        ("started", ""),
+        ("ignored", "reviewer: mallory is not among its authors"),
+        ("ignored", "reviewer: not for the command 'approve'"),
+        ("ignored", "reviewer: done by a bot"),
+        ("own", "done by the service's own account"),
+        ("ignored", "the comment was edited: only a new one counts"),
+    ]
+    assert "Review it.\n\ndora asks: On src/app.py, line 3: the login\n\n(pull request #7" in turn.instructions
+    assert turn.inputs["comment"] == {
+        "author": "dora",
+        "command": "review",
+        "words": "On src/app.py, line 3: the login",
+    }
+
+
+def test_a_push_ends_what_it_started_and_not_what_a_person_asked_for(database: Database) -> None:
+    """Nor does a comment end anything; an older change is late whatever was asked meanwhile."""
+    board = Board(database, TriggerRule(agent="reviewer", instructions="Look.", on=("opened", "pushed")), ON_COMMENT)
+
+    def change(action: str, sha: str, at: int) -> PullRequestEvent | None:
+        return event("pull_request", github(action, sha, at=at))
+
+    board.deliver(change("opened", "1" * 40, 1))
+    board.deliver(commented("@runwarden review", "1" * 40))
+    board.deliver(change("synchronize", "2" * 40, 2))
+    with database.read() as connection:
+        still_open = turns.open_runs(connection, board.runs())
+
+    assert [one in still_open for one in board.runs()] == [False, True, True]
+    assert board.deliver(change("synchronize", "3" * 40, 1))[0] == "stale"
+
+
+def test_a_failed_check_starts_one_run_and_no_endless_chain(database: Database) -> None:
+    """Once for a commit and check, one at a time; what the service pushed itself only as often as the rule says."""
+    board = Board(database, ON_FAILED)
+
+    def failed(sha: str, name: str = "test", **given: Any) -> tuple[str, str]:
+        return board.deliver(event("check_run", github_check(sha, name, **given)))
+
+    first = [failed("1" * 40), failed("1" * 40), failed("1" * 40, "lint")]
+    board.end("2" * 40)
+    again = [failed("1" * 40, "lint", head_sha="2" * 40, at=1), failed("2" * 40, at=1)]
+    board.end("3" * 40)
+    last = failed("3" * 40, at=2)
+    by_a_person = failed("4" * 40, at=3)
+
+    assert first == [
+        ("started", ""),
+        ("repeated", "reviewer has had this check of this commit by this rule"),
+        ("own", "reviewer is at work on this commit"),
+    ]
+    assert again == [("ignored", f"the pull request is at {'2' * 12} by now"), ("started", "")]
+    assert last == ("own", "the service pushed this commit (own_commits = 1)")
+    assert by_a_person == ("started", "")
+
+
+@pytest.fixture
+def desk(forge: Forge, tmp_path: Path) -> Iterator[Desk]:
+    """A desk on each forge in turn."""
+    made = Desk(forge, tmp_path)
+    with contextlib.closing(made.database):
+        yield made
+
+
+def test_the_code_host_is_asked_for_what_a_delivery_leaves_out(desk: Desk) -> None:
+    """The head, its target and whether it is a fork's; only for a rule's authors, of the organization's own host."""
+    entry = RepositoryEntry.model_validate(
+        {"name": "r", "platform": desk.platform, "path": desk.path, "url": desk.url, "protected": []}
+        | {"triggers": [ON_COMMENT.model_dump(), ON_FAILED.model_dump()]}
+    )
+    with desk.database.write() as connection:
+        owner = organizations.by_id(connection, desk.owner_id)
+        assert owner is not None
+        add_repository(connection, owner, entry, Path("/"), desk.now)
+    made = desk.server.add("agent/fix-1", "main", "Fix", "", "ann")
+    sha = made.head
+    if desk.platform == "github":
+        words = github_comment("@runwarden review", number=made.number, path=desk.path)
+        name, document = "issue_comment", words
+        other = github_comment("@runwarden review", number=made.number, path=desk.path, sender="mallory")
+    else:
+        name, document = "Pipeline Hook", gitlab_pipeline(sha, "agent/fix-1")
+        document["project"]["path_with_namespace"] = desk.path
+        other = document | {"object_attributes": document["object_attributes"] | {"status": "success"}}
+
+    def ask(given: dict[str, Any]) -> PullRequestEvent | None:
+        found = event(name, given)
+        return None if found is None else completed(desk.database, desk.platform, found).get(desk.owner_id)
+
+    whole = ask(document)
+    unasked = len(desk.server.asked)
+    nothing = ask(other)
+    asked = len(desk.server.asked)
+    made.is_fork = True
+    fork = ask(document)
+    made.is_fork, made.state = False, "closed"
+    closed = ask(document)
+    desk.server.before = lambda _: Respond(404, {"message": "Not Found"})
+    away = ask(document)
+    os.environ.pop("FORGE_TOKEN_HERE")
+    without = ask(document)
+    assert whole is not None
+    assert fork is not None
+    assert closed is not None
+    assert away is not None
+    assert without is not None
+
+    assert (whole.number, whole.head_sha, whole.base, whole.head) == (made.number, sha, "main", "agent/fix-1")
+    assert (whole.is_fork, whole.is_whole, whole.fault) == (False, True, "")
+    assert (nothing, asked) == (None, unasked), "no request for one who may not ask"
+    assert fork.is_fork or fork.fault == "there is no open pull request"
+    assert closed.fault == "there is no open pull request"
+    assert away.fault.startswith("the pull request cannot be read: ")
+    assert "has no token" in without.fault
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Any]:
+    """A service with one repository and a rule on comments."""
+    setup = demo_setup(tmp_path)
+    (organization_entry,) = [one for one in setup["organizations"] if one.get("slug", one["name"].lower()) == "acme"]
+    for one in organization_entry["repositories"]:
+        one["triggers"] = [
+            {"agent": "scribe", "instructions": "note this", "on": ["comment"], "authors": ["dora"]},
+            {"agent": "scribe", "instructions": "note this", "on": ["failed"]},
+        ]
+    settings = '[triggers]\ngithub_secret_env = "HOOK_SECRET"\nmention = "acme-bot"\n'
+    started = service_process.start_service(
+        tmp_path, setup=setup, settings=settings, environment={"HOOK_SECRET": SECRET}
+    )
+    yield started
+    started.kill()
+
+
+def test_a_comment_and_a_failed_check_start_runs_on_the_delivered_commit(service: Any) -> None:
+    """The whole way; what is forged starts nothing and can be read in the log of decisions, or in the figures."""
+    api = Api(service)
+    root = service.base_url.removesuffix("/v1")
+    repository = service.repositories["acme/api"]
+    sha = git("rev-parse", "fix/login", cwd=repository)
+
+    def deliver(name: str, document: dict[str, Any], delivery: str, secret: str = SECRET) -> httpx.Response:
+        raw, headers = signed(document, delivery, name, secret)
+        return BARE.post(f"{root}/hooks/github", content=raw, headers=headers)
+
+    ask = "@acme-bot review the login"
+    answer = deliver("pull_request_review_comment", github_comment(ask, sha), "delivery-1")
+    ended = api.ended(answer.json()["runs"][0])
+    pushed = git("rev-parse", "fix/login", cwd=repository)
+    failed = deliver("check_run", github_check(sha, head_sha=pushed), "delivery-2")
+    own = deliver("check_run", github_check(pushed), "delivery-3")
+    forged = [
+        deliver("pull_request_review_comment", github_comment(ask, sha, id=9), "delivery-4", "another"),
+        deliver("pull_request_review_comment", github_comment(ask, sha, id=9, sender="eve"), "delivery-5"),
+        deliver("issue_comment", github_comment(ask, id=10), "delivery-6"),
+    ]
+    told = service.admin("trigger", "log", "--org", "acme")["deliveries"]
+
+    assert (answer.status_code, ended["status"], pushed != sha) == (202, "completed", True)
+    turn = api.get(f"/external/runs/{ended['run_id']}").json()["turns"][0]
+    assert turn["instructions"].startswith(
+        "note this\n\ndora asks: On src/app.py, line 3: the login\n\n(pull request #7"
+    )
+    assert [one.status_code for one in (failed, own, *forged)] == [204, 204, 401, 204, 204]
+    assert [(one["event"], one["result"]) for one in told] == [
+        ("comment", "started"),
+        ("failed", "ignored"),
+        ("failed", "own"),
+        ("comment", "ignored"),
+        ("comment", "ignored"),
+    ]
+    details = [one["detail"] for one in told]
+    assert details[1] == f"the pull request is at {pushed[:12]} by now"
+    assert details[3] == "scribe: eve is not among its authors; scribe: not on comment"
+    assert details[4].startswith("the pull request cannot be read: ")
