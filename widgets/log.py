@@ -45,18 +45,15 @@ class LogSpool:
     """One contiguous stretch of a log, with the places of its line ends."""
 
     def __init__(self) -> None:
-        self.begin = 0
-        """The offset of the first byte held."""
+        self.begin = self.end = 0
+        """The part of the log that is held, as offsets in it."""
         self._data = bytearray()
+        self._first = 0
+        """The place of the first byte held; places differ from offsets, as other lines may stand for the log's."""
         self._ends = array("q")
-        """The offsets at which lines end."""
+        """The places at which lines end."""
         self._lock = threading.Lock()
         """Guards the bytes, which a search reads in a thread."""
-
-    @property
-    def end(self) -> int:
-        """The offset after the last byte held."""
-        return self.begin + len(self._data)
 
     @property
     def count(self) -> int:
@@ -66,30 +63,37 @@ class LogSpool:
     def clear(self) -> None:
         """Drop all lines."""
         with self._lock:
-            self.begin, self._data, self._ends = 0, bytearray(), array("q")
+            self.begin = self.end = self._first = 0
+            self._data, self._ends = bytearray(), array("q")
 
-    def put(self, chunk: LogChunk) -> int:
-        """Append a piece, or replace everything if it does not join; return how many lines came before it."""
-        data, held = chunk.data, self.count
-        if self._data and chunk.offset < self.begin <= chunk.offset + len(data):
-            data = data[: self.begin - chunk.offset]
+    def put(self, chunk: LogChunk, lines: bytes | None = None) -> int:
+        """Append a piece, or replace everything if it does not join; return how many lines came before it.
+
+        `lines` are held instead of the log's own.
+        """
+        data, held = chunk.data if lines is None else lines, self.count
+        holds_any = self.begin < self.end
+        if holds_any and chunk.offset < self.begin <= chunk.next_offset:
+            data = data[: self.begin - chunk.offset] if lines is None else data
             with self._lock:
                 self._data[:0], self.begin = data, chunk.offset
-                self._ends = _line_ends(data, chunk.offset) + self._ends
+                self._first -= len(data)
+                self._ends = _line_ends(data, self._first) + self._ends
             return self.count - held
-        if self._data and chunk.offset != self.end:
+        if holds_any and chunk.offset != self.end:
             self.clear()
+            holds_any = False
         with self._lock:
-            if not self._data:
-                self.begin = chunk.offset
+            self.begin = self.begin if holds_any else chunk.offset
+            self.end = chunk.next_offset
+            self._ends += _line_ends(data, self._first + len(self._data))
             self._data += data
-            self._ends += _line_ends(data, chunk.offset)
         return 0
 
     def line(self, row: int) -> bytes:
         """Return a line without its end; of a very long one its beginning, or its end if it was overwritten."""
         begin = self._start(row)
-        end = self._ends[row] if row < len(self._ends) else self.end
+        end = self._ends[row] if row < len(self._ends) else self._last
         found = self._read(begin, min(end, begin + LONGEST_READ))
         if end - begin > LONGEST_READ and b"\r" in found:
             return self._read(end - LONGEST_READ, end)
@@ -97,29 +101,34 @@ class LogSpool:
 
     def find(self, pattern: Pattern[bytes], begin: int, step: int) -> int | None:
         """Return the next matching line from here on (step 1), or before (step -1); None: no match."""
-        at = self._start(begin) if begin < self.count else self.end
+        at = self._start(begin) if begin < self.count else self._last
         while step > 0 and (data := self._read(at, at + BLOCK)):
             data = data[: data.rfind(b"\n") + 1] or data
             if match := pattern.search(data):
                 return bisect_left(self._ends, at + match.start())
             at += len(data)
-        while step < 0 and at > self.begin:
-            first = max(self.begin, at - BLOCK)
+        while step < 0 and at > self._first:
+            first = max(self._first, at - BLOCK)
             data = self._read(first, at)
-            cut = data.find(b"\n") + 1 if first > self.begin else 0
+            cut = data.find(b"\n") + 1 if first > self._first else 0
             cut = cut if cut < len(data) else 0
             if matches := list(pattern.finditer(data, cut)):
                 return bisect_left(self._ends, first + matches[-1].start())
             at = first + cut
         return None
 
+    @property
+    def _last(self) -> int:
+        """The place after the last byte held."""
+        return self._first + len(self._data)
+
     def _start(self, row: int) -> int:
-        """The offset of a line: after the end of the one before it."""
-        return self._ends[row - 1] + 1 if row > 0 else self.begin
+        """The place of a line: after the end of the one before it."""
+        return self._ends[row - 1] + 1 if row > 0 else self._first
 
     def _read(self, begin: int, end: int) -> bytes:
         with self._lock:
-            return bytes(self._data[max(0, begin - self.begin) : max(0, end - self.begin)])
+            return bytes(self._data[max(0, begin - self._first) : max(0, end - self._first)])
 
 
 def _line_ends(data: bytes, offset: int) -> "array[int]":

@@ -143,13 +143,19 @@ class Client:
         """
         return results.run_turns(await self._result(run_id, ""))
 
-    async def run_log(self, run_id: str, turn: int, *, offset: int = 0, wait_s: int = 0) -> LogChunk:
+    async def run_log(
+        self, run_id: str, turn: int, *, offset: int = 0, wait_s: int = 0, before: int | None = None
+    ) -> LogChunk:
         """A piece of a turn's log from an offset on, counted from the end if negative.
 
-        Without new output, the answer waits up to `wait_s` (at most 30) for more. Raises as `run_detail`.
+        With `before` it comes as steps, where the service knows them, and ends there; 0: at the log's end. Without new
+        output, the answer waits up to `wait_s` (at most 30) for more. Raises as `run_detail`.
         """
-        query = (("offset", str(offset)), ("wait", str(wait_s)))
-        return results.log_chunk(await self._result(run_id, f"/turns/{turn}/log", query, float(wait_s)), offset)
+        query: QueryParameters = (("offset", str(offset)), ("wait", str(wait_s)))
+        if before is not None:
+            query = (*query, ("form", "steps"), ("before", str(before)))
+        reply = await self._result(run_id, f"/turns/{turn}/log", query, float(wait_s))
+        return results.log_chunk(reply, offset, before)
 
     async def run_diff(self, run_id: str, turn: int | None = None) -> Change:
         """The change of a turn, or of the whole run (None). Raises as `run_detail`."""

@@ -16,6 +16,7 @@ from storage.records.results import (
     AgentInput,
     Change,
     LogChunk,
+    LogStep,
     ModelUsage,
     NamedAgent,
     PostingStatus,
@@ -185,19 +186,45 @@ def run_turns(reply: Reply) -> RunTurns:
     return RunTurns(body.run_id, tuple(turns), agent=body.agent, postings=tuple(one.record() for one in body.postings))
 
 
-def log_chunk(reply: Reply, asked: int = -1) -> LogChunk:
+class _StepBody(WireModel):
+    kind: str
+    text: str = ""
+    at: str | None = None
+    call: str | None = None
+    seconds: float | None = None
+    tokens: int | None = None
+    failed: bool = False
+
+    def record(self) -> LogStep:
+        """The step as a record."""
+        return LogStep(self.kind, self.text, timestamp(self.at), self.call, self.seconds, self.tokens, self.failed)
+
+
+class _StepsBody(WireModel):
+    steps: tuple[_StepBody, ...]
+
+
+def log_chunk(reply: Reply, asked: int = -1, before: int | None = None) -> LogChunk:
     """A piece of a log; `asked` is the requested offset, counted from the end if negative.
+
+    `before` is where steps were to end; 0: at the log's end; None: no steps were requested.
 
     Raises:
         UnusableAnswerError: It does not tell its place, or reading on from there would never end.
     """
     offset, following, size = (_number(reply, name) for name in ("Offset", "Next", "Size"))
     is_ended = reply.headers.get("Runwarden-Log-Ended") == "true"
-    if following < offset or (reply.body and following == offset) or (asked >= 0 and offset != min(asked, size)):
+    steps, data = None, reply.body
+    if reply.headers.get("Runwarden-Log-Form") == "steps":
+        steps, data = tuple(one.record() for one in read_body(_StepsBody, reply.body).steps), b""
+    is_more = bool(data or steps)
+    if following < offset or (is_more and following == offset) or (asked >= 0 and offset != min(asked, size)):
         raise UnusableAnswerError("The service's answer goes backwards in the log.")
-    if is_ended and not reply.body and offset < size:
+    if is_ended and not before and following == offset < size:
         raise UnusableAnswerError("The service's answer leaves out the end of the log.")
-    return LogChunk(offset, following, size, is_ended, reply.body)
+    if steps is not None and before and following != before:
+        raise UnusableAnswerError("The service's answer does not end where it was asked to.")
+    return LogChunk(offset, following, size, is_ended, data, steps)
 
 
 def _number(reply: Reply, name: str) -> int:

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Final, TypeVar
 
 from msgspec import Struct
@@ -43,9 +44,12 @@ class ServiceExtension(Struct, frozen=True):
             return ""
         return "" if isinstance(found, Unavailable) or not found.turns else found.turns[-1].reason or ""
 
-    async def log(self, run_id: str, turn: int, *, offset: int = 0, wait_s: float = 0) -> LogChunk | Unavailable:
-        """A piece of a turn's log; a negative offset counts from the end."""
-        return await self._ask(lambda: self.client.run_log(run_id, turn, offset=offset, wait_s=int(wait_s)))
+    async def log(
+        self, run_id: str, turn: int, *, offset: int = 0, wait_s: float = 0, before: int | None = None
+    ) -> LogChunk | Unavailable:
+        """A piece of a turn's log, see `Client.run_log`."""
+        ask = partial(self.client.run_log, run_id, turn, offset=offset, wait_s=int(wait_s), before=before)
+        return await self._ask(ask)
 
     async def diff(self, run_id: str, turn: int | None = None) -> Change | Unavailable:
         """The change of a turn, or of the whole run."""

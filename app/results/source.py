@@ -110,9 +110,11 @@ class Results:
             return Unavailable("No review: no file was changed.")
         return found or Unavailable(f"No review: none of the {len(change.files)} changed files matches {what}.")
 
-    async def log(self, run_id: str, turn: int, *, offset: int = 0, wait_s: float = 0) -> LogChunk | Unavailable:
-        """A piece of a turn's log, which only a service has."""
-        return await self._ask(lambda service: service.log(run_id, turn, offset=offset, wait_s=wait_s))
+    async def log(
+        self, run_id: str, turn: int, *, offset: int = 0, wait_s: float = 0, before: int | None = None
+    ) -> LogChunk | Unavailable:
+        """A piece of a turn's log, which only a service has; see `Client.run_log`."""
+        return await self._ask(lambda service: service.log(run_id, turn, offset=offset, wait_s=wait_s, before=before))
 
     async def blob(self, detail: RunDetail, blob: str) -> bytes | Unavailable:
         """A file's whole content, by an id of a change that came from git."""

@@ -11,17 +11,19 @@ from typing import Annotated, Final
 import sqlalchemy as sa
 from fastapi import APIRouter, Path, Request, Response
 from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
+from service.agents.steps import StepKind, window
 from service.api.auth import Administrator, Caller
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, bad_request, documented
 from service.api.runs import no_run, run_body
 from service.clock import rfc3339
 from service.findings.document import IdentifiedFinding
-from service.store import audit, postings, runs, turn_files, turns, usage
+from service.store import agents, audit, postings, runs, turn_files, turns, usage
 from service.store.runs import FINAL, Run
-from service.store.turn_files import FINDINGS, DiffKind
+from service.store.turn_files import FINDINGS, DiffKind, LogPiece
 from service.store.turns import Turn
 from service.store.usage import UsageFigures
 
@@ -107,6 +109,24 @@ class RunResultsBody(RunBody):
     postings: list[PostingBody]
 
 
+class StepBody(BaseModel):
+    """A step of a turn's conversation."""
+
+    kind: StepKind
+    text: str
+    at: str | None
+    call: str | None
+    seconds: float | None
+    tokens: int | None
+    failed: bool
+
+
+class StepsBody(BaseModel):
+    """A piece of a log as steps."""
+
+    steps: list[StepBody]
+
+
 def _integer(name: str, most: int | None, text: str) -> dict[str, object]:
     schema: dict[str, object] = {"type": "integer", "format": "int64", "default": 0}
     schema |= {"minimum": -_MOST, "maximum": _MOST} if most is None else {"minimum": 0, "maximum": most}
@@ -119,6 +139,10 @@ def _bytes(media: str, *headers: str) -> dict[int | str, dict[str, object]]:
     return {200: {"description": "The bytes.", "content": {media: schema}, "headers": described}}
 
 
+_LOG: Final = _bytes(
+    "application/octet-stream", *(f"Runwarden-Log-{name}" for name in ("Offset", "Next", "Size", "Ended", "Form"))
+)
+_FORMS: Final = ("raw", "steps")
 _TurnNumber = Annotated[
     str,
     Path(description="From 1.", json_schema_extra={"type": "integer", "minimum": 1, "maximum": 999_999_999}),
@@ -193,13 +217,18 @@ def _asked_integer(request: Request, name: str) -> int:
         "parameters": [
             _integer("offset", None, "Where to begin, in bytes; negative: from the end."),
             _integer("wait", _LONGEST_WAIT_S, "Seconds to wait where there is no more yet."),
+            _integer("before", _MOST, "With steps: where to end, in bytes; 0: at the log's end."),
+            {
+                "name": "form",
+                "in": "query",
+                "required": False,
+                "schema": {"type": "string", "enum": list(_FORMS), "default": _FORMS[0]},
+                "description": "steps: as JSON, where the agent's program is known.",
+            },
         ]
     },
     responses={
-        **_bytes(
-            "application/octet-stream",
-            *(f"Runwarden-Log-{name}" for name in ("Offset", "Next", "Size", "Ended")),
-        ),
+        200: {"model": StepsBody} | _LOG[200],
         **documented(400, 410),
     },
 )
@@ -207,37 +236,50 @@ async def read_log(
     run_id: str, n: _TurnNumber, request: Request, context: RequestContext, caller: Administrator
 ) -> Response:
     """Return a piece of a turn's log; a request that waits for more holds no connection or thread."""
-    offset = _asked_integer(request, "offset")
-    wait_s = _asked_integer(request, "wait")
+    offset, wait_s, before = (_asked_integer(request, name) for name in ("offset", "wait", "before"))
     if not 0 <= wait_s <= _LONGEST_WAIT_S:
         raise bad_request("invalid_query", f"wait must be from 0 to {_LONGEST_WAIT_S} seconds")
-    ask = partial(_log_piece, context, caller, run_id, n, offset)
+    if before < 0 or (form := request.query_params.get("form", _FORMS[0])) not in _FORMS:
+        raise bad_request("invalid_query", f"form must be {' or '.join(_FORMS)}, and before not negative")
+    ask = partial(_log_piece, context, caller, run_id, n, offset, None if form == _FORMS[0] else before)
     until = time.monotonic() + wait_s
     while True:
         answer = await run_in_threadpool(ask)
-        is_over = answer.body or answer.headers["Runwarden-Log-Ended"] == "true" or context.closing.is_set()
+        is_more = answer.headers["Runwarden-Log-Next"] != answer.headers["Runwarden-Log-Offset"]
+        is_over = is_more or answer.headers["Runwarden-Log-Ended"] == "true" or context.closing.is_set()
         if is_over or time.monotonic() >= until:
             return answer
         await asyncio.sleep(min(_PAUSE_S, wait_s))
 
 
-def _log_piece(context: Context, caller: Caller, run_id: str, number: str, offset: int) -> Response:
+def _log_piece(context: Context, caller: Caller, run_id: str, number: str, offset: int, before: int | None) -> Response:
+    """Return a piece as bytes, or, unless `before` is None, as steps where the agent's program is known."""
+    answer: Response
     with context.database.read() as connection:
         # The turn is read before the log's bytes: if it has ended by then, the log is complete.
         turn = _found_turn(connection, caller, run_id, number)
-        piece = turn_files.log_piece(connection, context.folder, (turn.run_id, turn.number), offset, _PIECE)
-    is_ended = turn.status in FINAL
-    if piece is None and is_ended and turn.attempt:
-        raise HttpError(410, "log_not_kept", f"the log of turn {turn.number} is not kept any longer")
-    data, start, size = (b"", 0, 0) if piece is None else (piece.data, piece.offset, piece.size)
-    headers = {
-        "Runwarden-Log-Offset": str(start),
-        "Runwarden-Log-Next": str(start + len(data)),
-        "Runwarden-Log-Size": str(size),
-        "Runwarden-Log-Ended": "true" if is_ended else "false",
-        "X-Content-Type-Options": "nosniff",
-    }
-    return Response(data, media_type="application/octet-stream", headers=headers)
+        is_ended, key = turn.status in FINAL, (turn.run_id, turn.number)
+        agent = None if before is None else agents.of_run(connection, runs.by_id(connection, run_id))
+        preset = None if agent is None else agent.options.preset
+
+        def read(start: int, limit: int) -> LogPiece | None:
+            return turn_files.log_piece(connection, context.folder, key, start, limit)
+
+        piece = read(offset, 0 if preset else _PIECE)
+        if piece is None and is_ended and turn.attempt:
+            raise HttpError(410, "log_not_kept", f"the log of turn {turn.number} is not kept any longer")
+        piece = piece or LogPiece(0, 0, b"")
+        if preset is None or before is None:
+            form, start, following = _FORMS[0], piece.offset, piece.offset + len(piece.data)
+            answer = Response(piece.data, media_type="application/octet-stream")
+        else:
+            form = _FORMS[1]
+            start, following, steps = window(preset, read, piece.size, offset, before, is_ended=is_ended)
+            answer = JSONResponse({"steps": [step.document() for step in steps]})
+    place = {"Offset": start, "Next": following, "Size": piece.size, "Ended": str(is_ended).lower(), "Form": form}
+    answer.headers.update({f"Runwarden-Log-{name}": str(value) for name, value in place.items()})
+    answer.headers["X-Content-Type-Options"] = "nosniff"
+    return answer
 
 
 @router.get(

@@ -138,6 +138,21 @@ class RunTurns(Struct, frozen=True):
         return tuple(one for one in self.postings if one.kind == "pull_request" or one.state != "posted")
 
 
+class LogStep(Struct, frozen=True):
+    """A step of a turn's conversation, as the service reads its log. None: not known."""
+
+    kind: str
+    """`said`, `thought`, `ran`, `edited`, `used`, `result`, `answered`, `ended`, `error`, `printed` or `log`; others as
+    the service names them."""
+    text: str
+    at: datetime | None = None
+    call: str | None = None
+    """What a result has in common with the step that it is the result of."""
+    seconds: float | None = None
+    tokens: int | None = None
+    failed: bool = False
+
+
 class LogChunk(Struct, frozen=True):
     """A piece of a turn's log."""
 
@@ -149,6 +164,9 @@ class LogChunk(Struct, frozen=True):
     ended: bool
     """Nothing more will be added."""
     data: bytes
+    """Empty where there are steps instead."""
+    steps: tuple[LogStep, ...] | None = None
+    """None: the service gives the bytes alone."""
 
 
 class ChangedFile(Struct, frozen=True):

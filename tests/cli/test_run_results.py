@@ -1,15 +1,18 @@
 """`runs view`, `runs log` and `runs cancel`, against the real service and against one that misbehaves."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from app.results.steps import StepLines
 from service.egress.usage import Usage
 from service.settings import DataFolder
 from service.store import turns, usage
 from service.store.database import Database
+from storage.records.results import LogStep
 from tests.cli.conftest import CommandLine
 from tests.lab import Drop, Received, Respond, Server, stamp
 from tests.service_process import RunningService
@@ -23,6 +26,10 @@ gate = pathlib.Path(__file__).with_suffix(".gate")
 while not gate.exists(): time.sleep(0.02)
 pathlib.Path("made.txt").write_text("made")
 """
+
+
+def stamped(seconds: float) -> datetime:
+    return datetime(2026, 5, 1, tzinfo=UTC) + timedelta(seconds=seconds)
 
 
 def start(real: CommandLine, agent: str, *options: str) -> str:
@@ -65,6 +72,69 @@ def test_a_run_is_followed_to_its_end_and_viewed(real: CommandLine, service: Run
     assert (document["source"], document["agent"], document["turns"][0]["files"]) == ("service", "noisy", 1)
     assert document["turns"][0]["commit"]
     assert none.code == 7
+
+
+TALKATIVE = """
+import json, pathlib
+LONG = "x" * 200_000
+def say(**item): print(json.dumps({"type": "item.completed", "item": item}))
+say(type="agent_message", text="I look.\\x1b[2J\\n" + LONG)
+say(type="command_execution", id="c1", aggregated_output="\\n".join(map(str, range(500))), status="failed")
+print(LONG)
+pathlib.Path("made.txt").write_text("made")
+"""
+LONG = "x" * 200_000
+
+
+def test_a_preset_s_log_is_a_conversation(real: CommandLine, service: RunningService, tmp_path: Path) -> None:
+    """Long outputs are shown by their beginning and end; --all and --json cut nothing, --raw gives the bytes."""
+    script = tmp_path / "talkative.py"
+    script.write_text(TALKATIVE, "utf-8")
+    service.admin("agent", "add", "talkative", "--argv", f"{{python}} {script}")
+    run_id = start(real, "talkative", "--wait")
+    lines, document = real("runs", "log", run_id, "--all"), real("runs", "log", run_id, "--json", "--all").json()
+    raw = real("runs", "log", run_id, "--all", "--raw").out
+    service.admin("agent", "add", "talkative", "--preset", "codex", "--elsewhere", "--env", "CODEX_API_KEY")
+    # The end of a log is its last 64 KiB, and at least a line.
+    end, whole = real("runs", "log", run_id), real("runs", "log", run_id, "--all")
+    told, followed = real("runs", "log", run_id, "--all", "--json").json(), real("runs", "log", run_id, "-f", "--all")
+    result = [line for line in whole.out.splitlines() if line.endswith((" 0", " 499"))]
+
+    assert (document["steps"], document["text"].splitlines()) == (None, lines.out.splitlines())
+    assert LONG in lines.out.splitlines()
+    assert '{"type": "item.completed"' in raw
+    assert real("runs", "log", run_id, "--raw", "--all").out == raw
+    assert "\nsaid      I look.␛[2J\n" in whole.out
+    assert f"\n          {LONG}\n" in whole.out
+    assert result == ["FAILED    0", "          499"]
+    assert whole.out.count(LONG) == 2
+    assert followed.out == whole.out
+    assert told["text"] == document["text"]
+    assert [step["kind"] for step in told["steps"]] == [*["log"] * 3, "said", "result", "printed", "log", "log"]
+    assert told["steps"][3] == dict.fromkeys(("at", "call", "seconds", "tokens")) | {
+        "kind": "said",
+        "text": f"I look.\x1b[2J\n{LONG}",
+        "failed": False,
+    }
+    assert "earlier bytes are left out" in end.err
+    assert "completed" in end.out
+    assert LONG[:4_001] not in end.out
+
+
+def test_a_long_output_is_shown_by_its_beginning_and_its_end() -> None:
+    """With the number of lines between, and how they are seen; an edit that took effect is told once."""
+    many = LogStep("result", "\n".join(map(str, range(500))), call="c1", failed=True)
+    edit = LogStep("edited", "a.py\n- old\n+ new", at=stamped(0), call="c2")
+    shown = [line.drawn(colour=False) for line in StepLines("--all shows them").of(many)]
+    drawer = StepLines("")
+    edited = [line.drawn(colour=True) for line in drawer.of(edit)]
+
+    assert shown[3:5] == ["          3", "          … 488 more lines: --all shows them"]
+    assert (shown[0], shown[5], shown[-1], len(shown)) == ("FAILED    0", "          492", "          499", 13)
+    assert edited[1:] == ["          \x1b[31m- old\x1b[0m", "          \x1b[32m+ new\x1b[0m"]
+    assert list(drawer.of(LogStep("result", "ok", call="c2"))) == []
+    failed = LogStep("result", "\x1b[2Jno", stamped(90), "c2", failed=True)
+    assert [line.drawn(colour=False) for line in drawer.of(failed)] == ["FAILED    ␛[2Jno  (1m30s)"]
 
 
 def test_a_cancelled_run_fails_who_follows_it(real: CommandLine, tmp_path: Path) -> None:

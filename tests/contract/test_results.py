@@ -17,9 +17,9 @@ from app.api.errors import (
 )
 from app.api.requests import CancelRun
 from app.results.service import NOT_OFFERED, ServiceExtension
-from storage.records.results import LogChunk, ModelUsage, ReportedFinding, Turn, Unavailable
+from storage.records.results import LogChunk, LogStep, ModelUsage, ReportedFinding, Turn, Unavailable
 from tests.contract.conftest import nothing
-from tests.lab import Respond, Server
+from tests.lab import START, Respond, Server
 
 COMMIT = "4f1c" * 10
 PATCH = {"Content-Type": "text/plain; charset=utf-8"}
@@ -126,6 +126,27 @@ async def test_a_log_without_its_place_is_unusable(client: Client, server: Serve
 
     with pytest.raises(UnusableAnswerError):
         await client.run_log("run_1", 1, offset=5)
+
+
+async def test_a_log_may_come_as_steps(client: Client, server: Server) -> None:
+    """If the service says so in a header; what it does not tell of a step is not known."""
+    told = PLACE | {"Runwarden-Log-Form": "steps"}
+    steps = [{"kind": "ran", "text": "ls", "at": "2026-05-01T12:00:00Z", "call": "c1"}, {"kind": "odd"}]
+    server.script(
+        Respond(200, {"steps": steps}, told),
+        Respond(200, {"steps": steps}, PLACE),
+        Respond(200, {"steps": "x"}, told),
+        Respond(200, {"steps": []}, told | {"Runwarden-Log-Next": "7"}),
+    )
+    chunk = await client.run_log("run_1", 1, offset=-9, before=8)
+    raw = await client.run_log("run_1", 1, offset=-9, before=0)
+
+    for _ in range(2):
+        with pytest.raises(UnusableAnswerError):
+            await client.run_log("run_1", 1, offset=-9, before=8)
+    assert chunk.steps == (LogStep("ran", "ls", START, "c1"), LogStep("odd", ""))
+    assert (chunk.data, raw.steps, raw.data[:9]) == (b"", None, b'{"steps":')
+    assert server.requests[0].target == "/v1/external/runs/run_1/turns/1/log?offset=-9&wait=0&form=steps&before=8"
 
 
 async def test_a_log_that_shrank_begins_at_its_end(client: Client, server: Server) -> None:

@@ -34,7 +34,9 @@ class Service:
         turn = Turn(1, "completed", instructions="Do it", commit=self.commit, findings=self.findings)
         return await self._say(RunTurns(run_id, (turn, Turn(2, "working"))))
 
-    async def log(self, run_id: str, turn: int, *, offset: int = 0, wait_s: float = 0) -> LogChunk | Unavailable:
+    async def log(
+        self, run_id: str, turn: int, *, offset: int = 0, wait_s: float = 0, before: int | None = None
+    ) -> LogChunk | Unavailable:
         return await self._say(LogChunk(offset, 3, 3, ended=True, data=b"abc"))
 
     async def diff(self, run_id: str, turn: int | None = None) -> Change | Unavailable:

@@ -115,6 +115,42 @@ def test_a_log_is_read_in_pieces(done: tuple[Api, str]) -> None:
             assert said(answer) == (404, "turn_not_found"), number
 
 
+EVENTS: Final = """
+import json, pathlib, sys
+said = {"type": "agent_message", "text": "All \\ud800 done."}
+edited = {"type": "file_change", "changes": [{"path": "a", "kind": "add"}]}
+for item in (said, edited):
+    print(json.dumps({"type": "item.completed", "item": item}), flush=True)
+sys.stdout.buffer.write(b"\\xff no event\\n")
+pathlib.Path("a").touch()
+"""
+
+
+def test_a_log_is_told_as_steps_where_its_program_is_known(api: Api, tmp_path: Path) -> None:
+    """Without a preset it stays bytes; the stored log, and what is asked for without `form`, stay as they are."""
+    api.add_agent(tmp_path, "teller", EVENTS)
+    run_id = api.begin("teller", instructions="go")
+    api.ended(run_id)
+    ask = {"form": "steps", "wait": 1}
+    raw, unknown = api.get(log_path(run_id)), api.get(log_path(run_id), params=ask)
+    api.service.admin("agent", "add", "teller", "--preset", "codex", "--elsewhere", "--env", "CODEX_API_KEY")
+    told, tail = api.get(log_path(run_id), params=ask), api.get(log_path(run_id), params=ask | {"offset": -60})
+    size = len(raw.content)
+    earlier = api.get(log_path(run_id), params=ask | {"offset": -size, "before": position(tail)[0]})
+    steps = told.json()["steps"]
+
+    assert (unknown.content, unknown.headers["Runwarden-Log-Form"]) == (raw.content, "raw")
+    assert (api.get(log_path(run_id)).content, told.headers["Runwarden-Log-Form"]) == (raw.content, "steps")
+    assert (position(told), position(tail)[1:]) == ((0, size, size, "true"), (size, size, "true"))
+    assert [step["kind"] for step in steps] == [*["log"] * 3, "said", "edited", "printed", "log", "log"]
+    assert [step["text"] for step in steps[3:6]] == ["All ? done.", "a (add)", "\ufffd no event"]
+    assert (steps[-1]["text"], steps[-1]["at"][:2]) == ("completed", "20")
+    assert earlier.json()["steps"] + tail.json()["steps"] == steps
+    assert [step["text"] for step in tail.json()["steps"]] == ["completed"]
+    for query in ("form=xml", "form=steps&before=-1", "before=x"):
+        assert said(api.get(f"{log_path(run_id)}?{query}")) == (400, "invalid_query"), query
+
+
 def test_a_run_of_another_organization_is_not_there(done: tuple[Api, str], tenant: Callable[..., Api]) -> None:
     """Word for word as one that there is not: neither shown, listed, continued nor cancelled; no scope is 403."""
     api, run_id = done

@@ -2,10 +2,10 @@
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import click
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from app.api.errors import ApiError
 from app.cli.context import Format, Invocation
@@ -14,12 +14,16 @@ from app.cli.options import RUN_ID, FactCommand, async_command
 from app.cli.output import Output
 from app.cli.runs.lookup import RunLookup
 from app.cli.runs.results import require
+from app.results.steps import StepLines
 from app.text import safe_log_line
-from storage.records.results import LogChunk, Unavailable
+from app.times import rfc3339
+from storage.records.results import LogChunk, LogStep, Unavailable
 
 if TYPE_CHECKING:
     from app.engine import Engine
 
+LogForm = Literal["bytes", "lines", "steps"]
+"""`steps`: where the service tells them, else lines."""
 TAIL: Final = 64 << 10
 """Bytes of a log that are shown unless all are asked for."""
 WAIT_S: Final = 20
@@ -29,7 +33,10 @@ REST_S: Final = 1.0
 PAUSE_S: Final = 3.0
 """Pause after a fault of the connection."""
 LONGEST_LINE: Final = 1 << 16
-"""Bytes of a line without an end that are held before they are printed."""
+"""Bytes of a line without an end that are held before they are printed, unless nothing is cut."""
+LONGEST_SHOWN: Final = 4_000
+"""Characters shown of a line, unless nothing is cut."""
+NO_LIMIT: Final = 1 << 26
 PASSING: Final = frozenset({"unreachable", "timed_out", "server_failed", "rate_limited"})
 """Kinds of failures that following waits out."""
 
@@ -39,66 +46,89 @@ PASSING: Final = frozenset({"unreachable", "timed_out", "server_failed", "rate_l
 @click.option("--turn", type=click.IntRange(1), metavar="N", help="The log of turn N. Default: the last one.")
 @click.option("-f", "--follow", is_flag=True, help="Print what is added until the turn ends; exit 1 if it failed.")
 @click.option("--all", "everything", is_flag=True, help="From the beginning instead of the last 64 KiB.")
-@click.option("--raw", is_flag=True, help="The bytes as they are, for a file or another program.")
+@click.option("--raw", is_flag=True, help="The log's bytes as they are, for a file or another program.")
 @async_command
 async def log(invocation: Invocation, *, run_id: str, turn: int | None, **options: bool) -> int:
     """Print what a turn's agent printed, and what the service did for it.
 
-    The end of it, or all of it. On a terminal its colours are shown and every other control is visible; into a pipe
-    it is plain lines, with --raw the bytes themselves.
+    The end of it, or all of it. Where the service knows the agent's program, this is a conversation: what the agent
+    said, ran and edited, with the beginning and the end of long outputs. On a terminal colours are shown and every
+    other control is visible; into a pipe it is plain lines, with --raw the log's own bytes. --all cuts nothing.
     """
-    if invocation.format is not Format.TABLE and (options["follow"] or options["raw"]):
+    is_table = invocation.format is Format.TABLE
+    if not is_table and (options["follow"] or options["raw"]):
         raise click.UsageError("--follow and --raw print a log as it comes: leave out --json and --output")
     async with invocation.engine(needs_token=True) as engine:
         run = await RunLookup(engine).named(run_id)
         run_turns = require(await engine.extension.turns(run.run_id))
         number = turn or (run_turns.turns[-1].number if run_turns.turns else 1)
-        reader = LogReader(engine, invocation.output, run.run_id, number, is_raw=options["raw"])
-        is_table = invocation.format is Format.TABLE
         offset = 0 if options["everything"] else -TAIL
-        chunk = await reader.print(offset, is_shown=is_table)
+        forms: tuple[LogForm, ...] = ("lines", "steps")
+        if is_table:
+            forms = ("bytes",) if options["raw"] else ("steps",)
+        readers = [
+            LogReader(engine, invocation.output, run.run_id, number, form, options["everything"], is_kept=not is_table)
+            for form in forms
+        ]
+        chunk, *_ = [await reader.print(offset) for reader in readers]
         if options["follow"]:
-            await reader.follow(chunk)
+            await readers[0].follow(chunk)
             ended = require(await engine.extension.turns(run.run_id))
             outcome = next((each.outcome for each in ended.turns if each.number == number), None)
             invocation.output.note(f"turn {number}: {outcome or 'not ended'}")
             return Exit.DONE if outcome == "completed" else Exit.FAILED
     if not is_table:
+        text = "\n".join(readers[0].lines)
+        steps = None if readers[1].steps is None else [_document(step) for step in readers[1].steps]
         facts = {"run_id": run.run_id, "turn": number, "size": chunk.size, "ended": chunk.ended}
-        invocation.output.record({**facts, "text": reader.text}, [("log", reader.text)])
+        invocation.output.record({**facts, "text": text, "steps": steps}, [("log", text)])
     return Exit.DONE
+
+
+def _document(step: LogStep) -> dict[str, object]:
+    return asdict(step) | {"at": rfc3339(step.at)}
 
 
 @dataclass(slots=True)
 class LogReader:
-    """Reads one turn's log, and prints it line by line."""
+    """Reads one turn's log, and prints it."""
 
     engine: "Engine"
     output: Output
     run_id: str
     turn: int
-    is_raw: bool
+    form: LogForm
+    is_whole: bool
+    """Whether nothing is cut."""
+    is_kept: bool
+    """Whether lines and steps are kept whole instead of printed."""
+    lines: list[str] = field(default_factory=list)
+    steps: list[LogStep] | None = None
+    """None: the service tells no steps."""
     _rest: bytes = b""
     """A line that has no end yet."""
-    _kept: list[str] = field(default_factory=list)
+    _drawn: StepLines = field(init=False)
 
-    @property
-    def text(self) -> str:
-        """The lines that were read and not printed."""
-        return "\n".join(self._kept)
+    def __post_init__(self) -> None:
+        """Draw no step yet."""
+        self._drawn = StepLines("--all shows them", whole=self.is_whole)
 
-    async def print(self, offset: int, *, is_shown: bool) -> LogChunk:
+    async def print(self, offset: int) -> LogChunk:
         """Print from an offset to the present end; return the last piece."""
         chunk = require(await self._read(offset, 0))
-        if offset < 0 < chunk.offset and not self.is_raw:
-            self.output.note(f"{chunk.offset:,} earlier bytes are left out: --all prints them.")
+        if offset < 0 < chunk.offset and self.form != "bytes":
+            if not (self.form == "steps" and self.is_kept):
+                self.output.note(f"{chunk.offset:,} earlier bytes are left out: --all prints them.")
             chunk = replace(chunk, data=chunk.data.partition(b"\n")[2] or chunk.data)
-        self._print(chunk.data, is_shown=is_shown)
-        while chunk.next_offset < chunk.size and chunk.data:
+        while True:
+            if self.form == "steps" and self.is_kept and chunk.steps is None:
+                return chunk
+            self._print(chunk)
+            if chunk.next_offset >= chunk.size or chunk.next_offset == chunk.offset:
+                break
             chunk = require(await self._read(chunk.next_offset, 0))
-            self._print(chunk.data, is_shown=is_shown)
         if self._rest and chunk.ended:
-            self._line(self._rest, is_shown=is_shown)
+            self._line(self._rest)
             self._rest = b""
         return chunk
 
@@ -122,33 +152,43 @@ class LogReader:
                 continue
             if chunk.offset < asked:
                 self.output.note("The log was replaced by a shorter one.")
-            self._print(chunk.data, is_shown=True)
+            self._print(chunk)
             self.output.flush()
-            if not chunk.data and not chunk.ended:
+            if chunk.next_offset == chunk.offset and not chunk.ended:
                 await asyncio.sleep(REST_S)  # The service may answer at once, although it was asked to wait.
         if self._rest:
-            self._line(self._rest, is_shown=True)
+            self._line(self._rest)
 
     async def _read(self, offset: int, wait_s: int) -> LogChunk | Unavailable:
+        before = 0 if self.form == "steps" else None
         try:
-            return await self.engine.extension.log(self.run_id, self.turn, offset=offset, wait_s=wait_s)
+            return await self.engine.extension.log(self.run_id, self.turn, offset=offset, wait_s=wait_s, before=before)
         except ApiError as error:
             raise CommandFailedError(of_api_error(error)) from error
 
-    def _print(self, data: bytes, *, is_shown: bool) -> None:
-        if self.is_raw:
-            self.output.write(data)
+    def _print(self, chunk: LogChunk) -> None:
+        if self.form == "bytes":
+            self.output.write(chunk.data)
             return
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        if len(self._rest) > LONGEST_LINE:
+        if chunk.steps is not None and self.is_kept:
+            self.steps = [*(self.steps or ()), *chunk.steps]
+            return
+        for step in chunk.steps or ():
+            for drawn in self._drawn.of(step):
+                self.output.print(drawn.drawn(colour=self.output.colour))
+        *lines, self._rest = (self._rest + chunk.data).split(b"\n")
+        if len(self._rest) > (NO_LIMIT if self.is_whole or self.is_kept else LONGEST_LINE):
             lines.append(self._rest)
             self._rest = b""
         for line in lines:
-            self._line(line, is_shown=is_shown)
+            self._line(line)
 
-    def _line(self, raw: bytes, *, is_shown: bool) -> None:
-        line = safe_log_line(raw.decode("utf-8", "replace"), colour=is_shown and self.output.colour)
-        if is_shown:
-            self.output.print(line)
+    def _line(self, raw: bytes) -> None:
+        limit = NO_LIMIT if self.is_whole or self.is_kept else LONGEST_SHOWN
+        line = safe_log_line(
+            raw.decode("utf-8", "replace"), limit=limit, colour=self.output.colour and not self.is_kept
+        )
+        if self.is_kept:
+            self.lines.append(line)
         else:
-            self._kept.append(line)
+            self.output.print(line)

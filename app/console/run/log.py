@@ -1,17 +1,22 @@
 """The log of one turn, read from its end backwards and followed while the turn works."""
 
 import asyncio
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
+from rich.cells import cell_len
 from textual import on
 from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.content import Content
 
 from app.console.run.subject import SearchedPart, showing_failure, unavailable
-from app.text import plural, safe_text
+from app.results.steps import LABEL, StepLine, StepLines
+from app.text import SafeText, plural, safe_text
 from app.times import span
-from storage.records.results import LogChunk, Unavailable
-from widgets.log import ERROR, LogSpool, LogView
+from storage.records.results import LogChunk, LogStep, Unavailable
+from widgets.log import ERROR, GUTTER, LogSpool, LogView
 from widgets.text_view import TextPiece, TextSearch
 
 if TYPE_CHECKING:
@@ -30,8 +35,16 @@ QUIET_FROM: Final = timedelta(seconds=3)
 """After this time without output, the log is reported as waiting."""
 
 
+NARROWEST: Final = 20
+"""Cells of the shortest line of a step."""
+
+
 class LogPart(SearchedPart):
-    """Reads a log while it is shown."""
+    """Reads a log while it is shown: as a conversation where the service tells its steps."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("i", "raw_log", "raw", tooltip="The steps, or the log as it is", id="log.raw"),
+    ]
 
     def __init__(self, subject: "RunSubject") -> None:
         super().__init__(subject)
@@ -46,6 +59,14 @@ class LogPart(SearchedPart):
         self._grown_at: datetime | None = None
         self._problem = ""
         self._is_reading = asyncio.Lock()
+        self._is_raw = False
+        """Whether the user wants no steps."""
+        self._has_steps = False
+        """Whether the service tells steps."""
+        self._steps: list[LogStep] = []
+        self._lines = StepLines("")
+        self._width = 0
+        """The cells for which the steps were drawn."""
 
     @property
     def body(self) -> LogView:
@@ -66,13 +87,60 @@ class LogPart(SearchedPart):
         turn = self.subject.run_id, self.subject.turn or self.subject.last_turn
         if turn != self._shown:
             self._shown = turn
-            self._whole = 0
-            self._has_ended = False
-            self._grown_at = None
-            self._spool.clear()
-            self._view.say(unavailable("Reading the log…", ""))
-            self._view.changed()
+            self._start_over()
         self.start(self._follow, exclusive=True, group="log")
+
+    def _start_over(self) -> None:
+        self._whole = 0
+        self._has_ended = False
+        self._grown_at = None
+        self._drop()
+        self._view.say(unavailable("Reading the log…", ""))
+
+    def _drop(self) -> None:
+        self._spool.clear()
+        self._steps.clear()
+        self._lines = StepLines("i shows the log as it is")
+        self._view.changed()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Disable the raw log where there is no other."""
+        return self._has_steps or self._is_raw if action == "raw_log" else super().check_action(action, parameters)
+
+    def action_raw_log(self) -> None:
+        """Switch between the steps and the log as it is."""
+        self._is_raw = not self._is_raw
+        self._start_over()
+        self.start(self._follow, exclusive=True, group="log")
+
+    def on_resize(self) -> None:
+        """Wrap the steps' lines for the new width."""
+        if self._has_steps and self._width != self._view.size.width:
+            steps, spool, follows = [*self._steps], self._spool, self._view.follows
+            held = LogChunk(spool.begin, spool.end, self._whole, self._has_ended, b"", tuple(steps))
+            self._drop()
+            self._hold(held)
+            self._view.changed(follow=follows)
+
+    def _hold(self, chunk: LogChunk) -> int:
+        """Hold a piece, drawn if it has steps; return how many lines came before those held so far."""
+        steps, is_earlier = chunk.steps or (), chunk.offset < self._spool.begin
+        self._has_steps = chunk.steps is not None
+        self._steps[0 if is_earlier else len(self._steps) :] = (*steps, *(self._steps if is_earlier else ()))
+        return self._spool.put(chunk, None if chunk.steps is None else self._drawn(steps))
+
+    def _drawn(self, steps: Iterable[LogStep]) -> bytes:
+        self._width = self._view.size.width
+        lines = (part for step in steps for line in self._lines.of(step) for part in self._wrapped(line))
+        return "".join(f"{line.drawn(colour=True)}\n" for line in lines).encode()
+
+    def _wrapped(self, line: StepLine) -> Iterator[StepLine]:
+        room = max(NARROWEST, self._width - GUTTER - LABEL - 2)
+        if cell_len(line.text) <= room:
+            yield line
+            return
+        for number, part in enumerate(Content(line.text).wrap(room)):
+            yield line._replace(label="" if number else line.label, text=SafeText(part.plain))
 
     def rest(self) -> None:
         """Stop following."""
@@ -123,7 +191,9 @@ class LogPart(SearchedPart):
         if shown is None:
             return False
         with showing_failure(self._view.say):
-            chunk = await self.subject.results.log(*shown, offset=offset, wait_s=wait_s)
+            chunk = await self.subject.results.log(
+                *shown, offset=offset, wait_s=wait_s, before=None if self._is_raw else 0
+            )
         if self._shown != shown:
             return False
         if isinstance(chunk, Unavailable) and self._grown_at is not None:
@@ -136,7 +206,7 @@ class LogPart(SearchedPart):
             self._view.say(unavailable("There is no log to show.", chunk.reason))
             return False
         self._put(chunk)
-        if not chunk.data and not chunk.ended:
+        if chunk.next_offset == chunk.offset and not chunk.ended:
             await asyncio.sleep(REST_S)  # A service that does not delay its answers must not be asked endlessly.
         return True
 
@@ -145,21 +215,20 @@ class LogPart(SearchedPart):
         spool = self._spool
         if chunk.size < spool.end:
             # It shrank: the log was replaced.
-            spool.clear()
+            self._drop()
             self._whole, self._grown_at = 0, None
-            self._view.changed()
             self.session.notify("The log was replaced by another one.")
             return 0
         if spool.end and chunk.offset != spool.end and not chunk.offset < spool.begin <= chunk.next_offset:
             return 0  # Requested before the view moved away.
-        if chunk.data or self._grown_at is None:
+        if chunk.next_offset > chunk.offset or self._grown_at is None:
             self._grown_at = self.session.clock()
         detail = self.subject.detail
         is_last = self._shown == (self.subject.run_id, self.subject.last_turn)
         if chunk.ended and not self._has_ended and is_last and detail is not None and not detail.is_final:
             self.session.poll_soon()  # The run's status comes with the list, which is polled later.
         self._whole, self._has_ended = chunk.size, chunk.ended
-        had_none, before = not spool.count, spool.put(chunk)
+        had_none, before = not spool.count, self._hold(chunk)
         if had_none:
             self.refresh_bindings()
         if not chunk.size:
@@ -172,11 +241,13 @@ class LogPart(SearchedPart):
     async def _read_earlier(self) -> int | None:
         """Read what comes before the lines held; return how many lines are new, or None."""
         async with self._is_reading:
-            shown, begin = self._shown, self._spool.begin
+            shown, begin, is_raw = self._shown, self._spool.begin, self._is_raw
             if shown is None or not begin:
                 return None
-            chunk = await self.subject.results.log(*shown, offset=max(0, begin - PIECE))
-            return None if isinstance(chunk, Unavailable) or self._shown != shown else self._put(chunk)
+            offset, before = (-PIECE, begin) if self._has_steps else (max(0, begin - PIECE), None)
+            chunk = await self.subject.results.log(*shown, offset=offset, before=before)
+            is_other = self._shown != shown or self._is_raw != is_raw
+            return None if isinstance(chunk, Unavailable) or is_other else self._put(chunk)
 
     async def _read_all(self) -> None:
         """Read the log from its first line on, and go there."""

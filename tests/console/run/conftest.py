@@ -11,7 +11,7 @@ import pytest
 from app.results.diff import Patch
 from app.results.git import GitError
 from storage.records import Repository, RunDetail
-from storage.records.results import Change, Finding, LogChunk, Review, RunTurns, Turn, Unavailable
+from storage.records.results import Change, Finding, LogChunk, LogStep, Review, RunTurns, Turn, Unavailable
 from tests.console.conftest import Scene, Staged
 from tests.lab import START
 
@@ -140,6 +140,8 @@ class ScriptedResults:
     change_: Any = field(default_factory=lambda: change_of(PATCH))
     reviews_: Any = field(default_factory=lambda: (Review("reviews/run_1.md", REVIEW, FINDINGS),))
     log_: bytes | Unavailable = LOG
+    steps_: tuple[LogStep, ...] | None = None
+    """The log as steps, of ten bytes each."""
     repositories: Any = field(default_factory=NoRepositories)
     ended: bool = True
     asked: list[tuple[Any, ...]] = field(default_factory=list)
@@ -157,14 +159,26 @@ class ScriptedResults:
     async def blob(self, detail: RunDetail, blob: str) -> bytes | Unavailable:
         return {"1111111": OLD, "2222222": NEW}.get(blob, Unavailable("It is not here."))
 
-    async def log(self, run_id: str, turn: int, *, offset: int = 0, wait_s: float = 0) -> LogChunk | Unavailable:
+    async def log(
+        self, run_id: str, turn: int, *, offset: int = 0, wait_s: float = 0, before: int | None = None
+    ) -> LogChunk | Unavailable:
         self.asked.append(("log", turn, offset))
         if isinstance(self.log_, Unavailable):
             return self.log_
+        if self.steps_ is not None and before is not None:
+            return self._told(offset, before)
         size = len(self.log_)
         begin = max(0, size + offset) if offset < 0 else min(offset, size)
         data = self.log_[begin : begin + 256 * 1024]
         return LogChunk(begin, begin + len(data), size, ended=self.ended, data=data)
+
+    def _told(self, offset: int, before: int) -> LogChunk:
+        steps, most = self.steps_ or (), 1000
+        size = 10 * len(steps)
+        last = before or size
+        begin = max(0, last - most) if offset < 0 else offset
+        end = min(begin + most, last)
+        return LogChunk(begin, end, size, ended=self.ended, data=b"", steps=steps[begin // 10 : end // 10])
 
 
 def nothing() -> ScriptedResults:

@@ -1,5 +1,6 @@
 """The log of a run is read from its end, as far back as is looked at, and on while it grows."""
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -10,9 +11,10 @@ from textual.pilot import Pilot
 from app.console.run import log
 from app.console.run.log import LogPart
 from app.console.run.subject import RunSubject
-from storage.records.results import Unavailable
+from storage.records.results import LogStep, Unavailable
 from tests.console.run.conftest import LOG, NOTHING, ScriptedResults
 from tests.console.scenes import SceneClock
+from tests.lab import START
 from tests.waiting import until
 from tests.widgets.stage import Stage
 from widgets.log import LogView
@@ -104,6 +106,66 @@ async def test_one_that_grows_is_followed_and_one_that_shrinks_is_read_again(mon
         assert shown.session.told == ["The log was replaced by another one."]
         results.ended = True
         await shown.shows("ended")
+
+
+def told(number: int) -> tuple[LogStep, ...]:
+    """The steps of a log: so many commands, and hostile words between them."""
+    words = LogStep("said", "Let me\x1b[2J look at \u202eit.\n" + "word " * 60)
+    return tuple(
+        step
+        for n in range(number)
+        for step in (
+            *((words,) if n % 10 == 9 else ()),
+            LogStep("ran", f"step {n}", START, f"c{n}"),
+            LogStep(
+                "result", "no" if n == number - 2 else "", START + timedelta(seconds=n), f"c{n}", failed=n == number - 2
+            ),
+        )
+    )
+
+
+async def test_a_conversation_is_shown_where_the_service_tells_its_steps(monkeypatch: Any) -> None:
+    """Wrapped for the view, with a key for the log as it is; what failed is found as an error."""
+    results = ScriptedResults(steps_=told(10))
+    async with log_on_show(results, monkeypatch) as shown:
+        await shown.shows("ran       step 9")
+        screen = "\n".join(shown.app.lines)
+        assert "said      Let me␛[2J look at \ufffdit." in screen
+        assert max(len(line.rstrip()) for line in shown.app.lines if "word" in line) <= 80
+        assert "result    7.0s" in screen
+        await shown.pilot.press("!")
+        await until(
+            lambda: "✗ FAILED    no  (8.0s)" in shown.app.lines[shown.view.cursor + 1 - shown.view.scroll_offset.y]
+        )
+        rows = shown.view.total
+        await shown.pilot.resize_terminal(50, 20)
+        await until(lambda: shown.view.total > rows)
+        assert max(len(line.rstrip()) for line in shown.app.lines if "word" in line) <= 50
+        await shown.pilot.press("i")
+        await shown.shows("step 399 of the build")
+        await shown.pilot.press("i")
+        await shown.shows("step 9")
+        results.log_, results.steps_ = LOG, None
+        shown.part.subject.turn = 7
+        shown.part.show()
+        await shown.shows("step 399 of the build")
+        assert shown.part.check_action("raw_log", ()) is False
+
+
+async def test_a_long_conversation_is_read_where_it_is_looked_at(monkeypatch: Any) -> None:
+    """From its end on; followed, only what is new is asked for."""
+    results = ScriptedResults(steps_=told(300), ended=False)
+    async with log_on_show(results, monkeypatch) as shown:
+        await shown.shows("step 299")
+        assert shown.view.total < 400
+        await shown.pilot.press("g")
+        await shown.shows("step 0")
+        assert [step for step in range(300) if shown.view.find(re.compile(rb"step %d\b" % step), 0, 1) is None] == []
+        size = 10 * len(results.steps_ or ())
+        results.steps_ = (*(results.steps_ or ()), LogStep("said", "And more."))
+        await shown.pilot.press("G")
+        await shown.shows("And more.")
+        assert {offset for _, _, offset in results.asked[-2:]} <= {size, size + 10}
 
 
 async def test_without_a_log_the_reason_is_shown(monkeypatch: Any) -> None:

@@ -1,0 +1,97 @@
+"""A log's steps as lines of text, for the console and the command line."""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from app.text import SafeText, plural, safe_log_line, safe_text
+from app.times import span
+from storage.records.results import LogStep
+
+LABEL: Final = 9
+"""Cells before a line's text."""
+_SHORT: Final = 12
+_LONG: Final = 200
+"""Lines shown of a step: of what a tool was given or answered, and of words."""
+_WORDS: Final = frozenset({"said", "printed", "error", "ended", "log"})
+_LINE: Final = 4_000
+_NO_LIMIT: Final = 1 << 26
+_TONES: Final = {"said": "1", "ran": "36", "edited": "36", "used": "36", "error": "33"}
+"""SGR codes of the kinds that are not quiet."""
+_QUIET: Final = "2"
+_BAD: Final = "31"
+_SIGNS: Final = {"+": "32", "-": _BAD}
+_SECONDS: Final = 60
+
+
+class StepLine(NamedTuple):
+    """A line of a step; its codes are SGR's, empty for plain text."""
+
+    label: str
+    """Empty: the line goes on with the step."""
+    label_code: str
+    text: SafeText
+    code: str
+
+    def drawn(self, *, colour: bool) -> str:
+        """Return the line as a terminal shows it."""
+        label = f"{self.label:<{LABEL}}"
+        if not colour:
+            return f"{label} {self.text}".rstrip()
+        return f"{_coloured(label, self.label_code)} {_coloured(self.text, self.code)}"
+
+
+class StepLines:
+    """Makes lines of steps in their order; the results of calls are told with the seconds since the call."""
+
+    def __init__(self, more: str, *, whole: bool = False) -> None:
+        """Prepare; `more` says how to see lines that are left out: none with `whole`."""
+        self._more = more
+        self._whole = whole
+        self._calls: dict[str, LogStep] = {}
+
+    def of(self, step: LogStep) -> Iterator[StepLine]:
+        """The lines of the next step; none for an edit that took effect as it was said."""
+        call = None if step.call is None else self._calls.get(step.call)
+        if step.call is not None and step.kind != "result":
+            self._calls[step.call] = step
+        if step.kind == "result" and not (step.failed or self._whole) and call is not None and call.kind == "edited":
+            return
+        label = safe_text(("ERROR" if step.kind == "error" else "FAILED") if step.failed else step.kind, limit=LABEL)
+        label_code = _BAD if step.failed else _TONES.get(step.kind, _QUIET)
+        figures = "  ".join(_figures(step, call))
+        lines = self._shown(step)
+        for number, line in enumerate(lines):
+            text = line if number or not figures else SafeText(f"{line}  ({figures})" if line else figures)
+            yield StepLine("" if number else label, label_code, text, self._code(step, line))
+
+    def _shown(self, step: LogStep) -> list[SafeText]:
+        limit = _NO_LIMIT if self._whole else _LINE
+        lines = step.text.replace("\r\n", "\n").rstrip("\n").split("\n")
+        most = _LONG if step.kind in _WORDS else _SHORT
+        left_out = 0 if self._whole else len(lines) - most
+        if left_out <= 1:
+            return [safe_log_line(line, limit=limit) for line in lines]
+        # The end of an output tells more than its beginning.
+        begin, end = lines[: most // 3], lines[most // 3 - most :]
+        between = safe_text(f"… {plural(left_out, 'more line')}: {self._more}")
+        return [*(safe_log_line(line) for line in begin), between, *(safe_log_line(line) for line in end)]
+
+    @staticmethod
+    def _code(step: LogStep, line: str) -> str:
+        if step.kind == "edited":
+            return _SIGNS.get(line[:1], "")
+        return "" if step.failed or step.kind in {"said", "printed", "ran", "used", "error"} else _QUIET
+
+
+def _figures(step: LogStep, call: LogStep | None) -> Iterator[str]:
+    seconds = step.seconds
+    if seconds is None and step.kind == "result" and call is not None and step.at is not None and call.at is not None:
+        seconds = max(0.0, (step.at - call.at).total_seconds())
+    if seconds is not None:
+        yield span(seconds) if seconds >= _SECONDS else f"{seconds:.1f}s"
+    if step.tokens is not None:
+        yield plural(step.tokens, "token")
+
+
+def _coloured(text: str, code: str) -> str:
+    return f"\x1b[{code}m{text}\x1b[0m" if code and text.strip() else text

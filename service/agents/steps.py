@@ -1,0 +1,338 @@
+"""A turn's log as the steps of a conversation: what the agent said, ran and edited, and what came of it.
+
+The stored log stays the truth: steps are read from it when they are asked for, line by line, and a line that says
+nothing to its reader is a step as it is. What an agent prints is foreign: it can forge each of them.
+"""
+
+import json
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final, Literal, TypeGuard
+
+from service.agents.options import PresetName
+from service.clock import parse_rfc3339, rfc3339
+from service.store.turn_files import LogPiece
+
+StepKind = Literal["said", "thought", "ran", "edited", "used", "result", "answered", "ended", "error", "printed", "log"]
+"""`used`: a tool that is neither a command nor an edit; `answered`: an answer of the model, with its tokens;
+`printed`: a line that is no event; `log`: a line of the service's own."""
+LONGEST_LINE: Final = 1 << 20
+_OWN_LINE: Final = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z) (.*)", re.DOTALL)
+_TREE: Final = "/workspace/"
+"""The checkout's place in the sandbox."""
+_PATHS: Final = ("file_path", "filePath", "notebook_path", "path")
+_OLD: Final = ("old_string", "oldString", "old_str")
+_NEW: Final = ("new_string", "newString", "new_str", "content", "file_text", "new_source")
+_OPENCODE_TOKENS: Final = ("input", "output", "reasoning", "read", "write")
+_MOST: Final = 1e14
+"""No figure is larger."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step; None: not known."""
+
+    kind: StepKind
+    text: str = ""
+    """Of an edit the file, and below it the lines of its difference."""
+    at: str | None = None
+    """RFC 3339."""
+    call: str | None = None
+    """What a result has in common with the step that it is the result of."""
+    seconds: float | None = None
+    tokens: int | None = None
+    failed: bool = False
+    joins: bool = False
+    """Whether it goes on with the text of the step before, if that is of the same kind."""
+
+    def document(self) -> dict[str, object]:
+        """Return it as the API tells it, in text that UTF-8 can hold."""
+        told = asdict(self) | {"text": self.text.encode("utf-8", "replace").decode()}
+        del told["joins"]
+        return told
+
+
+Event = dict[str, Any]
+
+
+def window(
+    preset: PresetName,
+    read: Callable[[int, int], LogPiece | None],
+    size: int,
+    offset: int,
+    before: int,
+    *,
+    is_ended: bool,
+) -> tuple[int, int, list[Step]]:
+    """Return the steps of the whole lines from an offset on, or, if it is negative, of the last `-offset` bytes.
+
+    Before them where they begin, and where to go on.
+
+    At most 1 MiB is read, with `read(offset, limit)`, and nothing from `before` on, unless that is 0. What is in the
+    middle of a longer line is left out. A line, or a message, that may go on is given once it does not.
+    """
+    last = min(before or size, size)
+    start = min(offset, last) if offset >= 0 else max(0, last + max(offset, -LONGEST_LINE))
+    end = min(start + LONGEST_LINE, last)
+    # The byte before it says whether a line begins there.
+    piece = read(max(0, start - 1), end - max(0, start - 1))
+    data = b"" if piece is None else piece.data
+    lines = data.partition(b"\n")[2] if start else data
+    begin = end - len(lines)
+    if offset < 0 and begin == end and -offset < min(LONGEST_LINE, last):
+        return window(preset, read, size, -LONGEST_LINE, before, is_ended=is_ended)
+    following = end
+    if not (end == last and (is_ended or before)):
+        whole = lines[: lines.rfind(b"\n") + 1]
+        if not whole and len(lines) == LONGEST_LINE:
+            return start, end, [Step("printed", "A line of more than 1 MiB: the raw log has it.")]
+        lines = whole[: settled(preset, whole)] or (whole if end - start == LONGEST_LINE else b"")
+        following = begin + len(lines)
+    return begin if offset < 0 and begin < end else start, following, steps_of(preset, lines)
+
+
+def steps_of(preset: PresetName, data: bytes) -> list[Step]:
+    """Return the steps of a preset's log, given whole lines of it; neighbours that belong together are one."""
+    found: list[tuple[Step, list[str]]] = []
+    for step in (
+        step for line in data.removesuffix(b"\n").split(b"\n") for step in _of_line(preset, line.removesuffix(b"\r"))
+    ):
+        if found and found[-1][0].kind == step.kind and (step.joins or step.kind == "printed"):
+            found[-1][1].append(step.text if step.joins else f"\n{step.text}")
+        elif step.text.strip() or step.kind in {"answered", "ended", "result"}:
+            found.append((step, [step.text]))
+    return [replace(step, text="".join(texts)) for step, texts in found]
+
+
+def settled(preset: PresetName, data: bytes) -> int:
+    """Return how many bytes of whole lines come before a message that may go on in the next line."""
+    end = len(data)
+    while preset == "gemini" and end:
+        begin = data.rfind(b"\n", 0, end - 1) + 1
+        if not any(step.joins for step in _of_line(preset, data[begin : end - 1])):
+            break
+        end = begin
+    return end
+
+
+def _of_line(preset: PresetName, line: bytes) -> list[Step]:
+    if own := _OWN_LINE.fullmatch(line):
+        return [Step("log", own[2].decode("utf-8", "replace"), own[1].decode())]
+    if line.startswith(b"{") and (read := _READERS.get(preset)) is not None:
+        try:
+            event = json.loads(line)
+            if isinstance(event, dict):
+                return list(read(event))
+        except (ValueError, RecursionError):
+            pass
+    text = line.decode("utf-8", "replace")
+    return [_aider(text) if preset == "aider" else Step("printed", text)]
+
+
+def _claude(event: Event) -> Iterator[Step]:
+    at, usage = event.get("timestamp"), _dict(event.get("usage"))
+    for block in _parts(event.get("message"), "content"):
+        match block.get("type"):
+            case "text" if event.get("type") == "assistant":
+                yield _step("said", block.get("text"), at)
+            case "thinking":
+                yield _step("thought", block.get("thinking"), at)
+            case "tool_use":
+                yield _call(block.get("name"), block.get("input"), block.get("id"), at)
+            case "tool_result":
+                failed = block.get("is_error") is True
+                yield _step("result", block.get("content"), at, block.get("tool_use_id"), failed=failed)
+    if event.get("type") == "result":
+        failed = event.get("is_error") is True or event.get("subtype") not in (None, "success")
+        text = (event.get("result") or event.get("errors") or event.get("subtype")) if failed else ""
+        counted = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
+        seconds, tokens = _seconds(event.get("duration_ms")), _total(usage, *counted)
+        yield _step("ended", text, at, seconds=seconds, tokens=tokens, failed=failed)
+    elif event.get("subtype") == "api_retry":
+        said = f"{_text(event.get('error_status'))} {_text(event.get('error'))}".strip()
+        yield _step("error", f"the model's answer: {said}; it tries again", at)
+
+
+def _codex(event: Event) -> Iterator[Step]:
+    kind, item = event.get("type"), _dict(event.get("item"))
+    call, failed = item.get("id"), item.get("status") == "failed"
+    match kind, item.get("type"):
+        case "item.completed", "agent_message":
+            yield _step("said", item.get("text"))
+        case "item.completed", "reasoning":
+            yield _step("thought", item.get("text"))
+        case "item.started", "command_execution":
+            yield _step("ran", _bare(_text(item.get("command"))), call=call)
+        case "item.completed", "command_execution":
+            yield _step("result", item.get("aggregated_output"), call=call, failed=failed)
+        case "item.completed", "file_change":
+            files = [f"{_path(one.get('path'))} ({_text(one.get('kind'))})" for one in _parts(item, "changes")]
+            yield _step("edited", files, failed=failed)
+        case "item.completed", "error":
+            yield _step("error", item.get("message"))
+        case "item.completed", str(name):
+            yield _call(name, {key: value for key, value in item.items() if key not in {"id", "type"}}, call, None)
+        case "turn.completed", _:
+            yield _step("ended", tokens=_total(_dict(event.get("usage")), "input_tokens", "output_tokens"))
+        case "turn.failed" | "error", _:
+            yield _step("error", _dict(event.get("error")).get("message") or event.get("message"), failed=True)
+
+
+def _opencode(event: Event) -> Iterator[Step]:
+    part, at = _dict(event.get("part")), event.get("timestamp")
+    state, error = _dict(part.get("state")), _dict(event.get("error"))
+    match event.get("type"):
+        case "text":
+            yield _step("said", part.get("text"), at)
+        case "reasoning":
+            yield _step("thought", part.get("text"), at)
+        case "tool_use":
+            time = _dict(state.get("time"))
+            begun, ended = _seconds(time.get("start")), _seconds(time.get("end"))
+            seconds = None if begun is None or ended is None or ended < begun else round(ended - begun, 3)
+            failed = state.get("status") == "error" or _dict(state.get("metadata")).get("exit") not in (0, None)
+            call, text = part.get("callID"), state.get("error") or state.get("output")
+            yield _call(part.get("tool"), state.get("input"), call, time.get("start"))
+            yield _step("result", text, at, call, seconds=seconds, failed=failed)
+        case "step_finish":
+            tokens = _dict(part.get("tokens"))
+            yield _step("answered", "", at, tokens=_total(tokens | _dict(tokens.get("cache")), *_OPENCODE_TOKENS))
+        case "error":
+            yield _step("error", _dict(error.get("data")).get("message") or error.get("name"), at, failed=True)
+
+
+def _gemini(event: Event) -> Iterator[Step]:
+    at, error, stats = event.get("timestamp"), _dict(event.get("error")), _dict(event.get("stats"))
+    call, failed = event.get("tool_id"), event.get("status") not in (None, "success")
+    match event.get("type"):
+        case "message" if event.get("role") == "assistant":
+            yield _step("said", event.get("content"), at, joins=event.get("delta") is True)
+        case "tool_use":
+            yield _call(event.get("tool_name"), event.get("parameters"), call, at)
+        case "tool_result":
+            yield _step("result", error.get("message") or event.get("output"), at, call, failed=failed)
+        case "result":
+            seconds, tokens = _seconds(stats.get("duration_ms")), _total(stats, "total_tokens")
+            yield _step("ended", error.get("message"), at, seconds=seconds, tokens=tokens, failed=failed)
+        case "error":
+            yield _step("error", event.get("message"), at, failed=event.get("severity") != "warning")
+
+
+def _goose(event: Event) -> Iterator[Step]:
+    for part in _parts(event.get("message"), "content"):
+        called, result = (_dict(part.get(name)) for name in ("toolCall", "toolResult"))
+        match part.get("type"):
+            case "text" if _dict(event.get("message")).get("role") == "assistant":
+                yield _step("said", part.get("text"))
+            case "toolRequest":
+                request = _dict(called.get("value"))
+                yield _call(request.get("name"), request.get("arguments"), part.get("id"), None)
+            case "toolResponse":
+                failed, text = result.get("status") == "error", result.get("value") or result.get("error")
+                yield _step("result", text, call=part.get("id"), failed=failed)
+    if event.get("type") == "complete":
+        yield _step("ended", tokens=_total(event, "total_tokens"))
+    elif event.get("type") == "error":
+        yield _step("error", event.get("error"), failed=True)
+
+
+def _aider(line: str) -> Step:
+    """Read a line of a program that prints no events."""
+    if line.startswith("Applied edit to "):
+        return Step("edited", line.removeprefix("Applied edit to "))
+    is_error = re.match(r"litellm\.\w*Error", line) is not None
+    return Step(
+        "answered" if line.startswith("Tokens: ") else "error" if is_error else "printed", line, failed=is_error
+    )
+
+
+_READERS: Final[Mapping[PresetName, Callable[[Event], Iterator[Step]]]] = {
+    "claude-code": _claude,
+    "codex": _codex,
+    "opencode": _opencode,
+    "gemini": _gemini,
+    "goose": _goose,
+}
+
+
+def _step(
+    kind: StepKind, text: object = "", at: object = None, call: object = None, *, failed: bool = False, **known: Any
+) -> Step:
+    name = call[:200] if isinstance(call, str) and call.isprintable() else None
+    return Step(kind, _text(text), _time(at), name, failed=failed, **known)
+
+
+def _call(name: object, given: object, call: object, at: object) -> Step:
+    """Return a call of a tool as what its arguments say it is: a command, an edit, or any other use."""
+    arguments = _dict(given)
+    texts = {key: value for key, value in arguments.items() if isinstance(value, str)}
+    path = next((_path(texts[key]) for key in _PATHS if key in texts), None)
+    edits = [line for one in (arguments, *_parts(arguments, "edits")) for line in _difference(one)]
+    if "command" in texts:
+        return _step("ran", texts["command"], at, call)
+    if path is not None and edits:
+        return _step("edited", [path, *edits], at, call)
+    is_plain = all(isinstance(value, str | int | float) for value in arguments.values())
+    words = " ".join(map(_path, arguments.values())) if is_plain else _text(arguments)
+    return _step("used", f"{_text(name)} {words}".strip(), at, call)
+
+
+def _difference(arguments: Event) -> Iterator[str]:
+    for mark, keys in (("-", _OLD), ("+", _NEW)):
+        text = next((arguments[key] for key in keys if isinstance(arguments.get(key), str)), "")
+        yield from (f"{mark} {line}" for line in text.splitlines())
+
+
+def _bare(command: str) -> str:
+    """Return a command without the shell that it is given to."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return command
+    return words[2] if len(words) == 3 and words[1] in {"-lc", "-c"} else command  # noqa: PLR2004 — shell, option, command
+
+
+def _path(value: object) -> str:
+    return _text(value).removeprefix(_TREE)
+
+
+def _text(value: object) -> str:
+    """Return foreign words: text as it is, the texts of a list's parts, anything else as JSON."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return "\n".join(_text(_dict(part).get("text") or part) for part in value)
+    return "" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def _dict(value: object) -> Event:
+    return value if isinstance(value, dict) else {}
+
+
+def _parts(value: object, name: str) -> list[Event]:
+    parts = _dict(value).get(name)
+    return [_dict(part) for part in parts] if isinstance(parts, list) else []
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MOST
+
+
+def _seconds(ms: object) -> float | None:
+    return ms / 1000 if _is_number(ms) else None
+
+
+def _total(counted: Event, *names: str) -> int | None:
+    return sum(int(counted[name]) for name in names if _is_number(counted.get(name))) or None
+
+
+def _time(value: object) -> str | None:
+    """Return an RFC 3339 time of one, or of milliseconds since 1970."""
+    if _is_number(value):
+        return rfc3339(int(value * 1000))
+    try:
+        return rfc3339(parse_rfc3339(value, round_up=False)) if isinstance(value, str) else None
+    except (ValueError, OverflowError):
+        return None

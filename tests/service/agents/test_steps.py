@@ -1,0 +1,259 @@
+"""A preset's log as a conversation: read from what the real programs print, and from what a hostile one could."""
+
+import json
+from itertools import product
+from typing import Any, cast, get_args
+
+import pytest
+
+from service.agents.options import PresetName
+from service.agents.presets import PRESETS
+from service.agents.steps import LONGEST_LINE, Step, steps_of, window
+from service.store.turn_files import LogPiece
+
+COMMAND = "ls; cat nothing.txt"
+OUTPUT = "README.md\ncat: nothing.txt: No such file or directory\n"
+EDIT = {"file_path": "/workspace/README.md", "old_string": "# api", "new_string": "# API"}
+AT = "2026-11-24T17:18:12.5Z"
+LATER = "2026-11-24T17:18:14.000000Z"
+TEN_AND_FIVE = {"input_tokens": 10, "output_tokens": 5}
+
+
+def claude(kind: str, *blocks: dict[str, Any]) -> dict[str, Any]:
+    return {"type": kind, "message": {"role": kind, "content": [*blocks]}, "timestamp": AT}
+
+
+def item(kind: str, **fields: Any) -> dict[str, Any]:
+    return {"type": f"item.{kind}", "item": fields}
+
+
+def opencode(kind: str, **part: Any) -> dict[str, Any]:
+    return {"type": kind, "timestamp": 1795540720989, "part": part}
+
+
+PATCH = {"type": "file_change", "changes": [{"path": "/workspace/README.md", "kind": "update"}]}
+TOOLS = {
+    "id": "c2",
+    "type": "toolResponse",
+    "toolResult": {"status": "error", "value": [{"type": "text", "text": OUTPUT}]},
+}
+ASKED = {"id": "c2", "type": "toolRequest", "toolCall": {"value": {"name": "shell", "arguments": {"command": COMMAND}}}}
+TRANSCRIPTS: dict[str, list[Any]] = {
+    "claude-code": [
+        {"type": "system", "subtype": "init", "tools": ["Bash"]},
+        claude("assistant", {"type": "thinking", "thinking": "First look."}, {"type": "text", "text": "I look."}),
+        claude("assistant", {"type": "tool_use", "id": "c1", "name": "Edit", "input": EDIT}),
+        claude("assistant", {"type": "tool_use", "id": "c2", "name": "Bash", "input": {"command": COMMAND}}),
+        claude("user", {"type": "tool_result", "tool_use_id": "c2", "content": OUTPUT, "is_error": True}),
+        {"type": "system", "subtype": "api_retry", "error_status": 529, "error": "overloaded"},
+        {"type": "result", "subtype": "success", "result": "Done.", "duration_ms": 2193, "usage": TEN_AND_FIVE},
+    ],
+    "codex": [
+        "(node:2) Warning: experimental",
+        item("completed", type="reasoning", text="First look."),
+        item("completed", type="agent_message", text="I look."),
+        item("started", id="c1", **PATCH),
+        item("completed", id="c1", status="completed", **PATCH),
+        item("started", type="command_execution", id="c2", command=f'/bin/bash -lc "{COMMAND}"', status="in_progress"),
+        item("completed", type="command_execution", id="c2", aggregated_output=OUTPUT, exit_code=1, status="failed"),
+        item("completed", type="todo_list", items=[{"text": "Look", "completed": True}, {"text": "Write"}]),
+        {"type": "turn.completed", "usage": TEN_AND_FIVE | {"cached_input_tokens": 3}},
+    ],
+    "opencode": [
+        opencode("reasoning", text="First look."),
+        opencode("text", text="I look."),
+        opencode("tool_use", tool="edit", callID="c1", state={"status": "completed", "input": EDIT, "output": "ok"}),
+        opencode(
+            "tool_use",
+            tool="bash",
+            callID="c2",
+            state={
+                "status": "completed",
+                "input": {"command": COMMAND},
+                "output": OUTPUT,
+                "metadata": {"exit": 1},
+                "time": {"start": 1795540719263, "end": 1795540720883},
+            },
+        ),
+        opencode("step_finish", tokens={"input": 10, "output": 5, "cache": {"read": 0, "write": 0}}),
+    ],
+    "gemini": [
+        {"type": "message", "role": "user", "content": "Write."},
+        {"type": "message", "role": "assistant", "content": "I ", "delta": True},
+        {"type": "message", "role": "assistant", "content": "look.", "delta": True},
+        {"type": "tool_use", "tool_id": "c1", "tool_name": "replace", "parameters": EDIT, "timestamp": AT},
+        {"type": "tool_use", "tool_id": "c2", "tool_name": "run_shell_command", "parameters": {"command": COMMAND}},
+        {"type": "tool_result", "tool_id": "c2", "status": "error", "output": OUTPUT, "timestamp": LATER},
+        {"type": "result", "status": "success", "stats": {"total_tokens": 15, "duration_ms": 2193}},
+    ],
+    "goose": [
+        {"type": "message", "message": {"role": "assistant", "content": [{"type": "text", "text": "I look."}, ASKED]}},
+        {"type": "message", "message": {"role": "user", "content": [TOOLS]}},
+        {"type": "complete", "total_tokens": 15},
+    ],
+    "aider": ["I look.", "", "README.md", "Tokens: 10 sent, 5 received.", "Applied edit to README.md"],
+}
+"""What the programs printed of one turn, cut down; goose's is from its documents."""
+
+
+def log(preset: str) -> bytes:
+    lines = (each if isinstance(each, str) else json.dumps(each) for each in TRANSCRIPTS[preset])
+    return "".join(f"{line}\n" for line in (f"{LATER} attempt 1", *lines)).encode()
+
+
+def said(steps: list[Step]) -> list[tuple[object, ...]]:
+    return [(step.kind, step.text, *(["failed"] if step.failed else [])) for step in steps]
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_each_program_s_output_is_a_conversation(preset: PresetName) -> None:
+    """What it said, ran and edited, what came of it, and its tokens; the service's own lines are among them."""
+    steps = steps_of(preset, log(preset))
+    told = said(steps)
+
+    assert told[0] == ("log", "attempt 1")
+    assert ("printed" if preset == "aider" else "said") in [kind for kind, *_ in told]
+    assert any("I look." in str(text) for _, text, *_ in told)
+    if preset != "aider":
+        assert told[told.index(("ran", COMMAND)) + 1] == ("result", OUTPUT, "failed")
+        assert [step.tokens for step in steps if step.tokens] == [15]
+    if preset not in {"goose", "aider", "codex"}:
+        assert ("edited", "README.md\n- # api\n+ # API") in told
+
+
+def test_times_and_figures_are_told_where_they_are_known() -> None:
+    """A result names the call that it is the result of."""
+    claude, opencode = (steps_of(cast("PresetName", name), log(name)) for name in ("claude-code", "opencode"))
+    run = [step for step in claude if step.call == "c2"]
+
+    assert [(step.kind, step.at) for step in run] == [("ran", "2026-11-24T17:18:12.500000Z"), ("result", run[0].at)]
+    assert [step.text for step in claude if step.kind == "error"] == [
+        "the model's answer: 529 overloaded; it tries again"
+    ]
+    assert (claude[-1].kind, claude[-1].seconds) == ("ended", 2.193)
+    assert [step.seconds for step in opencode if step.kind == "result"] == [None, 1.62]
+
+
+def test_what_says_nothing_to_its_reader_is_shown_as_it_is() -> None:
+    """Lines that are no events are one step as long as no other comes between."""
+    data = b'one\r\ntwo\n{"type": "assistant", broken\n[1]\n' + b"[" * 99_999 + b"\n" + log("claude-code")
+    first = steps_of("claude-code", data)[0]
+
+    assert first.kind == "printed"
+    assert first.text.startswith('one\ntwo\n{"type": "assistant", broken\n[1]\n[[[')
+
+
+NESTED = [[]]
+for _ in range(400):
+    NESTED = [NESTED]
+VALUES: tuple[Any, ...] = (5, -1, 1e999, 10**400, "\ud800\x1b[2J", None, True, [5], {"type": ["text"]}, NESTED)
+FIELDS = (
+    *("type", "subtype", "message", "item", "part", "timestamp", "usage", "duration_ms", "result", "error", "errors"),
+    *("status", "stats", "role", "content", "tool_name", "tool_id", "parameters", "is_error", "total_tokens", "delta"),
+)
+BLOCKS = ("text", "thinking", "tool_use", "tool_result", "toolRequest", "toolResponse")
+
+
+@pytest.mark.parametrize("preset", get_args(PresetName))
+def test_forged_events_are_read_as_far_as_they_can_be(preset: PresetName) -> None:
+    """Whatever is in them, each step can be told as JSON in UTF-8."""
+    real = [event for event in TRANSCRIPTS[preset] if isinstance(event, dict)]
+    forged = [event | {field: value} for event, field, value in product(real, FIELDS, VALUES)]
+    forged += [
+        {"type": kind, "message": {"role": role, "content": [{"type": block, "text": value, "input": value}]}}
+        for kind, role, block, value in product(("assistant", "user", "message"), ("assistant", "user"), BLOCKS, VALUES)
+    ]
+    parts = [
+        event | {"part": event["part"] | {field: value, "state": {field: value, "time": value}}}
+        for event, field, value in product(TRANSCRIPTS["opencode"], ("tool", "tokens", "text", "input"), VALUES)
+    ]
+    items = [
+        item(kind, type=name, **{field: value})
+        for kind, name, field, value in product(
+            ("started", "completed"),
+            ("command_execution", "file_change", "mcp_tool_call", "todo_list", "web_search", "error"),
+            ("command", "changes", "items", "arguments", "result", "exit_code", "aggregated_output"),
+            VALUES,
+        )
+    ]
+    steps = steps_of(preset, "\n".join(map(json.dumps, (*forged, *parts, *items))).encode())
+
+    assert steps
+    json.dumps([step.document() for step in steps], ensure_ascii=False, allow_nan=False).encode()
+
+
+def pieces(preset: PresetName, data: bytes, *, at_once: int) -> tuple[list[Step], int]:
+    """Follow a log that grows by so many bytes, and return its steps and the bytes that were read for them."""
+    steps, offset, count = list[Step](), 0, 0
+
+    def read(start: int, limit: int) -> LogPiece:
+        nonlocal count
+        count += limit
+        return LogPiece(start, size, data[start : start + limit])
+
+    for size in (*range(at_once, len(data), at_once), len(data)):
+        start, following, more = window(preset, read, size, offset, 0, is_ended=size == len(data))
+        assert start == offset
+        offset = following
+        steps += more
+    assert offset == len(data)
+    return steps, count
+
+
+@pytest.mark.parametrize("preset", get_args(PresetName))
+@pytest.mark.parametrize("at_once", [7, 100, 1 << 20])
+def test_a_followed_log_gives_each_step_once(preset: PresetName, at_once: int) -> None:
+    """Wherever its pieces end: in a line, or in a message that comes in pieces; no line is read from the beginning."""
+    whole = steps_of(preset, log(preset))
+    found, count = pieces(preset, log(preset), at_once=at_once)
+
+    assert "".join(step.text for step in found).replace("\n", "") == "".join(step.text for step in whole).replace(
+        "\n", ""
+    )
+    assert preset == "aider" or said(found) == said(whole)
+    assert at_once < 100 or count <= 20 * len(log(preset))
+
+
+def test_a_long_log_costs_what_is_new() -> None:
+    """Following it reads no piece twice."""
+    line = json.dumps(claude("assistant", {"type": "text", "text": "x" * 900})).encode() + b"\n"
+    data = line * 3000
+    steps, count = pieces("claude-code", data, at_once=50 * len(line))
+
+    assert (len(steps), count <= 1.1 * len(data)) == (3000, True)
+
+
+@pytest.mark.parametrize("preset", ["claude-code", "gemini"])
+def test_a_log_is_read_backwards_too(preset: PresetName) -> None:
+    """From its end to its beginning, in parts that join; a longer line than a part's size is in one of them."""
+    data = log(preset) * 3
+    whole, steps, before = steps_of(preset, data), list[Step](), len(data)
+
+    def read(start: int, limit: int) -> LogPiece:
+        return LogPiece(start, len(data), data[start : start + limit])
+
+    while before:
+        start, following, more = window(preset, read, len(data), -150, before, is_ended=True)
+        assert following == before
+        before, steps = start, [*more, *steps]
+
+    assert "".join(step.text for step in steps) == "".join(step.text for step in whole)
+
+
+def test_a_line_without_an_end_stops_no_reader() -> None:
+    """It is said to be there, what follows it is read, and a reader from the end comes past it."""
+    data = b"first\n" + b"x" * (3 * LONGEST_LINE) + b"\nlast\n"
+    offset, before, seen, steps = 0, len(data), set[int](), list[Step]()
+
+    def read(start: int, limit: int) -> LogPiece:
+        return LogPiece(start, len(data), data[start : start + limit])
+
+    while offset < len(data):
+        _, offset, more = window("codex", read, len(data), offset, 0, is_ended=False)
+        steps += more
+    while before and before not in seen:
+        seen.add(before)
+        before, *_ = window("codex", read, len(data), -100, before, is_ended=True)
+
+    assert [step.text for step in steps] == ["first", "A line of more than 1 MiB: the raw log has it.", "last"]
+    assert before == 0
