@@ -53,6 +53,8 @@ class AgentLimits(_Section):
     """Disk space that is kept free: with less than this, agents are ended, and none starts."""
     output_bytes: Annotated[int, Field(ge=4096)] = 4 << 20
     """The stored part of its output; the rest is dropped, and the log says so."""
+    model_patience_s: Annotated[float, Field(gt=0)] = 600
+    """How long its requests are held while its model's provider is away."""
 
 
 class ExecutionSettings(_Section):

@@ -20,6 +20,7 @@ CI_FILES: Final = (
     *("CODEOWNERS", ".github/CODEOWNERS", ".gitlab/CODEOWNERS", "docs/CODEOWNERS"),
 )
 """Files that a code host executes with its secrets as soon as they are pushed, or that say who must approve."""
+_PROVIDERS: Final[dict[ProviderName, str]] = {"anthropic": "Anthropic", "openai": "OpenAI", "gemini": "Gemini"}
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -61,6 +62,11 @@ class ModelAccess(_Options):
     budget: SpendingLimits = SpendingLimits()
     prices: dict[str, Price] = {}
     """Prices by prefix of the model's name; the longest matching prefix decides."""
+
+    @property
+    def shown(self) -> str:
+        """Whom the key is for, in words: the provider, or the host of another address."""
+        return urlsplit(self.base_url).netloc if self.base_url else _PROVIDERS[self.provider]
 
     @field_validator("base_url")
     @classmethod

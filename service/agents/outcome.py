@@ -6,7 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-Reason = Literal["refused", "out_of_budget", "no_key", "model_unreachable", "timed_out", "idle", "failed"]
+from service.agents.sentences import in_words
+
+Reason = Literal[
+    "refused",
+    "out_of_budget",
+    "no_key",
+    "not_permitted",
+    "rate_limited",
+    "model_unreachable",
+    "timed_out",
+    "idle",
+    "failed",
+]
 _LONGEST_LINE: Final = 1 << 20
 _LONGEST_TEXT: Final = 4000
 _KEPT_LINES: Final = 40
@@ -174,9 +186,9 @@ class OutcomeReader:
         if report.refused:
             return TurnFailure("refused", "the model refused the task; say it in other words, or ask another model")
         if report.error:
-            return TurnFailure(classified(report.error), f"the agent says: {' '.join(report.error.split())}")
+            return TurnFailure(classified(report.error), f"the agent says: {' '.join(in_words(report.error).split())}")
         if status:
-            words = " ".join(self._last[-3:])
+            words = in_words(" ".join(self._last[-3:]))
             kind = classified(words)
             return TurnFailure(kind, f"the agent exited with status {status}{f': {words}' if words else ''}")
         if self._must_end and not report.ended:

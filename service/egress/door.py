@@ -21,6 +21,8 @@ class Door(ABC):
     def __init__(self, path: Path) -> None:
         """Listen; connections may come at once."""
         self._open: set[socket.socket] = set()
+        self.closed = threading.Event()
+        """Set: the agent has ended."""
         self._lock = threading.Lock()
         self._free = threading.BoundedSemaphore(_AT_ONCE)
         self._listener = socket.socket(socket.AF_UNIX)
@@ -39,6 +41,7 @@ class Door(ABC):
 
     def __exit__(self, *_: object) -> None:
         """Take no more connections, and end those that are open."""
+        self.closed.set()
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         with self._lock:

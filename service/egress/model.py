@@ -1,12 +1,17 @@
-"""The model proxy passes requests on to the provider: it adds the key, counts tokens, and keeps the budget."""
+"""The model proxy: adds the key to requests, counts tokens, keeps the budget, and waits while the provider is away."""
 
+import contextlib
 import http.client
+import itertools
 import json
+import random
 import re
+import select
 import socket
 import ssl
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -15,8 +20,10 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from service.agents.options import ModelAccess, Price
 from service.agents.outcome import TurnFailure
+from service.egress import refusals
 from service.egress.budget import BudgetSpentError, SpendingWatch, UsageMeter
 from service.egress.door import Door
+from service.egress.refusals import Refusal
 from service.egress.usage import Meter, price_of
 from service.errors import ServiceError
 
@@ -26,15 +33,18 @@ _HEXADECIMAL: Final = re.compile(rb"[0-9A-Fa-f]{1,8}")
 _ELSEWHERE: Final = 3
 """The first digit of a redirect's status."""
 _CONNECT_S: Final = 20.0
-_ANSWER_S: Final = 600.0
-_TRIES: Final = 3
-"""Failures in a row after which the agent is ended."""
+SILENT_S: Final = {True: 300.0, False: 600.0}
+"""How long a stream, and an answer that comes as a whole, may be silent."""
+PAUSES_S: Final = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
+"""How long a request is held before it is made again; the last one counts for all further."""
+_SPREAD: Final = 0.25
+"""The share by which a pause varies, as many agents may wait for one provider."""
+_LOOK_S: Final = 0.5
 _GOOD: Final = 2
 """The first digit of a successful status."""
 _CHUNK: Final = 65_536
+_LONGEST_REFUSAL: Final = 64 << 10
 _PASSED_ON: Final = ("content-type", "accept", "user-agent", "openai-beta", "x-goog-api-client")
-_NO_CREDIT: Final = re.compile(rb"insufficient_quota|credit balance is too low|billing_hard_limit", re.IGNORECASE)
-UNAUTHORIZED: Final = frozenset({401, 403})
 
 
 class BlockedRequestError(ServiceError):
@@ -99,6 +109,16 @@ class Visit(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()
         self.wfile.write(text)
+
+    def is_gone(self) -> bool:
+        """Whether the agent has closed its connection."""
+        watch = select.poll()
+        watch.register(self.connection, select.POLLIN)
+        try:
+            # A socket with a time-out waits for the first byte, whatever the flags say.
+            return bool(watch.poll(0)) and not self.connection.recv(1, socket.MSG_PEEK)
+        except OSError:
+            return True
 
     def begin(self, answer: http.client.HTTPResponse) -> None:
         """Begin to pass an answer back."""
@@ -173,30 +193,37 @@ class _Request:
     headers: dict[str, str]
     model: str
     """Empty: the request costs nothing."""
+    silent_s: float
+    """How long the provider may be silent."""
 
 
 class ModelProxy(Door):
-    """An agent's access to its model for one turn; this process sends `key` only to the provider."""
+    """An agent's access to its model for one turn; this process sends `key` only to the provider.
 
-    def __init__(self, path: Path, access: ModelAccess, key: str, ledger: UsageMeter) -> None:
+    While the provider is away, the agent's requests are held and made again, for `patience_s` in all.
+    """
+
+    def __init__(self, path: Path, access: ModelAccess, key: str, ledger: UsageMeter, patience_s: float) -> None:
         self._access = access
         self._provider = PROVIDERS[access.provider]
         self._base = urlsplit((access.base_url or self._provider.base_url).rstrip("/"))
         self._key = key
         self._budget = SpendingWatch(access, ledger)
-        self._failures = 0
+        self._patience_s = patience_s
+        self._away_since: float | None = None
+        """When the first of the requests was made that have got no answer (monotonic seconds); None: all got one."""
         self.trouble: TurnFailure | None = None
         """Why the last request failed; None: it was answered."""
         self.end: TurnFailure | None = None
         """Why the agent has to be ended."""
-        self.answers = 0
-        """How many pieces of answers have passed; it grows while the model answers."""
+        self.waiting = 0
+        """How many requests are with the provider, or are held because it is away."""
         self._counting = threading.Lock()
         super().__init__(path)
 
     def serve(self, inside: socket.socket) -> None:
         """Answer the requests of one connection."""
-        inside.settimeout(_ANSWER_S)
+        inside.settimeout(SILENT_S[False])
         Visit(inside, self.answer)
 
     def answer(self, visit: Visit) -> None:
@@ -208,7 +235,7 @@ class ModelProxy(Door):
             if request.model and price is None and (budget.run_usd or budget.day_usd):
                 text = f"there is no price for the model {request.model!r}: add it to prices of the agent"
                 raise BlockedRequestError(text)  # noqa: TRY301 — refused as any other
-            with self._budget.request(len(request.body), price, is_free=not request.model):
+            with self._counted(), self._budget.request(len(request.body), price, is_free=not request.model):
                 self._forward(visit, request, price)
         except BudgetSpentError as error:
             self._fail(TurnFailure("out_of_budget", f"{error}; the agent was stopped"), is_final=True)
@@ -233,7 +260,7 @@ class ModelProxy(Door):
         billed = self._provider.billed.fullmatch(path)
         if billed is None and not self._provider.free.fullmatch(path):
             raise ClosedPathError(f"{visit.command} {path[:200]} is not open to agents")
-        body, model = visit.body(), ""
+        body, model, is_stream = visit.body(), "", False
         if billed is not None:
             try:
                 document = json.loads(body)
@@ -242,6 +269,7 @@ class ModelProxy(Door):
             if not isinstance(document, dict):
                 raise BlockedRequestError("its body is not an object")
             model = billed.groupdict().get("model") or str(document.get("model") or "unknown")[:200]
+            is_stream = bool(document.get("stream")) or "stream" in path
             if path.endswith("completions") and document.get("stream"):
                 # Without this option, a stream does not report its usage.
                 asked = document.get("stream_options")
@@ -254,83 +282,131 @@ class ModelProxy(Door):
         # The operator's base URL may end with the version.
         suffix = path.removeprefix("/v1") if self._base.path.endswith("/v1") else path
         target = f"{self._base.path}{suffix}{f'?{query}' if query else ''}"
-        return _Request(visit.command, target, body, headers, model)
+        return _Request(visit.command, target, body, headers, model, SILENT_S[is_stream])
 
     def _forward(self, visit: Visit, request: _Request, price: Price | None) -> None:
-        host = self._base.hostname or ""
-        port = self._base.port
-        link = None
+        begun = time.monotonic()
+        for usual_s in itertools.chain(PAUSES_S, itertools.repeat(PAUSES_S[-1])):
+            refusal = self._ask(visit, request, price)
+            if refusal is None:
+                return
+            spread = random.uniform(1 - _SPREAD, 1 + _SPREAD)  # noqa: S311 — no secret
+            pause_s = max(usual_s * spread, refusal.wait_s or 0)
+            # What costs nothing, such as a list of models, is not worth waiting for.
+            is_held = refusal.then == "ask_again" and bool(request.model)
+            if not is_held or not self._hold(visit, begun, pause_s, refusal.failure):
+                visit.refuse(502, refusal.failure.text)
+                return
+
+    def _hold(self, visit: Visit, begun: float, pause_s: float, failure: TurnFailure) -> bool:
+        """Wait before a request is made again; False: it is not, as there is no time for that, or nobody waits."""
+        until = time.monotonic() + pause_s
+        if until > min(begun, self._away_since or begun) + self._patience_s:
+            self._fail(failure, is_final=True)
+            return False
+        while (left_s := until - time.monotonic()) > 0:
+            if visit.is_gone() or self.closed.wait(min(_LOOK_S, left_s)):
+                return False
+        return True
+
+    def _ask(self, visit: Visit, request: _Request, price: Price | None) -> Refusal | None:
+        """Make a request once, and pass the answer back; return why there is none to pass back."""
+        asked_at, is_connected, answer, start = time.monotonic(), False, None, b""
+        with self._connection() as outside:
+            try:
+                outside.connect()
+                self.register(outside.sock)
+                is_connected = True
+                outside.sock.settimeout(request.silent_s)
+                outside.request(request.method, request.path, request.body or None, request.headers)
+                answer = outside.getresponse()
+                start = answer.read1(_CHUNK)
+                _check_length(answer, start)
+                status = refusals.failed_stream(start) if answer.status // 100 == _GOOD else answer.status
+                while status is not None and len(start) < _LONGEST_REFUSAL and (piece := answer.read1(_CHUNK)):
+                    start += piece
+            except (OSError, http.client.HTTPException) as error:
+                silent_s = request.silent_s if is_connected else None
+                refusal = refusals.unreachable(self._access, request.model, error, silent_s)
+            else:
+                if status is None:
+                    self._pass_back(visit, request, price, answer, start)
+                    return None
+                given = (status, dict(answer.headers), start, time.time())
+                refusal = refusals.answered(self._access, request.model, *given)
+            if request.model or refusal.then == "stop":
+                self._fail(refusal.failure, is_final=refusal.then == "stop")
+            if answer is None or refusal.then == "ask_again":
+                with self._counting:
+                    self._away_since = self._away_since or asked_at
+                return refusal
+            visit.begin(answer)
+            visit.send(start)
+            visit.finish_answer()
+        return None
+
+    def _pass_back(
+        self, visit: Visit, request: _Request, price: Price | None, answer: http.client.HTTPResponse, start: bytes
+    ) -> None:
+        meter = Meter(len(request.body), is_stream="event-stream" in (answer.headers.get("content-type") or ""))
+        visit.begin(answer)
+        is_complete, held = False, start
+        try:
+            meter.feed(start)
+            # The answer is read to its end even if the agent has gone, so that its tokens are counted. Its last piece
+            # is held until they are: an agent that has its answer may end.
+            while piece := answer.read1(_CHUNK):
+                visit.send(held)
+                held = piece
+                meter.feed(piece)
+            _check_length(answer, piece)
+            is_complete = True
+        except (OSError, http.client.HTTPException):
+            # The program has seen the beginning, so only the program can ask again.
+            self._fail(refusals.broken_off(self._access, request.model))
+            visit.close_connection = True
+        finally:
+            if request.model:
+                self._budget.add(request.model, meter.total(is_complete=is_complete), price)
+        visit.send(held)
+        if is_complete:
+            with self._counting:
+                self._away_since, self.trouble = None, None
+            visit.finish_answer()
+
+    @contextlib.contextmanager
+    def _connection(self) -> Iterator[http.client.HTTPConnection]:
+        host, port = self._base.hostname or "", self._base.port
         if self._base.scheme == "http":
             outside = http.client.HTTPConnection(host, port, timeout=_CONNECT_S)
         else:
             context = ssl.create_default_context()
             outside = http.client.HTTPSConnection(host, port, timeout=_CONNECT_S, context=context)
         try:
-            try:
-                outside.connect()
-                link = outside.sock
-                self.register(link)
-                link.settimeout(_ANSWER_S)
-                outside.request(request.method, request.path, request.body or None, request.headers)
-                answer = outside.getresponse()
-            except (OSError, http.client.HTTPException) as error:
-                self._unreachable(error)
-                visit.refuse(502, f"the model cannot be reached: {error}")
-                return
-            self._pass_back(visit, request, price, answer)
+            yield outside
         finally:
+            link = outside.sock
             outside.close()
             if link is not None:
                 self.release(link)
 
-    def _pass_back(
-        self, visit: Visit, request: _Request, price: Price | None, answer: http.client.HTTPResponse
-    ) -> None:
-        is_good = answer.status // 100 == _GOOD
-        meter = Meter(len(request.body), is_stream="event-stream" in (answer.headers.get("content-type") or ""))
-        visit.begin(answer)
-        is_complete, start = False, b""
-        try:
-            while piece := answer.read1(_CHUNK):
-                self.answers += 1
-                meter.feed(piece)
-                start = start or piece
-                # The answer is read to its end even if the agent has gone, so that its tokens are counted.
-                visit.send(piece)
-            is_complete = True
-            visit.finish_answer()
-        except (OSError, http.client.HTTPException) as error:
-            self._unreachable(error)
-            visit.close_connection = True
-        finally:
-            if is_good and request.model:
-                self._budget.add(request.model, meter.total(is_complete=is_complete), price)
-        if not is_good:
-            self._refused(answer.status, start)
-        elif is_complete:
-            with self._counting:
-                self._failures, self.trouble = 0, None
-
-    def _refused(self, status: int, start: bytes) -> None:
-        variable = self._access.key_env
-        if status in UNAUTHORIZED:
-            text = f"the provider refuses the key in {variable} ({status}): set {variable} to a valid one"
-            self._fail(TurnFailure("no_key", text), is_final=True)
-        elif _NO_CREDIT.search(start):
-            text = f"the account of the key in {variable} has no credit left ({status}): pay it up with the provider"
-            self._fail(TurnFailure("out_of_budget", text), is_final=True)
-        else:
-            said = " ".join(start[:500].decode("utf-8", "replace").split())
-            self._fail(TurnFailure("failed", f"the model answered {status}: {said}"))
-
-    def _unreachable(self, error: Exception) -> None:
-        text = f"the model at {self._base.hostname} cannot be reached: {error}"
+    @contextlib.contextmanager
+    def _counted(self) -> Iterator[None]:
         with self._counting:
-            self._failures += 1
-            is_final = self._failures >= _TRIES
-        self._fail(TurnFailure("model_unreachable", text), is_final=is_final)
+            self.waiting += 1
+        try:
+            yield
+        finally:
+            with self._counting:
+                self.waiting -= 1
 
     def _fail(self, failure: TurnFailure, *, is_final: bool = False) -> None:
         with self._counting:
             self.trouble = failure
             self.end = self.end or (failure if is_final else None)
+
+
+def _check_length(answer: http.client.HTTPResponse, piece: bytes) -> None:
+    """Refuse the end of an answer before the length that it announced, which `read1` does not."""
+    if not piece and answer.length:
+        raise http.client.IncompleteRead(piece, answer.length)

@@ -21,7 +21,12 @@ class Outside:
     """The proxies of one turn; `doors` is the folder for their sockets, None: the agent has no access."""
 
     def __init__(
-        self, doors: Path | None, options: AgentOptions, say: Callable[[str], None], meter: UsageMeter
+        self,
+        doors: Path | None,
+        options: AgentOptions,
+        say: Callable[[str], None],
+        meter: UsageMeter,
+        patience_s: float,
     ) -> None:
         self._stack = contextlib.ExitStack()
         self._model: ModelProxy | None = None
@@ -31,7 +36,8 @@ class Outside:
         self._stack.enter_context(EgressProxy(doors / PROXY_DOOR, options.egress or (), say))
         if options.model is not None:
             key = os.environ.get(options.model.key_env, "")
-            self._model = self._stack.enter_context(ModelProxy(doors / MODEL_DOOR, options.model, key, meter))
+            proxy = ModelProxy(doors / MODEL_DOOR, options.model, key, meter, patience_s)
+            self._model = self._stack.enter_context(proxy)
 
     def __enter__(self) -> Self:
         """Return this access."""
@@ -42,9 +48,9 @@ class Outside:
         self._stack.close()
 
     @property
-    def answers(self) -> int:
-        """A number that grows while the model answers."""
-        return 0 if self._model is None else self._model.answers
+    def is_waiting(self) -> bool:
+        """Whether the agent waits for its model, or the model answers."""
+        return self._model is not None and self._model.waiting > 0
 
     @property
     def end(self) -> TurnFailure | None:

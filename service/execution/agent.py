@@ -55,7 +55,7 @@ def run(
     reader = command.invocation.reader or OutcomeReader()
     groups = command.sandbox.groups
     with (
-        Outside(command.doors, command.agent.options, say, command.meter) as outside,
+        Outside(command.doors, command.agent.options, say, command.meter, limits.model_patience_s) as outside,
         contextlib.nullcontext()
         if groups is None
         else groups.group(command.workspace.root.name, limits_of(limits)) as group,
@@ -107,7 +107,6 @@ class _SupervisedAgent:
         self._reader = reader
         self._write = write
         self._report = ""
-        self._answers = 0
         self._printed = False
         """Whether the agent printed since the last check."""
         self._control, theirs = socket.socketpair()
@@ -152,15 +151,17 @@ class _SupervisedAgent:
                     raise AgentFailedError(end.text, end.reason)
                 if now > deadline:
                     text = f"the agent passed its time limit of {self._command.agent.timeout_s:g} s and was ended"
+                    if (trouble := self._outside.trouble) is not None:
+                        text += f"; before that, {trouble.text}"
                     raise AgentFailedError(text, "timed_out")
                 if now >= measure_due:
                     measure_due = now + _POLL_S
                     if passed := self._usage.passed():
                         text = f"the agent was ended for passing its limit of {passed} in [execution.agent]"
                         raise AgentFailedError(text)
-                    was_active = self._printed or self._outside.answers != self._answers
+                    # How long the model may be silent is the proxy's business.
+                    was_active = self._printed or self._outside.is_waiting
                     self._printed = False
-                    self._answers = self._outside.answers
                     if idle.passed(self._usage.cpu_s, is_active=was_active):
                         text = (
                             f"the agent neither printed nor computed for {options.idle_s:g} s and was ended "

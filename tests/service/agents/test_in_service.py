@@ -47,5 +47,5 @@ def test_a_preset_s_run_is_a_conversation_whose_cost_is_kept(
     assert [(one["requests"], one["input_tokens"], one["output_tokens"]) for one in told] == [(1, INPUT, OUTPUT)] * 2
     assert (held, kept) == (b"", [run_id])
     assert [path.name for path in folder.sessions.iterdir()] == [refused]
-    assert turn["reason"].startswith("the provider refuses the key in MODEL_KEY (401)"), "not an exit status"
+    assert turn["reason"].endswith(" answered 401 for m: no; set MODEL_KEY to a valid key"), "not an exit status"
     assert turn["failure_kind"] == "no_key"

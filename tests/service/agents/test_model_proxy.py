@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 
 from service.agents.options import Price
+from service.egress import model
 from service.egress.model import PROVIDERS
 from service.egress.usage import Meter, Usage, price_of
+from service.settings import AgentLimits, ExecutionSettings
+from tests.lab import Drop, Hang, Raw, Respond, Step
 from tests.service.agents.model_server import CACHED, INPUT, OUTPUT, ModelServer
 
 Make = Callable[..., Any]
@@ -32,15 +35,25 @@ def ask(monkeypatch: pytest.MonkeyPatch, rehearse: Make, script: Make, server: M
     """Let a shell script ask the model `times` times with curl; return how that went, with what was used."""
     monkeypatch.setenv("MODEL_KEY", KEY)
 
-    def run(provider: str, path: str, body: dict[str, Any], times: int = 1, python: str = "pass", **model: Any) -> Any:
+    def run(
+        provider: str,
+        path: str,
+        body: dict[str, Any],
+        times: int = 1,
+        python: str = "pass",
+        patience_s: float = 600,
+        timeout_s: float = 280,
+        **access: Any,
+    ) -> Any:
         source = (
             f"{Path(sys.executable).resolve()} - <<'END'\n{python}\nEND\n"
             f"for _ in $(seq {times}); do curl -sS -w '%{{http_code}}\\n' --path-as-is 'http://127.0.0.1:3129{path}' "
             f"-H 'content-type: application/json' -H 'x-api-key: worthless' -d '{json.dumps(body)}' 2>&1; done; env; "
             "cat /proc/*/environ /proc/*/cmdline 2>/dev/null | tr '\\0' '\\n'; true"
         )
-        given = {"provider": provider, "key_env": "MODEL_KEY", "base_url": server.origin} | model
-        return rehearse().turn(script(source, model=given, timeout_s=120), "ask")
+        given = {"provider": provider, "key_env": "MODEL_KEY", "base_url": server.origin} | access
+        settings = ExecutionSettings(agent=AgentLimits(model_patience_s=patience_s))
+        return rehearse(None, settings).turn(script(source, model=given, timeout_s=timeout_s), "ask")
 
     return run
 
@@ -72,7 +85,7 @@ PRICES = {"claude-": {"input": 1000, "output": 2000, "cached": 100}}
 
 
 @pytest.mark.parametrize(
-    ("model", "made", "words"),
+    ("access", "made", "words"),
     [
         ({"prices": PRICES, "budget": {"run_usd": COST * 1.5}}, 2, "is spent (budget.run_usd); the agent was stopped"),
         ({"prices": PRICES, "budget": {"day_usd": COST * 0.5}}, 1, "USD a day is spent (budget.day_usd)"),
@@ -81,10 +94,10 @@ PRICES = {"claude-": {"input": 1000, "output": 2000, "cached": 100}}
     ],
 )
 def test_a_spent_budget_stops_the_agent_and_says_so(
-    ask: Make, server: ModelServer, model: dict[str, Any], made: int, words: str
+    ask: Make, server: ModelServer, access: dict[str, Any], made: int, words: str
 ) -> None:
     """The request that would go beyond it is not made; nor is one without a price where dollars count."""
-    done = ask("anthropic", *PATHS["anthropic"], 5, **model)
+    done = ask("anthropic", *PATHS["anthropic"], 5, **access)
 
     assert len(server.requests) == made
     assert words in f"{done.failure}{done.log}"
@@ -94,9 +107,14 @@ def test_a_spent_budget_stops_the_agent_and_says_so(
 @pytest.mark.parametrize(
     ("status", "refusal", "reason", "words"),
     [
-        (401, {"error": {"message": "bad key"}}, "no_key", "the provider refuses the key in MODEL_KEY (401)"),
+        (
+            401,
+            {"error": {"message": "invalid x-api-key"}},
+            "no_key",
+            "answered 401 for claude-x: invalid x-api-key; set MODEL_KEY to a valid key",
+        ),
         (429, {"error": {"code": "insufficient_quota"}}, "out_of_budget", "has no credit left"),
-        (None, {}, "model_unreachable", "the model at 127.0.0.1 cannot be reached"),
+        (None, {}, "model_unreachable", "127.0.0.1:9 cannot be reached for claude-x: the connection was refused"),
     ],
 )
 def test_what_the_provider_refuses_ends_the_agent_with_the_cure(
@@ -111,6 +129,7 @@ def test_what_the_provider_refuses_ends_the_agent_with_the_cure(
         *PATHS["anthropic"],
         1000,
         CLOSED + closed,
+        0.1,
         **({} if status else {"base_url": "http://127.0.0.1:9"}),
     )
 
@@ -118,6 +137,95 @@ def test_what_the_provider_refuses_ends_the_agent_with_the_cure(
     assert words in str(done.failure)
     assert done.log.count("is not open to agents") == len(paths)
     assert {one.path for one in server.requests} <= {"/v1/messages"}
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests are made again at once, and silence is noticed at once."""
+    monkeypatch.setattr(model, "PAUSES_S", (0.01,))
+    monkeypatch.setattr(model, "SILENT_S", {True: 0.5, False: 0.5})
+
+
+STREAM = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+OVERLOADED = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
+AWAY: dict[str, Step] = {
+    "connection reset": Drop("accepted"),
+    "no answer": Drop("read", "close"),
+    "silence": Hang(),
+    "no word of a stream": Raw(STREAM.encode()),
+    "no byte of its length": Raw(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n"),
+    "overloaded": Respond(529, OVERLOADED),
+    "overloaded in the stream": Respond(
+        200, f"event: error\ndata: {json.dumps(OVERLOADED)}\n\n", {"Content-Type": "text/event-stream"}
+    ),
+    "error page": Respond(502, "<html><head><title>502 Bad Gateway</title></head></html>"),
+    "limit": Respond(429, {"error": {"message": "slow down"}}, {"Retry-After": "0"}),
+}
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_provider_that_is_away_for_a_while_is_waited_for(ask: Make, server: ModelServer) -> None:
+    """The program asks once and gets its answer; what failed before is charged to no one."""
+    server.script(*AWAY.values())
+    done = ask("anthropic", *PATHS["anthropic streamed"])
+
+    assert (done.failure, "200\n" in done.log) == (None, True), done.log
+    assert done.used == [("claude-x", Usage(INPUT, CACHED, 0, OUTPUT), 0)]
+    assert len(server.requests) == len(AWAY), "one of the connections carried no request"
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ("no answer", "cannot be reached for claude-x: the connection was cut before an answer; check"),
+        ("silence", "took a request for claude-x and was silent for 0.5 s; continue the run"),
+        ("overloaded", "answered 529 for claude-x: Overloaded; continue the run when it answers again"),
+        ("error page", "answered 502 for claude-x: 502 Bad Gateway; continue"),
+        ("limit", "answered 429 for claude-x: slow down; raise the limits"),
+    ],
+)
+def test_one_that_stays_away_ends_the_turn_and_the_reason_says_how(
+    ask: Make, server: ModelServer, how: str, words: str
+) -> None:
+    """After the patience that is configured; in words, with the status, the provider, the model, and a cure."""
+    server.otherwise = lambda _: AWAY[how]
+    done = ask("anthropic", *PATHS["anthropic streamed"], 1000, patience_s=2)
+
+    assert words in str(done.failure)
+    assert done.reason == ("rate_limited" if how == "limit" else "model_unreachable")
+    assert (done.used, len(server.requests) > 1) == ([], True)
+
+
+@pytest.mark.usefixtures("quick")
+def test_the_time_limit_holds_while_a_request_is_held(ask: Make, server: ModelServer) -> None:
+    """And is told with what the turn waited for."""
+    server.status, server.refusal = 529, OVERLOADED
+    done = ask("anthropic", *PATHS["anthropic"], timeout_s=2)
+
+    assert done.reason == "timed_out"
+    assert str(done.failure).startswith("the agent passed its time limit of 2 s and was ended; before that, 127.0.0.1:")
+    assert "answered 529 for claude-x: Overloaded" in str(done.failure)
+
+
+def test_an_answer_that_has_begun_is_not_made_twice(ask: Make, server: ModelServer) -> None:
+    """The program sees that it is cut, and may ask again; what had come is charged by its length."""
+    begun = 'event: message_start\ndata: {"type": "message_start"}\n\n'
+    cut = Raw(f"{STREAM}{len(begun):x}\r\n{begun}\r\n".encode(), after_s=0.2)
+    server.script(cut)
+    done = ask("anthropic", *PATHS["anthropic streamed"], 2)
+
+    assert "message_start" in done.log
+    assert "curl: (18)" in done.log
+    assert (done.failure, len(done.used), len(server.requests)) == (None, 2, 2)
+
+
+def test_what_costs_nothing_is_not_waited_for(ask: Make, server: ModelServer) -> None:
+    """A list of models that fails is the program's to do without."""
+    server.otherwise = lambda _: AWAY["error page"]
+    done = ask("anthropic", "/v1/messages/count_tokens", {"model": "claude-x"})
+
+    assert (done.failure, "502" in done.log) == (None, True)
 
 
 @pytest.mark.parametrize(("body", "passes"), [("{length:x}\r\n{text}\r\n0\r\n\r\n", True), ("zz\r\n", False)])

@@ -19,9 +19,12 @@ from click.testing import CliRunner
 from service.agents.options import AgentOptions
 from service.agents.presets import PRESETS
 from service.cli import main
+from service.egress import model as egress
 from service.execution.rehearsal import Rehearsal
+from service.settings import AgentLimits, ExecutionSettings
 from service.store.agents import Agent
-from tests.service.agents.model_server import ModelServer
+from tests.lab import Drop, Respond
+from tests.service.agents.model_server import CACHED, INPUT, OUTPUT, ModelServer
 from tests.service_process import command, git
 
 Make = Callable[..., Any]
@@ -71,12 +74,15 @@ def ready(
     """`ready(preset)` returns a rehearsal and the agent; `files` are in the repository, `model` replaces keys."""
     monkeypatch.setenv("MODEL_KEY", KEY)
 
-    def make(preset: str, files: dict[str, str] | None = None, **model: Any) -> tuple[Rehearsal, Agent]:
+    def make(
+        preset: str, files: dict[str, str] | None = None, patience_s: float = 600, **model: Any
+    ) -> tuple[Rehearsal, Agent]:
         sys.stdout.write(f"{preset}: {installed(preset)}\n")
         provider = PROVIDERS.get(preset, "anthropic")
         given = {"provider": provider, "key_env": "MODEL_KEY", "name": MODELS[provider], "base_url": server.origin}
         options = AgentOptions.model_validate({"preset": preset, "model": given | model, "idle_timeout_s": 120})
-        return rehearse(files), Agent(preset, (), 280, options=options)
+        settings = ExecutionSettings(agent=AgentLimits(model_patience_s=patience_s))
+        return rehearse(files, settings), Agent(preset, (), 280, options=options)
 
     return make
 
@@ -208,10 +214,25 @@ def test_a_session_keeps_no_settings_of_its_own(ready: Make, tmp_path: Path, lef
 @pytest.mark.parametrize("preset", ONE_OF_EACH_API)
 def test_a_model_that_cannot_be_reached_ends_the_turn(ready: Make, preset: str) -> None:
     """Not after the minutes for which the program would try; the reason is said, whatever its exit status."""
-    stage, agent = ready(preset, base_url="http://127.0.0.1:9")
+    stage, agent = ready(preset, base_url="http://127.0.0.1:9", patience_s=0.5)
     done = stage.turn(agent, "go")
 
     assert done.reason == "model_unreachable", (done.failure, done.log[-2000:])
+    assert "127.0.0.1:9 cannot be reached for" in str(done.failure)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_program_does_not_notice_that_its_provider_was_away(
+    ready: Make, server: ModelServer, preset: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its requests are held and made again: several in a row that no program would have survived."""
+    monkeypatch.setattr(egress, "PAUSES_S", (0.05,))
+    stage, agent = ready(preset)
+    server.script(*[Respond(529, {"error": {"message": "Overloaded"}}), Drop(), Respond(503)] * 5)
+    done = stage.turn(agent, "go")
+
+    assert (done.failure, done.result.summary in {"Noted.", "All done.", None}) == (None, True), done.log[-2000:]
+    assert sum(usage.tokens for _, usage, _ in done.used) == len(done.used) * (INPUT + CACHED + OUTPUT)
 
 
 @pytest.mark.parametrize("installed", ["stub"], indirect=True)

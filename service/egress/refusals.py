@@ -1,0 +1,195 @@
+"""What a failure of a model's provider means: a table of causes, each with its cure, and when a limit ends."""
+
+import http.client
+import re
+import socket
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Final, Literal
+
+from service.agents.options import ModelAccess
+from service.agents.outcome import Reason, TurnFailure
+from service.agents.sentences import sentence_in
+from service.clock import SECOND_MICROS, parse_rfc3339
+
+_LATER: Final = "continue the run when it answers again"
+Consequence = Literal["ask_again", "stop", "pass_on"]
+"""The service asks again while the program waits; the agent is ended; or the program gets the answer and may go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Cause:
+    statuses: str
+    """A pattern of the status; empty: any."""
+    words: str
+    """A pattern in the answer's body; empty: any body."""
+    then: Consequence
+    reason: Reason
+    cure: str
+    """With `{key}` for the variable that holds the key, and `{provider}`."""
+
+
+# The first that fits counts. OpenAI says `insufficient_quota` with 429; Gemini refuses a bad key with 400, Anthropic an
+# account without credit. "exceeded your current quota" is no sign: Gemini's is a limit that ends, OpenAI's is not.
+_CAUSES: Final = (
+    _Cause(
+        "4..",
+        r"insufficient_quota|credit balance is too low|billing_(hard_limit|error)"
+        r"|insufficient.(balance|credit|funds)|reached your specified .{0,20}usage limit",
+        "stop",
+        "out_of_budget",
+        "the account of the key in {key} has no credit left, or has met its limit: mend that with {provider}",
+    ),
+    _Cause("402", "", "stop", "out_of_budget", "pay up the account of the key in {key} with {provider}"),
+    _Cause("401", "", "stop", "no_key", "set {key} to a valid key"),
+    _Cause("400", r"API.?KEY.?(INVALID|not valid|expired)", "stop", "no_key", "set {key} to a valid key"),
+    _Cause(
+        "4..",
+        r"(location|country|region)[^\"]{0,40}not supported",
+        "stop",
+        "not_permitted",
+        "{provider} does not serve the place of this machine: set base_url to an address that does",
+    ),
+    _Cause(
+        "40[034]",
+        r"model_not_found|not.found.{0,40}model|DeploymentNotFound|access to (the )?model"
+        r"|model.{0,80}(not found|not exist|no access|not have access|not supported)",
+        "pass_on",
+        "not_permitted",
+        "set the model's name to one that the key in {key} may use",
+    ),
+    _Cause(
+        "403",
+        "",
+        "stop",
+        "not_permitted",
+        "the key in {key} is not permitted this: check its permissions, its region and its access to the model",
+    ),
+    _Cause(
+        "413|400",
+        r"too.(long|large)|context.(length|window)|maximum number of tokens|tokens.{0,20}(exceed|maximum)",
+        "pass_on",
+        "failed",
+        "the conversation is longer than the model takes: divide the task, or choose another model",
+    ),
+    _Cause("404", "", "pass_on", "failed", "check base_url and the model's name"),
+    _Cause("408|429", "", "ask_again", "rate_limited", "raise the limits with {provider}, or run fewer turns"),
+    _Cause("5..", "", "ask_again", "model_unreachable", _LATER),
+    _Cause("3..", "", "pass_on", "failed", "it leads elsewhere, where the key is not sent: correct base_url"),
+    _Cause("", "", "pass_on", "failed", "the program and this model may not fit: the log has more"),
+)
+_STREAM_ERRORS: Final = {b"overloaded": 529, b"rate_limit": 429}
+"""The status that a provider would have answered if it had not begun the stream; otherwise 500."""
+_STREAM_ERROR: Final = re.compile(rb'\s*(event:\s*error\b|data:\s*\{\s*("type":\s*"error"|"error":\s*\{))')
+_RETRY_INFO: Final = re.compile(r'retryDelay\\*"\s*:\s*\\*"([0-9.]+s)')
+_RESET: Final = re.compile(r"(anthropic-ratelimit-[a-z-]+)-reset|x-ratelimit-reset-([a-z-]+)")
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_DURATION: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)(ms|[smhd])")
+_NUMBER: Final = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?")
+_EPOCH: Final = 1_000_000_000
+"""A number of seconds from here on is an instant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A request that got no usable answer."""
+
+    failure: TurnFailure
+    then: Consequence
+    wait_s: float | None = None
+    """How long the provider asks to wait; None: it does not say."""
+
+
+def answered(
+    access: ModelAccess, model: str, status: int, headers: Mapping[str, str], body: bytes, now_s: float
+) -> Refusal:
+    """Return what an answer other than success means; `now_s`: the present, in seconds since 1970."""
+    text = body.decode("utf-8", "replace")
+    cause = next(
+        one for one in _CAUSES if re.match(one.statuses, str(status)) and re.search(one.words, text, re.IGNORECASE)
+    )
+    said = sentence_in(text)
+    cure = cause.cure.format(key=access.key_env, provider=access.shown)
+    what = f"{access.shown} answered {status} for {model}" if model else f"{access.shown} answered {status}"
+    why = f"{what}: {said.rstrip('.')}; {cure}" if said else f"{what} and gave no reason; {cure}"
+    return Refusal(TurnFailure(cause.reason, why), cause.then, _wait_s(headers, text, now_s))
+
+
+def failed_stream(start: bytes) -> int | None:
+    """Return the status that the beginning of a stream stands for if it is an error; None: it is an answer."""
+    if not _STREAM_ERROR.match(start):
+        return None
+    return next((status for word, status in _STREAM_ERRORS.items() if word in start), 500)
+
+
+def unreachable(access: ModelAccess, model: str, error: Exception, silent_s: float | None) -> Refusal:
+    """Return what a broken connection means, or silence for `silent_s`; None: there was no connection yet."""
+    model = model or "a list of models"
+    then: Consequence = "ask_again"
+    if silent_s is not None and isinstance(error, TimeoutError):
+        text = f"{access.shown} took a request for {model} and was silent for {silent_s:g} s; {_LATER}"
+    elif isinstance(error, ssl.SSLCertVerificationError):
+        why, then = f"its certificate is not valid: {error.verify_message}", "stop"
+        text = f"{access.shown} was not asked for {model}, as {why}; correct base_url, or SSL_CERT_FILE"
+    else:
+        why = next((words for kind, words in _BROKEN.items() if isinstance(error, kind)), "the connection failed")
+        text = f"{access.shown} cannot be reached for {model}: {why}; check base_url and the network, and {_LATER}"
+    return Refusal(TurnFailure("model_unreachable", text), then)
+
+
+def broken_off(access: ModelAccess, model: str) -> TurnFailure:
+    """Return what it means that an answer had begun and did not come to its end."""
+    text = f"{access.shown} broke off an answer of {model}, and the program did not get another; continue the run"
+    return TurnFailure("model_unreachable", text)
+
+
+_BROKEN: Final[dict[type[Exception], str]] = {
+    ConnectionRefusedError: "the connection was refused",
+    ConnectionError: "the connection was cut before an answer",
+    http.client.IncompleteRead: "the connection was cut before an answer",
+    http.client.HTTPException: "what answers there does not speak HTTP",
+    socket.gaierror: "its name is not known",
+    ssl.SSLError: "what answers there does not speak TLS",
+    TimeoutError: "it accepts no connection",
+}
+"""What an exception means in words; the first class that fits counts."""
+
+
+def _wait_s(headers: Mapping[str, str], body: str, now_s: float) -> float | None:
+    """Return the seconds until the provider wants to be asked again, as it says itself; None: it does not."""
+    given = {name.lower(): value for name, value in headers.items()}
+    if (wait := _seconds(given.get("retry-after-ms", "") + "ms", now_s)) is not None:
+        return wait
+    if (wait := _seconds(given.get("retry-after", ""), now_s)) is not None:
+        return wait
+    if found := _RETRY_INFO.search(body):
+        return _seconds(found[1], now_s)
+    # Of several limits only those that are used up hold requests back.
+    spent = []
+    for name, value in given.items():
+        if found := _RESET.fullmatch(name):
+            left = given.get(f"{found[1]}-remaining" if found[1] else f"x-ratelimit-remaining-{found[2]}", "")
+            if left == "0" or given.get(f"{found[1]}-status") == "rejected":
+                spent.append(_seconds(value, now_s))
+    return max((one for one in spent if one is not None), default=None)
+
+
+def _seconds(text: str, now_s: float) -> float | None:
+    """Return the seconds until an instant (a number since 1970, RFC 3339, an HTTP date), or those of a duration."""
+    text = text.strip()
+    if _NUMBER.fullmatch(text):
+        number = float(text)
+        return max(0.0, number - now_s) if number >= _EPOCH else number
+    parts = _DURATION.findall(text)
+    if parts and "".join(map("".join, parts)) == text:
+        return sum(float(number) * _UNITS[unit] for number, unit in parts)
+    try:
+        instant = parse_rfc3339(text, round_up=True) / SECOND_MICROS
+    except ValueError:
+        try:
+            instant = parsedate_to_datetime(text).timestamp()
+        except (ValueError, OverflowError):
+            return None
+    return max(0.0, instant - now_s)

@@ -1,0 +1,159 @@
+"""Failures of a model in words: the status, the provider, the model, the provider's own sentence, and the cure."""
+
+import json
+
+import pytest
+
+from service.agents.options import ModelAccess
+from service.agents.sentences import in_words
+from service.egress.refusals import answered, failed_stream
+
+HOUR_S = 3600
+NOW_S = 1_795_000_000.0
+"""2026-11-18T11:06:40Z."""
+
+
+def access(provider: str) -> ModelAccess:
+    return ModelAccess.model_validate({"provider": provider, "key_env": "MODEL_KEY"})
+
+
+def anthropic(kind: str, message: str) -> str:
+    return json.dumps({"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_011"})
+
+
+def openai(message: str, code: str | None = None, kind: str = "invalid_request_error") -> str:
+    return json.dumps({"error": {"message": message, "type": kind, "param": None, "code": code}}, indent=2)
+
+
+def gemini(code: int, status: str, message: str, *details: object) -> str:
+    return json.dumps({"error": {"code": code, "message": message, "status": status, "details": details}})
+
+
+KEY_INFO = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}
+RETRY_INFO = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.07s"}
+LOW = "Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing to upgrade."
+QUOTA = "You exceeded your current quota, please check your plan and billing details."
+LONG = "prompt is too long: 208310 tokens > 200000 maximum"
+PLACE = "Country, region, or territory not supported"
+NO_MODEL = "Project `proj_1` does not have access to model `gpt-x`"
+ROWS = [
+    ("anthropic", 401, anthropic("authentication_error", "invalid x-api-key"), "stop", "no_key", "set MODEL_KEY to a"),
+    ("anthropic", 400, anthropic("invalid_request_error", LOW), "stop", "out_of_budget", "MODEL_KEY has no credit"),
+    ("anthropic", 403, anthropic("permission_error", "Not allowed"), "stop", "not_permitted", "is not permitted this"),
+    ("anthropic", 404, anthropic("not_found_error", "model: claude-x"), "pass_on", "not_permitted", "the model's name"),
+    ("anthropic", 400, anthropic("invalid_request_error", LONG), "pass_on", "failed", "longer than the model takes"),
+    ("anthropic", 429, anthropic("rate_limit_error", "Too many"), "ask_again", "rate_limited", "raise the limits"),
+    (
+        "anthropic",
+        529,
+        anthropic("overloaded_error", "Overloaded"),
+        "ask_again",
+        "model_unreachable",
+        "continue the run",
+    ),
+    ("openai", 401, openai("Incorrect API key provided: sk-x.", "invalid_api_key"), "stop", "no_key", "valid key"),
+    ("openai", 429, openai(QUOTA, "insufficient_quota"), "stop", "out_of_budget", "has no credit left"),
+    (
+        "openai",
+        429,
+        openai("Rate limit reached", "rate_limit_exceeded"),
+        "ask_again",
+        "rate_limited",
+        "limits",
+    ),
+    ("openai", 403, openai(PLACE, "unsupported_country_region_territory"), "stop", "not_permitted", "set base_url to"),
+    ("openai", 403, openai(NO_MODEL, "model_not_found"), "pass_on", "not_permitted", "set the model's name to one"),
+    ("openai", 500, openai("The server had an error", kind="server_error"), "ask_again", "model_unreachable", "again"),
+    ("openai", 402, '{"error": {"message": "Insufficient Balance"}}', "stop", "out_of_budget", "no credit left"),
+    ("openai", 404, '{"detail": "Not Found"}', "pass_on", "failed", "check base_url"),
+    ("gemini", 400, gemini(400, "INVALID_ARGUMENT", "API key not valid.", KEY_INFO), "stop", "no_key", "valid key"),
+    ("gemini", 429, gemini(429, "RESOURCE_EXHAUSTED", QUOTA, RETRY_INFO), "ask_again", "rate_limited", "raise the"),
+    ("gemini", 403, gemini(403, "PERMISSION_DENIED", "It is disabled."), "stop", "not_permitted", "is not permitted"),
+    ("gemini", 503, f"[{gemini(503, 'UNAVAILABLE', 'Overloaded.')}]", "ask_again", "model_unreachable", "continue"),
+    ("gemini", 400, gemini(400, "X", "User location is not supported for it."), "stop", "not_permitted", "the place"),
+]
+
+
+@pytest.mark.parametrize(("provider", "status", "body", "then", "reason", "cure"), ROWS)
+def test_an_error_is_told_as_the_provider_says_it_with_its_cure(
+    provider: str, status: int, body: str, then: str, reason: str, cure: str
+) -> None:
+    """Only 401 and its like speak of the key; no JSON is left."""
+    told = answered(access(provider), "m-1", status, {}, body.encode(), NOW_S)
+    name = {"anthropic": "Anthropic", "openai": "OpenAI", "gemini": "Gemini"}[provider]
+
+    assert told.failure.text.startswith(f"{name} answered {status} for m-1: ")
+    assert (told.then, told.failure.reason) == (then, reason)
+    assert cure in told.failure.text
+    assert "{" not in told.failure.text
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("", "answered 500 for m-1 and gave no reason; "),
+        ("upstream connect error", ": upstream connect error; "),
+        ("<html>\n<head><title>504 Gateway Time-out</title></head>", ": 504 Gateway Time-out; "),
+        ('{"error": {"message": "APIError - {\\"error\\": {\\"message\\": \\"inner\\"}}"}}', ": APIError - inner; "),
+        ('event: error\ndata: {"type": "error", "error": {"message": "in a stream"}}\n\n', ": in a stream; "),
+        ('{"error": "as text"}', ": as text; "),
+        ('{"unknown": 1}', " and gave no reason; "),
+        ('{"error": {"message": "cut off', " and gave no reason; "),
+    ],
+)
+def test_a_body_of_any_shape_becomes_a_sentence_or_none(body: str, words: str) -> None:
+    """Gateways wrap errors in errors, pages and events."""
+    assert words in answered(access("openai"), "m-1", 500, {}, body.encode(), NOW_S).failure.text
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "wait_s"),
+    [
+        ({"Retry-After": "30"}, "", 30),
+        ({"Retry-After": "Wed, 18 Nov 2026 12:06:40 GMT"}, "", HOUR_S),
+        ({"retry-after-ms": "1500", "retry-after": "9"}, "", 1.5),
+        ({}, gemini(429, "RESOURCE_EXHAUSTED", QUOTA, RETRY_INFO), 34.07),
+        ({}, json.dumps({"error": {"message": gemini(429, "X", QUOTA, RETRY_INFO)}}), 34.07),
+        (
+            {
+                "anthropic-ratelimit-requests-remaining": "0",
+                "anthropic-ratelimit-requests-reset": "2026-11-18T12:06:40Z",
+                "anthropic-ratelimit-tokens-remaining": "9",
+                "anthropic-ratelimit-tokens-reset": "2026-11-19T12:06:40Z",
+            },
+            "",
+            HOUR_S,
+        ),
+        (
+            {
+                "anthropic-ratelimit-unified-status": "rejected",
+                "anthropic-ratelimit-unified-reset": str(int(NOW_S) + HOUR_S),
+            },
+            "",
+            HOUR_S,
+        ),
+        ({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "1h0m0.5s"}, "", HOUR_S + 0.5),
+        ({"Retry-After": "soon"}, "", None),
+        ({"Retry-After": "9" * 400}, "", None),
+        ({}, "", None),
+    ],
+)
+def test_when_a_limit_ends_is_read_from_all_that_providers_say(
+    headers: dict[str, str], body: str, wait_s: float | None
+) -> None:
+    """As seconds, an instant or a duration; of several limits, the one that is used up."""
+    assert answered(access("anthropic"), "m-1", 429, headers, body.encode(), NOW_S).wait_s == wait_s
+
+
+def test_a_stream_that_begins_with_an_error_is_told_from_an_answer() -> None:
+    """As if the provider had answered with that status."""
+    error = b'event: error\ndata: {"type":"error","error":{"type":"overloaded_error"}}'
+    assert [failed_stream(start) for start in (error, b'data: {"error": {"code": 500}}')] == [529, 500]
+    assert failed_stream(b'event: message_start\ndata: {"type":"message_start"}') is None
+
+
+def test_what_a_program_says_of_an_error_is_shown_without_json() -> None:
+    """The words around it stay."""
+    said = f"API Error: 529 {anthropic('overloaded_error', 'Overloaded')} · check the status page"
+    assert in_words(said) == "API Error: 529 Overloaded · check the status page"
+    assert in_words("no error {at all") == "no error {at all"
