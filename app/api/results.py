@@ -115,6 +115,7 @@ class _RunTurnsBody(WireModel):
     agent: str | None = None
     turns: list[_TurnBody]
     postings: tuple[_PostingBody, ...] = ()
+    budget_used: float | None = None
 
 
 class _InputBody(WireModel):
@@ -183,7 +184,8 @@ def run_turns(reply: Reply) -> RunTurns:
     """
     body = read_body(_RunTurnsBody, reply.body)
     turns = sorted((turn.record() for turn in body.turns), key=lambda turn: turn.number)
-    return RunTurns(body.run_id, tuple(turns), agent=body.agent, postings=tuple(one.record() for one in body.postings))
+    postings = tuple(one.record() for one in body.postings)
+    return RunTurns(body.run_id, tuple(turns), agent=body.agent, postings=postings, budget_used=body.budget_used)
 
 
 class _StepBody(WireModel):

@@ -206,7 +206,9 @@ class Bot:
             state=self.state,
             cache=engine.cache,
             responses=ResponseRunner(engine.cache, engine.actions, self.state, name, hidden_variables(settings)),
-            observer=Observer(RunFacts(engine.cache, engine.ledger, engine.extension.reason), incidents),
+            observer=Observer(
+                RunFacts(engine.cache, engine.ledger, engine.extension.reason, engine.extension.turns_now), incidents
+            ),
             journal=self._journal,
             clock=engine.clock,
             work=self._work,

@@ -23,6 +23,7 @@ from storage.ledger import Ledger
 from storage.records import Action, Run
 from storage.records.decision import Occurrence, RuleState
 from storage.records.following import StatusChange, StuckRun, Watermark
+from storage.records.results import RunTurns
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +39,7 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 HISTORY: Final = timedelta(days=31)
 """Runs that are first seen, and are older than this, are history."""
 MOST_QUESTIONS: Final = 20
-"""Reasons asked of the service at one look: a storm of failures must not become one of requests."""
+"""Questions asked of the service at one look: a storm of failures must not become one of requests."""
 NO_REASON: Final = "no reason given"
 """The value of `{run.reason}` if the service does not tell."""
 _REASONS: Final = ("reason", "failure_reason", "status_reason", "error", "error_message", "message")
@@ -70,8 +71,17 @@ class RunFacts:
     ledger: Ledger
     tell_reason: Callable[[str], Awaitable[str]] | None = None
     """Asks the service for a reason that its list does not have; empty: it does not tell."""
+    tell_turns: Callable[[str], Awaitable[RunTurns | None]] | None = None
+    """Asks the service what the run did; None: it cannot be asked now."""
     questions: int = MOST_QUESTIONS
-    """How many more reasons may be asked for."""
+    """How many more questions may be asked."""
+
+    async def results(self, run_id: str) -> RunTurns | None:
+        """What the run did; None: to be asked later."""
+        if not self.questions or self.tell_turns is None:
+            return None
+        self.questions -= 1
+        return await self.tell_turns(run_id)
 
     async def reason(self, run_id: str) -> str:
         """Why the run ended, as the service says it in its list, or in its results."""
@@ -184,12 +194,12 @@ def occurrences(rule: Rule, seen: Seen, since: datetime, news_from: datetime = E
     later: if not, it was fetched later.
     """
     match rule.on:
-        case OnRun(to, was, scope):
+        case OnRun(to=to, was=was, scope=scope):
             for change in seen.changes:
                 run_id, at = change.run_id, change.happened(seen.ahead)
                 is_whole = change.old is None and change.is_final
                 is_news = at >= since and not (is_whole and change.active_since < news_from)
-                is_meant = change.new == to and was in {None, change.old} and is_news
+                is_meant = (change.new == to or (not to and change.is_final)) and was in {None, change.old} and is_news
                 if is_meant and is_within(scope, change.repository, change.branch_name):
                     facts = _facts(run_id, change.repository, change.branch_name, change.new, change.old or "")
                     # To the microsecond: a run that was continued may fail a second time.

@@ -26,6 +26,7 @@ from storage.records import HealthSpan
 from storage.records.action import UnknownSpan
 from storage.records.decision import OPEN_OUTCOMES, Decision, RuleState
 from storage.records.following import PastStuck, StatusChange, Watermark
+from storage.records.results import RunTurns
 from storage.state import State
 
 WORDS: Final[Mapping[str, str]] = {"waiting": "would wait for approval"}
@@ -36,6 +37,8 @@ SHOWN: Final = 20
 
 MOST_CHANGES: Final = 200_000
 """Changes of status that are looked at, the newest."""
+MOST_RUNS: Final = 1_000
+"""Runs that the service is asked about."""
 _AFTERWARDS: Final = timedelta(seconds=1)
 """How long after the end of a quiet period its rule is looked at."""
 
@@ -75,7 +78,15 @@ async def replay(
     """
     history = await ReplayHistory.read(engine, rules, since, now)
     tallies = {rule.name: _Tally() for rule in rules}
-    facts, reached_at = RunFacts(engine.cache, engine.ledger), since
+    told = dict[str, RunTurns]()
+
+    async def tell(run_id: str) -> RunTurns:
+        if run_id not in told:
+            found = await engine.extension.turns_now(run_id) if len(told) < MOST_RUNS else None
+            told[run_id] = found or RunTurns(run_id, ())
+        return told[run_id]
+
+    facts, reached_at = RunFacts(engine.cache, engine.ledger, tell_turns=tell, questions=MOST_CHANGES), since
     runners: list[Runner] = []
 
     def clock() -> datetime:
@@ -94,7 +105,11 @@ async def replay(
                 reached_at = at
                 await runners[number].look()
                 reached(at)
-    return {rule.name: tallies[rule.name].so_far(history.held_since(rule)) for rule in rules}
+    # What a run did is part of it; where the service did not tell it of all runs, nothing is claimed.
+    is_unknown = any(not each.turns for each in told.values())
+    unknown = {rule.name for rule in rules if is_unknown and isinstance(rule.on, OnRun) and rule.on.needs_results}
+    begins = {rule.name: None if rule.name in unknown else history.held_since(rule) for rule in rules}
+    return {rule.name: tallies[rule.name].so_far(begins[rule.name]) for rule in rules}
 
 
 @dataclass(slots=True)

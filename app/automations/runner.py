@@ -98,6 +98,8 @@ class Runner:
     """Called when a program has ended: the rule's next one may wait for it."""
     _next: dict[str, datetime] = field(default_factory=dict)
     """By rule: the next time that a schedule or an interval reaches."""
+    _is_behind: bool = False
+    """Whether the last look could not ask the service about all runs: it sees them again."""
     _looked_at: datetime | None = None
     _found: dict[str, frozenset[str]] = field(default_factory=dict)
     """By rule: what could have set it off at the last look, by its identity."""
@@ -125,10 +127,12 @@ class Runner:
         news_from = {rule.name: await self.observer.news_from(rule, states[rule.name]) for rule in self._enabled()}
         seen = await self.observer.observe(now)
         await self._carry_on(now, seen)
+        self._is_behind = False
         for rule in self._enabled():
             await self._look(rule, seen, news_from[rule.name])
         # A rule that has not looked yet sees these changes again, and knows them as history.
-        if not any(isinstance(rule.on, OnRun) and news_from[rule.name] is None for rule in self._enabled()):
+        is_new = any(isinstance(rule.on, OnRun) and news_from[rule.name] is None for rule in self._enabled())
+        if not is_new and not self._is_behind:
             self.observer.passed(seen)
         if waits:
             await self._finish(seen)
@@ -197,6 +201,13 @@ class Runner:
                 # Labels are read only for runs that match in all else.
                 labels = await self.observer.run_facts.labels(found[identity].facts["run.id"])
                 is_meant = is_labelled(rule.on.scope, labels)
+            is_late = seen.now - found[identity].at > rule.catch_up
+            if is_meant and not state.is_new and isinstance(rule.on, OnRun) and rule.on.needs_results:
+                results = None if is_late else await self.observer.run_facts.results(found[identity].facts["run.id"])
+                is_meant = results is not None and rule.on.is_met_by(results)
+                if results is None and not is_late:
+                    self._is_behind = True
+                    del found[identity]
             if is_meant:
                 await self._decide(rule, found[identity], history=state.is_new)
         if state.is_new:

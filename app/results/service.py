@@ -38,11 +38,16 @@ class ServiceExtension(Struct, frozen=True):
 
     async def reason(self, run_id: str) -> str:
         """Why the run's last turn failed; empty: the service does not tell, or cannot be asked."""
+        found = await self.turns_now(run_id)
+        return "" if found is None or not found.turns else found.turns[-1].reason or ""
+
+    async def turns_now(self, run_id: str) -> RunTurns | None:
+        """The run's turns, none if the service does not tell them; None: it cannot be asked now."""
         try:
             found = await self.turns(run_id)
         except ApiError:
-            return ""
-        return "" if isinstance(found, Unavailable) or not found.turns else found.turns[-1].reason or ""
+            return None
+        return RunTurns(run_id, ()) if isinstance(found, Unavailable) else found
 
     async def log(
         self, run_id: str, turn: int, *, offset: int = 0, wait_s: float = 0, before: int | None = None

@@ -35,6 +35,8 @@ TRIGGERS: Final[Mapping[str, type]] = {
     "schedule": OnSchedule,
     "every": OnInterval,
     "run": OnRun,
+    "finding": OnRun,
+    "budget": OnRun,
     "health": OnHealth,
     "action": OnUnknownAction,
 }
@@ -92,7 +94,7 @@ def _only(table: Table, key: str, words: Mapping[str, type]) -> tuple[str, Table
 
 
 def _trigger(word: str, table: Table) -> Trigger:
-    if word == "run":
+    if TRIGGERS[word] is OnRun:
         labels = table.table("metadata")
         scope = Scope(
             table.get("repository", OneOrMore, ()),

@@ -11,6 +11,7 @@ from msgspec import Struct, field
 from app.config.settings import Between, OneOrMore, QuietHours
 from app.text import as_argument
 from app.times import MAX_DURATION
+from storage.records.results import SEVERITIES, RunTurns, Severity
 
 Overlap = Literal["skip", "queue", "allow"]
 
@@ -44,15 +45,32 @@ class Scope(Struct, frozen=True):
 
 
 class OnRun(Struct, frozen=True):
-    """A run changes its status."""
+    """A run changes its status, or ends with a finding or at a cost."""
 
     NO_KEYS: ClassVar = ("scope",)
     """Fields that are no keys of its table."""
-    to: str = field(name="run")
-    """The new status."""
+    to: str = field(default="", name="run")
+    """The new status; empty: any final one."""
     was: str | None = field(default=None, name="from")
     """The status before; None: any, and runs first seen with the new one."""
     scope: Scope = Scope()
+    finding: Severity | None = None
+    """The least severity of a finding that its last turn reported."""
+    budget: Annotated[float, Between(0.01, 1.0)] | None = None
+    """The least share of the run's budget that it used."""
+
+    @property
+    def needs_results(self) -> bool:
+        """Whether the service has to be asked what the run did."""
+        return self.finding is not None or self.budget is not None
+
+    def is_met_by(self, results: RunTurns) -> bool:
+        """Whether what a run did is what the rule is about."""
+        if self.finding is None:
+            return self.budget is not None and (results.budget_used or 0.0) >= self.budget
+        heavy = SEVERITIES[: SEVERITIES.index(self.finding) + 1]
+        found = results.turns[-1].findings if results.turns else None
+        return any(one.severity in heavy for one in found or ())
 
 
 class OnStuck(Struct, frozen=True):

@@ -29,6 +29,7 @@ from app.rules.rule import (
 )
 from app.times import span
 from storage.records import FINAL_STATUSES, STATUS_BY_NAME, STATUS_ORDER
+from storage.records.results import SEVERITIES
 
 _OVERLAPS: Final[Mapping[Overlap, str]] = {
     "skip": "not while its last run is active",
@@ -54,9 +55,14 @@ def sentence(rule: Rule, now: datetime) -> str:
             when = f"{CronSim(cron, now).explain()} ({zone}){late}"
         case OnInterval(every):
             when = f"Every {_duration(every)}"
-        case OnRun(to, was, scope):
+        case OnRun(to, was, scope, finding, budget):
             known = STATUS_BY_NAME.get(to)
             becomes = known.becomes if known and known.becomes else f"is {to}"
+            if finding is not None:
+                worse = " or worse" if finding != SEVERITIES[0] else ""
+                becomes = f"ends with a finding: {finding}{worse}"
+            if budget is not None:
+                becomes = f"ends and has used {budget:.0%} of its budget"
             when = f"When a run{_scope(scope)} {becomes}{f' after {was}' if was else ''}"
         case OnStuck(scope):
             when = f"When a run{_scope(scope)} is stuck"
@@ -142,7 +148,7 @@ def _of_trigger(rule: Rule) -> Iterator[str]:
     if isinstance(rule.do, DoCancel) and isinstance(rule.on, OnRun) and rule.on.to in FINAL_STATUSES:
         yield "It never cancels anything: the run has ended."
     match rule.on:
-        case OnRun(to, was):
+        case OnRun(to=to, was=was):
             for status in filter(None, (to, was)):
                 if status not in STATUS_ORDER:
                     yield f"{status!r} is not a status that the API specifies: {', '.join(STATUS_ORDER)}."

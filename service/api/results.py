@@ -107,6 +107,8 @@ class RunResultsBody(RunBody):
     agent: str
     turns: list[TurnBody]
     postings: list[PostingBody]
+    budget_used: float | None = None
+    """Left out where the run has no budget."""
 
 
 class StepBody(BaseModel):
@@ -160,10 +162,14 @@ def read_run(run_id: str, context: RequestContext, caller: Administrator) -> dic
         run = _found(connection, caller, run_id)
         found = turns.of(connection, run_id)
         used = usage.of_turns(connection, run_id)
+        agent = agents.of_run(connection, run)
         findings = turn_files.newest(connection, run_id, FINDINGS, _LARGEST_FINDINGS)
         posted = [one.document() for one in postings.of_run(connection, run_id)]
     bodies = [_turn_body(turn, used.get(turn.number), findings.get(turn.number)) for turn in found]
-    return run_body(run) | {"agent": run.agent, "turns": bodies, "postings": posted}
+    model = None if agent is None else agent.options.model
+    share = None if model is None else usage.run_share(used.values(), model.budget)
+    body = run_body(run) | {"agent": run.agent, "turns": bodies, "postings": posted}
+    return body if share is None else body | {"budget_used": share}
 
 
 def _turn_body(turn: Turn, used: UsageFigures | None, findings: bytes | None) -> dict[str, object]:

@@ -1,10 +1,12 @@
 """Usage of models: recorded for each turn, and summed over turns, runs, days and organizations."""
 
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
 import sqlalchemy as sa
 
+from service.agents.options import SpendingLimits
 from service.clock import DAY_MICROS, Clock
 from service.egress.budget import OrganizationDay, Spending
 from service.egress.usage import Usage
@@ -147,6 +149,15 @@ def of_turns(connection: sa.Connection, run_id: str) -> dict[int, UsageFigures]:
     query = sa.select(model_usage.c.number, *_SUMS).where(model_usage.c.run_id == run_id)
     rows = connection.execute(query.group_by(model_usage.c.number))
     return {row.number: _figures(row) for row in rows}
+
+
+def run_share(used: Collection[UsageFigures], budget: SpendingLimits) -> float | None:
+    """Return the share of a run's budget that its turns used, of the limit that is nearest; None: it has none."""
+    limits = (
+        (budget.run_usd, sum(one.micro_usd for one in used) / MICROS_PER_USD),
+        (budget.run_tokens, sum(one.tokens for one in used)),
+    )
+    return max((spent / most for most, spent in limits if most is not None), default=None)
 
 
 def by_agent(connection: sa.Connection, first_day: int) -> dict[tuple[str, str, int], UsageFigures]:

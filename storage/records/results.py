@@ -126,6 +126,8 @@ class RunTurns(Struct, frozen=True):
     agent: str | None = None
     """The name of the agent that works on it; None: not known."""
     postings: tuple[PostingStatus, ...] = ()
+    budget_used: float | None = None
+    """The share of the run's budget that its turns used; None: it has none, or the service does not tell."""
 
     @property
     def pull_request(self) -> str | None:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -210,3 +211,22 @@ def test_a_service_tells_its_usage(api: Api, tenant: Callable[..., Api], shared_
     assert shown(*given, "-o", "csv").splitlines()[1] == "acme,1,1,1,1200,1,2,0.345678"
     assert shown("--to", "2001-01-01").strip() == "nothing yet"
     assert "--to is before --from" in shown("--from", WRITTEN, "--to", "2001-01-01")
+
+
+def test_a_run_with_a_budget_tells_how_much_of_it_is_used(api: Api, tmp_path: Path) -> None:
+    """Of the limit that is nearest, over all its turns, also what passed it; without a budget it tells nothing."""
+    source = "print()"
+    model = ["--model", '{ provider = "anthropic", key_env = "HOME", budget = { run_tokens = 2406 } }']
+    api.add_agent(tmp_path, "thrifty", source, *model)
+    api.add_agent(tmp_path, "free", source)
+    shares = []
+    for name in ("thrifty", "free"):
+        run_id = api.begin(name, instructions="go")
+        api.ended(run_id)
+        database = Database(DataFolder(api.service.data_dir).database_url)
+        for number, tokens in ((1, 1200), (2, 2400)):
+            used(database, run_id, tokens, 1, number=number)
+            shares.append(api.get(f"/external/runs/{run_id}").json().get("budget_used"))
+        database.close()
+
+    assert shares == [0.5, 3606 / 2406, None, None]

@@ -37,7 +37,7 @@ from app.rules.rule import OnRun, OnStuck, Rule, fingerprint
 from app.text import safe_text
 from app.times import ago, started
 from storage.errors import StorageError
-from storage.records import Run, RunFilter
+from storage.records import FINAL_STATUSES, Run, RunFilter
 from storage.records.decision import Decision
 from storage.state import State
 from widgets.automations import (
@@ -384,7 +384,7 @@ class AutomationsScreen(BaseScreen):
         if not isinstance(rule.on, OnRun | OnStuck):
             await self._preview(rule, None)
             return
-        statuses = (rule.on.to,) if isinstance(rule.on, OnRun) else ()
+        statuses = ((rule.on.to,) if rule.on.to else tuple(FINAL_STATUSES)) if isinstance(rule.on, OnRun) else ()
         found = await self._engine.cache.runs(RunFilter(statuses=statuses), RUNS_LOOKED_AT)
         scope = rule.on.scope
         runs = [run for run in found if is_within(scope, run.repository.label, run.branch_name)][:RUNS_OFFERED]
