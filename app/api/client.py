@@ -5,6 +5,7 @@ from contextlib import nullcontext
 from copy import copy
 from datetime import datetime
 from typing import Final, Self
+from urllib.parse import parse_qsl
 
 from app.api import results, wire
 from app.api.budget import Budget, Priority
@@ -121,7 +122,8 @@ class Client:
         """
         body = as_json(request) if body_json is None else body_json
         try:
-            call = Call("POST", request.path, body=body, expected=_DONE)
+            path, _, query = request.path.partition("?")
+            call = Call("POST", path, parse_qsl(query), body=body, expected=_DONE)
         except ValueError as error:
             raise NotSendableError(f"The request cannot be sent: {error}") from error
         with results.offered() if isinstance(request, CancelRun) else nullcontext():

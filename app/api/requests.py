@@ -1,7 +1,7 @@
 """The spec's writes as frozen values, made by forms and commands, and their answers."""
 
 import json
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Literal
 from unicodedata import category
 from urllib.parse import quote, unquote
 
@@ -39,12 +39,18 @@ class ContinueRun(Struct, frozen=True):
     """POST /external/runs with a run_id: the next turn of a conversation (spec 4.3)."""
 
     kind: ClassVar[ActionKind] = "run.continue"
-    path: ClassVar[str] = "/external/runs"
     run_id: str
     instructions: str
     repository: Repository
     branch_name: str | None = None
     metadata: dict[str, Json] = field(default_factory=dict)
+    start_from: Literal["patch", "branch"] | None = None
+    """Whether the turn begins with what the one before did not push (docs/results.md); None: the service decides."""
+
+    @property
+    def path(self) -> str:
+        """Below the base address; the spec's own unless the extension is used."""
+        return StartRun.path if self.start_from is None else f"{StartRun.path}?start_from={self.start_from}"
 
     @property
     def subject(self) -> str:
@@ -196,7 +202,11 @@ def request_of(action: Action) -> WriteRequest:
             data = reference["data"] if isinstance(reference["data"], dict) else {}
             repository = Repository.of(str(reference["platform"]), data)
             first = (body["instructions"], repository, body.get("branch_name"), body.get("metadata", {}))
-            return ContinueRun(body["run_id"], *first) if action.kind == "run.continue" else StartRun(*first)
+            if action.kind == "run.start":
+                return StartRun(*first)
+            again = ContinueRun(body["run_id"], *first)
+            ways = (replace(again, start_from="patch"), replace(again, start_from="branch"))
+            return next((way for way in ways if way.path == action.path), again)
         case "agent.start":
             name = unquote(action.path.split("/")[-2])
             return StartAgent(name, body["repository"], body.get("branch_name"), body.get("inputs", {}))

@@ -73,6 +73,7 @@ class _TurnBody(WireModel):
     files: int | None = None
     additions: int | None = None
     deletions: int | None = None
+    from_turn: int | None = None
     usage: _UsageBody | None = None
     findings: list[_FindingBody] | None = None
 
@@ -93,6 +94,7 @@ class _TurnBody(WireModel):
             files=self.files,
             additions=self.additions,
             deletions=self.deletions,
+            from_turn=self.from_turn,
             usage=None if self.usage is None else ModelUsage(**self.usage.model_dump()),
             findings=None if self.findings is None else tuple(each.record() for each in self.findings),
         )

@@ -48,28 +48,42 @@ class Results:
         self, detail: RunDetail, turn: int | None, run_turns: RunTurns | Unavailable | None
     ) -> Change | Unavailable:
         run_id = detail.run.run_id
-        if run_turns is None and (turn or self.repositories.is_configured(detail.run.repository)):
+        if run_turns is None:
             run_turns = await self._ask(lambda service: service.turns(run_id))
         known = {each.number for each in run_turns.turns} if isinstance(run_turns, RunTurns) else set()
         if turn and known and turn not in known:
             return Unavailable(f"The run {safe_text(run_id)} has no turn {turn}; it has {len(known)}.")
+        unpushed = unpushed_turn(run_turns, turn)
+        if unpushed is not None and (turn or not commits_of(run_turns)):
+            kept = await self._told(run_id, unpushed)
+            note = f"Not pushed: turn {unpushed} left it as a patch."
+            return kept if isinstance(kept, Unavailable) else replace(kept, is_pushed=False, note=f"{note} {kept.note}")
+        rest = "" if unpushed is None else f"Turn {unpushed} changed more, which is not pushed."
+        change: Change | Unavailable
         try:
-            return await self.repositories.change(detail, turn, commits_of(run_turns))
+            change = await self.repositories.change(detail, turn, commits_of(run_turns))
         except NoTurnError as error:
             return Unavailable(str(error))
         except GitError as error:
-            change = await self._ask(lambda service: service.diff(run_id, turn))
+            change = await self._told(run_id, turn)
             if isinstance(change, Unavailable):
                 return Unavailable(f"{error} {change.reason}")
-            patch = Patch(change.patch)
-            # The ids in a service's patch lead nowhere: only a repository has the files.
-            listed = await asyncio.to_thread(patch.changed_files)
-            return replace(
-                change,
-                files=tuple(replace(file, old_blob=None, new_blob=None) for file in listed),
-                note=" ".join(filter(None, (change.note, patch.problem))),
-                base_name=change.base_name or "the base that the service chose",
-            )
+        return replace(change, note=f"{rest} {change.note}".strip())
+
+    async def _told(self, run_id: str, turn: int | None) -> Change | Unavailable:
+        """The change as the service tells it."""
+        change = await self._ask(lambda service: service.diff(run_id, turn))
+        if isinstance(change, Unavailable):
+            return change
+        patch = Patch(change.patch)
+        # The ids in a service's patch lead nowhere: only a repository has the files.
+        listed = await asyncio.to_thread(patch.changed_files)
+        return replace(
+            change,
+            files=tuple(replace(file, old_blob=None, new_blob=None) for file in listed),
+            note=" ".join(filter(None, (change.note, patch.problem))),
+            base_name=change.base_name or "the base that the service chose",
+        )
 
     async def history(self, detail: RunDetail) -> CommitHistory | Unavailable:
         """The run's commits, for checking its branch out: git alone has them."""
@@ -136,6 +150,13 @@ def commits_of(run_turns: RunTurns | Unavailable | None) -> dict[int, str]:
     """Each turn's commit, as far as the service names it."""
     turns = run_turns.turns if isinstance(run_turns, RunTurns) else ()
     return {turn.number: turn.commit for turn in turns if turn.commit}
+
+
+def unpushed_turn(run_turns: RunTurns | Unavailable | None, turn: int | None) -> int | None:
+    """The turn, or for the whole run the last one, if the service keeps its change as a patch alone."""
+    turns = run_turns.turns if isinstance(run_turns, RunTurns) else ()
+    asked = [each for each in turns if each.number == turn] if turn else turns[-1:]
+    return next((each.number for each in asked if each.is_unpushed), None)
 
 
 def _reviews_in(change: Change, patterns: Sequence[str]) -> tuple[Review, ...]:

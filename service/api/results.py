@@ -69,6 +69,7 @@ class TurnBody(BaseModel):
     files: int | None
     additions: int | None
     deletions: int | None
+    from_turn: int | None
     usage: UsageBody | None
     findings: list[IdentifiedFinding] | None
 
@@ -189,6 +190,7 @@ def _turn_body(turn: Turn, used: UsageFigures | None, findings: bytes | None) ->
         "files": turn.files,
         "additions": turn.additions,
         "deletions": turn.deletions,
+        "from_turn": turn.from_turn,
         "usage": None if used is None else used.document(),
         "findings": None if findings is None else json.loads(findings)["findings"],
     }
@@ -316,15 +318,18 @@ def read_run_diff(run_id: str, context: RequestContext, caller: Administrator) -
 
 
 def _patch(context: Context, connection: sa.Connection, turn: Turn, kind: DiffKind, base: str | None) -> Response:
-    if turn.commit_sha is None:
+    if turn.commit_sha is None and not turn.is_unpushed:
         return _text(b"", {})
     patch = turn_files.diff(connection, context.folder, (turn.run_id, turn.number), kind)
-    way = f"with git: git fetch origin {turn.commit_sha}, then git show {turn.commit_sha}"
+    way = f"read it with git: git fetch origin {turn.commit_sha}, then git show {turn.commit_sha}"
+    if turn.commit_sha is None:
+        way = f"it was not pushed; the operator has it: runwarden service run {turn.run_id} --diff"
     if patch is None:
-        raise HttpError(410, "diff_not_kept", f"the diff of turn {turn.number} is not kept any longer; read it {way}")
+        raise HttpError(410, "diff_not_kept", f"the diff of turn {turn.number} is not kept any longer; {way}")
     if len(patch) > _LARGEST_DIFF:
-        raise HttpError(413, "diff_too_large", f"the diff has more than {_LARGEST_DIFF} bytes; read it {way}")
-    return _text(patch, {"Runwarden-Head": turn.commit_sha} | ({"Runwarden-Base": base} if base else {}))
+        raise HttpError(413, "diff_too_large", f"the diff has more than {_LARGEST_DIFF} bytes; {way}")
+    ends = {"Runwarden-Base": base, "Runwarden-Head": turn.commit_sha}
+    return _text(patch, {name: sha for name, sha in ends.items() if sha})
 
 
 def _text(patch: bytes, headers: dict[str, str]) -> Response:

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import sqlalchemy as sa
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, Request
 from fastapi.concurrency import run_in_threadpool
 
 from service.agents import inputs, invocation
@@ -23,13 +23,21 @@ from service.execution.git import GitCommandError, GitRunner, login
 from service.execution.mirror import default_of
 from service.hosts.http import token_for
 from service.reference import PLATFORMS, Reference, branch_fault, checked_path, location, reference
-from service.store import agents, hosts, repositories, runs
+from service.store import agents, hosts, repositories, runs, turns
 from service.store.agents import DEFAULT_NAME
 from service.store.database import Database
 from service.store.repositories import Repository
 from service.store.runs import Run, TurnRequest
 from service.text import plural
 
+_STARTS: Final = ("patch", "branch")
+_START_FROM: Final = {
+    "name": "start_from",
+    "in": "query",
+    "required": False,
+    "schema": {"type": "string", "enum": [*_STARTS]},
+    "description": "An extension: whether a further turn begins with what the one before changed and did not push.",
+}
 router = APIRouter()
 
 
@@ -64,17 +72,24 @@ def checked_branch(name: str | None) -> str | None:
 
 
 @router.post(
-    "/external/runs", status_code=201, openapi_extra=schema_of(RunStart), responses=documented(400, 409, 413, 415)
+    "/external/runs",
+    status_code=201,
+    openapi_extra={**schema_of(RunStart), "parameters": [_START_FROM]},
+    responses=documented(400, 409, 413, 415),
 )
 async def start_run(
-    context: RequestContext, caller: Administrator, start: Annotated[RunStart, Depends(ReadBody(RunStart))]
+    http: Request,
+    context: RequestContext,
+    caller: Administrator,
+    start: Annotated[RunStart, Depends(ReadBody(RunStart))],
 ) -> dict[str, object]:
     """Accept a run: after a 201 it will be executed, whatever happens to the service (spec 4.3)."""
+    begin_with = _starting_point(http, start.run_id)
     target, request = await run_in_threadpool(_run_request, context, caller, start)
     await _refuse_protected(context, target, request)
     if start.run_id is None:
         return run_body(await run_in_threadpool(accept, context, request))
-    return run_body(await run_in_threadpool(_resume, context, start.run_id, request, target))
+    return run_body(await run_in_threadpool(_resume, context, start.run_id, request, target, begin_with))
 
 
 def _run_request(context: Context, caller: Caller, start: RunStart) -> tuple[_Target, TurnRequest]:
@@ -161,7 +176,17 @@ def _check_quota(context: Context, connection: sa.Connection, request: TurnReque
         )
 
 
-def _resume(context: Context, run_id: str, request: TurnRequest, target: _Target) -> Run:
+def _starting_point(http: Request, run_id: str | None) -> str | None:
+    """Return what the caller wants a further turn to begin with; None: what fits the end of the one before."""
+    given = http.query_params.getlist("start_from")
+    if len(given) > 1 or not set(given) <= set(_STARTS):
+        raise bad_request("invalid_query", f"start_from must be one of {', '.join(_STARTS)}")
+    if given and run_id is None:
+        raise bad_request("invalid_query", "start_from is for a run that is continued: name it in run_id")
+    return given[0] if given else None
+
+
+def _resume(context: Context, run_id: str, request: TurnRequest, target: _Target, begin_with: str | None) -> Run:
     with context.database.write() as connection:
         found = runs.by_id(connection, run_id)
         if found is None or found.organization_id != request.organization_id:
@@ -174,6 +199,13 @@ def _resume(context: Context, run_id: str, request: TurnRequest, target: _Target
         if request.branch is not None and request.branch != found.branch:
             text = f"the run {run_id} works on branch {found.branch!r}; leave branch_name out, or name it"
             raise bad_request("branch_mismatch", text)
+        last = turns.by_number(connection, run_id, found.turn)
+        kept = None if last is None else last.kept_turn
+        if begin_with == "patch" and kept is None:
+            text = f"turn {found.turn} left no change that was not pushed; continue without start_from=patch"
+            raise HttpError(409, "nothing_kept", text)
+        is_wanted = last is not None and last.is_resumed_from_patch if begin_with is None else begin_with == "patch"
+        request = replace(request, from_turn=kept if is_wanted else None)
         resumed = runs.resume(connection, found, request, context.clock())
         _check_quota(context, connection, request)
     if resumed is None:

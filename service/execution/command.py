@@ -19,7 +19,7 @@ from service.egress.outside import doors_of
 from service.errors import ServiceError
 from service.execution import trees
 from service.execution.sandbox import INSIDE, PACKAGE_ROOT, NoSandboxError, Sandbox, SandboxView
-from service.execution.workspace import Workspace
+from service.execution.workspace import Workspace, told
 from service.settings import DataFolder
 from service.store.agents import Agent
 
@@ -119,10 +119,10 @@ class AgentCommand:
         is_fresh = self._session_file is None or not self._session_file.exists()
         if invocation.preset_of(self.agent) is not None and is_fresh and self.task.get("conversation"):
             # For a program that does not remember earlier turns.
-            lines = ["Earlier turns of this task; what they changed is in the checkout:", ""]
+            lines = ["Earlier turns of this task; what those that completed changed is in the checkout:", ""]
             for past in self.task["conversation"]:
                 lines += [f"- {past['instructions']}", f"  ({past['status']}: {past['summary'] or 'no summary'})"]
-            text = "\n".join([*lines, "", "Now:", "", str(self.task["instructions"]), ""])
+            text = "\n".join([*lines, "", "Now:", "", told(self.task), ""])
             self.workspace.instructions_file.write_text(text, "utf-8")
 
     def argv(self) -> list[str]:
@@ -196,7 +196,7 @@ class AgentCommand:
 
     def _bare(self) -> list[str]:
         values = {
-            "instructions": str(self.task.get("instructions", "")),
+            "instructions": told(self.task) if self.task else "",
             "instructions_file": str(self.workspace.instructions_file),
             "conversation_file": str(self.workspace.conversation_file),
             "run_id": str(self.task.get("run_id", "")),

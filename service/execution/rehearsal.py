@@ -67,7 +67,8 @@ class Rehearsal:
             snapshot = RepositoryMirror(self._folder.mirrors, self._url, git).fetch(_BRANCH)
             task = {"run_id": run_id, "turn": number, "agent": agent.name, "branch": _BRANCH}
             task |= {"instructions": instructions, "inputs": {}, "conversation": []}
-            workspace.create(task)
+            workspace.create()
+            workspace.give(task)
             base = workspace.check_out(git, snapshot, _BRANCH)
             kept = session_of(self._folder, run_id, agent), cache_of(self._folder, "rehearsal", agent)
             command = AgentCommand(agent, workspace, snapshot.git_dir / "objects", self._sandbox, task, *kept, meter)

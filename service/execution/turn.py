@@ -15,6 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from service.clock import Clock, rfc3339
 from service.errors import ServiceError
 from service.execution import agent as agent_process
+from service.execution import trees
 from service.execution.change import Patches, TurnChange, oversize, refusal
 from service.execution.command import AgentCommand, AgentFailedError, cache_of, session_of
 from service.execution.git import GitCommandError, GitRunner, identity_of, login
@@ -22,7 +23,8 @@ from service.execution.mirror import RepositoryMirror, RepositorySnapshot
 from service.execution.processes import free_bytes
 from service.execution.sandbox import Sandbox
 from service.execution.secrets import Secrets, of_environment, of_url
-from service.execution.workspace import Workspace, Workspaces
+from service.execution.starting_point import StartingPoint, begin
+from service.execution.workspace import TurnCommit, Workspace, Workspaces
 from service.findings.collect import collect
 from service.findings.document import packed
 from service.hosts.http import token_for
@@ -36,6 +38,7 @@ from service.store.runs import Run
 from service.store.turn_files import Key
 from service.store.turns import Turn, TurnOutcome
 from service.store.usage import TurnMeter
+from service.text import plural
 
 TRAILER: Final = "Runwarden-Run"
 # git allows blanks around a key, and looks for no trailer below a scissors line.
@@ -61,6 +64,10 @@ class TurnAtWork:
     log_file: Path
     ended: threading.Event = field(default_factory=threading.Event)
     """Set once a caller or an operator has ended the turn."""
+    begun: tuple[RepositorySnapshot, str | None] | None = None
+    """The repository, and the commit that the checkout was filled from; None: it was not filled yet."""
+    made: tuple[TurnCommit, TurnChange] | None = None
+    """What the agent changed, once that is committed here and its patch is kept."""
     _shared: int = field(init=False)
     """The offset up to which the log is shared; an earlier attempt's part comes before it."""
     _sharing: threading.Lock = field(default_factory=threading.Lock)
@@ -132,7 +139,7 @@ class Attempt:
         self.log.flush()
 
 
-def task_of(attempt: Attempt, snapshot: RepositorySnapshot) -> dict[str, object]:
+def task_of(attempt: Attempt, snapshot: RepositorySnapshot, begun: StartingPoint | None) -> dict[str, object]:
     """Return the document for the agent's standard input, as docs/service.md describes it."""
     return {
         "run_id": attempt.run.id,
@@ -154,6 +161,7 @@ def task_of(attempt: Attempt, snapshot: RepositorySnapshot) -> dict[str, object]
             }
             for past in attempt.conversation
         ],
+        **({} if begun is None else {"starting_point": begun.document()}),
     }
 
 
@@ -347,11 +355,16 @@ class TurnExecution:
             text = str(error).replace(f"{self._folder.root}/", "")
             kind = error.reason if isinstance(error, AgentFailedError) and error.reason != "failed" else None
             outcome = TurnOutcome("failed", failure=text, failure_kind=kind, attempt=attempt.turn.attempt)
-        except (InterruptedTurnError, SupersededError, SQLAlchemyError):
+        except SupersededError:
+            self._keep_of_cancelled(attempt)
+            raise
+        except (InterruptedTurnError, SQLAlchemyError):
             raise
         except Exception:  # One guard at the boundary of an attempt: it must come to its own end.
             _logger.exception("%s failed in the service itself", attempt.trailer)
             outcome = TurnOutcome("failed", failure=OWN_FAULT, attempt=attempt.turn.attempt)
+        if outcome.status == "failed" and (change := self._keep(attempt)) is not None:
+            outcome = replace(outcome, **asdict(change))
         self._tracer.ended(outcome.status)
 
         def mask(text: str | None) -> str | None:
@@ -383,11 +396,13 @@ class TurnExecution:
             change = patches.write_pushed(snapshot.git_dir, done[0], *self._diffs(attempt))
             return attempt.completed(done[0], done[1], change)
         self._check_delivered(attempt, snapshot)
-        task = task_of(attempt, snapshot)
-        attempt.workspace.create(task)
+        attempt.workspace.create()
         with self._tracer.step("check out"):
             base = attempt.workspace.check_out(attempt.git, snapshot, attempt.run.branch)
         attempt.log_line(f"branch {attempt.run.branch} at {base or 'nothing: the repository is empty'}", self._clock)
+        task = task_of(attempt, snapshot, self._begin(attempt))
+        attempt.workspace.give(task)
+        attempt.at_work.begun = snapshot, base
         attempt.log_line(f"sandbox: {self.sandbox}", self._clock)
         commit = snapshot.branches.get(attempt.run.branch)
         if commit is not None and attempt.agent.options.on_completion.status:
@@ -446,22 +461,17 @@ class TurnExecution:
             self._write(lambda connection: turn_files.put(connection, *kept))
         message = attempt.secrets.mask(commit_message(attempt, result.commit_message))
         with self._tracer.step("commit"):
-            commit = attempt.workspace.commit(attempt.git, snapshot, base, message)
-        if commit is None:
+            made = self._commit(attempt, snapshot, base, message)
+        if made is None:
             attempt.log_line(f"{turns.NOTHING_CHANGED}: no commit", self._clock)
             return attempt.completed(None, result.summary)
+        commit, change = made
         if attempt.run.head_ref is not None:
-            return replace(attempt.completed(None, result.summary), failure=turns.NOT_PUSHED)
-        if name := attempt.secrets.named_in(attempt.workspace.contents(commit.files.names)):
-            raise AgentFailedError(f"the change holds the value of {name}, and was not pushed; keep the agent from it")
-        patches = Patches(attempt.git, attempt.secrets.mask, snapshot.default)
-        if why := oversize(attempt.agent.options.change, patches.content_bytes(attempt.workspace.ours, commit.files)):
-            raise AgentFailedError(why)
-        change = patches.write(attempt.workspace.ours, base, commit.sha, commit.tree, *self._diffs(attempt))
+            return replace(attempt.completed(None, result.summary, change), failure=turns.NOT_PUSHED)
         if commit.left_out is not None:
-            why = f"the agent left files that git cannot store: {commit.left_out}"
             rest = f"see the rest of its change with: runwarden service run {attempt.run.id} --diff"
-            raise AgentFailedError(f"{why}; nothing was pushed; {rest}")
+            text = f"the agent left files that git cannot store: {commit.left_out}; nothing was pushed; {rest}"
+            raise AgentFailedError(text)
         if why := refusal(attempt.agent.options.change, commit.files.names, self._diffs(attempt)[0].stat().st_size):
             raise AgentFailedError(why.replace("RUN_ID", attempt.run.id))
 
@@ -469,9 +479,70 @@ class TurnExecution:
             raise SupersededError(f"{attempt.trailer}: another attempt has it, or it was ended")
         pushed = self._push(attempt, snapshot, commit.sha)
         if pushed != commit.sha:
+            patches = Patches(attempt.git, attempt.secrets.mask, snapshot.default)
             change = patches.write_pushed(snapshot.git_dir, pushed, *self._diffs(attempt))
         attempt.log_line(f"pushed {pushed} to {attempt.run.branch}", self._clock)
         return attempt.completed(pushed, result.summary or message.partition("\n")[0], change)
+
+    def _begin(self, attempt: Attempt) -> StartingPoint | None:
+        """Begin with the kept patch of an earlier turn, or of an earlier attempt, if the turn is to."""
+        turn, patch = attempt.turn, None
+        if turn.from_turn is not None:
+            key = (turn.run_id, turn.from_turn)
+            with self._database.read() as connection:
+                patch = turn_files.diff(connection, self._folder, key, "diff")
+        before = attempt.conversation[-1] if attempt.conversation else None
+        begun = begin(attempt.workspace, attempt.git, turn, before, patch)
+        if begun is not None:
+            attempt.log_line(begun.text, self._clock)
+        return begun
+
+    def _commit(
+        self, attempt: Attempt, snapshot: RepositorySnapshot, base: str | None, message: str
+    ) -> tuple[TurnCommit, TurnChange] | None:
+        """Commit in the workspace what the agent changed, and keep its patch; None: it changed nothing.
+
+        Raises:
+            AgentFailedError: It may be neither pushed nor kept.
+        """
+        workspace, at_work = attempt.workspace, attempt.at_work
+        if at_work.made is None:
+            trees.remove(workspace.ours)
+            commit = workspace.commit(attempt.git, snapshot, base, message)
+            if commit is None:
+                return None
+            if name := attempt.secrets.named_in(workspace.contents(commit.files.names)):
+                text = f"the change holds the value of {name}, and was not pushed; keep the agent from it"
+                raise AgentFailedError(text)
+            patches = Patches(attempt.git, attempt.secrets.mask, snapshot.default)
+            size = patches.content_bytes(workspace.ours, commit.files)
+            if (large := oversize(attempt.agent.options.change, size)) is not None:
+                raise AgentFailedError(large)
+            at_work.made = commit, patches.write(workspace.ours, base, commit.sha, commit.tree, *self._diffs(attempt))
+        return at_work.made
+
+    def _keep(self, attempt: Attempt) -> TurnChange | None:
+        """Keep the patch of a turn that pushes nothing; None: the agent never began, or it may not be kept."""
+        if attempt.at_work.begun is None:
+            return None
+        snapshot, base = attempt.at_work.begun
+        try:
+            made = self._commit(attempt, snapshot, base, attempt.trailer)
+        except (ServiceError, OSError) as error:
+            attempt.log_line(f"what the agent changed is not kept: {error}", self._clock)
+            return None
+        if made is None:
+            return TurnChange(base, None, 0, 0, 0)
+        change = made[1]
+        attempt.log_line(f"the change of {plural(change.files, 'file')} is kept as a patch, not pushed", self._clock)
+        return change
+
+    def _keep_of_cancelled(self, attempt: Attempt) -> None:
+        with self._database.read() as connection:
+            if not turns.is_cancelled(connection, attempt.turn):
+                return
+        if (change := self._keep(attempt)) is not None:
+            self._write(lambda connection: turns.note_kept(connection, attempt.turn, change, self._clock()))
 
     def _push(self, attempt: Attempt, snapshot: RepositorySnapshot, commit: str) -> str:
         """Push, and return this turn's commit on its branch."""

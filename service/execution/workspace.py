@@ -50,6 +50,12 @@ class TurnCommit:
     """Which files of the checkout are not in it, as git cannot store them, for people; None: none."""
 
 
+def told(task: Mapping[str, Any]) -> str:
+    """Return what an agent is told to do, below what became of an earlier turn's work."""
+    begun = task.get("starting_point")
+    return f"{begun['text']}\n\n{task['instructions']}" if begun else str(task["instructions"])
+
+
 class Workspace:
     """The folders of one attempt: the checkout, the history to read, a home, and a place for the result."""
 
@@ -81,16 +87,19 @@ class Workspace:
         self.ours = root / "commit.git"
         """The service's git-dir, made after the agent has ended, so that the agent cannot have changed it."""
 
-    def create(self, task: dict[str, object]) -> None:
-        """Make the folders and write the task down."""
+    def create(self) -> None:
+        """Make the folders."""
         folders = (self.tree, self.home, self.git_home, self.temporary, self.shared, self.result_file.parent)
         for folder in (*folders, self._nothing / "folder", self.sealed):
             folder.mkdir(mode=0o700, parents=True)
         # Some programs keep this file there, and would fail to create it.
         (self.sealed / ".gitignore").touch()
+
+    def give(self, task: Mapping[str, Any]) -> None:
+        """Write the task down."""
         self.task_file.write_text(json.dumps(task), "utf-8")
         self.conversation_file.write_text(json.dumps(task["conversation"], indent=1), "utf-8")
-        self.instructions_file.write_bytes(f"{task['instructions']}\n".encode("utf-8", "replace"))
+        self.instructions_file.write_bytes(f"{told(task)}\n".encode("utf-8", "replace"))
 
     def nothing_like(self, name: str) -> Path:
         """Return what is shown in place of a file or folder of the checkout that the agent must not read.

@@ -73,6 +73,8 @@ class TurnRequest:
     head_sha: str | None = None
     is_restricted: bool | None = None
     """See `Run.is_restricted`."""
+    from_turn: int | None = None
+    """The turn with whose unpushed change a further turn begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +255,7 @@ def _add_turn(connection: sa.Connection, run: Run, request: TurnRequest, now: in
             accepted_at=now,
             trace_parent=request.trace_parent,
             caller=request.caller,
+            from_turn=request.from_turn,
         )
     )
 

@@ -256,6 +256,8 @@ turns = _table(
     # What was pushed: turns with the same one made the same change.
     *_texts("tree_sha", nullable=True),
     *_numbers("files", "additions", "deletions", nullable=True),
+    # The turn with whose change that was not pushed it begins.
+    *_numbers("from_turn", nullable=True),
     # Noted before it is pushed: the code host tells of the push before the turn ends.
     *_texts("pushing_sha", nullable=True),
     sa.Index("turns_by_status", "status", "started_at"),

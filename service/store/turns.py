@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import sqlalchemy as sa
 
@@ -10,12 +10,17 @@ from service.store import postings
 from service.store import runs as run_store
 from service.store.schema import UNDER_WAY, first, found, runs, turns
 
+if TYPE_CHECKING:
+    from service.execution.change import TurnChange
+
 WEBHOOK: Final = "webhook"
 """The caller of a turn that a code host's delivery asked for."""
 NOTHING_CHANGED: Final = "the agent changed nothing"
-NOT_PUSHED: Final = "the head of a fork is not pushed to: what the agent changed was dropped"
+NOT_PUSHED: Final = "the head of a fork is not pushed to: what the agent changed is kept as a patch alone"
 MADE_UP: Final = "lab"
 """The `executor` of turns that the lab generated: they are not executed and hold no place."""
+UNFINISHED: Final = frozenset({"out_of_budget", "timed_out", "idle", "model_unreachable"})
+"""Kinds of failures after which the next turn begins with what was changed, unless its caller says otherwise."""
 CANCELLED: Final = "cancelled"
 """The beginning of the failure of a turn that a caller or an operator ended."""
 
@@ -47,8 +52,31 @@ class Turn:
     merge_base: str | None
     """The commit where the branch left the default branch; None, as the three below, if nothing was committed."""
     files: int | None
+    """How many files it changed, also where that was not pushed; None: not known."""
     additions: int | None
     deletions: int | None
+    from_turn: int | None
+    """The turn with whose change it begins, itself after a pause; None: it begins with the branch alone."""
+
+    @property
+    def is_unpushed(self) -> bool:
+        """Whether its change is kept as a patch alone."""
+        return self.commit_sha is None and bool(self.files)
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether its agent may have changed what was not pushed."""
+        return self.is_unpushed or (self.status == "failed" and self.attempt > 0 and self.files is None)
+
+    @property
+    def kept_turn(self) -> int | None:
+        """The turn with the newest kept change: this one, or the one that it was to begin with; None: none."""
+        return self.number if self.is_unpushed else self.from_turn if self.is_unfinished else None
+
+    @property
+    def is_resumed_from_patch(self) -> bool:
+        """Whether the next turn begins with that change, unless its caller says otherwise."""
+        return self.failure_kind in UNFINISHED or self.kept_turn == self.from_turn
 
     @property
     def outcome(self) -> str | None:
@@ -143,6 +171,19 @@ def note_pushed(connection: sa.Connection, run_id: str, number: int, outcome: Tu
     is_late = (turns.c.attempt == outcome.attempt, turns.c.commit_sha.is_(None), turns.c.failure.startswith(CANCELLED))
     failure = turns.c.failure + "; its change had been pushed already"
     connection.execute(sa.update(turns).where(*_is(run_id, number), *is_late).values(late | {"failure": failure}))
+
+
+def is_cancelled(connection: sa.Connection, turn: Turn) -> bool:
+    """Whether an attempt was the last one at a turn that was cancelled."""
+    held = by_number(connection, turn.run_id, turn.number)
+    return held is not None and held.outcome == CANCELLED and held.attempt == turn.attempt
+
+
+def note_kept(connection: sa.Connection, turn: Turn, change: "TurnChange", now: int) -> None:
+    """Record what the agent of a cancelled turn had changed."""
+    noted = sa.update(turns).where(*_is(turn.run_id, turn.number), turns.c.commit_sha.is_(None))
+    connection.execute(noted.values(asdict(change)))
+    run_store.touch(connection, turn.run_id, now)
 
 
 def cancel(connection: sa.Connection, run_id: str, reason: str, now: int) -> bool:

@@ -70,9 +70,16 @@ class Turn(Struct, frozen=True):
     files: int | None = None
     additions: int | None = None
     deletions: int | None = None
+    from_turn: int | None = None
+    """The turn with whose unpushed change it began."""
     usage: ModelUsage | None = None
     findings: tuple[ReportedFinding, ...] | None = None
     """None: its agent reported none; its review may hold some."""
+
+    @property
+    def is_unpushed(self) -> bool:
+        """Whether the service keeps its change as a patch alone."""
+        return self.outcome is not None and self.commit is None and bool(self.files)
 
 
 class PostingStatus(Struct, frozen=True):
@@ -204,6 +211,8 @@ class Change(Struct, frozen=True):
     """A remark: it is cut short, or commits were matched only by time."""
     is_whole: bool = True
     """False: the patch is only the beginning of the change."""
+    is_pushed: bool = True
+    """False: no branch has it; the service keeps the patch."""
 
 
 class Finding(Struct, frozen=True):

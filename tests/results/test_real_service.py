@@ -42,3 +42,38 @@ def test_both_sources_tell_the_same_change(service: RunningService, tmp_path: Pa
 
     assert (applied["files"], applied["source"]) == (len(documents[0]["files"]), "service")
     assert (refused.code, "add it under [repositories]" in refused.json()["error"]["message"]) == (7, True)
+
+
+def test_a_change_that_was_not_pushed_is_shown_applied_and_gone_on_with(
+    service: RunningService, tmp_path: Path
+) -> None:
+    """Each says that no branch has it; with git configured as well, which does not know of it."""
+    script = tmp_path / "half.sh"
+    script.write_text("[ -e half.txt ] && exit 0\necho half > half.txt\nexit 7\n")
+    service.admin("agent", "add", "half", "--argv", f"/bin/sh {script}")
+    home = Inside(tmp_path, service.base_url, service.admin_token)
+    begun = home("agents", "start", "half", "-R", "acme/api", "--wait", "--json").json()
+    run_id = begun["execution"]["execution_id"]
+    (tmp_path / "config.toml").write_text(f'[repositories]\n"acme/api" = "{service.repositories["acme/api"]}"\n')
+    with_git = Inside(
+        tmp_path, service.base_url, service.admin_token, {"RUNWARDEN_CONFIG": str(tmp_path / "config.toml")}
+    )
+    asked = [(), ("--turn", "1")]
+    documents = [each("runs", "diff", run_id, *turn, "--json").json() for each in (home, with_git) for turn in asked]
+    git(tmp_path, "clone", "--quiet", "--branch", "main", str(service.repositories["acme/api"]), "checkout")
+    applied = home("runs", "apply", run_id, "-C", str(tmp_path / "checkout"))
+    viewed = home("runs", "view", run_id)
+    refused = home("runs", "continue", run_id, "--from-branch", "--wait", "--json", "Finish it")
+    done = home("runs", "continue", run_id, "--from-patch", "--wait", "--json", "Finish it").json()
+    sent = home("actions", "show", done["action_id"], "--json").json()["action"]
+    turns = home("runs", "view", run_id, "--json").json()["turns"]
+
+    assert [(one["pushed"], one["source"], one["files"][0]["path"]) for one in documents] == [
+        (False, "service", "half.txt")
+    ] * 4
+    assert (tmp_path / "checkout" / "half.txt").read_text() == "half\n"
+    assert "Not pushed: turn 1 left it as a patch." in applied.err
+    assert "1 file +1 -0  not pushed" in viewed.out
+    assert (refused.code, done["run"]["status"]) == (1, "completed")
+    assert sent["path"] == "/external/runs?start_from=patch"
+    assert [turn["from_turn"] for turn in turns] == [None, None, 2]

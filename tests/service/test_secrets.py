@@ -75,8 +75,11 @@ def test_an_agent_s_key_is_kept_nowhere_and_never_pushed(telltale: Api, how: str
         assert git("log", "-1", "--format=%s", run["branch_name"], cwd=repository) == f"with {MASK}"
     else:
         assert run["branch_name"] not in branches
+    shown = telltale.get(f"/external/runs/{run_id}").json()["turns"][0]
+    assert shown["files"] == (None if how in {"file", "link"} else 1), "what holds it is not kept as a patch either"
     if how in {"file", "link"}:
         assert "MODEL_KEY" in turn["failure"]
+        assert "what the agent changed is not kept: the change holds the value of MODEL_KEY" in turn["log"]
 
 
 def test_a_password_in_an_address_is_shown_nowhere(tenant: Callable[..., Any], tmp_path: Path) -> None:

@@ -92,9 +92,11 @@ def _turn(turn: Turn, now: datetime, as_of: datetime, longest: float, width: int
     if turn.reason:
         lines += wrapped(safe_text(turn.reason), width, STYLES["bad" if turn.state != "completed" else "quiet"], INDENT)
     result = [] if turn.commit is None else [f"commit {safe_text(turn.commit[:SHORT_ID])}"]
-    result += [] if turn.files is None else [plural(turn.files, "file")]
-    counts = [] if turn.additions is None else [(f"  +{turn.additions:,}", STYLES["good"])]
-    counts += [] if turn.deletions is None else [(f" -{turn.deletions:,}", STYLES["bad"])]
+    result += [plural(turn.files, "file")] if turn.files else []
+    counts = [(f"  +{turn.additions:,}", STYLES["good"])] if turn.files and turn.additions is not None else []
+    counts += [(f" -{turn.deletions:,}", STYLES["bad"])] if turn.files and turn.deletions is not None else []
+    counts += [("  not pushed", STYLES["warn"])] if turn.is_unpushed else []
+    counts += [(f"  from turn {turn.from_turn}", QUIET)] if turn.from_turn else []
     counts += [] if turn.usage is None else [(f"  {turn.usage}", QUIET)]
     if result or counts:
         lines.append(line((" " * INDENT, ""), ("→ ", QUIET), (" · ".join(result), QUIET), *counts))

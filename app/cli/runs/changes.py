@@ -39,7 +39,7 @@ def tell_origin(output: Output, change: Change) -> None:
 
 def facts_of(change: Change) -> dict[str, object]:
     """A change without its files, as JSON."""
-    return facts(change, "source base head base_name note")
+    return facts(change, "source base head base_name note") | {"pushed": change.is_pushed}
 
 
 def finding_document(finding: Finding) -> dict[str, object]:

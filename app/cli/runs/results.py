@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 TURN_FACTS: Final = (
     "number instructions caller state outcome reason failure_kind commit summary started_at ended_at "
-    "files additions deletions"
+    "files additions deletions from_turn"
 )
 TURN_OPTION: Final = click.option("--turn", type=click.IntRange(1), metavar="N", help="Turn N only.")
 
@@ -158,7 +158,7 @@ async def view(invocation: Invocation, *, run_id: str, turn: int | None) -> int:
     pairs += [("agent", run_turns.agent)] if run_turns.agent else []
     output.record(document, [*pairs, ("branch_name", run.branch_name), ("turns", str(len(run_turns.turns)))])
     for each in turns if output.format is Format.TABLE else ():
-        files = "" if each.files is None else plural(each.files, "file")
+        files = plural(each.files, "file") if each.files else ""
         took = ""
         if each.started_at is not None and each.ended_at is not None:
             took = span((each.ended_at - each.started_at).total_seconds(), pads_hours=False)
@@ -169,6 +169,8 @@ async def view(invocation: Invocation, *, run_id: str, turn: int | None) -> int:
             took,
             f"by {each.caller}" if each.caller else "",
             f"{files} +{each.additions or 0} -{each.deletions or 0}" if files else "",
+            "not pushed" if each.is_unpushed else "",
+            f"from turn {each.from_turn}" if each.from_turn else "",
             str(each.usage or ""),
         )
         output.text("")

@@ -5,7 +5,7 @@ import os
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import click
 
@@ -169,6 +169,15 @@ def start(
 
 @click.command("continue", cls=WriteCommand, kind="run.continue")
 @RUN_ID
+@click.option(
+    "--from-patch", "start_from", flag_value="patch", help="Begin with what the turn before changed and did not push."
+)
+@click.option(
+    "--from-branch",
+    "start_from",
+    flag_value="branch",
+    help="Begin with the branch alone. Default: with the patch after a spent budget, a time limit, or an outage.",
+)
 @WORK
 @click.pass_obj
 def continue_run(
@@ -176,6 +185,7 @@ def continue_run(
     /,
     *,
     run_id: str,
+    start_from: Literal["patch", "branch"] | None,
     instructions: tuple[str, ...],
     file: Path | None,
     branch: str | None,
@@ -190,7 +200,7 @@ def continue_run(
     async def work() -> int:
         async with invocation.writer(dry_run=write.dry_run) as engine:
             run = await RunLookup(engine).to_change(run_id, invocation.output.note)
-            request = ContinueRun(run.run_id, text, run.repository, branch, values)
+            request = ContinueRun(run.run_id, text, run.repository, branch, values, start_from)
             report = await perform(invocation, engine, request, write)
         return report()
 

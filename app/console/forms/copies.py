@@ -57,7 +57,8 @@ def _arguments(request: WriteRequest) -> tuple[str, ...]:
                 raise UnfaithfulError("The command would read - from its input; copy it as curl instead.")
             options = (*_branch(request), *_pairs("metadata", request.metadata), "--")
             if isinstance(request, ContinueRun):
-                return "runs", "continue", *options, request.run_id, request.instructions
+                start = () if request.start_from is None else (f"--from-{request.start_from}",)
+                return "runs", "continue", *start, *options, request.run_id, request.instructions
             return "runs", "start", f"--repository={request.repository.label}", *options, request.instructions
         case CancelRun():
             return "runs", "cancel", "--", request.run_id

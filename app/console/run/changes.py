@@ -80,6 +80,7 @@ async def apply_sheet(results: "Results", detail: "RunDetail", change: "Change")
     care = "Nothing is committed. One with uncommitted changes is left alone; untracked files are never overwritten."
     facts = [
         Content(f"{size}, since {safe_text(change.base_name)}."),
+        *([] if change.is_pushed else [Content.styled("No branch has it: it was not pushed.", STYLES["warn"])]),
         Content(care),
         *(Content.styled(safe_text(each), STYLES["warn"]) for each in (*remarks, remotes) if each),
     ]
@@ -328,7 +329,8 @@ class ChangesPart(SearchedPart):
         base = f"since {safe_text(change.base_name)}" if change.base_name else ""
         ends = f"{(change.base or '')[:10]}…{(change.head or '')[:10]}" if change.head else ""
         source = "from git" if change.source == "git" else "from the service"
-        return base, source, f"+{added:,} -{removed:,}", safe_text(change.note), whole, safe_text(ends)
+        state = "" if change.is_pushed else "not pushed"
+        return state, base, source, f"+{added:,} -{removed:,}", safe_text(change.note), whole, safe_text(ends)
 
     def _settle(self) -> None:
         """Put the cursor where a finding leads; give up once everything was read."""

@@ -1,0 +1,190 @@
+"""The work of a turn that pushed nothing: it is kept as a patch, and the next turn can begin with it."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.service.conftest import Api
+from tests.service_process import git, put_hook
+from tests.waiting import eventually
+
+WORKER = """
+import json, os, pathlib, sys, time
+task = json.load(sys.stdin)
+report = {"begun": task.get("starting_point"), "files": sorted(path.name for path in pathlib.Path(".").glob("*.txt"))}
+pathlib.Path(os.environ["RUNWARDEN_RESULT"]).write_text(json.dumps({"summary": json.dumps(report)}))
+for step in task["instructions"].split("; "):
+    word, *rest = step.split(" ")
+    if word == "write": pathlib.Path(rest[0]).write_text(" ".join(rest[1:]) + "\\n")
+    if word == "delete": pathlib.Path(rest[0]).unlink()
+    if word == "fail": sys.exit(3)
+    if word == "wait":
+        print("at work", flush=True)
+        time.sleep(10_000)
+"""
+HANGING = """#!/bin/sh
+[ -e late.txt ] && exit 0
+echo late > late.txt
+sleep 10000
+"""
+
+
+@pytest.fixture
+def at_work(own: Callable[..., tuple[Api, Path]], tmp_path: Path) -> tuple[Api, Path]:
+    """An organization with a repository of its own, and an agent that does as it is told."""
+    api, bare = own()
+    api.add_agent(tmp_path, "worker", WORKER, "--org", api.organization["slug"])
+    return api, bare
+
+
+def turns_of(api: Api, run_id: str) -> list[dict[str, Any]]:
+    return list(api.get(f"/external/runs/{run_id}").json()["turns"])
+
+
+def told(turn: dict[str, Any]) -> dict[str, Any]:
+    """What the worker found when it began: what it was told, and the files."""
+    return dict(json.loads(turn["summary"]))
+
+
+def go_on(api: Api, run_id: str, words: str, start_from: str = "") -> Any:
+    reference = {"platform": "github", "data": {"owner": "acme", "repo": "api"}}
+    body = {"instructions": words, "repository": reference, "run_id": run_id}
+    return api.post("/external/runs", body, params={"start_from": start_from} if start_from else None)
+
+
+def test_a_turn_that_ran_out_of_time_is_finished_by_the_next(
+    own: Callable[..., tuple[Api, Path]], tmp_path: Path
+) -> None:
+    """Its change is the turn's diff, is not pushed, and is what the next turn begins with by itself."""
+    api, bare = own()
+    script = tmp_path / "hanging.sh"
+    script.write_text(HANGING, "utf-8")
+    owner = api.organization["slug"]
+    api.service.admin("agent", "add", "hanging", "--argv", f"/bin/sh {script}", "--timeout-s", "3", "--org", owner)
+    run_id = api.begin("hanging", instructions="go")
+    failed = api.ended(run_id)
+    patch = api.get(f"/external/runs/{run_id}/turns/1/diff")
+    branches = git("branch", "--format=%(refname:short)", cwd=bare).split()
+    again = go_on(api, run_id, "go on")
+    done = api.ended(run_id)
+    first, second = turns_of(api, run_id)
+
+    assert (failed["status"], again.status_code, done["status"]) == ("failed", 201, "completed"), api.log(run_id, 2)
+    assert branches == ["main"], "nothing of it was pushed"
+    assert (first["failure_kind"], first["commit"]) == ("timed_out", None)
+    assert (first["files"], first["additions"], first["from_turn"]) == (1, 1, None)
+    assert "+late" in patch.text
+    assert patch.headers["Runwarden-Base"] == git("rev-parse", "main", cwd=bare)
+    assert "Runwarden-Head" not in patch.headers
+    assert (second["from_turn"], second["files"]) == (1, 1)
+    assert git("show", f"{done['branch_name']}:late.txt", cwd=bare) == "late"
+    assert "Turn 1 was not finished: what it changed is in the checkout" in api.log(run_id, 2)
+
+
+@pytest.mark.parametrize("start_from", ["", "branch", "patch"])
+def test_a_caller_says_what_a_turn_begins_with(at_work: tuple[Api, Path], start_from: str) -> None:
+    """An agent that failed of itself left nothing to rely on; either way the next one is told what stands."""
+    api, bare = at_work
+    run_id = api.begin("worker", instructions="write done.txt ok")
+    api.ended(run_id)
+    go_on(api, run_id, "write half.txt half; delete done.txt; fail")
+    api.ended(run_id)
+    go_on(api, run_id, "write more.txt more", start_from)
+    done = api.ended(run_id)
+    _, failed, last = turns_of(api, run_id)
+    pushed = git("ls-tree", "--name-only", done["branch_name"], cwd=bare).split()
+    report = told(last)
+
+    assert (failed["failure_kind"], failed["commit"], failed["files"]) == (None, None, 2)
+    if start_from == "patch":
+        assert (report["files"], last["from_turn"]) == (["half.txt"], 2)
+        assert report["begun"]["from"] == "patch"
+        assert pushed == ["README.md", "half.txt", "more.txt"]
+    else:
+        assert (report["files"], last["from_turn"]) == (["done.txt"], None)
+        assert report["begun"]["text"] == (
+            "Turn 2 was not finished, and its changes were dropped: the checkout is as the branch is."
+        )
+        assert pushed == ["README.md", "done.txt", "more.txt"]
+
+
+def test_a_patch_that_does_not_fit_is_dropped_and_said(at_work: tuple[Api, Path], tmp_path: Path) -> None:
+    """In the log and to the agent, who goes on from the branch as it is now."""
+    api, bare = at_work
+    run_id = api.begin("worker", instructions="write done.txt one")
+    run = api.ended(run_id)
+    go_on(api, run_id, "write done.txt two; write half.txt half; fail")
+    api.ended(run_id)
+    clone, identity = tmp_path / "clone", ("-c", "user.name=t", "-c", "user.email=t@t.example")
+    git("clone", "--quiet", "--branch", run["branch_name"], str(bare), str(clone), cwd=tmp_path)
+    (clone / "done.txt").write_text("three\n")
+    git(*identity, "commit", "--quiet", "--all", "-m", "moved", cwd=clone)
+    git("push", "--quiet", cwd=clone)
+    go_on(api, run_id, "write more.txt more", "patch")
+    done = api.ended(run_id)
+    report, text = told(turns_of(api, run_id)[2]), "What turn 2 changed does not fit the branch any longer"
+
+    assert report["begun"]["text"].startswith(f"{text}, and its changes were dropped")
+    assert (report["begun"]["from"], report["files"]) == ("branch", ["done.txt"])
+    assert text in api.log(run_id, 3)
+    assert git("show", f"{done['branch_name']}:done.txt", cwd=bare) == "three"
+
+
+def test_what_a_cancelled_turn_changed_is_kept(at_work: tuple[Api, Path]) -> None:
+    """And not begun with, unless somebody wants it."""
+    api, _ = at_work
+    run_id = api.begin("worker", instructions="write half.txt half; wait")
+    eventually(lambda: "at work" in api.log(run_id), "the agent is at work")
+    api.post(f"/external/runs/{run_id}/cancel", {})
+    eventually(lambda: turns_of(api, run_id)[0]["files"] == 1, "the change is kept")
+    patch = api.get(f"/external/runs/{run_id}/turns/1/diff").text
+    go_on(api, run_id, "write more.txt more", "patch")
+    api.ended(run_id)
+    first, second = turns_of(api, run_id)
+
+    assert (first["outcome"], "+half" in patch) == ("cancelled", True)
+    assert told(second)["files"] == ["half.txt"]
+
+
+def test_a_change_whose_push_failed_is_kept_over_further_failures(at_work: tuple[Api, Path]) -> None:
+    """A turn that failed before its agent began passes on what it was to begin with."""
+    api, bare = at_work
+    hook = put_hook(bare, "pre-receive", "echo no; exit 1")
+    run_id = api.begin("worker", instructions="write half.txt half")
+    api.ended(run_id)
+    hook.unlink()
+    away = bare.with_name("away")
+    bare.rename(away)
+    go_on(api, run_id, "write more.txt more", "patch")
+    api.ended(run_id)
+    away.rename(bare)
+    go_on(api, run_id, "write last.txt last")
+    api.ended(run_id)
+    first, second, third = turns_of(api, run_id)
+
+    assert ("the push was refused" in first["reason"], first["files"]) == (True, 1)
+    assert (second["outcome"], second["files"], second["from_turn"]) == ("failed", None, 1)
+    assert (third["outcome"], third["from_turn"], told(third)["files"]) == ("completed", 1, ["half.txt"])
+
+
+def test_a_refused_change_is_shown_and_nothing_is_begun_with_that_was_not_kept(at_work: tuple[Api, Path]) -> None:
+    """A wish that cannot be met is refused before the run is queued."""
+    api, _ = at_work
+    run_id = api.begin("worker", instructions="write Jenkinsfile x")
+    api.ended(run_id)
+    first = turns_of(api, run_id)[0]
+    patch = api.get(f"/external/runs/{run_id}/turns/1/diff").text
+    other = api.begin("worker", instructions="fail")
+    api.ended(other)
+    refused = go_on(api, other, "go", "patch")
+    odd = go_on(api, other, "go", "elsewhere")
+    reference = {"platform": "github", "data": {"owner": "acme", "repo": "api"}}
+    new = api.post("/external/runs?start_from=patch", {"instructions": "go", "repository": reference})
+
+    assert ("change.protected" in first["reason"], first["files"], "b/Jenkinsfile" in patch) == (True, 1, True)
+    assert (refused.status_code, refused.json()["error_code"]) == (409, "nothing_kept")
+    assert [(one.status_code, one.json()["error_code"]) for one in (odd, new)] == [(400, "invalid_query")] * 2
+    assert turns_of(api, other)[0]["files"] == 0
