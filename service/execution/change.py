@@ -50,8 +50,8 @@ class TurnChange:
     files: int
     additions: int
     deletions: int
-    tree_sha: str
-    """What all files are after it: another turn's change with the same one is the same change."""
+    tree_sha: str | None
+    """What all files are after it: another turn's change with the same one is the same change. None: it has none."""
 
 
 @dataclass(frozen=True, slots=True)

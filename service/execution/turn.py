@@ -532,7 +532,7 @@ class TurnExecution:
             attempt.log_line(f"what the agent changed is not kept: {error}", self._clock)
             return None
         if made is None:
-            return TurnChange(base, None, 0, 0, 0)
+            return TurnChange(base, None, 0, 0, 0, None)
         change = made[1]
         attempt.log_line(f"the change of {plural(change.files, 'file')} is kept as a patch, not pushed", self._clock)
         return change
