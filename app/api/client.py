@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl
 from app.api import results, wire
 from app.api.budget import Budget, Priority
 from app.api.errors import NotFoundError, NotSendableError
-from app.api.requests import Answer, CancelRun, WriteRequest, as_json, run_path
+from app.api.requests import Answer, CancelRun, ContinueRun, StartRun, WriteRequest, as_json, run_path
 from app.api.timestamps import as_filter
 from app.api.transport import Call, CommitHook, Reply, Transport
 from app.config.token import Token, TokenError
@@ -122,7 +122,7 @@ class Client:
         """
         body = as_json(request) if body_json is None else body_json
         try:
-            path, _, query = request.path.partition("?")
+            path, query = (StartRun.path, request.query) if isinstance(request, ContinueRun) else (request.path, "")
             call = Call("POST", path, parse_qsl(query), body=body, expected=_DONE)
         except ValueError as error:
             raise NotSendableError(f"The request cannot be sent: {error}") from error

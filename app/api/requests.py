@@ -48,9 +48,14 @@ class ContinueRun(Struct, frozen=True):
     """Whether the turn begins with what the one before did not push (docs/results.md); None: the service decides."""
 
     @property
+    def query(self) -> str:
+        """The query of its address: empty unless the extension is used."""
+        return "" if self.start_from is None else f"start_from={self.start_from}"
+
+    @property
     def path(self) -> str:
-        """Below the base address; the spec's own unless the extension is used."""
-        return StartRun.path if self.start_from is None else f"{StartRun.path}?start_from={self.start_from}"
+        """Below the base address, with the query."""
+        return f"{StartRun.path}?{self.query}" if self.query else StartRun.path
 
     @property
     def subject(self) -> str:

@@ -31,13 +31,7 @@ from service.store.runs import Run, TurnRequest
 from service.text import plural
 
 _STARTS: Final = ("patch", "branch")
-_START_FROM: Final = {
-    "name": "start_from",
-    "in": "query",
-    "required": False,
-    "schema": {"type": "string", "enum": [*_STARTS]},
-    "description": "An extension: whether a further turn begins with what the one before changed and did not push.",
-}
+"""The values of `start_from` (docs/results.md), which is not published with the specification's endpoint."""
 router = APIRouter()
 
 
@@ -72,10 +66,7 @@ def checked_branch(name: str | None) -> str | None:
 
 
 @router.post(
-    "/external/runs",
-    status_code=201,
-    openapi_extra={**schema_of(RunStart), "parameters": [_START_FROM]},
-    responses=documented(400, 409, 413, 415),
+    "/external/runs", status_code=201, openapi_extra=schema_of(RunStart), responses=documented(400, 409, 413, 415)
 )
 async def start_run(
     http: Request,

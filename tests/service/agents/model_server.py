@@ -19,6 +19,8 @@ class ModelServer(Server):
     status: int = 200
     refusal: dict[str, Any] = field(default_factory=lambda: {"error": {"message": "no"}})
     words: str = "All done."
+    ending: str = "stop"
+    """How each answer ends; or `length`, cut at its limit of tokens, or `refusal`."""
 
     @property
     def questions(self) -> list[Received]:
@@ -33,12 +35,14 @@ class ModelServer(Server):
         asked = {} if request.path.startswith("/v1beta/") else request.json()
         is_stream, words = asked.get("stream"), self.words
         if request.path.endswith("/messages"):
-            return _events(_anthropic(words)) if is_stream else Respond(200, _message(words))
+            message = _message(words, self.ending)
+            return _events(_anthropic(message)) if is_stream else Respond(200, message)
         if request.path.endswith("/responses"):
-            return _events(_responses(words))
+            return _events(_responses(words, self.ending))
         if request.path.endswith("/chat/completions"):
-            return _events(_chat(asked, words)) if is_stream else Respond(200, _whole(words))
-        whole = _gemini(words)
+            whole = _whole(words, self.ending)
+            return _events(_chat(asked, whole)) if is_stream else Respond(200, whole)
+        whole = _gemini(words, self.ending)
         return _events([("", whole)]) if "streamGenerateContent" in request.path else Respond(200, whole)
 
 
@@ -50,17 +54,19 @@ def _events(events: Iterable[tuple[str, Any]]) -> Respond:
     return Respond(200, "".join(texts), {"Content-Type": "text/event-stream"})
 
 
-def _message(words: str) -> dict[str, Any]:
+def _message(words: str, ending: str) -> dict[str, Any]:
     counted = {"input_tokens": INPUT, "output_tokens": OUTPUT}
     usage = counted | {"cache_read_input_tokens": CACHED, "cache_creation_input_tokens": 0}
-    said = {"content": [{"type": "text", "text": words}], "stop_reason": "end_turn", "stop_sequence": None}
+    reason = {"stop": "end_turn", "length": "max_tokens"}.get(ending, ending)
+    content = [] if ending == "refusal" else [{"type": "text", "text": words}]
+    said = {"content": content, "stop_reason": reason, "stop_sequence": None}
     return {"id": "msg_1", "type": "message", "role": "assistant", "model": "made-up", "usage": usage} | said
 
 
-def _anthropic(words: str) -> Iterator[tuple[str, Any]]:
-    whole = _message(words)
+def _anthropic(whole: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    words = "".join(part["text"] for part in whole["content"])
     begun = whole | {"content": [], "stop_reason": None, "usage": whole["usage"] | {"output_tokens": 1}}
-    end = {"stop_reason": "end_turn", "stop_sequence": None}
+    end = {"stop_reason": whole["stop_reason"], "stop_sequence": None}
     for event in (
         {"type": "message_start", "message": begun},
         {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
@@ -72,14 +78,20 @@ def _anthropic(words: str) -> Iterator[tuple[str, Any]]:
         yield str(event["type"]), event
 
 
-def _responses(words: str) -> Iterator[tuple[str, Any]]:
-    item = {"type": "message", "role": "assistant", "id": "m1", "content": [{"type": "output_text", "text": words}]}
+def _responses(words: str, ending: str) -> Iterator[tuple[str, Any]]:
+    said = {"type": "refusal", "refusal": words} if ending == "refusal" else {"type": "output_text", "text": words}
+    item = {"type": "message", "role": "assistant", "id": "m1", "content": [said]}
+    is_cut = ending == "length"
+    how = {"incomplete_details": {"reason": "max_output_tokens"} if is_cut else None}
     details = {"input_tokens_details": {"cached_tokens": CACHED}, "output_tokens_details": {"reasoning_tokens": 0}}
     counted = {"input_tokens": INPUT + CACHED, "output_tokens": OUTPUT, "total_tokens": INPUT + CACHED + OUTPUT}
     for event in (
         {"type": "response.created", "response": {"id": "r1"}},
         {"type": "response.output_item.done", "item": item},
-        {"type": "response.completed", "response": {"id": "r1", "usage": counted | details, "output": [item]}},
+        {
+            "type": f"response.{'incomplete' if is_cut else 'completed'}",
+            "response": {"id": "r1", "usage": counted | details, "output": [item], **how},
+        },
     ):
         yield str(event["type"]), event
 
@@ -89,24 +101,29 @@ def _chat_usage() -> dict[str, Any]:
     return counted | {"prompt_tokens_details": {"cached_tokens": CACHED}}
 
 
-def _whole(words: str) -> dict[str, Any]:
-    choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": words}}
+def _whole(words: str, ending: str) -> dict[str, Any]:
+    message = {"role": "assistant", "content": words}
+    if ending == "refusal":
+        message = {"role": "assistant", "content": None, "refusal": words}
+    choice = {"index": 0, "finish_reason": "length" if ending == "length" else "stop", "message": message}
     made = {"id": "c1", "object": "chat.completion", "created": 1, "model": "m"}
     return made | {"choices": [choice], "usage": _chat_usage()}
 
 
-def _chat(body: dict[str, Any], words: str) -> Iterator[tuple[str, Any]]:
+def _chat(body: dict[str, Any], whole: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    choice = whole["choices"][0]
     begun = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
-    delta = {"index": 0, "delta": {"role": "assistant", "content": words}, "finish_reason": None}
+    delta = {"index": 0, "delta": choice["message"], "finish_reason": None}
     yield "", begun | {"choices": [delta]}
-    yield "", begun | {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+    yield "", begun | {"choices": [{"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}]}
     if (body.get("stream_options") or {}).get("include_usage"):
         yield "", begun | {"choices": [], "usage": _chat_usage()}
     yield "", "[DONE]"
 
 
-def _gemini(words: str) -> dict[str, Any]:
-    content = {"role": "model", "parts": [{"text": words}]}
+def _gemini(words: str, ending: str) -> dict[str, Any]:
+    content = {"role": "model", "parts": [] if ending == "refusal" else [{"text": words}]}
+    finish = {"stop": "STOP", "length": "MAX_TOKENS", "refusal": "SAFETY"}[ending]
     usage = {"promptTokenCount": INPUT + CACHED, "cachedContentTokenCount": CACHED, "candidatesTokenCount": OUTPUT}
     usage["totalTokenCount"] = INPUT + CACHED + OUTPUT
-    return {"candidates": [{"content": content, "finishReason": "STOP", "index": 0}], "usageMetadata": usage}
+    return {"candidates": [{"content": content, "finishReason": finish, "index": 0}], "usageMetadata": usage}
