@@ -19,7 +19,7 @@ NOTHING_CHANGED: Final = "the agent changed nothing"
 NOT_PUSHED: Final = "the head of a fork is not pushed to: what the agent changed is kept as a patch alone"
 MADE_UP: Final = "lab"
 """The `executor` of turns that the lab generated: they are not executed and hold no place."""
-UNFINISHED: Final = frozenset({"out_of_budget", "timed_out", "idle", "model_unreachable"})
+UNFINISHED: Final = frozenset({"out_of_budget", "timed_out", "idle", "model_unreachable", "rate_limited"})
 """Kinds of failures after which the next turn begins with what was changed, unless its caller says otherwise."""
 CANCELLED: Final = "cancelled"
 """The beginning of the failure of a turn that a caller or an operator ended."""
