@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from service import ids
 from service.agents import check
-from service.agents.options import AgentOptions, VariableName
+from service.agents.options import AgentOptions, RepositorySetup, VariableName
 from service.clock import parse_duration, rfc3339
 from service.errors import ServiceError
 from service.mail.message import checked_address
@@ -65,6 +65,8 @@ class RepositoryEntry(_Entry):
     """Changes of a pull request that start a run; None: unchanged, at first none."""
     webhook_secret_env: VariableName | None = None
     """The variable with the secret of its webhook; None: unchanged, at first the one of `service.toml`."""
+    setup: RepositorySetup | None = None
+    """What it needs before an agent; None: unchanged, at first nothing."""
 
 
 class DayBudget(_Entry):
@@ -324,7 +326,7 @@ def _repository(
             raise ValueError("it needs url (--url), or a connected host with a clone URL")
     else:
         url = entry.url if location(entry.url) is not None else str((folder / entry.url).resolve())
-    triggers, secret = ((), None) if kept is None else (kept.triggers, kept.webhook_secret_env)
+    triggers, secret, setup = ((), None, None) if kept is None else (kept.triggers, kept.webhook_secret_env, kept.setup)
     return repositories.Repository(
         entry.name,
         entry.platform,
@@ -333,6 +335,7 @@ def _repository(
         protected=entry.protected,
         triggers=triggers if entry.triggers is None else entry.triggers,
         webhook_secret_env=entry.webhook_secret_env or secret,
+        setup=entry.setup or setup,
     )
 
 

@@ -1,5 +1,6 @@
 """Options of an agent's configuration beyond its command; every key has a default that grants nothing."""
 
+import ipaddress
 import re
 from typing import Annotated, Final, Literal, Self
 from urllib.parse import urlsplit
@@ -12,6 +13,8 @@ VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 PresetName = Literal["claude-code", "codex", "opencode", "gemini", "aider", "goose"]
 ProviderName = Literal["anthropic", "openai", "gemini"]
 _HOST: Final = re.compile(r"(\*\.)?([a-z0-9_]([a-z0-9_-]*[a-z0-9_])?\.)+[a-z]([a-z0-9-]*[a-z0-9])?(:[0-9]{1,5})?")
+_INTERNAL: Final = re.compile(r"(?P<host>[a-z0-9]([a-z0-9_.-]*[a-z0-9])?):[0-9]{1,5}(=(?P<address>[0-9a-f.:]+))?")
+"""A host that is allowed at one address, also one that is not public."""
 _IDLE_S: Final = 300.0
 CI_FILES: Final = (
     *(".github/workflows/", ".github/actions/", ".gitlab-ci.yml", ".gitlab/ci/", ".forgejo/workflows/"),
@@ -108,6 +111,30 @@ class ChangeLimits(_Options):
     """Files that a turn may not change: patterns, or folders, which end with a slash."""
 
 
+class RepositorySetup(_Options):
+    """What a repository needs before an agent can work in it."""
+
+    run: tuple[Annotated[str, Field(min_length=1, max_length=10_000, pattern=r"^[^\x00]*\S[^\x00]*$")], ...] = ()
+    """Commands for one shell, which ends at the first that fails."""
+    cache: tuple[Annotated[str, Field(max_length=500)], ...] = ()
+    """Folders of the checkout, or of the home (`~/`), that stay from turn to turn and are never committed."""
+    variables: dict[VariableName, Annotated[str, Field(max_length=10_000, pattern=r"^[^\x00]*$")]] = {}
+    """For the commands and for the agent."""
+    timeout_s: Annotated[float, Field(gt=0, le=86_400)] = 900
+
+    @field_validator("cache")
+    @classmethod
+    def _stays_inside(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            parts = name.removeprefix("~/").split("/")
+            is_safe = all(re.fullmatch(r"[A-Za-z0-9_.@+-]{1,100}", part) for part in parts)
+            if not is_safe or {"..", "."} & {*parts} or parts[0].lower() in {".git", ".runwarden"}:
+                raise ValueError(f"write a folder such as 'node_modules' or '~/.cache/pip', not {name!r}")
+            if any(other != name and f"{name}/".startswith(f"{other}/") for other in names):
+                raise ValueError(f"{name!r} lies in another one of them: leave it out")
+        return names
+
+
 class AgentOptions(_Options):
     """The optional keys of an agent."""
 
@@ -129,7 +156,7 @@ class AgentOptions(_Options):
     idle_timeout_s: Annotated[float, Field(gt=0, le=86_400)] | None = None
     """Ends an agent that neither prints nor computes for this long; None: 300 with a preset, otherwise never."""
     egress: tuple[str, ...] | None = None
-    """Hosts that the agent may reach over TLS; None: none."""
+    """Hosts that the agent may reach over TLS, at public addresses or at the one that is given; None: none."""
     model: ModelAccess | None = None
     trust_repository: bool = False
     """Whether a preset lets the program obey configuration that the repository holds."""
@@ -150,6 +177,18 @@ class AgentOptions(_Options):
     @classmethod
     def _names_hosts(cls, hosts: tuple[str, ...] | None) -> tuple[str, ...] | None:
         for host in hosts or ():
-            if not _HOST.fullmatch(host):
-                raise ValueError(f"write a host such as 'api.example.com' or '*.example.com:8443', not {host!r}")
+            if _HOST.fullmatch(host):
+                continue
+            found = _INTERNAL.fullmatch(host)
+            try:
+                ip = ipaddress.ip_address("" if found is None else found["address"] or found["host"])
+            except ValueError as error:
+                raise ValueError(
+                    "write a host such as 'api.example.com' or '*.example.com:8443', or an internal one with its port "
+                    f"and address, such as 'registry.corp:8443=10.1.2.3' or '10.1.2.3:8443', not {host!r}"
+                ) from error
+            ip = getattr(ip, "ipv4_mapped", None) or ip
+            # Where clouds hand out a machine's credentials.
+            if ip.is_link_local or ip.is_multicast or ip.is_unspecified:
+                raise ValueError(f"{host!r}: no agent may reach {ip}")
         return hosts

@@ -17,6 +17,7 @@ Reason = Literal[
     "model_unreachable",
     "timed_out",
     "idle",
+    "setup_failed",
     "failed",
 ]
 _LONGEST_LINE: Final = 1 << 20

@@ -31,6 +31,7 @@ def _document(one: Host | Repository) -> dict[str, object]:
     shown = {name: without_login(value) if isinstance(value, str) else value for name, value in asdict(one).items()}
     if isinstance(one, Repository):
         shown["triggers"] = [rule.model_dump(mode="json") for rule in one.triggers]
+        shown["setup"] = None if one.setup is None else one.setup.model_dump(mode="json")
     return shown
 
 
@@ -130,6 +131,7 @@ def _repository_line(one: Repository) -> str:
 @click.option("--url", help="What git clones: a URL or a folder; the connected host's clone URL if left out.")
 @click.option("--protect", "patterns", multiple=True, help="A pattern of branches no run may work on; may be repeated.")
 @click.option("--trigger", "triggers", multiple=True, type=INLINE, help="A rule: { agent = …, instructions = … }.")
+@click.option("--setup", type=INLINE, help='What an agent needs there: { run = ["npm ci"], cache = ["node_modules"] }.')
 @click.option("--no-triggers", is_flag=True, help="Let no delivery of the code host start a run.")
 @click.option("--webhook-secret-env", help="The variable with the secret of this repository's webhook.")
 @click.option("--protect-nothing", is_flag=True, help="Let runs work on every branch, the default one too.")

@@ -1,4 +1,4 @@
-"""The egress proxy: connects a sandbox with the hosts on its list, over TLS and at public addresses only."""
+"""The egress proxy: connects a sandbox with the hosts on its list, over TLS, at public or given addresses."""
 
 import contextlib
 import ipaddress
@@ -58,6 +58,10 @@ class NotTlsError(ServiceError):
     """The bytes are not TLS, or hide the server's name."""
 
 
+class RefusedError(ServiceError):
+    """A host may not be reached; the text says why."""
+
+
 class EgressProxy(Door):
     """Connects one agent with the hosts on its list, for one turn."""
 
@@ -69,12 +73,41 @@ class EgressProxy(Door):
 
     def allows(self, host: str, port: int) -> bool:
         """Whether an entry of the list matches the host, by name or `*.` pattern, and the port (443 if it has none)."""
+        return any(found == port for found, _ in self._listed(host))
+
+    def _listed(self, host: str) -> Iterator[tuple[int, str]]:
+        """Yield the port of each entry for a host, and the address that it gives, or an empty text."""
         for entry in self._allowed:
-            name, _, given = entry.partition(":")
-            fits = host.endswith(name[1:]) if name.startswith("*.") else host == name
-            if fits and port == int(given or _TLS_PORT):
-                return True
-        return False
+            place, _, address = entry.partition("=")
+            name, _, given = place.partition(":")
+            if host.endswith(name[1:]) if name.startswith("*.") else host == name:
+                yield int(given or _TLS_PORT), address or (name if _is_address(name) else "")
+
+    def _addresses(self, host: str, port: int) -> list[Address]:
+        """Return where a host is dialled.
+
+        Raises:
+            RefusedError: It may not be reached.
+        """
+        entry = host if port == _TLS_PORT else f"{host}:{port}"
+        listed = list(self._listed(host))
+        given = [address for found, address in listed if found == port]
+        if not given:
+            ports = ", ".join(sorted({str(found) for found, _ in listed}))
+            why = f" (it is listed for port {ports})" if ports else ""
+            raise RefusedError(f'{entry} was refused{why}; to allow it, add it to the agent: egress = ["{entry}"]')
+        if address := next(filter(None, given), None):
+            return [(address, port)]
+        try:
+            if addresses := public_addresses(host, port):
+                return addresses
+            there = str(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][4][0])
+        except OSError as error:
+            raise RefusedError(f"{host} was refused: it has no address ({error})") from error
+        raise RefusedError(
+            f"{host} was refused: its address {there} is not public; if the agent may reach it, allow that address: "
+            f'egress = ["{host}:{port}={there}"]'
+        )
 
     def serve(self, inside: socket.socket) -> None:
         """Connect the agent with the host that it asks for, if it may be reached."""
@@ -87,18 +120,14 @@ class EgressProxy(Door):
             head += piece
         host, port = _target(head)
         addresses: list[Address] = []
-        entry = host if port == _TLS_PORT else f"{host}:{port}"
         refusal = None
         if port is None:
             refusal = f"{host} was refused: only TLS (https) leaves the sandbox"
-        elif not self.allows(host, port):
-            refusal = f'{entry} was refused; to allow it, add it to the agent: egress = ["{entry}"]'
         else:
             try:
-                addresses = public_addresses(host, port)
-                refusal = None if addresses else f"{host} was refused: it has no public address"
-            except OSError as error:
-                refusal = f"{host} was refused: it has no address ({error})"
+                addresses = self._addresses(host, port)
+            except RefusedError as error:
+                refusal = str(error)
         if refusal is not None:
             self._tell(host, f"egress: {refusal}")
             text = f"egress: {refusal}\n".encode()
@@ -108,7 +137,8 @@ class EgressProxy(Door):
             return
         inside.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
         try:
-            hello, name = read_hello(inside)
+            # A program that asks for an address names no server.
+            hello, name = read_hello(inside, unnamed=host if _is_address(host) else None)
             if name != host:
                 raise NotTlsError(f"it asks for {name}")  # noqa: TRY301 — as if there were none
         except NotTlsError as reason:
@@ -130,6 +160,14 @@ class EgressProxy(Door):
             self._say(printable(text))
 
 
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
 def _target(head: bytes) -> tuple[str, int | None]:
     """Return the host and port of a request; no port unless it is a CONNECT."""
     method, _, rest = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")
@@ -148,8 +186,10 @@ def _dial(addresses: Sequence[Address]) -> socket.socket:
     return socket.create_connection(addresses[-1], _PATIENCE_S)
 
 
-def read_hello(connection: socket.socket) -> tuple[bytes, str]:
+def read_hello(connection: socket.socket, unnamed: str | None = None) -> tuple[bytes, str]:
     """Read a connection's first message; return all bytes that were read, and the name in it, in lower case.
+
+    `unnamed` is the name if there is none in it; None: there has to be one.
 
     Raises:
         NotTlsError: It is not a TLS hello, or hides the server's name.
@@ -169,6 +209,8 @@ def read_hello(connection: socket.socket) -> tuple[bytes, str]:
         extensions = dict(_extensions(hello[_HEADER:]))
         if _ENCRYPTED_HELLO in extensions:
             raise NotTlsError("its server's name is encrypted")
+        if unnamed is not None and _SERVER_NAME not in extensions:
+            return read, unnamed
         # A list with one entry: its length, the kind, the name's length, the name.
         name = extensions[_SERVER_NAME][5:].decode("ascii")
     except (IndexError, KeyError, UnicodeDecodeError) as error:

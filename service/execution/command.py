@@ -59,6 +59,10 @@ class AgentCommand:
     cache: Path | None = None
     meter: UsageMeter = field(default_factory=MemoryMeter)
     """Stores its use of a model."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """The repository's own; those of the service come before them."""
+    kept: Mapping[Path, str] = field(default_factory=dict)
+    """Cached folders, with the path of each in the checkout, or after `~/` in the home."""
 
     @cached_property
     def program(self) -> Program | None:
@@ -141,7 +145,7 @@ class AgentCommand:
     def environment(self) -> dict[str, str]:
         """Return the whole environment of the agent: the allow-list and the contract's variables."""
         allowed = (*_PASSED_ON, *self.agent.environment)
-        given = {name: os.environ[name] for name in allowed if name in os.environ}
+        given = {**self.variables} | {name: os.environ[name] for name in allowed if name in os.environ}
         if self.program is not None:
             given["PATH"] = os.pathsep.join([*map(str, self.program.search), given.get("PATH", os.defpath)])
         if self.invocation.program == PYTHON:
@@ -225,9 +229,16 @@ class AgentCommand:
                 f"the repository holds {hidden[0]}, which the agent would execute: install bubblewrap, or set "
                 "trust_repository = true for this agent"
             )
+        kept = {}
+        for place, name in self.kept.items() if self._is_boxed else ():
+            root, inside = (self.home, INSIDE.home) if name.startswith("~/") else (self.workspace.tree, INSIDE.tree)
+            within = name.removeprefix("~/")
+            if _leads_away(root, within) or ((root / within).exists() and not (root / within).is_dir()):
+                raise AgentFailedError(f"the cached folder {name} is a file or a link here", "setup_failed")
+            kept[place] = f"{inside}/{within}"
         # An earlier turn may have put a link into the home, and bubblewrap would make the folder at its target.
         sealed = tuple(name for name in self.invocation.sealed if not _leads_away(self.home, name))
-        return SandboxView(self.home, self.cache, readable, self.agent.network, self.doors, ports, hidden, sealed)
+        return SandboxView(self.home, self.cache, readable, self.agent.network, self.doors, ports, hidden, sealed, kept)
 
 
 def session_of(folder: DataFolder, run_id: str, agent: Agent) -> Path | None:

@@ -20,6 +20,7 @@ from service.execution.change import Patches, TurnChange, oversize, refusal
 from service.execution.command import AgentCommand, AgentFailedError, cache_of, session_of
 from service.execution.git import GitCommandError, GitRunner, identity_of, login
 from service.execution.mirror import RepositoryMirror, RepositorySnapshot
+from service.execution.preparation import preparation_of
 from service.execution.processes import free_bytes
 from service.execution.sandbox import Sandbox
 from service.execution.secrets import Secrets, of_environment, of_url
@@ -408,6 +409,8 @@ class TurnExecution:
         if commit is not None and attempt.agent.options.on_completion.status:
             at_work = (attempt.run, attempt.turn.number, commit, self._clock())
             self._write(lambda connection: postings.at_work(connection, *at_work))
+        setup = None if configured is None else configured.setup
+        preparation = preparation_of(self._folder, run, setup, attempt.workspace)
         command = AgentCommand(
             attempt.agent,
             attempt.workspace,
@@ -417,6 +420,8 @@ class TurnExecution:
             session_of(self._folder, attempt.run.id, attempt.agent),
             cache_of(self._folder, attempt.run.organization_id, attempt.agent),
             TurnMeter(self._database, attempt.turn, attempt.agent, self._clock),
+            preparation.setup.variables,
+            preparation.kept,
         )
 
         def check() -> None:
@@ -426,9 +431,13 @@ class TurnExecution:
                 attempt.log_line("interrupted: the turn was ended", self._clock)
                 raise SupersededError(f"{attempt.trailer} was ended while it was at work")
 
+        with self._tracer.step("set up"):
+            preparation.run(command, attempt.log, self._settings.agent, attempt.secrets, check)
         with self._tracer.step("agent"):
             agent_process.run(command, attempt.log, self._settings.agent, attempt.secrets, check)
-        return self._publish(attempt, snapshot, base)
+        outcome = self._publish(attempt, snapshot, base)
+        preparation.give_back()
+        return outcome
 
     def _fetch(self, attempt: Attempt) -> RepositorySnapshot:
         with self._tracer.step("fetch"):

@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 import sqlalchemy as sa
 
 from service import ids
+from service.agents.options import RepositorySetup
 from service.store.database import insert_new, one_at_a_time
 from service.store.runs import InactiveOrganizationError
 from service.store.schema import by_owner, default_branches, first, found, organizations, repositories
@@ -31,6 +32,8 @@ class Repository:
     """Which changes of a pull request start a run; empty: none."""
     webhook_secret_env: str | None = None
     """The variable with the secret of its webhook; None: the one for all repositories of the platform."""
+    setup: RepositorySetup | None = None
+    """What it needs before an agent; None: nothing."""
 
 
 def is_protected(branch: str, default: str | None, patterns: tuple[str, ...] | None) -> bool:

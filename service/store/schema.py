@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from pydantic import TypeAdapter
 from sqlalchemy.schema import SchemaItem
 
-from service.agents.options import AgentOptions
+from service.agents.options import AgentOptions, RepositorySetup
 from service.triggers.rules import TriggerRule
 
 VERSION: Final = 1
@@ -200,6 +200,7 @@ repositories = _table(
     # Which deliveries of the code host start a run, and the variable with the secret that they are signed with.
     sa.Column("triggers", _Json(tuple[TriggerRule, ...], tuple)),
     *_texts("webhook_secret_env", nullable=True),
+    sa.Column("setup", _Json(RepositorySetup)),
     sa.UniqueConstraint("organization_id", "platform", "path_key"),
     sa.UniqueConstraint("organization_id", "name"),
 )

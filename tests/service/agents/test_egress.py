@@ -8,11 +8,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
+from service.agents.options import AgentOptions
 from service.egress.proxy import EgressProxy, is_public, public_addresses
 from tests.service.certificates import make_certificate
 
@@ -169,6 +172,49 @@ def test_a_name_that_leads_into_the_machine_s_networks_is_not_dialled(monkeypatc
 
     assert [address for address in PRIVATE if is_public(address)] == []
     assert public_addresses("evil.example", 443) == [("9.9.9.9", 443)]
+
+
+def test_an_internal_host_is_reached_where_the_list_gives_its_address(
+    host: TlsHost, rehearse: Make, script: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its name at that address alone, or by the address itself; a listed host that is refused is told why."""
+    there = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("10.1.2.3", 443))]
+    real = socket.getaddrinfo
+    resolve = lambda name, *more, **named: there if name == "in.corp.example" else real(name, *more, **named)  # noqa: E731
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    port = host.port
+    listed = [f"registry:{port}=127.0.0.1", f"127.0.0.1:{port}", "in.corp.example", "other.example:8443"]
+    asked = [f"registry:{port}", f"127.0.0.1:{port}", f"registry:{port + 1}", "in.corp.example", "other.example"]
+    curl = "; ".join(f"curl -skS --noproxy '' --max-time 60 https://{one}/ 2>&1" for one in asked)
+    done = rehearse().turn(script(curl, egress=listed), "go")
+
+    assert (host.reached, done.log.count("hello")) == (2, 2), done.log
+    assert f"egress: registry:{port + 1} was refused (it is listed for port {port}); to allow it" in done.log
+    assert "in.corp.example was refused: its address 10.1.2.3 is not public; if the agent may reach it" in done.log
+    assert 'egress = ["in.corp.example:443=10.1.2.3"]' in done.log
+    assert "egress: other.example was refused (it is listed for port 8443)" in done.log
+
+
+@pytest.mark.parametrize(
+    ("entry", "is_taken"),
+    [
+        ("registry.corp:8443=10.1.2.3", True),
+        ("registry:8443=fd00::1", True),
+        ("10.1.2.3:8443", True),
+        ("registry:8443", False),
+        ("registry.corp=10.1.2.3", False),
+        ("*.corp.example:443=10.1.2.3", False),
+        ("registry:8443=169.254.169.254", False),
+        ("169.254.169.254:80", False),
+        ("registry:8443=::ffff:169.254.169.254", False),
+        ("registry:8443=0.0.0.0", False),
+        ("registry:8443=10.1.2", False),
+    ],
+)
+def test_an_internal_host_has_a_port_and_an_address(entry: str, *, is_taken: bool) -> None:
+    """One, and not where clouds hand out credentials."""
+    with nullcontext() if is_taken else pytest.raises(ValidationError):
+        AgentOptions(egress=(entry,))
 
 
 def test_the_list_is_taken_literally(tmp_path: Path) -> None:

@@ -1,0 +1,97 @@
+"""A repository's set-up: its steps in the sandbox before the agent, and folders that stay from turn to turn."""
+
+import contextlib
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import IO, Final
+
+from service import ids
+from service.agents.options import AgentOptions, RepositorySetup
+from service.execution import agent as agent_process
+from service.execution import trees
+from service.execution.command import AgentCommand, AgentFailedError
+from service.execution.secrets import Secrets
+from service.execution.workspace import Workspace
+from service.settings import AgentLimits, DataFolder
+from service.store.runs import Run
+
+_SHELL: Final = "/bin/sh"
+
+
+@dataclass(frozen=True, slots=True)
+class Preparation:
+    """The set-up of one turn.
+
+    A cached folder is moved into the workspace, where the turn's limits count it, and back once the turn succeeded: no
+    two turns have it at a time, and none is left by a turn that failed.
+    """
+
+    setup: RepositorySetup
+    workspace: Workspace
+    folder: Path
+    """Where the repository's cached folders are between turns."""
+    is_restricted: bool
+    """Whether the turn is a stranger's, who gets no cached folder and leaves none."""
+    kept: Mapping[Path, str] = field(init=False)
+    """Folders of the workspace, with the path of each in the checkout, or after `~/` in the agent's home."""
+
+    def __post_init__(self) -> None:
+        """Name the folders."""
+        places = {self.workspace.root / "kept" / ids.address_key(name): name for name in self.setup.cache}
+        object.__setattr__(self, "kept", places)
+
+    def run(
+        self,
+        command: AgentCommand,
+        log: IO[bytes],
+        limits: AgentLimits,
+        secrets: Secrets,
+        check: Callable[[], None],
+    ) -> None:
+        """Run the steps with the agent's egress, variables and home; `command` is the agent's.
+
+        Raises:
+            AgentFailedError: A step failed, or they took too long.
+        """
+        for place in self.kept:
+            place.mkdir(mode=0o700, parents=True)
+            # None is there at first, in another turn's workspace, or on another disk.
+            with contextlib.suppress(OSError):
+                if not self.is_restricted:
+                    (self.folder / place.name).rename(place)
+        if not self.setup.run:
+            return
+        script = self.workspace.root / "setup.sh"
+        steps = [f"echo {shlex.quote(f'set-up: {step}')}\n{step}" for step in self.setup.run]
+        script.write_text("\n".join(["set -e", *steps, ""]), "utf-8")
+        given = command.agent.options
+        options = AgentOptions(egress=given.egress, readable=given.readable, cache=given.cache)
+        argv = (_SHELL, str(script))
+        agent = replace(command.agent, argv=argv, timeout_s=self.setup.timeout_s, options=options)
+        try:
+            agent_process.run(replace(command, agent=agent), log, limits, secrets, check)
+        except AgentFailedError as error:
+            why = str(error).replace("the agent", "it", 1)
+            raise AgentFailedError(f"the repository's set-up failed: {why}", "setup_failed") from error
+        finally:
+            # The agent gets doors of its own.
+            trees.remove(self.workspace.doors)
+
+    def give_back(self) -> None:
+        """Keep the cached folders for the next turn, in place of what another one left in the meantime."""
+        if self.is_restricted or not self.kept:
+            return
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for place in self.kept:
+            there = self.folder / place.name
+            with contextlib.suppress(OSError):
+                if trees.remove(there):
+                    place.rename(there)
+
+
+def preparation_of(folder: DataFolder, run: Run, setup: RepositorySetup | None, workspace: Workspace) -> Preparation:
+    """Return the set-up of a run's turn; each organization has cached folders of its own."""
+    place = folder.caches / run.organization_id / ids.address_key(f"setup {run.url}")
+    return Preparation(setup or RepositorySetup(), workspace, place, is_restricted=bool(run.head_ref))

@@ -1,0 +1,137 @@
+"""A repository's set-up: done before the agent, within limits of its own, with folders that stay from turn to turn."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from service.agents.options import RepositorySetup
+from tests.service.conftest import NEEDS_SANDBOX, Api
+from tests.service_process import git, make_repository
+
+WORKER = """
+import json, os, pathlib
+seen = {name: os.environ.get(name) for name in ("COLOUR", "HOME")}
+seen["lent"] = "LENT" in os.environ
+seen["built"] = pathlib.Path("built").exists()
+deps = pathlib.Path("deps/of/it")
+if deps.is_dir():
+    seen["deps"] = sorted(one.name for one in deps.iterdir())
+    seen["tools"] = (pathlib.Path.home() / ".tools/list").read_text().split()
+pathlib.Path("seen.json").write_text(json.dumps(seen))
+open(os.environ["RUNWARDEN_RESULT"], "w").write(json.dumps({"summary": json.dumps(seen)}))
+"""
+
+
+@pytest.fixture
+def prepared(start: Callable[..., Api], tmp_path: Path) -> Callable[..., tuple[Api, Path]]:
+    """`prepared(setup)` starts a service whose one repository has this set-up."""
+    repository = make_repository(tmp_path / "git" / "api", {"README.md": "# api\n"})
+    script = tmp_path / "worker.py"
+    script.write_text(WORKER, "utf-8")
+
+    def begin(setup: dict[str, Any], sandbox: str = "prefer") -> tuple[Api, Path]:
+        entry = {"name": "api", "platform": "github", "path": "acme/api", "url": str(repository), "setup": setup}
+        document = {
+            "organizations": [{"name": "Acme", "tokens": [{"alias": "tests"}], "repositories": [entry]}],
+            "agents": [{"name": "scribe", "argv": ["{python}", str(script)], "environment": ["LENT"]}],
+        }
+        settings = f'[execution]\nsandbox = "{sandbox}"\n'
+        return start(setup=document, settings=settings, environment={"LENT": "lent-value"}), repository
+
+    return begin
+
+
+def turn(api: Api, run_id: str) -> dict[str, Any]:
+    return dict(api.get(f"/external/runs/{run_id}").json()["turns"][-1])
+
+
+@NEEDS_SANDBOX
+def test_a_repository_is_set_up_before_the_agent(prepared: Callable[..., tuple[Api, Path]]) -> None:
+    """With its variables, in the log; cached folders stay for the next run, only of turns that succeeded.
+
+    They are never committed.
+    """
+    steps = [
+        "test ! -e deps/of/it/fail",
+        'n=$(ls deps/of/it | wc -l); touch "deps/of/it/$n"',
+        'echo "$COLOUR $n" >> ~/.tools/list',
+        "touch built",
+    ]
+    setup = {"run": steps, "cache": ["deps/of/it", "~/.tools"], "variables": {"COLOUR": "blue", "HOME": "/nowhere"}}
+    api, repository = prepared(setup, "require")
+    runs = []
+    for _ in range(2):
+        runs.append(api.start("go"))
+        assert api.ended(runs[-1])["status"] == "completed", api.log(runs[-1])
+    told = [turn(api, run_id)["summary"] for run_id in runs]
+    committed = git("ls-tree", "-r", "--name-only", turn(api, runs[1])["commit"], cwd=repository).split()
+
+    assert [one for one in told if '"COLOUR": "blue"' in one and '"HOME": "/home/agent"' in one] == told
+    assert ['"deps": ["0"]' in told[0], '"deps": ["0", "1"]' in told[1]] == [True, True]
+    assert '"tools": ["blue", "0", "blue", "1"]' in told[1]
+    assert committed == ["README.md", "built", "seen.json"]
+    assert "set-up: touch built\n" in api.log(runs[0])
+
+
+@pytest.mark.parametrize(
+    ("setup", "reason"),
+    [
+        ({"run": ["echo first", "echo broken; exit 3", "touch never"]}, "it exited with status 3"),
+        ({"run": ["sleep 1000"], "timeout_s": 0.5}, "it passed its time limit of 0.5 s"),
+        ({"run": ["if"]}, "it exited with status 2"),
+        ({"run": ["no-such-program"]}, "it exited with status 127, as where a command is missing"),
+    ],
+)
+def test_a_set_up_that_fails_is_the_turn_s_reason(
+    prepared: Callable[..., tuple[Api, Path]], setup: dict[str, Any], reason: str
+) -> None:
+    """A reason of its own; the agent is not started, and nothing is pushed."""
+    api, repository = prepared(setup)
+    run_id = api.start("go")
+    ended = api.ended(run_id)
+    told = turn(api, run_id)
+
+    assert (ended["status"], told["failure_kind"], told["commit"]) == ("failed", "setup_failed", None)
+    assert told["reason"].startswith(f"the repository's set-up failed: {reason}")
+    assert "never" not in api.log(run_id).replace("touch never", "")
+    assert git("branch", "--list", "agent/*", cwd=repository) == ""
+
+
+@NEEDS_SANDBOX
+def test_a_cached_folder_follows_no_link(prepared: Callable[..., tuple[Api, Path]], tmp_path: Path) -> None:
+    """What the repository holds in its place could lead anywhere."""
+    api, repository = prepared({"run": ["true"], "cache": ["deps"]}, "require")
+    clone = tmp_path / "clone"
+    git("clone", "--quiet", str(repository), str(clone), cwd=tmp_path)
+    (clone / "deps").symlink_to("/home/agent")
+    git("add", "--all", cwd=clone)
+    git("commit", "--quiet", "--message", "odd", cwd=clone)
+    git("push", "--quiet", "origin", "HEAD:refs/heads/odd", cwd=clone)
+    run_id = api.start("go", branch_name="odd")
+    api.ended(run_id)
+
+    assert (
+        turn(api, run_id)["reason"] == "the repository's set-up failed: the cached folder deps is a file or a link here"
+    )
+
+
+@pytest.mark.parametrize("name", ["/etc", "../x", "a/../b", ".git", ".runwarden/x", "~/~", "", "a b", "~/../x", "a//b"])
+def test_a_cached_folder_lies_in_the_checkout_or_the_home(name: str) -> None:
+    """Nothing else can be named."""
+    with pytest.raises(ValidationError):
+        RepositorySetup(cache=(name,))
+
+
+def test_the_command_line_sets_it_and_keeps_it(api: Api) -> None:
+    """Left out it stays as it is; an empty one is none."""
+    path = str(api.service.repositories["acme/api"])
+    add = ("repository", "add", "api", "--org", "acme", "--platform", "github", "--path", "acme/api", "--url", path)
+    given = [
+        api.service.admin(*add, *more)["setup"]
+        for more in (("--setup", '{ run = ["true"], cache = ["deps"] }'), (), ("--setup", "{}"))
+    ]
+
+    assert [one and one["run"] for one in given] == [["true"], ["true"], []]
