@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -49,6 +50,8 @@ class HostEntry(_Entry):
     api_url: str | None = None
     clone_url: str | None = None
     token_env: VariableName | None = None
+    token_ends: date | None = None
+    """The day on which the token ends; None: as far as the host tells it."""
 
 
 class RepositoryEntry(_Entry):
@@ -287,6 +290,7 @@ def _host(entry: HostEntry) -> hosts.Host:
         api_url=api_url,
         clone_url=entry.clone_url,
         token_env=entry.token_env,
+        token_ends=None if entry.token_ends is None else entry.token_ends.isoformat(),
     )
 
 

@@ -2,6 +2,7 @@
 
 import ipaddress
 import re
+from datetime import date
 from typing import Annotated, Final, Literal, Self
 from urllib.parse import urlsplit
 
@@ -57,6 +58,8 @@ class ModelAccess(_Options):
     provider: ProviderName
     key_env: VariableName
     """The service's variable with the key."""
+    key_ends: date | None = None
+    """The day on which the key ends; None: not known."""
     # Not {0,199} of \w, which each process would compile for a tenth of a second.
     name: Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z0-9][\w./:@-]*$")] | None = None
     """The model that a preset asks for; None: the program's own choice."""

@@ -12,14 +12,17 @@ import click
 import sqlalchemy as sa
 
 from service.cli.output import AdminContext, admin_command, elsewhere_option, fields
-from service.clock import SECOND_MICROS, now_micros
+from service.clock import SECOND_MICROS, now_micros, rfc3339
 from service.execution.sandbox import NoSandboxError, find
 from service.setup import Setup, SetupError, apply_setup
-from service.store import invitations, workers
+from service.store import endings, invitations, postings, workers
 from service.store.schema import runs
+from service.text import one_line, plural
 
 _ACTIONS: Final = {"agent": "agent.add", "host": "host.connect", "offer": "offer.add", "repository": "repository.add"}
 """What an entry of a document is in the audit trail."""
+_MOST_REFUSED: Final = 20
+"""The postings that were given up, the latest, which `status` lists."""
 
 
 @click.command("apply")
@@ -84,13 +87,15 @@ def _apply_lines(made: dict[str, Any]) -> list[str]:
 @click.command("status")
 @admin_command
 def status(admin: AdminContext) -> None:
-    """Show the sandbox and limits of agents, the workers alive, and the number of runs by status."""
+    """Show sandbox, limits, workers, runs by status, keys that end soon, and results that could not be posted."""
     settings = admin.folder.settings().execution
     with admin.database() as database, database.read() as connection:
         counted = connection.execute(sa.select(runs.c.status, sa.func.count()).group_by(runs.c.status))
         by_status: dict[str, int] = dict(counted.all())
         living = workers.heard_within(connection, int(settings.worker_ttl_s * SECOND_MICROS), now_micros)
         unsent = invitations.unsent_mails(connection)
+        ending = endings.soon(connection, now_micros())
+        refused = postings.refused(connection, _MOST_REFUSED)
         address = database.url.render_as_string(hide_password=True)
     try:
         sandbox = str(find(settings))
@@ -106,6 +111,8 @@ def status(admin: AdminContext) -> None:
         "workers": [fields(one, names) for one in living],
         "runs": by_status,
         "mails": unsent,
+        "ending_keys": [one.document() for one in ending],
+        "refused_postings": [one.document() | {"run_id": one.run_id} for one in refused],
     }
     facts: list[tuple[str, object]] = [
         ("data folder", admin.folder.root),
@@ -120,4 +127,9 @@ def status(admin: AdminContext) -> None:
         lines.append(f"  {one.host} pid {one.pid}, {places}, sandbox: {one.sandbox}")
     lines += [f"{status:14}{number}" for status, number in sorted(by_status.items())]
     lines += [f"{f'mails {state}':14}{number}" for state, number in unsent.items() if number]
+    for key in ending:
+        when = f"ends within {plural(key.days, 'day')}" if key.days else "has ended"
+        of = f" of {key.organization}" if key.organization else ""
+        lines.append(f"{when}: {key.kind.replace('_', ' ')} {one_line(key.name)}{of}, on {rfc3339(key.ends_at)[:10]}")
+    lines += [f"not posted: {one.kind} of {one.run_id}: {one_line(one.failure or '')}" for one in refused]
     admin.show(document, lines)

@@ -56,6 +56,7 @@ def _host_line(one: Host) -> str:
 @click.option("--api-url", help="Its HTTP API; the public one if left out.")
 @click.option("--clone-url", help="How a repository is cloned, with {path} in it.")
 @click.option("--token-env", help="The service's environment variable that holds the host's token.")
+@click.option("--token-ends", help="The day on which that token ends, such as 2027-01-31.")
 @admin_command
 def connect(admin: AdminContext, slug: str, **options: str | None) -> None:
     """Connect a code host, in place of the one connected on that platform."""

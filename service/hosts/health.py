@@ -7,7 +7,8 @@ import threading
 import time
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import date
 from pathlib import Path
 from typing import Final
 
@@ -45,6 +46,8 @@ class HostState:
     """`ok`, `degraded`, `unauthorized` or `unreachable`."""
     reason: str | None = None
     """Why the status is not `ok`, with the cure if there is one."""
+    token_ends: str | None = None
+    """The day on which the token ends, as GitHub tells it (ISO 8601)."""
 
 
 OK: Final = HostState("ok")
@@ -64,7 +67,12 @@ def probe_api(host: Host, token: str | None, settings: ProbingSettings) -> HostS
                 answer = ask(base + _GITHUB_VERSIONS, settings.timeout_s, headers=headers)
     except HostUnreachableError as error:
         return HostState("unreachable", str(error))
-    return _judged(host, answer, settings)
+    try:
+        # As in `2026-12-01 08:00:00 UTC`.
+        ends = date.fromisoformat(answer.headers.get("github-authentication-token-expiration", "")[:10]).isoformat()
+    except ValueError:
+        ends = None
+    return replace(_judged(host, answer, settings), token_ends=ends)
 
 
 def probe_git(url: str, token: str | None, settings: ProbingSettings) -> HostState:

@@ -23,7 +23,7 @@ from service import DISTRIBUTION
 from service.clock import DAY_MICROS, SECOND_MICROS, Clock
 from service.observability.requests import RequestRecord
 from service.settings import MetricsSettings, SettingsError
-from service.store import dispatch, invitations, postings, turns, usage, workers
+from service.store import dispatch, endings, invitations, postings, turns, usage, workers
 from service.store.database import Database, round_trip_s
 from service.store.dispatch import Share
 from service.store.turns import CANCELLED
@@ -39,6 +39,8 @@ _ORGANIZATIONS: Final = 50
 _AGENTS: Final = 50
 """How many agents have a usage series each: the first that are seen."""
 _NOTHING: Final = UsageFigures(0, 0, 0, 0, 0)
+_ENDINGS: Final = 50
+"""How many keys that end have a series each: the first to end."""
 _LONGEST_LABEL: Final = 100
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _REQUEST_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
@@ -153,6 +155,7 @@ class _DatabaseCollector(Collector):
             self._used.catch_up(connection)
             now = self._clock()
             budgets = usage.day_shares(connection, now)[:_ORGANIZATIONS]
+            ending = endings.soon(connection, now)[:_ENDINGS]
         ages: list[float] = [0 if line.oldest is None else max(0, now - line.oldest) / SECOND_MICROS for line in lines]
         by_owner: dict[tuple[str, str], list[float]] = {
             ("runwarden_queue_turns", "Turns that wait for a place."): [line.waiting for line in lines],
@@ -161,6 +164,10 @@ class _DatabaseCollector(Collector):
         }
         names = [(line.organization,) for line in lines]
         mails, results = ([((state,), number) for state, number in found.items()] for found in (owed, unposted))
+        ends = [
+            ((one.kind, label(one.organization), label(one.name)), (one.ends_at - now) / SECOND_MICROS)
+            for one in ending
+        ]
         used = [((label(slug), kind), share) for slug, kind, share in budgets]
         places = sum(one.concurrency for one in living)
         return [
@@ -170,6 +177,14 @@ class _DatabaseCollector(Collector):
             _gauge("runwarden_workers", "Workers whose heartbeat is in time.", len(living)),
             _gauge(
                 "runwarden_day_budget_used_ratio", "Of a budget a day: 1 is all of it.", used, "organization", "kind"
+            ),
+            _gauge(
+                "runwarden_key_ends_seconds",
+                "Until a key ends, of those that end within 14 days.",
+                ends,
+                "kind",
+                "organization",
+                "name",
             ),
             _gauge("runwarden_mails_owed", "Invitations not sent: to be retried, or refused.", mails, "state"),
             _gauge("runwarden_postings_owed", "Results to be retried on code hosts, or refused.", results, "state"),

@@ -30,6 +30,8 @@ class Host:
     """A template with `{path}` for the clone URL of any repository; None: only configured repositories can be used."""
     token_env: str | None
     """The environment variable that holds the host's token; None: anonymous."""
+    token_ends: str | None = None
+    """The day on which the token ends (ISO 8601), as the operator wrote it down."""
 
     def owns(self, path: str) -> bool:
         """Whether a repository lies in the connected groups."""
@@ -47,6 +49,18 @@ def connect(connection: sa.Connection, organization_id: str, host: Host, now: in
     """Connect a host, replacing the organization's host on that platform, if any."""
     one_at_a_time(connection, "host", organization_id, host.platform)
     put_all(connection, [(organization_id, host)], now)
+
+
+def note_token_end(connection: sa.Connection, organization_id: str, platform: str, day: str) -> None:
+    """Store the day on which a host said that its token ends."""
+    mine = (hosts.c.organization_id == organization_id, hosts.c.platform == platform)
+    connection.execute(sa.update(hosts).where(*mine).values(token_told=day))
+
+
+def told_ends(connection: sa.Connection, organization_id: str) -> dict[str, str | None]:
+    """Return the day that each connected host told last, by platform; None: it told none."""
+    mine = sa.select(hosts.c.platform, hosts.c.token_told).where(hosts.c.organization_id == organization_id)
+    return dict(connection.execute(mine).all())
 
 
 def put_all(connection: sa.Connection, connected: Sequence[tuple[str, Host]], now: int) -> None:

@@ -202,6 +202,12 @@ def unposted(connection: sa.Connection) -> dict[str, int]:
     return {WAITING: 0, REFUSED: 0} | counted
 
 
+def refused(connection: sa.Connection, limit: int) -> list[Posting]:
+    """Return the latest postings that were given up."""
+    order = [postings.c.wanted_at.desc()]
+    return found(connection, Posting, postings, postings.c.state == REFUSED, order=order, limit=limit)
+
+
 def _due(now: int) -> tuple[sa.ColumnElement[bool], ...]:
     return postings.c.state == WAITING, postings.c.due_at <= now
 

@@ -185,6 +185,8 @@ hosts = _table(
     _owner(),
     *_texts("platform", "host", "probe"),
     *_texts("group", "api_url", "clone_url", "token_env", nullable=True),
+    # The day on which the token ends, as the operator says and as the host itself does.
+    *_texts("token_ends", "token_told", nullable=True),
     *_large("connected_at"),
     sa.UniqueConstraint("organization_id", "platform"),
 )

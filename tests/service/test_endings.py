@@ -1,0 +1,130 @@
+"""Keys that end, and what could not be posted: where an operator looks, in time."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from service.agents.options import AgentOptions
+from service.cli import main
+from service.clock import DAY_MICROS
+from service.hosts.health import probe_api
+from service.observability.metrics import ServiceMetrics
+from service.settings import DataFolder, ProbingSettings
+from service.store import agents, endings, hosts, postings, tokens
+from service.store.agents import Agent
+from service.store.database import Database
+from service.store.hosts import Host
+from tests.lab import Respond, Server
+from tests.service.conftest import BOTH, NOW, Api, accepted, organization
+from tests.service.test_metrics import scraped
+
+TODAY = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=NOW)).date()
+
+
+def day(days: int) -> str:
+    """The day so many days from now."""
+    return (TODAY + timedelta(days=days)).isoformat()
+
+
+def model(ends: str | None) -> AgentOptions:
+    """The options of an agent whose model has such a key."""
+    access = {"provider": "anthropic", "key_env": "MODEL_KEY", "key_ends": ends}
+    return AgentOptions.model_validate({"model": access})
+
+
+@BOTH
+def test_keys_that_end_are_named_in_time(database: Database) -> None:
+    """Of each kind, the first to end first; not what ends later, was replaced or revoked, or ended long ago."""
+    owner = organization(database, "acme")
+    with database.write() as connection:
+
+        def token(alias: str | None, days: float, at: int = NOW) -> str:
+            life = int(days * DAY_MICROS)
+            made, _ = tokens.create(connection, owner, scopes=("admin",), alias=alias, now=at, life_micros=life)
+            return made.id
+
+        for alias, days in (("soon", 6), ("later", 14.1), ("renewed", 2), ("renewed", 30), ("today", 0.5)):
+            token(alias, days)
+        token("ended", 1, NOW - 3 * DAY_MICROS)
+        token("forgotten", 1, NOW - 9 * DAY_MICROS)
+        tokens.revoke(connection, token("revoked", 2), NOW)
+        hosts.connect(connection, owner, Host("github", "h", None, "api", "u", None, "HUB", day(40)), NOW)
+        hosts.connect(connection, owner, Host("gitlab", "h", None, "api", "u", None, "LAB", day(13)), NOW)
+        hosts.note_token_end(connection, owner, "github", day(3))
+        agents.put(connection, Agent("known", ("a",), options=model(day(-1)), organization_id=owner), NOW)
+        agents.put(connection, Agent("unknown", ("a",), options=model(None)), NOW)
+        agents.put(connection, Agent("for-all", ("a",), options=model(day(10))), NOW)
+    with database.read() as connection:
+        found = endings.soon(connection, NOW)
+
+    assert [(one.kind, one.organization, one.name, one.days) for one in found] == [
+        ("api_token", "acme", "ended", 0),
+        ("model_key", "acme", "MODEL_KEY", 0),
+        ("api_token", "acme", "today", 1),
+        ("host_token", "acme", "HUB", 7),
+        ("api_token", "acme", "soon", 7),
+        ("model_key", "", "MODEL_KEY", 14),
+        ("host_token", "acme", "LAB", 14),
+    ]
+    figures = scraped(ServiceMetrics(database, lambda: NOW, 60))
+    ends = {key[1:]: value for key, value in figures.items() if key[0] == "runwarden_key_ends_seconds"}
+    assert len(ends) == 7
+    assert ends["api_token", "soon", "acme"] == 6 * 86_400
+    assert ends["model_key", "MODEL_KEY", "acme"] < 0
+
+
+@pytest.mark.parametrize(
+    ("header", "ends"),
+    [("2026-12-31 08:00:00 UTC", "2026-12-31"), ("2026-13-01 08:00:00 UTC", None), ("never", None), (None, None)],
+)
+def test_github_tells_when_its_token_ends(header: str | None, ends: str | None) -> None:
+    """With each answer; what is no day is not known."""
+    with Server() as there:
+        given = {} if header is None else {"GitHub-Authentication-Token-Expiration": header}
+        there.otherwise = lambda _: Respond(200, {"resources": {"core": {"remaining": 5}}}, given)
+        host = Host("github", "h", None, "api", there.origin, None, "HUB")
+
+        assert probe_api(host, "t", ProbingSettings()).token_ends == ends
+
+
+def test_an_operator_sees_what_ends_and_what_was_not_posted(start: Callable[..., Api]) -> None:
+    """In `status`, and in the figures; the end that GitHub tells of is learnt with the health of the host."""
+    friday = (datetime.now(UTC) + timedelta(days=5)).date().isoformat()
+    with Server() as there:
+        answer = {"GitHub-Authentication-Token-Expiration": f"{friday} 23:00:00 UTC"}
+        there.otherwise = lambda _: Respond(200, {"resources": {}}, answer)
+        entry = {"platform": "github", "host": "h", "api_url": there.origin, "token_env": "HUB"}
+        setup: dict[str, Any] = {
+            "organizations": [
+                {
+                    "name": "Acme",
+                    "tokens": [{"alias": "tests", "duration": "20h"}],
+                    "hosts": [entry],
+                    "repositories": [],
+                }
+            ]
+        }
+        api = start(setup=setup, environment={"HUB": "t", "RUNWARDEN_METRICS_TOKEN": "a-token-for-scraping"})
+        assert api.get("/external/installation/health").json()["code_hosting"]["github"]["status"] == "ok"
+        folder = DataFolder(api.service.data_dir)
+        database = Database(folder.database_url)
+        run_id = accepted(database, "acme").id
+        with database.write() as connection:
+            postings.want(connection, (run_id, 1), "pull_request", {"commit": "c" * 40, "is_draft": True}, NOW)
+            posting = postings.of_run(connection, run_id)[0]
+            postings.mark_failed(connection, posting, "GitHub answered 403; the token lacks\na permission", due_at=None)
+        database.close()
+        shown = CliRunner().invoke(main, ["status", "--data-dir", str(folder.root)]).output
+        document = api.service.admin("status")
+
+    assert f"ends within 7 days: host token HUB of acme, on {friday}\n" in shown
+    assert "ends within 1 day: api token tests of acme, on " in shown
+    assert f"not posted: pull_request of {run_id}: GitHub answered 403; the token lacks␊a permission\n" in shown
+    assert [(one["kind"], one["within_days"]) for one in document["ending_keys"]] == [
+        ("api_token", 1),
+        ("host_token", 7),
+    ]
+    assert [(one["run_id"], one["state"]) for one in document["refused_postings"]] == [(run_id, "refused")]
