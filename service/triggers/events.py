@@ -369,7 +369,8 @@ class _NoteText(_Model):
     note: _Words = ""
     noteable_type: str = ""
     system: bool = False
-    action: str = "create"
+    action: str = ""
+    """Empty in older versions of GitLab, which tell of edited notes all the same."""
     author_id: int
     created_at: str
     updated_at: str
@@ -395,8 +396,7 @@ class _GitLabNote(_Model):
             return None
         about = _gitlab_sender(self.project, self.user)
         about |= _merge_request(request, request.last_commit.id, request.labels)
-        # Older versions of GitLab do not say that they tell of an edited note.
-        is_edited = given.action != "create" or given.updated_at != given.created_at
+        is_edited = given.action != "create" if given.action else given.updated_at != given.created_at
         is_authors = given.author_id == self.user.id
         fault = _faults(given.note, request.state, is_edited=is_edited, is_authors=is_authors)
         return _commented(about, given.id, *asked, fault, _micros(_gitlab_time(given.created_at)))

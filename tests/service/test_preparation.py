@@ -8,6 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from service.agents.options import RepositorySetup
+from service.execution.preparation import Preparation
+from service.execution.workspace import Workspace
 from tests.service.conftest import NEEDS_SANDBOX, Api
 from tests.service_process import git, make_repository
 
@@ -116,6 +118,38 @@ def test_a_cached_folder_follows_no_link(prepared: Callable[..., tuple[Api, Path
     assert (
         turn(api, run_id)["reason"] == "the repository's set-up failed: the cached folder deps is a file or a link here"
     )
+
+
+def test_a_cached_folder_is_one_turn_s_at_a_time_and_never_a_stranger_s(tmp_path: Path) -> None:
+    """Another turn at the same time begins with an empty one; who ends last leaves his."""
+    setup, place = RepositorySetup(cache=("deps",)), tmp_path / "caches"
+
+    def turn(name: str, *, is_restricted: bool = False) -> tuple[Preparation, Path]:
+        made = Preparation(setup, Workspace(tmp_path / name), place, is_restricted)
+        nothing: Any = None
+        made.run(nothing, nothing, nothing, nothing, nothing)
+        (folder,) = made.kept
+        return made, folder
+
+    def held(folder: Path) -> list[str]:
+        return sorted(one.name for one in folder.iterdir())
+
+    first, in_first = turn("first")
+    (in_first / "a").touch()
+    first.give_back()
+    second, in_second = turn("second")
+    third, in_third = turn("third")
+    seen = [held(in_second), held(in_third)]
+    (in_third / "b").touch()
+    second.give_back()
+    stranger, in_strangers = turn("stranger", is_restricted=True)
+    seen.append(held(in_strangers))
+    (in_strangers / "evil").touch()
+    stranger.give_back()
+    third.give_back()
+
+    assert seen == [["a"], [], []]
+    assert held(turn("last")[1]) == ["b"]
 
 
 @pytest.mark.parametrize("name", ["/etc", "../x", "a/../b", ".git", ".runwarden/x", "~/~", "", "a b", "~/../x", "a//b"])
