@@ -22,7 +22,7 @@ _PROXY_URL: Final = f"http://127.0.0.1:{PROXY_PORT}"
 _PROXY: Final = {
     # Some programs know only one of these, or only one case.
     **dict.fromkeys(("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"), _PROXY_URL),
-    **dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost,::1"),
+    **dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost"),
     "NODE_USE_ENV_PROXY": "1",
 }
 _TOKEN: Final = "runwarden-worth-nothing-elsewhere"  # noqa: S105 — as it says
