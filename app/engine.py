@@ -127,6 +127,7 @@ class Engine(Struct, frozen=True):
             first_runs=poll.first_runs,
             others_poll=others_poll,
             turns=replace(extension, client=active).turns,
+            questions=replace(extension, client=active).questions,
         )
         backfill = Backfill(runs, client, ring, settings.history)
         listing = Listing(runs)

@@ -18,6 +18,7 @@ BADGES: Final[Mapping[InboxKind, Badge]] = {
     "failed": Badge("✗", "failed", "bad"),
     "unknown": Badge("?", "unknown", "warn"),
     "approval": Badge("◆", "approval", "warn"),
+    "question": Badge("?", "asks", "warn"),
     "stuck": Badge("!", "stuck", "warn"),
     "paused": Badge("‖", "paused", "warn"),
     "limited": Badge("⊘", "limited", "warn"),
@@ -66,6 +67,8 @@ class InboxRow(Struct, frozen=True):
         badge = BADGES[item.kind]
         yield "what", (safe_text(f"{badge.text}, {item.severity}"), badge.tone)
         yield "", (safe_text(item.title, limit=300), "plain")
+        for number, choice in enumerate(item.choices, 1):
+            yield "" if number > 1 else "answers", (safe_text(f"{number}  {choice}", limit=300), "plain")
         if item.back:
             yield "back", (safe_text(f"{AGAIN}{item.back}"), "warn")
         if item.at != NO_TIME:

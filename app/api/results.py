@@ -19,6 +19,7 @@ from storage.records.results import (
     LogStep,
     ModelUsage,
     NamedAgent,
+    OpenQuestion,
     PostingStatus,
     ReportedFinding,
     RunTurns,
@@ -70,6 +71,8 @@ class _TurnBody(WireModel):
     failure_kind: str | None = None
     commit: str | None = None
     summary: str | None = None
+    question: str | None = None
+    choices: tuple[str, ...] = ()
     files: int | None = None
     additions: int | None = None
     deletions: int | None = None
@@ -91,6 +94,8 @@ class _TurnBody(WireModel):
             failure_kind=self.failure_kind,
             commit=_commit(self.commit),
             summary=self.summary,
+            question=self.question,
+            choices=self.choices,
             files=self.files,
             additions=self.additions,
             deletions=self.deletions,
@@ -98,6 +103,16 @@ class _TurnBody(WireModel):
             usage=None if self.usage is None else ModelUsage(**self.usage.model_dump()),
             findings=None if self.findings is None else tuple(each.record() for each in self.findings),
         )
+
+
+class _QuestionBody(WireModel):
+    run_id: str
+    question: str
+    choices: tuple[str, ...] = ()
+
+
+class _QuestionsBody(WireModel):
+    questions: tuple[_QuestionBody, ...]
 
 
 class _PostingBody(WireModel):
@@ -155,6 +170,16 @@ def named_agents(reply: Reply) -> tuple[NamedAgent, ...]:
         UnusableAnswerError: The answer cannot be read.
     """
     return tuple(one.record() for one in read_body(_AgentsBody, reply.body).agents)
+
+
+def open_questions(reply: Reply) -> tuple[OpenQuestion, ...]:
+    """What agents ask, newest first.
+
+    Raises:
+        UnusableAnswerError: The answer cannot be read.
+    """
+    found = read_body(_QuestionsBody, reply.body).questions
+    return tuple(OpenQuestion(one.run_id, one.question, one.choices) for one in found)
 
 
 def as_json_text(value: object) -> str:

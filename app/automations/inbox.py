@@ -60,6 +60,8 @@ class Cause:
     subject: str = ""
     group: str = ""
     """The key of marks on all causes in a repository, such as those by a notification's number."""
+    choices: tuple[str, ...] = ()
+    """The answers that a question offers."""
 
 
 class Inbox(Struct, frozen=True):
@@ -153,6 +155,7 @@ def _item(cause: Cause, marks: Mapping[str, Mark], now: datetime, command_line: 
         at=entries[0].at,
         count=len(entries),
         cure=safe_text(f"{command_line} {cure}", limit=_LONGEST_CURE) if cure else "",
+        choices=cause.choices,
         subject=cause.subject,
         group=cause.group,
         entries=tuple(entries[:MOST_ENTRIES]),
@@ -201,7 +204,15 @@ class Causes:
         rows = await cache.rows(condition, RunSort(), offset=0, limit=MOST_RUNS)
         await self._read_reasons(rows)
         failed: dict[str, Cause] = {}
+        questions = await cache.questions()
+        asking = list[Cause]()
         for run in rows:
+            if (asked := questions.get(run.run_id)) is not None:
+                key, title = f"question:{run.run_id}", f"{run.repository} asks: {' '.join(asked.question.split())}"
+                cure = f"runs continue {shlex.quote(run.run_id)} {shlex.quote(next(iter(asked.choices), 'ANSWER'))}"
+                entries = [_entry(key, run, ahead)]
+                asking.append(Cause(key, "question", title, "", entries, choices=asked.choices, cure=cure))
+                continue
             named, colon, _ = run.repository.partition(":")
             platform = named if colon else DEFAULT_PLATFORM
             at = _ended(run, ahead)
@@ -228,7 +239,7 @@ class Causes:
             cause = stuck.setdefault(key, Cause(key, "stuck", single, many))
             entry = InboxEntry(f"stuck:{one.run_id}", one.active_since - ahead, one.run_id, "", one.status)
             cause.entries.append(entry)
-        return [*failed.values(), *stuck.values(), *await self._ended(ahead)]
+        return [*failed.values(), *asking, *stuck.values(), *await self._ended(ahead)]
 
     async def _read_reasons(self, rows: Sequence[RunRow]) -> None:
         new = [row.run_id for row in rows if (row.run_id, row.updated_at) not in self._reasons]

@@ -49,7 +49,7 @@ async def list_items(invocation: Invocation, /, *, with_done: bool) -> int:
         items = await box.items(with_done=with_done)
         now = box.engine.clock()
     entries = [
-        facts(item, "key kind title severity count")
+        facts(item, "key kind title severity count choices")
         | {"at": None if item.at == NO_TIME else rfc3339(item.at), "back": item.back or None, "cure": item.cure or None}
         | {"runs": [entry.run_id for entry in item.entries if entry.run_id]}
         for item in items

@@ -3,7 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import date, datetime, time, timedelta
-from typing import ClassVar, Final
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual import on
 from textual.binding import Binding, BindingType
@@ -26,6 +27,9 @@ from widgets.frame.notice import Notice
 from widgets.inbox import SEVERITY_TONES, InboxRow, inbox_columns, rows_of, when
 from widgets.line_table import LineTable
 from widgets.table_and_facts import FactPane, TableAndFacts
+
+if TYPE_CHECKING:
+    from storage.records import Action
 
 READING: Final = Notice("◌", "Reading the inbox…", tone="busy")
 NOT_ASKED: Final = Notice("◌", "Nothing is known yet", ("The service has not answered since this profile was set up.",))
@@ -61,6 +65,7 @@ class InboxScreen(BaseScreen):
     InboxScreen.-tall #inbox-summary { margin-bottom: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("c", "answer", "answer", tooltip="What the run's agent asks", id="run.continue"),
         Binding("e", "done", "done", tooltip="Done; a new event brings it back", id="inbox.done"),
         Binding("h", "snooze", "snooze", tooltip="Later; a new event brings it back sooner", id="inbox.snooze"),
         Binding("m", "mute", "mute", tooltip="Take it out for good", id="inbox.mute"),
@@ -135,6 +140,8 @@ class InboxScreen(BaseScreen):
         """Hide the keys that have no effect now."""
         if action in {"done", "snooze", "mute", "mark", "mark_all"} and self.is_mounted:
             return self._table.item is not None
+        if action == "answer":
+            return self._item is not None and self._item.kind == "question"
         if action == "undo":
             return self.session.inbox.can_undo
         return super().check_action(action, parameters)
@@ -164,6 +171,57 @@ class InboxScreen(BaseScreen):
                     self._say_put_away("Put off", items)
 
             self.app.push_screen(ChoiceSheet("Put off", choices), put_off)
+
+    async def action_answer(self) -> None:
+        """Answer what a run's agent asks: with one of its choices, which is sent at once, or in words."""
+        item, engine = self._item, self.session.engine
+        detail = None if item is None or engine is None else await engine.cache.detail(item.entries[0].run_id)
+        if item is None or engine is None or detail is None:
+            self.session.notify(self.session.not_open)
+            return
+        run = detail.run
+        asked = (await engine.cache.questions()).get(run.run_id)
+        question = item.title if asked is None else " ".join(asked.question.split())
+
+        def write() -> None:
+            from app.console.forms import ContinueRunForm
+
+            self.app.push_screen(ContinueRunForm(engine, run, question=question), self._answered)
+
+        async def send(answer: str) -> None:
+            from app.console.forms.writes import continuation
+
+            self._answered(await engine.actions.submit(continuation(run, answer)))
+
+        def choose(answer: str | Message | None) -> None:
+            if isinstance(answer, Message):
+                self.post_message(answer)
+            elif answer:
+                self.run_worker(partial(send, answer))
+            elif answer is not None:
+                write()
+
+        if not item.choices:
+            write()
+            return
+        choices: list[tuple[Content, str | Message]] = [
+            *((Content(safe_text(each, limit=200)), each) for each in item.choices),
+            (Content("another answer, in words"), ""),
+            (Content("open the run"), OpenRun(run.run_id)),
+        ]
+        self.app.push_screen(ChoiceSheet(item.title, choices), choose)
+
+    def _answered(self, action: "Action | None") -> None:
+        if action is None:
+            return
+        self.session.inbox.ask()
+        if action.state == "confirmed":
+            self.session.notify("Answered: the run goes on.")
+        elif action.state == "unknown":
+            self.session.notify("Whether the answer arrived is unknown: see Activity.", severity="warning")
+        else:
+            why = "" if action.error is None else f" {action.error.message}"
+            self.session.notify(f"Not answered.{safe_text(why)}", severity="error")
 
     async def action_undo(self) -> None:
         """Undo the last change, of this or another console."""
@@ -209,6 +267,9 @@ class InboxScreen(BaseScreen):
 
     async def _open(self) -> None:
         if (item := self._item) is None:
+            return
+        if item.kind == "question":
+            await self.action_answer()
             return
         runs = [entry for entry in item.entries if entry.run_id]
         if len(runs) > 1:

@@ -14,7 +14,7 @@ from msgspec import Struct
 from app.api.client import Client
 from app.api.errors import ApiError, NotFoundError, NotOfferedError, RejectedError
 from storage.records import Run
-from storage.records.results import Change, LogChunk, RunTurns, Unavailable
+from storage.records.results import Change, LogChunk, OpenQuestion, RunTurns, Unavailable
 
 T = TypeVar("T")
 _PULL_KEYS: Final = ("pull_request", "pull_request_number", "pull_request_url", "pr_number", "pr_url")
@@ -55,6 +55,15 @@ class ServiceExtension(Struct, frozen=True):
         """A piece of a turn's log, see `Client.run_log`."""
         ask = partial(self.client.run_log, run_id, turn, offset=offset, wait_s=int(wait_s), before=before)
         return await self._ask(ask)
+
+    async def questions(self) -> tuple[OpenQuestion, ...] | Unavailable:
+        """What agents ask; an older service may tell the rest, and not this."""
+        if await self.is_missing():
+            return NOT_OFFERED
+        try:
+            return await self.client.open_questions()
+        except (NotFoundError, NotOfferedError, RejectedError):
+            return NOT_OFFERED
 
     async def diff(self, run_id: str, turn: int | None = None) -> Change | Unavailable:
         """The change of a turn, or of the whole run."""

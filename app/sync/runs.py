@@ -16,11 +16,13 @@ from app.sync.polls import OthersPoll, PollRecord, no_others_poll
 from app.sync.walk import SECOND, RunQuery, RunReader, StoredPage, Walk, dates_are_creations
 from storage.cache.cache import Cache
 from storage.records import ACTIVE_STATUSES, CLOCK_STEP, Presence, Run, RunChanges
-from storage.records.results import RunTurns, Unavailable
+from storage.records.results import OpenQuestion, RunTurns, Unavailable
 
 LookUpVerdict = Literal["found", "lost", "unknown"]
 TurnsOf = Callable[[str], Awaitable[RunTurns | Unavailable]]
 """Asks the service for a run's turns; raises `ApiError`."""
+Questions = Callable[[], Awaitable[tuple[OpenQuestion, ...] | Unavailable]]
+"""Asks the service what agents ask; raises `ApiError`."""
 
 HEAD_RUNS: Final = 20
 """Runs that the head shows at least."""
@@ -72,10 +74,12 @@ class RunSync:
         first_runs: int,
         others_poll: OthersPoll = no_others_poll,
         turns: TurnsOf | None = None,
+        questions: Questions | None = None,
     ) -> None:
         self._client = client
         self.cache = cache
         self._turns = turns
+        self._ask_questions = questions
         self._announce = announce
         self.clock = clock
         self.reader = RunReader(client, cache, announce, clock, page_size)
@@ -103,6 +107,7 @@ class RunSync:
             missing = [run for run in held if run.run_id not in answers.seen and run.status not in answers.unswept]
             await self._confirm(missing, is_whole=answers.is_whole)
             await self._missed_turns([run_id for part in answers.changes for run_id in part.updated])
+            await self._questions()
             await self.judge_stuck()
         except ApiError as error:
             await self.record(error)
@@ -247,6 +252,19 @@ class RunSync:
                 # Both in one transaction: nobody sees the run at work.
                 working = replace(held.run, status="working", updated_at=began)
                 await asyncio.gather(self.store([working]), self.store([held.run]))
+
+    async def _questions(self) -> None:
+        """Store what agents ask, after runs have failed. What cannot be asked now is asked by a later refresh."""
+        due = await self.cache.questions_due()
+        if not due or self._ask_questions is None:
+            return
+        try:
+            told = await self._ask_questions()
+        except ApiError:
+            return
+        await self.cache.store_questions(() if isinstance(told, Unavailable) else told, due)
+        if told and not isinstance(told, Unavailable):
+            self._announce(RunsChanged(RunChanges(updated=tuple(one.run_id for one in told))))
 
     async def look_up(self, run: Run) -> LookUpVerdict:
         """Ask for one run by its creation; it becomes `lost` if the answer shows a neighbour instead.

@@ -10,6 +10,8 @@ from service.agents.sentences import in_words
 
 Reason = Literal[
     "refused",
+    "cut_short",
+    "needs_answer",
     "out_of_budget",
     "no_key",
     "not_permitted",
@@ -34,6 +36,9 @@ _KINDS: Final[dict[Reason, re.Pattern[str]]] = {
         | api.?key.{0,24}(invalid|missing|required|not\ (found|set)) | authentication.?error | unauthorized | \b401\b
         | run\ /login | not\ logged\ in | must\ specify\ the\ \w+_API_KEY""",
         re.IGNORECASE | re.VERBOSE,
+    ),
+    "cut_short": re.compile(
+        r"output\ token\ (maximum|limit) | max_(output_|completion_)?tokens | MAX_TOKENS", re.IGNORECASE | re.VERBOSE
     ),
     "model_unreachable": re.compile(
         r"""connection.?(error|refused|reset) | ECONN | ENOTFOUND | EAI_AGAIN | fetch\ failed | unable\ to\ connect
@@ -66,10 +71,16 @@ class AgentReport:
     error: str | None = None
     """The error that it reported."""
     refused: bool = False
+    is_cut: bool = False
+    """Whether its last answer ended at the model's limit of tokens."""
     ended: bool = False
     """Whether it reported its end."""
 
 
+REFUSED: Final = TurnFailure("refused", "the model refused the task; say it in other words, or ask another model")
+CUT_SHORT: Final = "the model's answer was cut at its limit of tokens; ask for less at once, or continue the run"
+Ending = Literal["refused", "cut_short"]
+"""How a model's answer ended, where that is not as it should."""
 Listener = Callable[[dict[str, object], AgentReport], None]
 
 
@@ -115,6 +126,7 @@ def opencode(event: dict[str, object], report: AgentReport) -> None:
         report.summary = _text(part.get("text")) or report.summary
     elif kind == "step_finish":
         report.ended, report.error = True, None
+        report.is_cut = part.get("reason") == "length"
     elif kind == "error":
         report.error = _text(_dict(error.get("data")).get("message")) or _text(error.get("name")) or "error"
 
@@ -129,7 +141,8 @@ def gemini(event: dict[str, object], report: AgentReport) -> None:
     elif kind == "result":
         report.ended = True
         if event.get("status") not in (None, "success"):
-            report.error = _text(_dict(event.get("error")).get("message")) or "error"
+            # What is wrong may have been told before.
+            report.error = _text(_dict(event.get("error")).get("message")) or report.error or "error"
     elif kind == "error" and event.get("severity") != "warning":
         report.error = _text(event.get("message")) or "error"
 
@@ -180,12 +193,17 @@ class OutcomeReader:
         if len(self._held) > _LONGEST_LINE:
             self._held = b""
 
-    def failure(self, status: int) -> TurnFailure | None:
-        """Return why the turn failed; None: it succeeded."""
+    def failure(self, status: int, ending: Ending | None = None) -> TurnFailure | None:
+        """Return why the turn failed; None: it succeeded.
+
+        `ending`: how the model's last answer ended, which some programs do not tell.
+        """
         self._take(self._held)
         self._held, report = b"", self.report
-        if report.refused:
-            return TurnFailure("refused", "the model refused the task; say it in other words, or ask another model")
+        if report.refused or (ending == "refused" and not report.error):
+            return REFUSED
+        if report.is_cut or (ending == "cut_short" and not report.error):
+            return TurnFailure("cut_short", CUT_SHORT)
         if report.error:
             return TurnFailure(classified(report.error), f"the agent says: {' '.join(in_words(report.error).split())}")
         if status:

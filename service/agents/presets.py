@@ -66,6 +66,8 @@ class Preset:
     listener: Listener | None = None
     of_line: Callable[[str, AgentReport], None] | None = None
     """Reads its output where that is not JSON."""
+    tells_endings: bool = False
+    """Whether its output says that a model's answer was a refusal, or was cut."""
     named_session: bool = False
     """Whether a session has the run's id as its name; otherwise the program chooses one."""
 
@@ -110,6 +112,7 @@ PRESETS: Final = {
         untrusted=("--setting-sources", "user", "--strict-mcp-config", "--append-system-prompt-file", "{guidance}"),
         hidden=(".claude/settings.json", ".claude/settings.local.json", ".mcp.json"),
         listener=outcome.claude,
+        tells_endings=True,
     ),
     "codex": Preset(
         program="codex",
@@ -165,6 +168,7 @@ PRESETS: Final = {
         untrusted_environment={"OPENCODE_DISABLE_PROJECT_CONFIG": "1"},
         hidden=("opencode.json", "opencode.jsonc", ".opencode"),
         listener=outcome.opencode,
+        tells_endings=True,
     ),
     "gemini": Preset(
         program="gemini",

@@ -31,6 +31,7 @@ _PIECE: Final = 256 << 10
 _LARGEST_DIFF: Final = 8 << 20
 _LARGEST_FINDINGS: Final = 2 << 20
 """The size of the findings of all turns of a run together."""
+_MOST_QUESTIONS: Final = 100
 _LONGEST_WAIT_S: Final = 30
 _PAUSE_S: Final = 0.5
 """How often a request that waits looks whether the log has grown."""
@@ -66,6 +67,8 @@ class TurnBody(BaseModel):
     failure_kind: str | None
     commit: str | None
     summary: str | None
+    question: str | None
+    choices: list[str]
     files: int | None
     additions: int | None
     deletions: int | None
@@ -100,6 +103,22 @@ class PostingBody(BaseModel):
     url: str | None
     reason: str | None
     posted_at: str | None
+
+
+class QuestionBody(BaseModel):
+    """A question that waits for an answer, which is the instructions of the run's next turn."""
+
+    run_id: str
+    turn: int
+    question: str
+    choices: list[str]
+    asked_at: str
+
+
+class QuestionsBody(BaseModel):
+    """The newest of them."""
+
+    questions: list[QuestionBody]
 
 
 class RunResultsBody(RunBody):
@@ -173,13 +192,26 @@ def read_run(run_id: str, context: RequestContext, caller: Administrator) -> dic
     return body if share is None else body | {"budget_used": share}
 
 
+@router.get("/external/questions", responses={200: {"model": QuestionsBody}, **documented()})
+def read_questions(context: RequestContext, caller: Administrator) -> dict[str, object]:
+    """Return what agents ask, newest first: at most a hundred questions."""
+    with context.database.read() as connection:
+        found = turns.open_questions(connection, caller.organization.id, _MOST_QUESTIONS)
+    return {
+        "questions": [
+            {"run_id": one.run_id, "turn": one.number, "asked_at": rfc3339(one.finished_at), **one.question}
+            for one in found
+        ]
+    }
+
+
 def _turn_body(turn: Turn, used: UsageFigures | None, findings: bytes | None) -> dict[str, object]:
     started, ended = (None if at is None else rfc3339(at) for at in (turn.started_at, turn.finished_at))
     return {
         "number": turn.number,
         "instructions": turn.instructions,
         "caller": turn.caller,
-        "state": turn.outcome or turn.status,
+        "state": turn.status if turn.outcome in {None, turns.NEEDS_ANSWER} else turn.outcome,
         "started_at": started,
         "ended_at": ended,
         "outcome": turn.outcome,
@@ -187,6 +219,8 @@ def _turn_body(turn: Turn, used: UsageFigures | None, findings: bytes | None) ->
         "failure_kind": turn.failure_kind,
         "commit": turn.commit_sha,
         "summary": turn.summary,
+        "question": None if turn.question is None else turn.question["question"],
+        "choices": [] if turn.question is None else turn.question["choices"],
         "files": turn.files,
         "additions": turn.additions,
         "deletions": turn.deletions,

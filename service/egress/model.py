@@ -19,7 +19,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from service.agents.options import ModelAccess, Price
-from service.agents.outcome import TurnFailure
+from service.agents.outcome import Ending, TurnFailure
 from service.egress import refusals
 from service.egress.budget import BudgetSpentError, SpendingWatch, UsageMeter
 from service.egress.door import Door
@@ -214,6 +214,8 @@ class ModelProxy(Door):
         """When the first of the requests was made that have got no answer (monotonic seconds); None: all got one."""
         self.trouble: TurnFailure | None = None
         """Why the last request failed; None: it was answered."""
+        self.ending: Ending | None = None
+        """How the last answer ended; None: as it should."""
         self.end: TurnFailure | None = None
         """Why the agent has to be ended."""
         self.waiting = 0
@@ -372,6 +374,7 @@ class ModelProxy(Door):
         if is_complete:
             with self._counting:
                 self._away_since, self.trouble = None, None
+                self.ending = meter.ending if request.model else self.ending
             visit.finish_answer()
 
     @contextlib.contextmanager

@@ -8,7 +8,7 @@ from typing import Final, Self
 
 from service.agents.invocation import MODEL_PORT, PROXY_PORT
 from service.agents.options import AgentOptions
-from service.agents.outcome import TurnFailure
+from service.agents.outcome import Ending, TurnFailure
 from service.egress.budget import UsageMeter
 from service.egress.model import ModelProxy
 from service.egress.proxy import EgressProxy
@@ -56,6 +56,11 @@ class Outside:
     def end(self) -> TurnFailure | None:
         """Why the agent has to be ended; None: it may run on."""
         return None if self._model is None else self._model.end
+
+    @property
+    def ending(self) -> Ending | None:
+        """How the model's last answer ended; None: as it should, or it is not known."""
+        return None if self._model is None else self._model.ending
 
     @property
     def trouble(self) -> TurnFailure | None:

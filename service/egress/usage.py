@@ -3,12 +3,18 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from service.agents.options import Price
+from service.agents.outcome import Ending
 
 _LONGEST_ANSWER: Final = 32 << 20
 _LONGEST_LINE: Final = 8 << 20
+_ENDINGS: Final[dict[str, Ending]] = {
+    **dict.fromkeys(("max_tokens", "length", "max_output_tokens", "MAX_TOKENS"), "cut_short"),
+    **dict.fromkeys(("refusal", "content_filter", "SAFETY", "PROHIBITED_CONTENT"), "refused"),
+}
+_ENDS: Final = tuple(f'"{word}"'.encode() for word in _ENDINGS)
 BYTES_PER_TOKEN: Final = 4
 """The assumed length of a token, for answers whose tokens the provider did not report."""
 
@@ -59,6 +65,8 @@ class Meter:
         self._received = 0
         self._estimate = Usage(input=request_bytes // BYTES_PER_TOKEN)
         self._counted = Usage()
+        self.ending: Ending | None = None
+        """How the answer ended; None: as it should, or not yet."""
 
     def feed(self, piece: bytes) -> None:
         """Take a piece of the answer."""
@@ -67,8 +75,8 @@ class Meter:
         if self._is_stream:
             *lines, self._held = self._held.split(b"\n")
             for line in lines:
-                # Most events carry a word of the answer; only those with figures are parsed.
-                if b"usage" in line:
+                # Most events carry a word of the answer; only those with figures or an end are parsed.
+                if b"usage" in line or any(word in line for word in _ENDS):
                     self._read(line.removeprefix(b"data:"))
         if len(self._held) > (_LONGEST_LINE if self._is_stream else _LONGEST_ANSWER):
             self._held = b""
@@ -90,6 +98,7 @@ class Meter:
         for one in document if isinstance(document, list) else [document]:
             if isinstance(one, dict):
                 self._counted = self._counted.most(_usage_in(one))
+                self.ending = _ending_in(one) or self.ending
 
 
 def _usage_in(document: dict[str, object]) -> Usage:
@@ -112,6 +121,25 @@ def _usage_in(document: dict[str, object]) -> Usage:
             output = _number(found, "candidatesTokenCount") + _number(found, "thoughtsTokenCount")
             return Usage(max(0, whole - cached), cached, 0, output)
     return Usage()
+
+
+def _ending_in(document: dict[str, Any]) -> Ending | None:
+    """Return how an answer ended, by the words of Anthropic, of OpenAI's two interfaces, or of Gemini."""
+    response = document.get("response")
+    told = [document, document.get("delta"), response, *(document.get("choices") or document.get("candidates") or ())]
+    for holder in (one for one in told if isinstance(one, dict)):
+        details = holder.get("incomplete_details")
+        reason = details.get("reason") if isinstance(details, dict) else None
+        for word in (holder.get("stop_reason"), holder.get("finish_reason"), holder.get("finishReason"), reason):
+            if isinstance(word, str) and word in _ENDINGS:
+                return _ENDINGS[word]
+        said = holder.get("message") or holder.get("delta")
+        if isinstance(said, dict) and said.get("refusal"):
+            return "refused"
+    item = document.get("item")
+    parts = item.get("content") if isinstance(item, dict) else None
+    is_refusal = any(isinstance(part, dict) and part.get("type") == "refusal" for part in parts or ())
+    return "refused" if is_refusal else None
 
 
 def _number(found: object, key: str) -> int:

@@ -13,7 +13,7 @@ from service import ids
 from service.agents import check, invocation, layouts
 from service.agents.invocation import CommandTemplate, PlaceholderError
 from service.agents.layouts import NoProgramError, Program
-from service.agents.outcome import AgentReport, Reason
+from service.agents.outcome import AgentReport, Ending, Reason
 from service.egress.budget import MemoryMeter, UsageMeter
 from service.egress.outside import doors_of
 from service.errors import ServiceError
@@ -125,7 +125,10 @@ class AgentCommand:
             # For a program that does not remember earlier turns.
             lines = ["Earlier turns of this task; what those that completed changed is in the checkout:", ""]
             for past in self.task["conversation"]:
-                lines += [f"- {past['instructions']}", f"  ({past['status']}: {past['summary'] or 'no summary'})"]
+                lines += [
+                    f"- {past['instructions']}",
+                    f"  ({past['status']}: {past.get('question') or past['summary'] or 'no summary'})",
+                ]
             text = "\n".join([*lines, "", "Now:", "", told(self.task), ""])
             self.workspace.instructions_file.write_text(text, "utf-8")
 
@@ -161,6 +164,11 @@ class AgentCommand:
         given |= {"HOME": self._home_inside, "TMPDIR": INSIDE.temporary if boxed else str(workspace.temporary)}
         # The path of the result outside the sandbox: the processes of a dead worker are found by it.
         return given | _QUIET | dict(self.invocation.environment) | {"RUNWARDEN_RESULT": str(workspace.result_file)}
+
+    def ending(self, seen: Ending | None) -> Ending | None:
+        """Return how the model's last answer ended, if the program itself does not tell."""
+        preset = invocation.preset_of(self.agent)
+        return seen if preset is not None and not preset.tells_endings else None
 
     def note(self, heard: AgentReport) -> None:
         """Store the state of a successful turn: its session's name, and its last words if it reported nothing."""

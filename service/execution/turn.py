@@ -12,6 +12,8 @@ from typing import IO, Any, Final, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
+from service.agents.invocation import preset_of
+from service.agents.outcome import REFUSED
 from service.clock import Clock, rfc3339
 from service.errors import ServiceError
 from service.execution import agent as agent_process
@@ -28,6 +30,7 @@ from service.execution.starting_point import StartingPoint, begin
 from service.execution.workspace import TurnCommit, Workspace, Workspaces
 from service.findings.collect import collect
 from service.findings.document import packed
+from service.findings.question import asked, in_words
 from service.hosts.http import token_for
 from service.observability.traces import Tracer
 from service.reference import without_login
@@ -159,6 +162,7 @@ def task_of(attempt: Attempt, snapshot: RepositorySnapshot, begun: StartingPoint
                 "commit": past.commit_sha,
                 "summary": past.summary,
                 "finished_at": None if past.finished_at is None else rfc3339(past.finished_at),
+                **(past.question or {}),
             }
             for past in attempt.conversation
         ],
@@ -462,7 +466,9 @@ class TurnExecution:
         result = attempt.workspace.result()
         attempt.workspace.unlock_report()
         found = collect(attempt.workspace.tree, self.sandbox.tree_of(attempt.workspace), attempt.secrets.mask)
-        for remark in found.remarks:
+        remarks = [*found.remarks]
+        question = asked(attempt.workspace.tree, attempt.secrets.mask, remarks)
+        for remark in remarks:
             attempt.log_line(remark, self._clock)
         if found.findings is not None:
             key = (attempt.run.id, attempt.turn.number)
@@ -471,6 +477,15 @@ class TurnExecution:
         message = attempt.secrets.mask(commit_message(attempt, result.commit_message))
         with self._tracer.step("commit"):
             made = self._commit(attempt, snapshot, base, message)
+        preset = preset_of(attempt.agent)
+        if made is None and found.findings is None and preset is not None and preset.listener is not None:
+            if result.summary is None:
+                raise AgentFailedError(f"the agent changed nothing and said nothing: {REFUSED.text}", REFUSED.reason)
+            question = question or in_words(result.summary, attempt.secrets.mask)
+        if question is not None:
+            asks: dict[str, Any] = {"failure": question.text, "question": question.document()}
+            asks |= {"status": "failed", "failure_kind": turns.NEEDS_ANSWER}
+            return replace(attempt.completed(None, result.summary), **asks)
         if made is None:
             attempt.log_line(f"{turns.NOTHING_CHANGED}: no commit", self._clock)
             return attempt.completed(None, result.summary)

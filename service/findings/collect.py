@@ -100,8 +100,8 @@ def _in_place_of_folder(tree: Path) -> str | None:
 
 
 def clear(tree: Path) -> None:
-    """Remove files of findings that the repository itself holds, so that they do not count as this agent's."""
-    for path in FILES:
+    """Remove files of findings and a question that the repository itself holds: they are not this agent's."""
+    for path in (*FILES, f"{FOLDER}/question.json"):
         with contextlib.suppress(OSError), _folder_of(tree, path) as folder:
             os.unlink(path.rpartition("/")[2], dir_fd=folder)
 

@@ -259,6 +259,8 @@ turns = _table(
     # What was pushed: turns with the same one made the same change.
     *_texts("tree_sha", nullable=True),
     *_numbers("files", "additions", "deletions", nullable=True),
+    # What its agent asks.
+    sa.Column("question", sa.JSON(none_as_null=True)),
     # The turn with whose change that was not pushed it begins.
     *_numbers("from_turn", nullable=True),
     # Noted before it is pushed: the code host tells of the push before the turn ends.
@@ -278,6 +280,7 @@ for _name, _held, _keys in (
     ("turns_waiting", WAITING, ("organization_id", "accepted_at", "run_id")),
     ("turns_under_way", UNDER_WAY, ("finished_at", "run_id")),
     ("turns_by_last_place", HAD_PLACE, ("organization_id", "dispatched_at")),
+    ("turns_asking", turns.c.question.is_not(None), ("organization_id", "finished_at")),
     ("turns_by_end", turns.c.finished_at.is_not(None), ("finished_at",)),
 ):
     sa.Index(_name, *(turns.c[_key] for _key in _keys), sqlite_where=_held, postgresql_where=_held)

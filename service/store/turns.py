@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 
@@ -19,8 +19,12 @@ NOTHING_CHANGED: Final = "the agent changed nothing"
 NOT_PUSHED: Final = "the head of a fork is not pushed to: what the agent changed is kept as a patch alone"
 MADE_UP: Final = "lab"
 """The `executor` of turns that the lab generated: they are not executed and hold no place."""
-UNFINISHED: Final = frozenset({"out_of_budget", "timed_out", "idle", "model_unreachable", "rate_limited"})
+UNFINISHED: Final = frozenset(
+    {"out_of_budget", "timed_out", "idle", "model_unreachable", "rate_limited", "cut_short", "needs_answer"}
+)
 """Kinds of failures after which the next turn begins with what was changed, unless its caller says otherwise."""
+NEEDS_ANSWER: Final = "needs_answer"
+"""The outcome of a turn whose agent asks something; its status is `failed`."""
 CANCELLED: Final = "cancelled"
 """The beginning of the failure of a turn that a caller or an operator ended."""
 
@@ -55,6 +59,8 @@ class Turn:
     """How many files it changed, also where that was not pushed; None: not known."""
     additions: int | None
     deletions: int | None
+    question: dict[str, Any] | None
+    """What its agent asks, with `choices`; None: nothing."""
     from_turn: int | None
     """The turn with whose change it begins, itself after a pause; None: it begins with the branch alone."""
 
@@ -80,9 +86,11 @@ class Turn:
 
     @property
     def outcome(self) -> str | None:
-        """`completed`, `failed` or `cancelled`; None: it has not ended."""
+        """`completed`, `failed`, `cancelled` or `needs_answer`; None: it has not ended."""
         if self.status not in run_store.FINAL:
             return None
+        if self.question is not None:
+            return NEEDS_ANSWER
         return CANCELLED if self.failure and self.failure.startswith(CANCELLED) else self.status
 
     @property
@@ -101,6 +109,7 @@ class TurnOutcome:
     summary: str | None = None
     failure: str | None = None
     failure_kind: str | None = None
+    question: dict[str, Any] | None = None
     attempt: int | None = None
     """The attempt that ended; None ends the turn whichever attempt is current."""
     base_sha: str | None = None
@@ -218,6 +227,25 @@ def open_runs(connection: sa.Connection, among: Sequence[str] | None = None) -> 
     query = sa.select(turns.c.run_id).where(turns.c.status.in_(run_store.OPEN))
     query = query if among is None else query.where(turns.c.run_id.in_(among))
     return frozenset(connection.execute(query).scalars())
+
+
+@dataclass(frozen=True, slots=True)
+class OpenQuestion:
+    """A question that waits for an answer: its run was not continued since."""
+
+    run_id: str
+    number: int
+    question: dict[str, Any]
+    finished_at: int
+
+
+def open_questions(connection: sa.Connection, organization_id: str, limit: int) -> list[OpenQuestion]:
+    """Return an organization's open questions, newest first."""
+    last = (runs.c.id == turns.c.run_id, runs.c.turn == turns.c.number)
+    asked = (turns.c.organization_id == organization_id, turns.c.question.is_not(None))
+    columns = (turns.c.run_id, turns.c.number, turns.c.question, turns.c.finished_at)
+    query = sa.select(*columns).join(runs, sa.and_(*last)).where(*asked).order_by(turns.c.finished_at.desc())
+    return [OpenQuestion(*row) for row in connection.execute(query.limit(limit))]
 
 
 def by_number(connection: sa.Connection, run_id: str, number: int) -> Turn | None:

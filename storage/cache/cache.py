@@ -12,7 +12,7 @@ from typing import Final, Self
 
 from storage.cache import coverage as coverage_queries
 from storage.cache import health as health_queries
-from storage.cache import insights, read_runs, retention, run_sql, schema, stuck
+from storage.cache import insights, questions, read_runs, retention, run_sql, schema, stuck
 from storage.cache import polls as poll_queries
 from storage.cache import store_runs as run_writes
 from storage.cache import window as windows
@@ -118,6 +118,7 @@ class Cache:
     forget_coverage = writes(coverage_queries.forget)
     leave_place = writes(coverage_queries.leave_place)
     note_no_results = writes(coverage_queries.note_no_results)
+    store_questions = writes(questions.store)
     mark_final = writes(run_writes.mark_final)
     pause_backfill = writes(coverage_queries.pause_backfill)
     store_progress = writes(coverage_queries.store_progress)
@@ -149,6 +150,8 @@ class Cache:
     neighbour = reads(coverage_queries.neighbour)
     has_no_results = reads(coverage_queries.has_no_results)
     polls = reads(poll_queries.polls)
+    questions_due = reads(questions.due)
+    questions = reads(questions.of_failed_runs)
 
     stuck = reads(stuck.ids)
     outcomes = reads(insights.outcomes)

@@ -68,6 +68,9 @@ CREATE TABLE backfill_progress (
 -- Active runs: since when, and when last, polls saw them without a gap.
 CREATE TABLE watched (run INTEGER PRIMARY KEY, since_us INTEGER NOT NULL, last_us INTEGER NOT NULL) STRICT;
 CREATE TABLE stuck (run INTEGER PRIMARY KEY, active_since_us INTEGER NOT NULL, p95_us INTEGER NOT NULL) STRICT;
+CREATE TABLE questions (
+    run_id TEXT PRIMARY KEY, question TEXT NOT NULL, choices_json TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
 CREATE TABLE pins (run_id TEXT PRIMARY KEY, pinned_us INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 CREATE TABLE mark (
     one INTEGER PRIMARY KEY, transition_id INTEGER NOT NULL, run INTEGER NOT NULL, kept_us INTEGER NOT NULL

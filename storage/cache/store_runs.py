@@ -12,6 +12,7 @@ from zlib import adler32, crc32
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from storage.cache.questions import DUE as QUESTIONS_DUE
 from storage.cache.read_runs import final_statuses
 from storage.cache.run_sql import RANK, search_text, severity_sql
 from storage.cache.work_time import FIRST_SINCE_SQL, UNKNOWN_US, TurnTimes, took_sql
@@ -234,6 +235,10 @@ class RunMerge(Struct, frozen=True):
             else:
                 changed[number] = found
                 seen_at_us[number] = min(seen_us, asked_us)
+        if any(found.run.status == "failed" for found in (*left.values(), *changed.values())):
+            # Its agent may have asked something.
+            sql = "INSERT INTO notes (name, value) VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET value = value + 1"
+            self.connection.execute(sql, (QUESTIONS_DUE,))
         for some in _chunks(same):
             sql = f"UPDATE sightings SET asked_us = ? WHERE id IN ({_marks(some)})"
             self.connection.execute(sql, (asked_us, *some))

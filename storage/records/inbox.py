@@ -7,7 +7,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 InboxKind = Literal[
-    "host", "failed", "unknown", "approval", "stuck", "paused", "limited", "bot", "undelivered", "ended"
+    "host", "failed", "unknown", "approval", "question", "stuck", "paused", "limited", "bot", "undelivered", "ended"
 ]
 InboxSeverity = Literal["critical", "decide", "look"]
 SEVERITIES: Final[Mapping[InboxKind, InboxSeverity]] = {
@@ -16,6 +16,7 @@ SEVERITIES: Final[Mapping[InboxKind, InboxSeverity]] = {
     "undelivered": "critical",
     "unknown": "decide",
     "approval": "decide",
+    "question": "decide",
     "stuck": "look",
     "paused": "look",
     "limited": "look",
@@ -72,6 +73,8 @@ class InboxItem(Struct, frozen=True):
     count: int = 1
     cure: str = ""
     """A command that helps."""
+    choices: tuple[str, ...] = ()
+    """The answers that a question offers."""
     subject: str = ""
     """Its subject: a code host, an action, a decision, an automation, a route."""
     group: str = ""

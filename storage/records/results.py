@@ -67,6 +67,9 @@ class Turn(Struct, frozen=True):
     commit: str | None = None
     """Its last commit."""
     summary: str | None = None
+    question: str | None = None
+    """What its agent asks; its outcome is then `needs_answer`."""
+    choices: tuple[str, ...] = ()
     files: int | None = None
     additions: int | None = None
     deletions: int | None = None
@@ -80,6 +83,15 @@ class Turn(Struct, frozen=True):
     def is_unpushed(self) -> bool:
         """Whether the service keeps its change as a patch alone."""
         return self.outcome is not None and self.commit is None and bool(self.files)
+
+
+class OpenQuestion(Struct, frozen=True):
+    """What a run's agent asks; the answer is what the run is continued with."""
+
+    run_id: str
+    question: str
+    choices: tuple[str, ...]
+    """Empty: any answer."""
 
 
 class PostingStatus(Struct, frozen=True):

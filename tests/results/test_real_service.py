@@ -77,3 +77,32 @@ def test_a_change_that_was_not_pushed_is_shown_applied_and_gone_on_with(
     assert (refused.code, done["run"]["status"]) == (1, "completed")
     assert sent["path"] == "/external/runs?start_from=patch"
     assert [turn["from_turn"] for turn in turns] == [None, None, 2]
+
+
+def test_what_an_agent_asks_waits_in_the_inbox(service: RunningService, tmp_path: Path) -> None:
+    """As something to decide, until the run is continued with the answer."""
+    script = tmp_path / "asks.sh"
+    question = '{"question": "Which database?", "choices": ["SQLite", "PostgreSQL"]}'
+    script.write_text(
+        "[ -e half.txt ] && exit 0\necho half > half.txt\nmkdir .runwarden\n"
+        f"echo '{question}' > .runwarden/question.json\n"
+    )
+    service.admin("agent", "add", "asks", "--argv", f"/bin/sh {script}")
+    home = Inside(tmp_path, service.base_url, service.admin_token)
+    run_id = home("agents", "start", "asks", "-R", "acme/api", "--wait", "--json").json()["execution"]["execution_id"]
+    home("runs", "sync")
+    waiting = next(item for item in home("inbox", "--json").json()["items"] if item["key"] == f"question:{run_id}")
+    turn = home("runs", "view", run_id, "--json").json()["turns"][0]
+    done = home("runs", "continue", run_id, "--wait", "--json", "SQLite").json()
+    home("runs", "sync")
+    left = [item["key"] for item in home("inbox", "--json").json()["items"]]
+
+    assert (waiting["kind"], waiting["severity"], waiting["choices"]) == (
+        "question",
+        "decide",
+        ["SQLite", "PostgreSQL"],
+    )
+    assert waiting["title"] == "acme/api asks: Which database?"
+    assert waiting["cure"].endswith(f"runs continue {run_id} SQLite")
+    assert (turn["outcome"], turn["question"]) == ("needs_answer", "Which database?")
+    assert (done["run"]["status"], f"question:{run_id}" in left) == ("completed", False)

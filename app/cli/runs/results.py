@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TURN_FACTS: Final = (
-    "number instructions caller state outcome reason failure_kind commit summary started_at ended_at "
+    "number instructions caller state outcome reason failure_kind commit summary question choices started_at ended_at "
     "files additions deletions from_turn"
 )
 TURN_OPTION: Final = click.option("--turn", type=click.IntRange(1), metavar="N", help="Turn N only.")

@@ -109,19 +109,23 @@ class ContinueRunForm(ActionForm):
         final_statuses: Collection[str] = FINAL_STATUSES,
         sent: ContinueRun | None = None,
         said: str = "",
+        question: str = "",
     ) -> None:
         """Prepare for this run; `sent` is an earlier request whose values are kept, all but the instructions.
 
-        With `said` as instructions the form begins with the preview.
+        With `said` as instructions the form begins with the preview. `question`: what its agent asks.
         """
         self._run, self._has_ended = run, run.status in final_statuses
         self._sent = sent
         self._conversation = Conversation()
         self._previous = ""
+        self._question = question
         active = "It is still active: the service may refuse it."
         ended = "The agent remembers what was said before."
         hint = ended if self._has_ended else active
-        self.FIELDS = (Field("instructions", "instructions", hint, TEXT, "What should it do next?"),)
+        self.FIELDS = (
+            Field("instructions", "answer" if question else "instructions", hint, TEXT, "What should it do next?"),
+        )
         super().__init__(engine, draft=named("run.continue", run.run_id), fresh_wins=bool(said))
         self.beginning = {"instructions": said} if said else None
 
@@ -131,7 +135,8 @@ class ContinueRunForm(ActionForm):
         badge = run_badge(self._run.status, is_final=self._has_ended)
         where = safe_text(f"{run.repository.label}  {run.branch_name}")
         facts = (FormFact("run", safe_text(run.run_id), badge), FormFact("on", where))
-        return (*facts, self._conversation, *super().make_rows())
+        asked = [FormNotice(safe_text(self._question, limit=2_000))] if self._question else []
+        return (*facts, self._conversation, *asked, *super().make_rows())
 
     async def on_mount(self) -> None:
         """Read the conversation, once there is room to show it."""

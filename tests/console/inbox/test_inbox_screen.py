@@ -9,12 +9,14 @@ from syrupy.assertion import SnapshotAssertion
 from app.automations.inbox import Inbox
 from app.console.inbox import snoozes
 from app.console.run.screen import RunScreen
-from app.events import StateChangedElsewhere
+from app.events import RunsChanged, StateChangedElsewhere
 from storage.errors import DatabaseDamagedError
+from storage.records import RunChanges
 from storage.records.inbox import Mark
+from storage.records.results import OpenQuestion
 from storage.state import State
 from storage.state.opening import DAMAGE_CURE
-from tests.console.conftest import SMALL, Staged, seen
+from tests.console.conftest import SMALL, Scene, Staged, seen
 from tests.console.inbox.conftest import fail, here, inbox, keys, state_of
 from tests.console.scenes import engine_on
 from tests.lab import Lab
@@ -229,3 +231,51 @@ async def test_picture_of_a_full_one_and_of_an_empty_one(staged: Staged, picture
         await scene.press("asterisk", "e")
         assert keys(scene) == []
         await seen(scene, picture, "empty-")
+
+
+async def asking(scene: Scene, board: Lab, *choices: str) -> None:
+    """A run fails with a question, which the cursor is put on."""
+    await fail(scene, board, "run_asks", branch="fix/store")
+    await scene.engine.cache.store_questions([OpenQuestion("run_asks", "Which database?\nSay it.", choices)], 0)
+    await scene.ring(RunsChanged(RunChanges(updated=("run_asks",))))
+    await scene.tick(seconds=3)
+    scene.app.screen.query_one(LineTable).seek("question:run_asks")
+    await scene.settle()
+
+
+def continued(board: Lab) -> list[tuple[str, str]]:
+    bodies = [one.json() for one in board.requests if one.method == "POST"]
+    return [(body["run_id"], body["instructions"]) for body in bodies]
+
+
+async def test_a_question_is_answered_with_the_key_of_a_choice(staged: Staged, board: Lab) -> None:
+    """It is an item to decide, not a failure; the answer continues the run, and the item goes."""
+    async with inbox(staged, automated=False) as scene:
+        await asking(scene, board, "SQLite", "PostgreSQL")
+        item = next(item for item in scene.app.session.inbox.items or () if item.key == "question:run_asks")
+        assert (item.severity, item.kind) == ("decide", "question")
+        assert all(
+            entry.run_id != "run_asks"
+            for each in scene.app.session.inbox.items or ()
+            if each != item
+            for entry in each.entries
+        )
+        await scene.press("enter")
+        await scene.shows("Which database?", "1 SQLite", "2 PostgreSQL", "3 another answer")
+        await scene.press("2")
+
+        assert continued(board) == [("run_asks", "PostgreSQL")]
+        assert "Answered: the run goes on." in scene.toasts
+        await scene.tick(seconds=3)
+        assert "question:run_asks" not in keys(scene)
+
+
+async def test_a_question_without_choices_opens_the_form_below_it(staged: Staged, board: Lab) -> None:
+    """As does another answer than those to choose from."""
+    async with inbox(staged, automated=False) as scene:
+        await asking(scene, board)
+        await scene.press("c")
+        await scene.shows("Continue a run", "Which database?", "answer")
+        await scene.press(*"Any", "ctrl+s", "ctrl+s")
+
+        assert continued(board) == [("run_asks", "Any")]

@@ -37,6 +37,8 @@ def test_a_preset_s_run_is_a_conversation_whose_cost_is_kept(
     kept = [path.name for path in folder.sessions.iterdir()]
     Pruner(database, folder).sessions(before=1 << 62)
     database.close()
+    mute, curious = (api.begin("helper", instructions=words) for words in ("say nothing", "ask me"))
+    odd = [api.get(f"/external/runs/{api.ended(one)['run_id']}").json()["turns"][0] for one in (mute, curious)]
     server.status = 401
     refused = api.begin("helper", instructions="go")
     api.ended(refused)
@@ -46,6 +48,10 @@ def test_a_preset_s_run_is_a_conversation_whose_cost_is_kept(
     assert notes.split() == ["Remember", "alfa.", "And", "bravo."]
     assert [(one["requests"], one["input_tokens"], one["output_tokens"]) for one in told] == [(1, INPUT, OUTPUT)] * 2
     assert (held, kept) == (b"", [run_id])
-    assert [path.name for path in folder.sessions.iterdir()] == [refused]
+    assert {path.name for path in folder.sessions.iterdir()} == {mute, curious, refused}
     assert turn["reason"].endswith(" answered 401 for m: no; set MODEL_KEY to a valid key"), "not an exit status"
     assert turn["failure_kind"] == "no_key"
+    assert [(one["failure_kind"], one["outcome"], one["question"]) for one in odd] == [
+        ("refused", "failed", None),
+        ("needs_answer", "needs_answer", "Which one?"),
+    ]

@@ -235,6 +235,21 @@ def test_a_program_does_not_notice_that_its_provider_was_away(
     assert sum(usage.tokens for _, usage, _ in done.used) == len(done.used) * (INPUT + CACHED + OUTPUT)
 
 
+@pytest.mark.parametrize(("ending", "reason"), [("refusal", "refused"), ("length", "cut_short")])
+@pytest.mark.parametrize("preset", PRESETS)
+def test_an_answer_that_did_not_end_well_is_no_success(
+    ready: Make, server: ModelServer, request: pytest.FixtureRequest, preset: str, ending: str, reason: str
+) -> None:
+    """Also where the program takes it for one: then the model's own word counts."""
+    if request.node.callspec.params["installed"] == "stub" and PRESETS[preset].tells_endings:
+        pytest.skip("the real program tells it, and the stand-in does not")
+    server.ending = ending
+    stage, agent = ready(preset)
+    done = stage.turn(agent, "go")
+
+    assert done.reason == reason, (done.failure, done.log[-2000:])
+
+
 @pytest.mark.parametrize("installed", ["stub"], indirect=True)
 @pytest.mark.parametrize("preset", ONE_OF_EACH_API)
 def test_a_spent_budget_stops_the_program(ready: Make, server: ModelServer, preset: str) -> None:

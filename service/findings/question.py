@@ -1,0 +1,84 @@
+"""A question that an agent ends with: from a file in its checkout, where it may have written anything, or its words."""
+
+import errno
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from service.findings import collect
+from service.findings.document import FindingsError, read_json
+from service.text import one_line, printable
+
+FILE: Final = f"{collect.FOLDER}/question.json"
+_LARGEST: Final = 1 << 20
+_LONGEST: Final = 2000
+_MOST_CHOICES: Final = 9
+_LONGEST_CHOICE: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What an agent wants to know before it goes on."""
+
+    question: str
+    choices: tuple[str, ...] = ()
+    """Answers to choose from; empty: any."""
+
+    @property
+    def text(self) -> str:
+        """Return it as the reason why the turn did not succeed."""
+        choices = f" ({' / '.join(self.choices)})" if self.choices else ""
+        return f"the agent asks: {one_line(self.question)}{choices}"
+
+    def document(self) -> dict[str, object]:
+        """Return it as it is stored."""
+        return asdict(self)
+
+
+def asked(tree: Path, mask: Callable[[str], str], remarks: list[str]) -> Question | None:
+    """Return the question in the agent's file; None: it wrote no such file. Problems with it are added to the remarks.
+
+    A file that cannot be used is a question as well: the agent did not finish, and its last words may tell why.
+    """
+    try:
+        document = read_json(collect.read(tree, FILE, _LARGEST))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        kind = "a link is not followed" if error.errno == errno.ELOOP else error.strerror
+        return _unusable(f"{FILE} is not read: {kind}", remarks)
+    except FindingsError as error:
+        return _unusable(f"{FILE} is not used: {error}", remarks)
+    question = document.get("question") if isinstance(document, dict) else None
+    if not isinstance(question, str) or not question.strip():
+        return _unusable(
+            f'{FILE} is not used: it must be an object such as {{"question": "…", "choices": []}}', remarks
+        )
+    choices = document.get("choices") or []
+    if not isinstance(choices, list) or not all(isinstance(one, str) and one.strip() for one in choices):
+        remarks.append(f"{FILE}: the choices are left out: they must be a list of texts")
+        choices = []
+    if len(choices) > _MOST_CHOICES:
+        remarks.append(f"{FILE}: the first {_MOST_CHOICES} choices are kept, of {len(choices):,}")
+    if len(question.strip()) > _LONGEST:
+        remarks.append(f"{FILE}: the first {_LONGEST} characters of the question are kept, of {len(question):,}")
+    kept = dict.fromkeys(_clean(one_line(one.strip()), _LONGEST_CHOICE, mask) for one in choices[:_MOST_CHOICES])
+    return Question(_clean(question.strip(), _LONGEST, mask), tuple(kept))
+
+
+def in_words(words: str | None, mask: Callable[[str], str]) -> Question | None:
+    """Return the last message of an agent that changed nothing, if it ends with a question mark."""
+    text = "" if words is None else words.strip()
+    return Question(_clean(text[-_LONGEST:], _LONGEST, mask)) if text.endswith(("?", "？")) else None  # noqa: RUF001
+
+
+def _unusable(remark: str, remarks: list[str]) -> Question:
+    remarks.append(remark)
+    return Question("something that cannot be read; the log says why")
+
+
+def _clean(text: str, most: int, mask: Callable[[str], str]) -> str:
+    # JSON can hold a lone surrogate, and NUL, which the database cannot take.
+    text = printable(mask(text.encode("utf-8", "replace").decode()))
+    return text if len(text) <= most else f"{text[: most - 1]}…"
