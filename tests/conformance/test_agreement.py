@@ -19,6 +19,7 @@ def operations(document: dict[str, Any], prefix: str = "") -> dict[str, dict[str
 
 EXTENSIONS = {
     "GET /external/agents",
+    "GET /external/questions",
     "GET /external/runs/{run_id}",
     "GET /external/runs/{run_id}/diff",
     "GET /external/runs/{run_id}/turns/{n}/diff",
