@@ -107,7 +107,7 @@ class RunSync:
             missing = [run for run in held if run.run_id not in answers.seen and run.status not in answers.unswept]
             await self._confirm(missing, is_whole=answers.is_whole)
             await self._missed_turns([run_id for part in answers.changes for run_id in part.updated])
-            await self._questions()
+            await self.learn_questions()
             await self.judge_stuck()
         except ApiError as error:
             await self.record(error)
@@ -253,7 +253,7 @@ class RunSync:
                 working = replace(held.run, status="working", updated_at=began)
                 await asyncio.gather(self.store([working]), self.store([held.run]))
 
-    async def _questions(self) -> None:
+    async def learn_questions(self) -> None:
         """Store what agents ask, after runs have failed. What cannot be asked now is asked by a later refresh."""
         due = await self.cache.questions_due()
         if not due or self._ask_questions is None:

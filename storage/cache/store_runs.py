@@ -235,8 +235,11 @@ class RunMerge(Struct, frozen=True):
             else:
                 changed[number] = found
                 seen_at_us[number] = min(seen_us, asked_us)
-        if any(found.run.status == "failed" for found in (*left.values(), *changed.values())):
-            # Its agent may have asked something.
+        if failed := [
+            (found.run.run_id,) for found in (*left.values(), *changed.values()) if found.run.status == "failed"
+        ]:
+            # Their agents may have asked something, or something else than before.
+            self.connection.executemany("DELETE FROM questions WHERE run_id = ?", failed)
             sql = "INSERT INTO notes (name, value) VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET value = value + 1"
             self.connection.execute(sql, (QUESTIONS_DUE,))
         for some in _chunks(same):

@@ -90,11 +90,9 @@ def test_what_an_agent_asks_waits_in_the_inbox(service: RunningService, tmp_path
     service.admin("agent", "add", "asks", "--argv", f"/bin/sh {script}")
     home = Inside(tmp_path, service.base_url, service.admin_token)
     run_id = home("agents", "start", "asks", "-R", "acme/api", "--wait", "--json").json()["execution"]["execution_id"]
-    home("runs", "sync")
     waiting = next(item for item in home("inbox", "--json").json()["items"] if item["key"] == f"question:{run_id}")
     turn = home("runs", "view", run_id, "--json").json()["turns"][0]
     done = home("runs", "continue", run_id, "--wait", "--json", "SQLite").json()
-    home("runs", "sync")
     left = [item["key"] for item in home("inbox", "--json").json()["items"]]
 
     assert (waiting["kind"], waiting["severity"], waiting["choices"]) == (

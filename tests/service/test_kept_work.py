@@ -188,3 +188,22 @@ def test_a_refused_change_is_shown_and_nothing_is_begun_with_that_was_not_kept(a
     assert (refused.status_code, refused.json()["error_code"]) == (409, "nothing_kept")
     assert [(one.status_code, one.json()["error_code"]) for one in (odd, new)] == [(400, "invalid_query")] * 2
     assert turns_of(api, other)[0]["files"] == 0
+
+
+def test_an_agent_without_the_document_is_told_in_its_instructions(
+    own: Callable[..., tuple[Api, Path]], tmp_path: Path
+) -> None:
+    """One sentence in front of them; they are stored as they were given."""
+    api, bare = own()
+    script = tmp_path / "echoing.sh"
+    script.write_text('echo "$1" > told.txt; case "$1" in fail*) exit 3;; esac\n', "utf-8")
+    owner = api.organization["slug"]
+    api.service.admin("agent", "add", "echoing", "--argv", f"/bin/sh {script} {{instructions}}", "--org", owner)
+    run_id = api.begin("echoing", instructions="fail")
+    api.ended(run_id)
+    go_on(api, run_id, "go on")
+    done = api.ended(run_id)
+    told = git("show", f"{done['branch_name']}:told.txt", cwd=bare)
+
+    assert told == ("Turn 1 was not finished, and its changes were dropped: the checkout is as the branch is.\n\ngo on")
+    assert turns_of(api, run_id)[1]["instructions"] == "go on"
