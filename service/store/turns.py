@@ -82,7 +82,7 @@ class Turn:
     @property
     def is_resumed_from_patch(self) -> bool:
         """Whether the next turn begins with that change, unless its caller says otherwise."""
-        return self.failure_kind in UNFINISHED or self.kept_turn == self.from_turn
+        return self.failure_kind in UNFINISHED or self.from_turn is not None
 
     @property
     def outcome(self) -> str | None:

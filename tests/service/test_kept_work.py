@@ -150,7 +150,7 @@ def test_what_a_cancelled_turn_changed_is_kept(at_work: tuple[Api, Path]) -> Non
 
 
 def test_a_change_whose_push_failed_is_kept_over_further_failures(at_work: tuple[Api, Path]) -> None:
-    """A turn that failed before its agent began passes on what it was to begin with."""
+    """Those of turns that began with it, whether their agents began or not."""
     api, bare = at_work
     hook = put_hook(bare, "pre-receive", "echo no; exit 1")
     run_id = api.begin("worker", instructions="write half.txt half")
@@ -161,13 +161,20 @@ def test_a_change_whose_push_failed_is_kept_over_further_failures(at_work: tuple
     go_on(api, run_id, "write more.txt more", "patch")
     api.ended(run_id)
     away.rename(bare)
-    go_on(api, run_id, "write last.txt last")
+    go_on(api, run_id, "write last.txt last; fail")
     api.ended(run_id)
-    first, second, third = turns_of(api, run_id)
+    go_on(api, run_id, "write end.txt end")
+    api.ended(run_id)
+    first, second, third, fourth = turns_of(api, run_id)
 
     assert ("the push was refused" in first["reason"], first["files"]) == (True, 1)
     assert (second["outcome"], second["files"], second["from_turn"]) == ("failed", None, 1)
-    assert (third["outcome"], third["from_turn"], told(third)["files"]) == ("completed", 1, ["half.txt"])
+    assert (third["outcome"], third["from_turn"]) == ("failed", 1)
+    assert (fourth["outcome"], fourth["from_turn"], told(fourth)["files"]) == (
+        "completed",
+        3,
+        ["half.txt", "last.txt"],
+    )
 
 
 def test_a_refused_change_is_shown_and_nothing_is_begun_with_that_was_not_kept(at_work: tuple[Api, Path]) -> None:
