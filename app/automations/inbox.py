@@ -209,7 +209,7 @@ class Causes:
         for run in rows:
             if (asked := questions.get(run.run_id)) is not None:
                 key, title = f"question:{run.run_id}", f"{run.repository} asks: {' '.join(asked.question.split())}"
-                cure = f"runs continue {shlex.quote(run.run_id)} {shlex.quote(next(iter(asked.choices), 'ANSWER'))}"
+                cure = f"runs continue {shlex.quote(run.run_id)} ANSWER"
                 entries = [_entry(key, run, ahead)]
                 asking.append(Cause(key, "question", title, "", entries, choices=asked.choices, cure=cure))
                 continue

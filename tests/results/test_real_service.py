@@ -101,6 +101,6 @@ def test_what_an_agent_asks_waits_in_the_inbox(service: RunningService, tmp_path
         ["SQLite", "PostgreSQL"],
     )
     assert waiting["title"] == "acme/api asks: Which database?"
-    assert waiting["cure"].endswith(f"runs continue {run_id} SQLite")
+    assert waiting["cure"].endswith(f"runs continue {run_id} ANSWER")
     assert (turn["outcome"], turn["question"]) == ("needs_answer", "Which database?")
     assert (done["run"]["status"], f"question:{run_id}" in left) == ("completed", False)
