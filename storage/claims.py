@@ -28,7 +28,8 @@ NOT_TOLD: Final = "?"
 """Stands for a fact that the system does not report; it counts as equal to any value."""
 
 _SECOND_US: Final = 1_000_000
-_PROC: Final = Path("/proc")
+PROC: Final = Path("/proc")
+"""Where Linux tells of its processes; other systems are asked with programs."""
 _TELL_S: Final = 5.0
 _STATE_FIELD: Final = 0
 _STARTED_FIELD: Final = 19
@@ -162,10 +163,10 @@ def _is_other(one: str, other: str) -> bool:
 
 def _started(pid: int) -> str | None:
     """When the process started; None: it does not exist, or is a zombie."""
-    if not (_PROC / "self" / "stat").exists():
+    if not (PROC / "self" / "stat").exists():
         return _told_by_ps(pid)
     try:
-        stat = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+        stat = (PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
     # The command's name may contain anything, brackets and spaces too.
@@ -174,7 +175,9 @@ def _started(pid: int) -> str | None:
 
 
 def _told_by_ps(pid: int) -> str | None:
-    output = _told(["ps", "-o", "state=,lstart=", "-p", str(pid)])
+    output = _told("ps", "-o", "state=,lstart=", "-p", str(pid))
+    if output is None:
+        return NOT_TOLD
     state, _, started = output.strip().partition(" ")
     return None if not started or state.startswith("Z") else started.strip()
 
@@ -182,22 +185,25 @@ def _told_by_ps(pid: int) -> str | None:
 @cache
 def _boot() -> str:
     try:
-        return (_PROC / "sys" / "kernel" / "random" / "boot_id").read_text(encoding="ascii").strip()
+        return (PROC / "sys" / "kernel" / "random" / "boot_id").read_text(encoding="ascii").strip()
     except OSError:
-        return _told(["sysctl", "-n", "kern.bootsessionuuid"]).strip() or NOT_TOLD
+        return (_told("sysctl", "-n", "kern.bootsessionuuid") or "").strip() or NOT_TOLD
 
 
 @cache
 def _namespace() -> str:
     try:
-        return str((_PROC / "self" / "ns" / "pid").readlink())
+        return str((PROC / "self" / "ns" / "pid").readlink())
     except OSError:
         return NOT_TOLD
 
 
-def _told(command: list[str]) -> str:
+def _told(*command: str) -> str | None:
+    """What a program prints; None: it cannot be asked."""
+    # Every process must be told the same: ps speaks the user's language, in the user's time zone.
+    plain = {**os.environ, "LC_ALL": "C", "TZ": "UTC"}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_TELL_S, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_TELL_S, check=False, env=plain)
     except (OSError, subprocess.TimeoutExpired):
-        return ""
+        return None
     return done.stdout

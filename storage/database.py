@@ -22,6 +22,8 @@ PRECIOUS: Final[Mapping[str, str | int]] = {
     "journal_mode": "DELETE",
     # EXTRA syncs the folder too: otherwise a power cut can bring back the journal, and with it the earlier state.
     "synchronous": "EXTRA",
+    # Only macOS knows the difference: without it, a sync ends before the disk has written.
+    "fullfsync": 1,
     "cache_size": -2000,
     "mmap_size": 0,
     "foreign_keys": 1,

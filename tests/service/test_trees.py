@@ -203,7 +203,7 @@ def test_findings_in_a_locked_folder_are_read(own: Callable[..., tuple[Api, Path
     turn, committed, log = left_by(own, tmp_path, script)
 
     assert (turn["failure"], committed) == (None, ["good.txt"]), log
-    assert "findings" not in log, "no remark on what could not be read"
+    assert "findings" not in log.replace(tmp_path.name, ""), "no remark on what could not be read"
 
 
 @pytest.mark.parametrize(
@@ -298,7 +298,8 @@ def test_rights_are_given_back_to_files_and_folders_alone(tmp_path: Path) -> Non
     root.mkdir()
     (root / "folder").mkdir(mode=0)
     for file in (root / "file", outside):
-        file.touch(mode=0o010)
+        file.touch()
+        file.chmod(0o010)
     (root / "link").symlink_to(outside)
     (root / "out").symlink_to(tmp_path)
     tmp_path.chmod(0o500)

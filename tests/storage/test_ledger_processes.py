@@ -9,6 +9,7 @@ from subprocess import Popen
 
 import pytest
 
+from storage import claims
 from storage.claims import Owner, is_dead, this_process
 from storage.ledger import Ledger, SubjectBlockedError
 from storage.records import Action
@@ -148,6 +149,27 @@ async def test_a_number_given_again_is_not_the_owner(
     forward(age_s)
 
     assert len(await ledger.adopt_orphans()) == int(adopted)
+
+
+def test_without_proc_a_process_is_the_same_in_every_language_and_time_zone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Elsewhere than on Linux, ps is asked; where it cannot be, a process is not taken for dead."""
+    monkeypatch.setattr(claims, "PROC", tmp_path)
+    monkeypatch.setenv("TZ", "Pacific/Auckland")
+    ourselves = this_process()
+    monkeypatch.setenv("TZ", "America/New_York")
+    monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
+
+    assert ourselves.started != claims.NOT_TOLD
+    assert is_dead(ourselves) is False
+    with Popen(["true"]) as ended:
+        ended.wait()
+    assert is_dead(Owner(ended.pid, ourselves.started, ourselves.boot, ourselves.namespace)) is True
+
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    assert is_dead(ourselves) is False
 
 
 def test_we_are_alive() -> None:
