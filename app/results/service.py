@@ -121,6 +121,11 @@ class ServiceTurns:
         known = self.known(run)
         return (known.turns[-1].reason or "") if known is not None and known.turns else ""
 
+    def agent(self, run: Run) -> str | None:
+        """The agent that works on the run; None: not known."""
+        known = self.known(run)
+        return None if known is None else known.agent
+
     def count(self, run: Run) -> int | None:
         """How many turns the run had; None: not known."""
         known = self.known(run)

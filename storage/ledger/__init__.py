@@ -196,6 +196,7 @@ class Ledger:
     for_run = reads(queries.for_run)
     last_turn = reads(queries.last_turn)
     run_ids = reads(queries.run_ids)
+    agents = reads(queries.agents)
     organizations = reads(queries.organizations)
     journal = reads(queries.journal)
     unknown_spans = reads(queries.unknown_spans)

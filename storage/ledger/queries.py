@@ -4,6 +4,7 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Collection
 from typing import Any, Final
+from urllib.parse import unquote
 
 from storage.database import snapshot
 from storage.ledger.errors import AmbiguousActionError
@@ -138,6 +139,15 @@ def run_ids(connection: sqlite3.Connection) -> frozenset[str]:
         " UNION SELECT subject FROM actions WHERE subject <> ''"
     )
     return frozenset(run_id for (run_id,) in found.fetchall())
+
+
+def agents(connection: sqlite3.Connection) -> dict[str, str]:
+    """The named agents that were started from here, by the id of their execution, which may be a run's."""
+    found = connection.execute(
+        "SELECT result_id, path FROM actions WHERE kind = 'agent.start' AND state = 'confirmed'"
+        " AND result_id IS NOT NULL ORDER BY seq DESC LIMIT 10000"
+    )
+    return {run_id: unquote(path.split("/")[-2]) for run_id, path in found.fetchall()}
 
 
 def organizations(connection: sqlite3.Connection, subject: str | None = None) -> tuple[Action, ...]:

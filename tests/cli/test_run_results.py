@@ -57,6 +57,7 @@ def test_a_run_is_followed_to_its_end_and_viewed(real: CommandLine, service: Run
     database.close()
     viewed, document = real("runs", "view", run_id), real("runs", "view", run_id, "--turn", "1", "--json").json()
     none = real("runs", "view", run_id, "--turn", "9")
+    shown, listed = real("runs", "show", run_id), real("runs", "list", "--json").json()["runs"]
 
     assert (following.returncode, "turn 1: completed" in err) == (0, True)
     assert "plain␇␛[2Jline red hidden" in out
@@ -72,6 +73,8 @@ def test_a_run_is_followed_to_its_end_and_viewed(real: CommandLine, service: Run
     assert (document["source"], document["agent"], document["turns"][0]["files"]) == ("service", "noisy", 1)
     assert document["turns"][0]["commit"]
     assert none.code == 7
+    assert "\nagent        noisy\n" in shown.out
+    assert [run["observed"]["agent"] for run in listed if run["run_id"] == run_id] == ["noisy"]
 
 
 TALKATIVE = """

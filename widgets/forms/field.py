@@ -3,6 +3,7 @@
 import json
 import math
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -16,12 +17,16 @@ from textual.widget import Widget
 from textual.widgets import Input, Static, TextArea
 
 from app.text import SafeText, safe_text
+from storage.records.results import AgentInput
 from widgets.badges import STYLES, Tone
+from widgets.cells import shorten
 from widgets.forms.inputs import CharactersRemoved, ChoiceInput, LineInput, ParagraphInput, printable
 
 _MARKS: Final[dict[Tone, str]] = {"good": "✓ ", "warn": "! ", "bad": "✗ "}
 """The mark before a line, so that colour only repeats it; other tones have none."""
 _SUGGEST: Final = "↓ "
+LABEL: Final = 15
+"""Cells of a field's label."""
 _SUGGESTIONS_SHOWN: Final = 4
 
 
@@ -217,9 +222,11 @@ class ChoiceField(LineField):
     def __init__(self, key: str, label: str, hint: str, *, value: str = "", placeholder: str = "") -> None:
         super().__init__(key, label, hint, value=value, placeholder=placeholder)
         self._resting_hint: tuple[SafeText, Tone] = self._hint
+        self._about: Mapping[str, str] = {}
 
-    def offer(self, choices: tuple[str, ...]) -> None:
-        """Set the suggestions, best first."""
+    def offer(self, choices: tuple[str, ...], about: Mapping[str, str] | None = None) -> None:
+        """Set the suggestions, best first, and what is shown of one that was chosen."""
+        self._about = about or {}
         self._control.offer(choices)
         self._show_matches()
 
@@ -251,12 +258,32 @@ class ChoiceField(LineField):
 
     def _show_matches(self) -> None:
         found = self._matching
+        if about := self._about.get(self.value.strip()):
+            self.say(safe_text(about))
+            return
         if not found:
             self.say(*self._resting_hint)
             return
         more = f" and {len(found) - _SUGGESTIONS_SHOWN} more" if len(found) > _SUGGESTIONS_SHOWN else ""
         match = "" if not self.value else " matches" if len(found) == 1 else " match"
         self.say(safe_text(f"{_SUGGEST}{', '.join(found[:_SUGGESTIONS_SHOWN])}{more}{match}"))
+
+
+class InputField(LineField):
+    """A one-line field for an agent's input; its hint tells what the agent declares."""
+
+    CONTROL = ChoiceInput
+    _control: ChoiceInput
+
+    def __init__(self, key: str, one: AgentInput, value: str) -> None:
+        needs = "required" if one.is_required else "" if one.default is None else f"default {one.default}"
+        choices = one.choices or (("true", "false") if one.type == "boolean" else ())
+        kind = f"↓ {', '.join(choices)}" if choices else "" if one.type in {"text", "any"} else one.type
+        hint = " · ".join(filter(None, (one.description, kind, needs)))
+        super().__init__(
+            key, shorten(safe_text(one.name), LABEL - 2), hint, value=value, placeholder=printable(one.default or "")
+        )
+        self._control.offer(choices)
 
 
 class ParagraphField(FormField):

@@ -43,6 +43,8 @@ class RowFacts(Struct, frozen=True):
     row: RunRow
     times: RowTimes
     is_stuck: bool
+    agent: str = ""
+    """The name of the agent that works on it; empty: not known."""
 
 
 def rests(row: RunRow, now: datetime) -> bool:
@@ -137,6 +139,9 @@ COLUMNS: Final = (
         most=40,
         cut="middle",
         least=8,
+    ),
+    RunColumn(
+        "agent", 12, lambda facts: (safe_text(facts.agent, limit=FIELD_LIMIT), "plain"), grows=1, most=30, least=8
     ),
 )
 """All columns."""

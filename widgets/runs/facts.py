@@ -61,6 +61,8 @@ class RunView(Struct, frozen=True):
     """How long a run counts as live after the service confirmed it."""
     reason: SafeText | None = None
     """The reason for its end that the service gave, if any."""
+    agent: str | None = None
+    """The name of the agent that works on it; None: not known."""
     turn_count: int | None = None
     """The number of its turns according to the service; None: count the observed ones."""
 
@@ -110,6 +112,7 @@ def fields(view: RunView, now: datetime, as_of: datetime, width: int) -> list[Li
     facts: list[tuple[str, str]] = [
         ("repository", safe_text(run.repository.label, limit=FIELD_LIMIT)),
         ("branch", safe_text(run.branch_name, limit=FIELD_LIMIT) or "(none given)"),
+        *([("agent", safe_text(view.agent, limit=FIELD_LIMIT))] if view.agent else []),
         ("started", f"{stamp(run.created_at)}" if run.created_at else "not readable, see raw JSON"),
         ("updated", f"{stamp(run.updated_at)}" if run.updated_at else "not readable, see raw JSON"),
     ]

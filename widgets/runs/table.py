@@ -182,6 +182,7 @@ class RunTable(CursorView, can_focus=True):
         """The lines that stand for missing runs, by gap; None: the one below the last run."""
         self._columns = ColumnArrangement(choice or ColumnChoice())
         self._stuck: frozenset[str] = frozenset()
+        self._agents: dict[str, str] = {}
         self.marks = RunMarks()
         self._painted: dict[int, RowTimes] = {}
         self._aged, self._aged_at = self._window, self._now
@@ -450,6 +451,12 @@ class RunTable(CursorView, can_focus=True):
         changed, self._stuck = self._stuck ^ run_ids, run_ids
         self.repaint_runs(changed)
 
+    def name_agents(self, agents: Mapping[str, str]) -> None:
+        """Tell which agents work on these runs."""
+        changed = {run_id for run_id, agent in agents.items() if self._agents.get(run_id) != agent}
+        self._agents |= agents
+        self.repaint_runs(changed)
+
     def mark(self, run_ids: Iterable[str], *, is_marked: bool = True) -> None:
         """Mark these runs too, or unmark them."""
         self.marks.put(run_ids, is_marked=is_marked)
@@ -580,7 +587,7 @@ class RunTable(CursorView, can_focus=True):
         if row is None:
             return renderer.placeholder(layout, view.width, at_cursor=index == self._cursor)
         times = self._painted[index] = self._times(row)
-        facts = RowFacts(row, times, row.run_id in self._stuck)
+        facts = RowFacts(row, times, row.run_id in self._stuck, self._agents.get(row.run_id, ""))
         state = RowState(index == self._cursor, row.run_id in self.marks, self.has_focus)
         return renderer.row(facts, self.words, layout, view.width, self.scroll_offset.x, state)
 

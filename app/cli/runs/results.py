@@ -109,7 +109,8 @@ async def show(invocation: Invocation, *, run_id: str, cached: bool) -> int:
         seen_at = view.detail.last_seen_at
         ago = exact_ago(seen_at + view.ahead, view.now)
         pairs.append(("last seen", ago) if is_table else ("last_seen_at", rfc3339(seen_at) or ""))
-    output.record(document, [*pairs, ("continues", view.continues)] if view.continues else pairs)
+    more = [(name, value) for name, value in (("continues", view.continues), ("agent", view.agent)) if value]
+    output.record(document, pairs + more)
     transitions = view.detail.transitions if view.detail else ()
     for line in ("", "timeline, as observed") if transitions else ():
         output.text(line)

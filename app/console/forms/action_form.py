@@ -153,6 +153,10 @@ class ActionForm(ModalScreen[Action | None]):
         built = self.build(values)
         return () if isinstance(built, tuple) else (built,)
 
+    def values_of(self, request: WriteRequest) -> Values:
+        """Return the texts of the fields that make this request."""
+        return {field.key: field.kind.written(getattr(request, field.key, None)) for field in self.FIELDS}
+
     @abstractmethod
     def consequence(self, request: WriteRequest) -> str:
         """Describe the effect of sending in a sentence."""

@@ -73,13 +73,14 @@ REPOSITORY: Final = Kind(
 PAIRS: Final = Kind(
     PairsField,
     read_pairs,
-    lambda values: "\n".join(f"{key}={_written(value)}" for key, value in values.items()),
+    lambda values: "\n".join(f"{key}={written(value)}" for key, value in values.items()),
     {},
     lambda text: printable(text) == text,
 )
 
 
-def _written(value: Json) -> str:
+def written(value: Json) -> str:
+    """Return a value as it is typed in a line of `key=value`."""
     # Text that would be read or shown as another value is quoted.
     is_plain = isinstance(value, str) and read_value(value) == value == faithful(value)
     return str(value) if is_plain else json.dumps(value)
@@ -98,3 +99,9 @@ class Field(Struct, frozen=True):
     def make(self, value: str) -> FormField:
         """Make the control, with this text in it."""
         return self.kind.control(self.key, self.label, self.hint, value=value, placeholder=self.placeholder)
+
+
+BRANCH: Final = Field(
+    "branch_name", "branch", "Empty: the service makes one.", OPTIONAL_CHOICE, "chosen by the service"
+)
+PAIRS_HINT: Final = "Optional, a line each. A value is JSON where it is JSON, else text."

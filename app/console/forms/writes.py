@@ -20,15 +20,16 @@ from app.api.requests import (
     asked_of,
 )
 from app.console.forms.action_form import ActionForm, RequestOrProblems
+from app.console.forms.agents import StartAgentForm
 from app.console.forms.copies import UnfaithfulError
 from app.console.forms.drafts import Values, named
 from app.console.forms.fields import (
-    CHOICE,
+    BRANCH,
     LINE,
     NUMBER,
     OPTIONAL,
-    OPTIONAL_CHOICE,
     PAIRS,
+    PAIRS_HINT,
     REPOSITORY,
     TEXT,
     Field,
@@ -47,11 +48,6 @@ from widgets.forms.facts import FormFact, FormNotice
 from widgets.forms.field import FormField, LineField
 from widgets.runs.conversation import Conversation
 
-_BRANCH: Final = Field(
-    "branch_name", "branch", "Empty: the service makes one.", OPTIONAL_CHOICE, "chosen by the service"
-)
-_PAIRS_HINT: Final = "Optional, a line each. A value is JSON where it is JSON, else text."
-
 
 def continuation(run: Run, instructions: str) -> ContinueRun:
     """The request for the run's next turn."""
@@ -67,9 +63,9 @@ class NewRunForm(ActionForm):
     REQUEST = StartRun
     FIELDS = (
         Field("repository", "repository", "owner/repo, or gitlab:group/project", REPOSITORY, "owner/repo"),
-        _BRANCH,
+        BRANCH,
         Field("instructions", "instructions", "", TEXT, "What should the agent do?"),
-        Field("metadata", "metadata", _PAIRS_HINT, PAIRS, "key=value"),
+        Field("metadata", "metadata", PAIRS_HINT, PAIRS, "key=value"),
     )
 
     def __init__(
@@ -171,40 +167,6 @@ class ContinueRunForm(ActionForm):
         """The effect of sending."""
         del request
         return f"Continues {self._run.run_id} with its context."
-
-
-class StartAgentForm(ActionForm):
-    """POST /external/agents/{name}/runs (spec 4.4)."""
-
-    TITLE_TEXT = "Start a named agent"
-    DEFAULT_CLASSES = "-long"
-    DEFAULT_CSS = "StartAgentForm PairsField { height: 1fr; }"
-    REQUEST = StartAgent
-    FIELDS = (
-        Field("name", "agent", "As it is named in the service's configuration.", LINE, "security-review"),
-        Field(
-            "repository",
-            "repository",
-            "owner/repo, group/project, a URL, or a configured name",
-            CHOICE,
-            "owner/repo",
-        ),
-        _BRANCH,
-        Field("inputs", "inputs", _PAIRS_HINT, PAIRS, "key=value"),
-    )
-
-    def __init__(self, engine: Engine, repository: str = "", branch: str = "") -> None:
-        """Prepare; values that cannot be shown exactly are left out."""
-        # The label's platform prefix is ours; this endpoint takes the bare group/project.
-        bare = repository.removeprefix("gitlab:")
-        values = {"repository": faithful(bare), "branch_name": faithful(branch)}
-        super().__init__(engine, draft=named("agent.start", repository), values=values)
-
-    def consequence(self, request: WriteRequest) -> str:
-        """The effect of sending."""
-        if not isinstance(request, StartAgent):
-            return ""
-        return f"Starts the agent {request.name} once on {request.repository}, as it is configured there."
 
 
 class OnboardForm(ActionForm):
@@ -357,7 +319,7 @@ async def form_for(engine: Engine, action: Action) -> ActionForm:
         form = OnboardForm(engine)
     else:
         raise UnfaithfulError("Cancelling has no form; cancel the run again instead: that does no harm.")
-    values = {field.key: field.kind.written(getattr(request, field.key)) for field in form.FIELDS}
+    values = form.values_of(request)
     is_shown = all(field.kind.shows(values[field.key]) for field in form.FIELDS)
     if form.build(values) != request or not is_shown:
         raise UnfaithfulError("No form can show it exactly as it was sent; send it again from the command line.")

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from msgspec.structs import replace
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
@@ -108,6 +109,8 @@ class ConversationPart(RunPart):
         subject, view = self.subject, self.subject.view
         if view is None:
             return [Content.styled(f"{safe_text(subject.run_id)} is not in the cache.", facts.QUIET)]
+        if subject.turns is not None and subject.turns.agent:
+            view = replace(view, agent=subject.turns.agent)
         now = self.session.run_now()
         as_of = self.session.vitals.as_of or now
         turns = () if subject.turns is None else with_sent_instructions(subject.turns.turns, view.turns)

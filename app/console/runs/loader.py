@@ -176,6 +176,7 @@ class RunsLoader:
                 await self._read_numbers()
             if is_stale:
                 table.mark_stuck(await cache.stuck())
+                table.name_agents(await engine.ledger.agents())
         except BaseException:
             # The next reading has to make up for it.
             self._is_new = self._is_new or is_new
@@ -293,8 +294,10 @@ class RunsLoader:
                 self._pane.show(self._with_service_facts(view), self._session.run_now())
 
     def _with_service_facts(self, view: RunView) -> RunView:
-        run = view.detail.run
-        return replace(view, reason=safe_text(self._turns.reason(run)) or None, turn_count=self._turns.count(run))
+        run, turns = view.detail.run, self._turns
+        reason, agent = safe_text(turns.reason(run)) or None, turns.agent(run) or view.agent
+        self._table.name_agents({run.run_id: agent or ""})
+        return replace(view, reason=reason, turn_count=turns.count(run), agent=agent)
 
 
 async def read_run(engine: "Engine", run_id: str, *, stuck: bool) -> RunView | None:
@@ -320,6 +323,7 @@ async def read_run(engine: "Engine", run_id: str, *, stuck: bool) -> RunView | N
         Branch(*await cache.on_branch(run_id, each_way=BESIDE, most=MOST_BESIDE)),
         indented(detail.run.raw_json),
         engine.settings.history.confirmed_for,
+        agent=(await ledger.agents()).get(run_id),
     )
 
 

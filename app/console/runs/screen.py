@@ -46,7 +46,7 @@ from app.console.session.troubles import UNREADABLE
 from app.query import QueryProblem, Vocabulary, parse, suggestions, unknown_status
 from app.query.terms import KeyName
 from app.text import SafeText, closest, safe_text
-from storage.records import SORTABLE, STATUS_ORDER, RunFilter, RunSort
+from storage.records import FIELD_BY_NAME, SORTABLE, STATUS_ORDER, RunFilter, RunSort
 from storage.records.query import GROUPINGS, Grouping
 from widgets.after_refresh import after_refresh
 from widgets.filter import ActionClicked, Facet, FilterBar, SearchInput, SearchSuggestion, ViewBar, ViewTab
@@ -266,7 +266,8 @@ class RunsScreen(RunActions):
 
     @on(RunTable.SortRequested)
     def _sort_requested(self, message: RunTable.SortRequested) -> None:
-        self._sort(chosen_order(message.column, self.table_query.sort))
+        if message.column in FIELD_BY_NAME:
+            self._sort(chosen_order(message.column, self.table_query.sort))
 
     @on(RunTable.Marked)
     def _marked(self) -> None:

@@ -28,7 +28,7 @@ async def test_an_agents_inputs_are_sent_as_they_were_read(stage: Any, post: Any
     """Each value says how it is read while it is typed."""
     post.next(Respond(202, EXECUTION))
     app = stage(lambda engine: StartAgentForm(engine, repository="gitlab:acme/web"))
-    async with opened(app, "security-review\t\tmain\tdepth=full\nlimit=3\nonly=[1, null]\ndry=true") as pilot:
+    async with opened(app, "security-review\t\tmain\t\tdepth=full\nlimit=3\nonly=[1, null]\ndry=true") as pilot:
         text = painted(app)
         await press(pilot, "ctrl+s", "ctrl+s")
         outcome = words(app)

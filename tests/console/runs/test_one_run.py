@@ -5,16 +5,17 @@ import json
 import pytest
 from textual.widgets import Input, TextArea
 
-from app.api.requests import ContinueRun, StartRun
+from app.api.requests import ContinueRun, StartAgent, StartRun
 from app.results.service import ServiceExtension
 from storage.records import Repository
 from storage.records.results import RunTurns, Turn
 from tests.console.conftest import Scene, Staged
+from widgets.runs.columns import ColumnChoice
 
 WEB = Repository.parse("acme/web")
 
 
-async def confirmed(scene: Scene, request: StartRun | ContinueRun, run_id: str) -> None:
+async def confirmed(scene: Scene, request: StartRun | ContinueRun | StartAgent, run_id: str) -> None:
     """The ledger as it is after this was sent from here, and this run came of it."""
     ledger = scene.engine.ledger
     action = await ledger.prepare(
@@ -67,6 +68,30 @@ async def test_a_run_is_shown_with_what_was_said_and_with_its_branch(staged: Sta
         await scene.press("enter")
 
         assert "continues    run_before" in scene.text
+
+
+async def test_the_agent_that_works_on_a_run_is_named(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it was started from here, or as the service says; in a column, beside the table and in full."""
+
+    async def turns(_: ServiceExtension, run_id: str) -> RunTurns:
+        return RunTurns(run_id, (Turn(1, "failed"),), agent="told \x1b[2J by the service")
+
+    monkeypatch.setattr(ServiceExtension, "turns", turns)
+    async with staged((140, 40)) as scene:
+        run_id = scene.table.row.run_id if scene.table.row else ""
+        await confirmed(scene, StartAgent("a/b \u202eevil", "acme/web"), run_id)
+        scene.table.set_columns(ColumnChoice(("status", "agent", "run")))
+        await scene.ring()
+        await scene.shows("agent a/b \ufffdevil")
+        listed = scene.rows[0]
+        await scene.press("]", "]")
+        await scene.shows("agent told ␛[2J by the service")
+        told = "\n".join(scene.rows)
+        await scene.press("enter")
+        await scene.shows("agent told ␛[2J by the service")
+
+    assert "a/b \ufffdevil" in listed
+    assert "told ␛[2J by" in told
 
 
 async def test_the_service_says_why_the_run_under_the_cursor_failed(

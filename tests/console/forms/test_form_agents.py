@@ -1,0 +1,124 @@
+"""The form for a named agent offers what the service lists: its agents, and the inputs that each takes."""
+
+from typing import Any
+
+import pytest
+
+from app.api.requests import StartAgent
+from app.console.forms import StartAgentForm
+from app.console.forms.writes import form_for
+from app.engine import Engine
+from tests.console.forms.steps import drafts_of, opened, painted, press, settle, words, write
+from tests.console.forms.test_form_agent_and_continue import EXECUTION
+from tests.lab import Received, Respond, Server
+from tests.waiting import until
+
+REVIEW = {
+    "name": "review",
+    "description": "Reviews the branch \x1b[2J and says what it finds.",
+    "inputs": {
+        "depth": {"type": "text", "choices": ["quick", "full"], "default": "quick", "description": "How deep"},
+        "limit": {"type": "integer", "required": True, "description": "Most findings"},
+        "title": {"type": "text"},
+        "bad\x1b[2J": {"type": "odd"},
+        "bad\nname=": {"type": "odd"},
+    },
+}
+AGENTS = {"agents": [REVIEW, {"name": "fixer", "description": "", "inputs": {}}, {"name": "evil\x1b[2J"}]}
+
+
+@pytest.fixture
+def listed(server: Server, post: Any) -> None:
+    """A service that lists agents."""
+    others = server.otherwise
+
+    def answer(request: Received) -> Any:
+        return Respond(200, AGENTS) if request.path.endswith("/agents") else others(request)  # type: ignore[misc]
+
+    server.otherwise = answer
+    post.next(Respond(202, EXECUTION), Respond(202, EXECUTION))
+
+
+async def test_an_agent_is_chosen_and_its_inputs_are_fields(stage: Any, listed: None, post: Any) -> None:
+    """With what it is for; what is missing or wrong is said before anything is sent; texts are sent as texts."""
+    app = stage(lambda engine: StartAgentForm(engine, repository="acme/web"))
+    async with opened(app, "revew") as pilot:
+        await press(pilot, "tab")
+        wrong = words(app)
+        await press(pilot, "shift+tab", "ctrl+l")
+        await until(lambda: "Agents" in painted(app))
+        sheet = words(app)
+        await press(pilot, "1")
+        await until(lambda: "depth" in painted(app))
+        shown = words(app)
+        await press(pilot, "ctrl+s")
+        missing = words(app)
+        await write(pilot, "many\t3")
+        await press(pilot, "shift+tab", "shift+tab", "shift+tab")
+        await write(pilot, "Look at the tests.\tful\t12")
+        await press(pilot, "ctrl+s")
+        no_choice = words(app)
+        await press(pilot, "down", "ctrl+s", "ctrl+s")
+
+    assert "✗ There is no such agent; did you mean review?" in wrong
+    assert "1 review Reviews the branch ␛[2J and says what it finds." in sheet
+    assert "2 fixer" in sheet
+    assert "evil" not in sheet, "a name that cannot be shown exactly cannot be chosen"
+    assert "Reviews the branch ␛[2J and says what it finds." in shown
+    assert "How deep · ↓ quick, full · default quick" in shown
+    assert "Most findings · integer · required" in shown
+    assert "✗ It needs a value." in missing
+    assert "bad" not in shown
+    assert "✗ One of quick, full; did you mean full?" in no_choice
+    (request,) = post.requests
+    assert request.path == "/v1/external/agents/review/runs"
+    assert request.json() == {
+        "repository": "acme/web",
+        "inputs": {"instructions": "Look at the tests.", "depth": "full", "limit": 12, "title": "3"},
+    }
+
+
+async def test_a_draft_and_a_sent_request_fill_the_fields(stage: Any, listed: None, engine: Engine) -> None:
+    """What no field can hold, or the agent does not take, stays in the lines below."""
+    app = stage(lambda engine: StartAgentForm(engine, repository="acme/web"))
+    async with opened(app, "review\t\t\t\t\t5") as pilot:
+        await until(lambda: "depth" in painted(app))
+        await write(pilot, "\t\t\t")
+        await press(pilot, "escape")
+    draft = await drafts_of(engine).load("agent.start:acme/web")
+    action = await engine.actions.submit(
+        StartAgent("review", "acme/web", None, {"instructions": "Look.", "limit": 7, "title": "true", "more": [1]})
+    )
+    again = await form_for(engine, action)
+    app = stage(lambda _: again)
+    async with opened(app) as pilot:
+        await until(lambda: "Most findings" in painted(app) or "title" in painted(app))
+        await settle(pilot)
+        shown = words(app)
+        values = dict(again.values)
+        fields = {field.label: field.value for field in again.fields.values()}
+        await press(pilot, "ctrl+s")
+        refused = words(app)
+
+    assert draft is not None
+    assert draft.values["name"] == "review"
+    assert (values["instructions"], fields["limit"], fields["title"]) == ("Look.", "7", "true")
+    assert values["inputs"].splitlines() == ["limit=7", 'title="true"', "more=[1]"]
+    assert "review takes no input more: delete it." in refused
+    assert "Look." in shown
+
+
+async def test_without_a_list_the_names_used_before_are_offered(stage: Any, engine: Engine, post: Any) -> None:
+    """Any name and any inputs are sent, as the service may know more."""
+    post.next(Respond(202, EXECUTION), Respond(202, EXECUTION))
+    await engine.actions.submit(StartAgent("nightly", "acme/web", None, {}))
+    app = stage(StartAgentForm)
+    async with opened(app, "") as pilot:
+        await until(lambda: "↓ nightly" in painted(app))
+        await press(pilot, "ctrl+l")
+        assert "The service lists no agents." in painted(app)
+        await write(pilot, "nightlly\tacme/web\t\tGo on.\tany=[1]")
+        await press(pilot, "ctrl+s", "ctrl+s")
+
+    assert post.requests[-1].path == "/v1/external/agents/nightlly/runs"
+    assert post.requests[-1].json()["inputs"] == {"instructions": "Go on.", "any": [1]}
