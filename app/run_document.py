@@ -8,16 +8,11 @@ from storage.records import Run, RunDetail
 
 
 def run_document(
-    run: Run,
-    detail: RunDetail | None,
-    *,
-    stuck: bool = False,
-    continues: str | None = None,
-    agent: str | None = None,
+    run: Run, detail: RunDetail | None, *, stuck: bool = False, continues: str | None = None
 ) -> dict[str, object]:
     """A run: the spec's fields (2.4) as received, and observations; without `detail` the run is not cached.
 
-    `continues` is the earlier run of the same conversation, if that has another id; `agent` was started from here.
+    `continues` is the earlier run of the same conversation, if that has another id.
     """
     observed = {
         "first_seen_at": rfc3339(detail.first_seen_at) if detail else None,
@@ -29,7 +24,6 @@ def run_document(
         ],
         "stuck": stuck,
         "continues": continues,
-        "agent": agent,
     }
     return {**as_received(run.raw_json), "observed": observed}
 

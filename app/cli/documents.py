@@ -124,12 +124,10 @@ class RunDocument(Struct, frozen=True):
     """Now, by the clock that the run's times come from."""
     ahead: timedelta
     """How far that clock is ahead of this machine's."""
-    agent: str | None
-    """The named agent that was started from here; None: not known."""
 
     def document(self) -> dict[str, object]:
         """As JSON."""
-        return run_document(self.run, self.detail, stuck=self.is_stuck, continues=self.continues, agent=self.agent)
+        return run_document(self.run, self.detail, stuck=self.is_stuck, continues=self.continues)
 
     @property
     def presence(self) -> str:
@@ -154,10 +152,9 @@ async def views(
     for start in range(0, len(runs), CHUNK):
         details |= await engine.cache.details([run.run_id for run in runs[start : start + CHUNK]])
     earlier = await continued_from(engine) if continued is None else continued
-    agents = await engine.ledger.agents()
     return tuple(
-        RunDocument(run, details.get(name), name in stuck, earlier.get(name), now, ahead, agents.get(name))
-        for name, run in ((run.run_id, run) for run in runs)
+        RunDocument(run, details.get(run.run_id), run.run_id in stuck, earlier.get(run.run_id), now, ahead)
+        for run in runs
     )
 
 

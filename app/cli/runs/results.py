@@ -84,6 +84,7 @@ async def show(invocation: Invocation, *, run_id: str, cached: bool) -> int:
             raise CommandFailedError(of_api_error(error, hint=CACHED_HINT)) from error
         (view,) = await views(engine, [run])
         sent = await engine.ledger.for_run(run.run_id)
+        agent = (await engine.ledger.agents()).get(run.run_id)
     # If the service did not show the run just now, the facts are those of the last time it did.
     is_live = view.presence == "lost" or (view.detail is not None and view.detail.last_seen_at >= asked_at)
     turns = [(action, as_received(action.body_json).get("instructions")) for action in sent]
@@ -109,7 +110,7 @@ async def show(invocation: Invocation, *, run_id: str, cached: bool) -> int:
         seen_at = view.detail.last_seen_at
         ago = exact_ago(seen_at + view.ahead, view.now)
         pairs.append(("last seen", ago) if is_table else ("last_seen_at", rfc3339(seen_at) or ""))
-    more = [(name, value) for name, value in (("continues", view.continues), ("agent", view.agent)) if value]
+    more = [(name, value) for name, value in (("continues", view.continues), ("agent", agent)) if value]
     output.record(document, pairs + more)
     transitions = view.detail.transitions if view.detail else ()
     for line in ("", "timeline, as observed") if transitions else ():
