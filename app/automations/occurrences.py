@@ -76,12 +76,21 @@ class RunFacts:
     questions: int = MOST_QUESTIONS
     """How many more questions may be asked."""
 
-    async def results(self, run_id: str) -> RunTurns | None:
-        """What the run did; None: to be asked later."""
+    async def meets(self, on: OnRun, run_id: str) -> bool | None:
+        """Whether a run that changed its status did what a rule is about; None: to be asked later."""
+        if on.to == "failed":
+            # A run whose agent asks something waits for an answer, which no rule knows.
+            if run_id in await self.cache.questions():
+                return False
+            if self.tell_reason is not None and await self.cache.questions_due():
+                return None
+        if not on.needs_results:
+            return True
         if not self.questions or self.tell_turns is None:
             return None
         self.questions -= 1
-        return await self.tell_turns(run_id)
+        found = await self.tell_turns(run_id)
+        return None if found is None else on.is_met_by(found)
 
     async def reason(self, run_id: str) -> str:
         """Why the run ended, as the service says it in its list, or in its results."""

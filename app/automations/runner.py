@@ -201,11 +201,12 @@ class Runner:
                 # Labels are read only for runs that match in all else.
                 labels = await self.observer.run_facts.labels(found[identity].facts["run.id"])
                 is_meant = is_labelled(rule.on.scope, labels)
-            is_late = seen.now - found[identity].at > rule.catch_up
-            if is_meant and not state.is_new and isinstance(rule.on, OnRun) and rule.on.needs_results:
-                results = None if is_late else await self.observer.run_facts.results(found[identity].facts["run.id"])
-                is_meant = results is not None and rule.on.is_met_by(results)
-                if results is None and not is_late:
+            if is_meant and not state.is_new and isinstance(rule.on, OnRun):
+                is_late = seen.now - found[identity].at > rule.catch_up
+                run_facts, run_id = self.observer.run_facts, found[identity].facts["run.id"]
+                is_met = not rule.on.needs_results if is_late else await run_facts.meets(rule.on, run_id)
+                is_meant = is_met is True
+                if is_met is None:
                     self._is_behind = True
                     del found[identity]
             if is_meant:

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 from msgspec import Struct
 
 from app.api.client import Client
-from app.api.errors import ApiError, NotFoundError, NotOfferedError, RejectedError
+from app.api.errors import ApiError, NotFoundError, NotOfferedError, RejectedError, UnusableAnswerError
 from storage.records import Run
 from storage.records.results import Change, LogChunk, OpenQuestion, RunTurns, Unavailable
 
@@ -62,7 +62,7 @@ class ServiceExtension(Struct, frozen=True):
             return NOT_OFFERED
         try:
             return await self.client.open_questions()
-        except (NotFoundError, NotOfferedError, RejectedError):
+        except (NotFoundError, NotOfferedError, RejectedError, UnusableAnswerError):
             return NOT_OFFERED
 
     async def diff(self, run_id: str, turn: int | None = None) -> Change | Unavailable:

@@ -137,7 +137,9 @@ def gemini(event: dict[str, object], report: AgentReport) -> None:
     report.session = _session(event.get("session_id")) or report.session
     if kind == "message" and event.get("role") == "assistant":
         begun = report.summary if event.get("delta") and report.summary else ""
-        report.summary = f"{begun}{_text(event.get('content')) or ''}"[:_LONGEST_TEXT] or None
+        content = event.get("content")
+        # A piece may begin or end with the blank between two words.
+        report.summary = f"{begun}{content if isinstance(content, str) else ''}"[:_LONGEST_TEXT] or None
     elif kind == "result":
         report.ended = True
         if event.get("status") not in (None, "success"):

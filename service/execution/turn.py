@@ -566,7 +566,7 @@ class TurnExecution:
             if not turns.is_cancelled(connection, attempt.turn):
                 return
         if (change := self._keep(attempt)) is not None:
-            self._write(lambda connection: turns.note_kept(connection, attempt.turn, change, self._clock()))
+            self._write(lambda connection: turns.note_kept(connection, attempt.turn, asdict(change), self._clock()))
 
     def _push(self, attempt: Attempt, snapshot: RepositorySnapshot, commit: str) -> str:
         """Push, and return this turn's commit on its branch."""

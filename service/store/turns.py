@@ -1,17 +1,14 @@
 """Turns: each is one instruction of a run, and ends exactly once, however often it is attempted."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import sqlalchemy as sa
 
 from service.store import postings
 from service.store import runs as run_store
 from service.store.schema import UNDER_WAY, first, found, runs, turns
-
-if TYPE_CHECKING:
-    from service.execution.change import TurnChange
 
 WEBHOOK: Final = "webhook"
 """The caller of a turn that a code host's delivery asked for."""
@@ -188,10 +185,10 @@ def is_cancelled(connection: sa.Connection, turn: Turn) -> bool:
     return held is not None and held.outcome == CANCELLED and held.attempt == turn.attempt
 
 
-def note_kept(connection: sa.Connection, turn: Turn, change: "TurnChange", now: int) -> None:
-    """Record what the agent of a cancelled turn had changed."""
+def note_kept(connection: sa.Connection, turn: Turn, change: Mapping[str, object], now: int) -> None:
+    """Record what the agent of a cancelled turn had changed, in the fields of a turn."""
     noted = sa.update(turns).where(*_is(turn.run_id, turn.number), turns.c.commit_sha.is_(None))
-    connection.execute(noted.values(asdict(change)))
+    connection.execute(noted.values(**change))
     run_store.touch(connection, turn.run_id, now)
 
 

@@ -376,9 +376,10 @@ class _NoteText(_Model):
     updated_at: str
 
 
-class _NotedRequest(_Attributes):
+class _NotedRequest(_Request):
+    state: str = "opened"
+    last_commit: _Commit
     labels: list[_Named] = []
-    updated_at: str = ""
 
 
 class _GitLabNote(_Model):

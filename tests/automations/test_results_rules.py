@@ -86,6 +86,33 @@ async def test_a_run_that_ends_sets_off_the_rules_that_it_meets(tmp_path: Path, 
     assert all(each.held_since is None for each in unknown.values()), "one run was not told of"
 
 
+async def test_a_run_that_asks_sets_off_no_rule_on_failures(tmp_path: Path) -> None:
+    """Its answer is a person's; until the service has told whether it asks, the rule waits."""
+    with Lab(clock=lambda: datetime.now(UTC)) as lab:
+        settings = configured(lab, tmp_path, on("again", 'run = "failed"'))
+        for run_id in ("run_asks", "run_fails"):
+            lab.put(run_id, "working")
+        bot = await Bot.open(settings, settings.profile(), said := Said())
+        await bot.once()
+        for run_id in ("run_asks", "run_fails"):
+            lab.move(run_id, "failed")
+        told = Respond(503)
+
+        def answer(received: Received) -> Step:
+            return told if received.path.endswith("external/questions") else lab.answer(received)
+
+        lab.otherwise = answer
+        await bot.once()
+        before = len(said.outcomes())
+        told = Respond(200, {"questions": [{"run_id": "run_asks", "question": "Which database?", "choices": []}]})
+        await bot.once()
+        await bot.close()
+
+    done = [facts for event, facts in said if event == "decision" and facts["outcome"] == "done"]
+    assert before == 0
+    assert [("run_fails" in str(facts), "run_asks" in str(facts)) for facts in done] == [(True, False)]
+
+
 @pytest.mark.parametrize(
     ("words", "text"),
     [

@@ -128,7 +128,7 @@ def test_prometheus_reads_what_it_did(service: Service, cli: CommandLine) -> Non
     with watching(cli, "--metrics", "0") as bot:
         origin = f"http://{line(bot, 'metrics')['address']}"
         line(bot, "working")
-        families = {each.name: each for each in _scraped(origin, "runwarden_runs")}
+        families = {each.name: each for each in _scraped(origin, "runwarden_runs", "runwarden_automation_paused")}
 
     (runs,) = families["runwarden_runs"].samples
     assert runs.labels == {"profile": "acme", "status": 'a"\nb'}
@@ -136,15 +136,15 @@ def test_prometheus_reads_what_it_did(service: Service, cli: CommandLine) -> Non
     assert families["runwarden_automation_paused"].samples[0].labels["automation"] == "r"
 
 
-def _scraped(origin: str, wanted: str) -> list[Metric]:
+def _scraped(origin: str, *wanted: str) -> list[Metric]:
     found: list[Metric] = []
 
     def is_there() -> bool:
         with urlopen(f"{origin}/metrics") as answer:
             found[:] = text_string_to_metric_families(answer.read().decode())
-        return any(each.name == wanted and each.samples for each in found)
+        return {each.name for each in found if each.samples} >= {*wanted}
 
-    eventually(is_there, wanted)
+    eventually(is_there, ", ".join(wanted))
     return found
 
 

@@ -23,3 +23,13 @@ def test_an_event_of_other_types_than_expected_is_read(listener: Listener) -> No
     reader.feed(b'{"type": "result", "is_error": true, "errors": ["first", 2], "status": "failed"}\n')
 
     assert listener not in {claude, gemini} or reader.report.error in {"first; 2", "error"}
+
+
+def test_a_message_in_pieces_keeps_its_blanks() -> None:
+    """Gemini CLI cuts its words anywhere."""
+    reader = OutcomeReader(gemini)
+    for piece in ("Let me", " look.\n", "All", " done."):
+        event = {"type": "message", "role": "assistant", "content": piece, "delta": True}
+        reader.feed(f"{json.dumps(event)}\n".encode())
+
+    assert reader.report.summary == "Let me look.\nAll done."
