@@ -46,8 +46,9 @@ class DurableEngine:
 
         None of the functions may raise: an error would end the workflow for good.
         """
-        # DBOS would otherwise advertise its console at every start.
-        logging.getLogger("dbos").setLevel(logging.WARNING)
+        # DBOS would otherwise advertise its console at every start, and warn with a traceback if the connection of its
+        # scheduler, which has nothing to do here, breaks: that the database is away is said once, by the service.
+        logging.getLogger("dbos").setLevel(logging.ERROR)
         migrate_queue(self._database)
         self._client = _client(self._database)
         DBOS(
@@ -59,7 +60,7 @@ class DurableEngine:
                 "sys_db_pool_size": self._concurrency + _SPARE_CONNECTIONS,
                 "executor_id": self._executor,
                 "application_version": _APPLICATION_VERSION,
-                "log_level": "WARNING",
+                "log_level": "ERROR",
                 "enable_otlp": False,
                 "use_listen_notify": False,
                 # The service uses no notifications, but DBOS waits for this interval when it ends.
