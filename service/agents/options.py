@@ -74,6 +74,11 @@ class ModelAccess(_Options):
         """Whom the key is for, in words: the provider, or the host of another address."""
         return urlsplit(self.base_url).netloc if self.base_url else _PROVIDERS[self.provider]
 
+    @property
+    def source(self) -> str:
+        """What fails for all that share it: the provider, its address and the key."""
+        return f"{self.provider} {self.base_url or ''} {self.key_env}"
+
     @field_validator("base_url")
     @classmethod
     def _keeps_the_key_private(cls, url: str | None) -> str | None:

@@ -21,7 +21,7 @@ from service.api.errors import HttpError, bad_request, documented
 from service.api.runs import no_run, run_body
 from service.clock import rfc3339
 from service.findings.document import IdentifiedFinding
-from service.store import agents, audit, postings, runs, turn_files, turns, usage
+from service.store import agents, audit, outages, postings, runs, turn_files, turns, usage
 from service.store.runs import FINAL, Run
 from service.store.turn_files import FINDINGS, DiffKind, LogPiece
 from service.store.turns import Turn
@@ -180,7 +180,7 @@ def read_run(run_id: str, context: RequestContext, caller: Administrator) -> dic
     """Return a run with its turns, oldest first."""
     with context.database.read() as connection:
         run = _found(connection, caller, run_id)
-        found = turns.of(connection, run_id)
+        found = outages.explained(connection, run, turns.of(connection, run_id))
         used = usage.of_turns(connection, run_id)
         agent = agents.of_run(connection, run)
         findings = turn_files.newest(connection, run_id, FINDINGS, _LARGEST_FINDINGS)

@@ -15,7 +15,7 @@ from service.cli.output import AdminContext, admin_command, elsewhere_option, fi
 from service.clock import SECOND_MICROS, now_micros, rfc3339
 from service.execution.sandbox import NoSandboxError, find
 from service.setup import Setup, SetupError, apply_setup
-from service.store import endings, invitations, postings, workers
+from service.store import endings, invitations, outages, postings, workers
 from service.store.schema import runs
 from service.text import one_line, plural
 
@@ -87,7 +87,7 @@ def _apply_lines(made: dict[str, Any]) -> list[str]:
 @click.command("status")
 @admin_command
 def status(admin: AdminContext) -> None:
-    """Show sandbox, limits, workers, runs by status, keys that end soon, and results that could not be posted."""
+    """Show sandbox, limits, workers, runs, models that give no answer, keys that end soon, and results not posted."""
     settings = admin.folder.settings().execution
     with admin.database() as database, database.read() as connection:
         counted = connection.execute(sa.select(runs.c.status, sa.func.count()).group_by(runs.c.status))
@@ -96,6 +96,7 @@ def status(admin: AdminContext) -> None:
         unsent = invitations.unsent_mails(connection)
         ending = endings.soon(connection, now_micros())
         refused = postings.refused(connection, _MOST_REFUSED)
+        away = outages.Sources(connection).waiting(connection)
         address = database.url.render_as_string(hide_password=True)
     try:
         sandbox = str(find(settings))
@@ -113,6 +114,7 @@ def status(admin: AdminContext) -> None:
         "mails": unsent,
         "ending_keys": [one.document() for one in ending],
         "refused_postings": [one.document() | {"run_id": one.run_id} for one in refused],
+        "model_outages": [{"provider": one.shown, "since": rfc3339(one.since), "turns": n} for one, n in away],
     }
     facts: list[tuple[str, object]] = [
         ("data folder", admin.folder.root),
@@ -127,6 +129,7 @@ def status(admin: AdminContext) -> None:
         lines.append(f"  {one.host} pid {one.pid}, {places}, sandbox: {one.sandbox}")
     lines += [f"{status:14}{number}" for status, number in sorted(by_status.items())]
     lines += [f"{f'mails {state}':14}{number}" for state, number in unsent.items() if number]
+    lines += [f"{one.shown} gives no answer since {rfc3339(one.since)}: {plural(n, 'turn')} wait" for one, n in away]
     for key in ending:
         when = f"ends within {plural(key.days, 'day')}" if key.days else "has ended"
         of = f" of {key.organization}" if key.organization else ""

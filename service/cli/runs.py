@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 from service.cli.output import AdminContext, admin_command, fields, line, missing
 from service.clock import now_micros
 from service.setup import SetupError, find_organization
-from service.store import deletions, postings, repositories, runs, turn_files, turns
+from service.store import deletions, outages, postings, repositories, runs, turn_files, turns
 from service.store.runs import FINAL, Run
 from service.store.turn_files import LARGEST_FILE
 from service.text import plural
@@ -67,7 +67,8 @@ def show(admin: AdminContext, run_id: str, what: Literal["log", "diff"] | None, 
     """Show a run's turns, its log or its diff."""
     with admin.read() as connection:
         run = _found(connection, run_id)
-        found = [turn for turn in turns.of(connection, run_id) if number in {None, turn.number}]
+        conversation = outages.explained(connection, run, turns.of(connection, run_id))
+        found = [turn for turn in conversation if number in {None, turn.number}]
         posted = [one.document() for one in postings.of_run(connection, run_id)]
         if not found:
             raise SetupError(f"the run {run_id} has no turn {number}; it has {run.turn}")

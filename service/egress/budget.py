@@ -47,7 +47,11 @@ class UsageMeter(Protocol):
         ...
 
     def add(self, model: str, usage: Usage, micro_usd: int) -> None:
-        """Store one request's use."""
+        """Store one request's use: the provider answers."""
+        ...
+
+    def is_away_for_all(self) -> bool:
+        """Store that the provider gave no answer; return whether that is so for all agents."""
         ...
 
 
@@ -65,6 +69,10 @@ class MemoryMeter:
     def add(self, model: str, usage: Usage, micro_usd: int) -> None:
         """Store one request's use."""
         self.used.append((model, usage, micro_usd))
+
+    def is_away_for_all(self) -> bool:
+        """Return that it is not: there is no other agent here, and no turn that could wait."""
+        return False
 
 
 class BudgetSpentError(ServiceError):

@@ -197,6 +197,15 @@ class _Request:
     """How long the provider may be silent."""
 
 
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """What a turn waits for outside of its place."""
+
+    failure: TurnFailure
+    limit_s: float | None
+    """How long the provider's limit lasts; None: the provider is away, and does not say for how long."""
+
+
 class ModelProxy(Door):
     """An agent's access to its model for one turn; this process sends `key` only to the provider.
 
@@ -208,10 +217,14 @@ class ModelProxy(Door):
         self._provider = PROVIDERS[access.provider]
         self._base = urlsplit((access.base_url or self._provider.base_url).rstrip("/"))
         self._key = key
+        self._meter = ledger
         self._budget = SpendingWatch(access, ledger)
         self._patience_s = patience_s
         self._away_since: float | None = None
         """When the first of the requests was made that have got no answer (monotonic seconds); None: all got one."""
+        self._pause: Pause | None = None
+        self.has_answered = False
+        """Whether the model answered at all."""
         self.trouble: TurnFailure | None = None
         """Why the last request failed; None: it was answered."""
         self.ending: Ending | None = None
@@ -223,6 +236,11 @@ class ModelProxy(Door):
         self._counting = threading.Lock()
         super().__init__(path)
 
+    @property
+    def pause(self) -> Pause | None:
+        """What the turn would wait for if it ended now; None: it is no provider, or this turn alone gets no answer."""
+        return None if self._away_since is None else self._pause
+
     def serve(self, inside: socket.socket) -> None:
         """Answer the requests of one connection."""
         inside.settimeout(SILENT_S[False])
@@ -232,6 +250,8 @@ class ModelProxy(Door):
         """Pass one request on, and its answer back."""
         try:
             request = self._checked(visit)
+            if self.end is not None:
+                raise ClosedPathError(self.end.text)  # noqa: TRY301 — the agent is about to be ended
             price = price_of(request.model, self._access.prices)
             budget = self._access.budget
             if request.model and price is None and (budget.run_usd or budget.day_usd):
@@ -339,8 +359,8 @@ class ModelProxy(Door):
             if request.model or refusal.then == "stop":
                 self._fail(refusal.failure, is_final=refusal.then == "stop")
             if answer is None or refusal.then == "ask_again":
-                with self._counting:
-                    self._away_since = self._away_since or asked_at
+                if request.model:
+                    self._note_away(asked_at, refusal)
                 return refusal
             visit.begin(answer)
             visit.send(start)
@@ -373,9 +393,20 @@ class ModelProxy(Door):
         visit.send(held)
         if is_complete:
             with self._counting:
-                self._away_since, self.trouble = None, None
+                self.has_answered |= bool(request.model)
+                if self.end is None:
+                    self._away_since, self.trouble = None, None
                 self.ending = meter.ending if request.model else self.ending
             visit.finish_answer()
+
+    def _note_away(self, asked_at: float, refusal: Refusal) -> None:
+        is_limit = refusal.wait_s is not None and refusal.wait_s > self._patience_s
+        is_for_all = self._meter.is_away_for_all()
+        with self._counting:
+            self._away_since = self._away_since or asked_at
+            self._pause = None
+            if is_limit or is_for_all:
+                self._pause = Pause(refusal.failure, refusal.wait_s if is_limit else None)
 
     @contextlib.contextmanager
     def _connection(self) -> Iterator[http.client.HTTPConnection]:

@@ -10,7 +10,7 @@ from service.agents.invocation import MODEL_PORT, PROXY_PORT
 from service.agents.options import AgentOptions
 from service.agents.outcome import Ending, TurnFailure
 from service.egress.budget import UsageMeter
-from service.egress.model import ModelProxy
+from service.egress.model import ModelProxy, Pause
 from service.egress.proxy import EgressProxy
 
 PROXY_DOOR: Final = "proxy.sock"
@@ -51,6 +51,16 @@ class Outside:
     def is_waiting(self) -> bool:
         """Whether the agent waits for its model, or the model answers."""
         return self._model is not None and self._model.waiting > 0
+
+    @property
+    def pause(self) -> Pause | None:
+        """What the turn waits for if its agent ends now; None: for nothing."""
+        return None if self._model is None else self._model.pause
+
+    @property
+    def has_answered(self) -> bool:
+        """Whether the model answered at all."""
+        return self._model is not None and self._model.has_answered
 
     @property
     def end(self) -> TurnFailure | None:

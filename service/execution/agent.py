@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Final
 
@@ -17,7 +17,7 @@ from service.agents.outcome import OutcomeReader
 from service.egress.outside import Outside
 from service.execution import processes, supervisor
 from service.execution.cgroup import limits_of
-from service.execution.command import AgentCommand, AgentFailedError
+from service.execution.command import AgentCommand, AgentFailedError, PausedAgentError
 from service.execution.processes import IdleWatch, UsageWatch, free_bytes
 from service.execution.secrets import MaskedStream, Secrets
 from service.settings import AgentLimits
@@ -26,6 +26,7 @@ _CHUNK: Final = 65_536
 _POLL_S: Final = 0.25
 _SUPERVISOR_TIMEOUT_S: Final = 15.0
 _LONGEST_REPORT: Final = 4096
+_WAITED_FOR: Final = frozenset({"model_unreachable", "rate_limited", "timed_out"})
 _NOT_STARTED: Final = frozenset({126, 127})
 """A shell's exit codes for a command that cannot be executed, and for a missing one."""
 
@@ -37,6 +38,7 @@ def run(
 
     Raises:
         AgentFailedError: It could not start, failed, or passed a limit.
+        PausedAgentError: Its model's provider is away.
         OSError: This machine has no room for it.
         Exception: Raised by `check`, which is called several times a second and ends the agent by raising.
     """
@@ -59,6 +61,7 @@ def run(
         contextlib.nullcontext()
         if groups is None
         else groups.group(command.workspace.root.name, limits_of(limits)) as group,
+        _pausing(command, outside, reader),
     ):
         output = MaskedStream(secrets, _CappedLog(log, limits.output_bytes).write)
         agent = _SupervisedAgent(command, limits, outside, reader, output.write, "" if group is None else group.folder)
@@ -90,6 +93,20 @@ def run(
             )
             raise AgentFailedError(f"the agent exited with status {status}{why}")
     command.note(reader.report)
+
+
+@contextlib.contextmanager
+def _pausing(command: AgentCommand, outside: Outside, reader: OutcomeReader) -> Iterator[None]:
+    """Tell a failure of the agent from one of its model's provider, which a turn waits for."""
+    try:
+        yield
+    except AgentFailedError as error:
+        if error.reason not in _WAITED_FOR or (pause := outside.pause) is None:
+            raise
+        # Without an answer there may be no session that could be resumed.
+        if outside.has_answered:
+            command.note_session(reader.report)
+        raise PausedAgentError(pause, has_begun=outside.has_answered) from error
 
 
 class _SupervisedAgent:

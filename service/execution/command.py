@@ -15,6 +15,7 @@ from service.agents.invocation import CommandTemplate, PlaceholderError
 from service.agents.layouts import NoProgramError, Program
 from service.agents.outcome import AgentReport, Ending, Reason
 from service.egress.budget import MemoryMeter, UsageMeter
+from service.egress.model import Pause
 from service.egress.outside import doors_of
 from service.errors import ServiceError
 from service.execution import trees
@@ -41,6 +42,16 @@ class AgentFailedError(ServiceError):
     def __init__(self, text: str, reason: Reason = "failed") -> None:
         super().__init__(text)
         self.reason = reason
+
+
+class PausedAgentError(AgentFailedError):
+    """The agent was ended while its model's provider was away, or at the limit of the key; a turn waits for that."""
+
+    def __init__(self, pause: Pause, *, has_begun: bool) -> None:
+        super().__init__(pause.failure.text, pause.failure.reason)
+        self.pause = pause
+        self.has_begun = has_begun
+        """Whether its model answered before."""
 
 
 @dataclass(frozen=True)
@@ -172,12 +183,16 @@ class AgentCommand:
 
     def note(self, heard: AgentReport) -> None:
         """Store the state of a successful turn: its session's name, and its last words if it reported nothing."""
+        self.note_session(heard)
+        if heard.summary:
+            self.workspace.report(heard.summary)
+
+    def note_session(self, heard: AgentReport) -> None:
+        """Store the name of the session that the next turn, or attempt, resumes."""
         preset = invocation.preset_of(self.agent)
         name = str(self.task.get("run_id", "")) if preset is not None and preset.named_session else heard.session
         if self._session_file is not None and name:
             self._session_file.write_text(name, "utf-8")
-        if heard.summary:
-            self.workspace.report(heard.summary)
 
     @property
     def _is_boxed(self) -> bool:

@@ -14,12 +14,12 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from service.agents.invocation import preset_of
 from service.agents.outcome import REFUSED
-from service.clock import Clock, rfc3339
+from service.clock import DAY_MICROS, SECOND_MICROS, Clock, rfc3339
 from service.errors import ServiceError
 from service.execution import agent as agent_process
 from service.execution import trees
 from service.execution.change import Patches, TurnChange, oversize, refusal
-from service.execution.command import AgentCommand, AgentFailedError, cache_of, session_of
+from service.execution.command import AgentCommand, AgentFailedError, PausedAgentError, cache_of, session_of
 from service.execution.git import GitCommandError, GitRunner, identity_of, login
 from service.execution.mirror import RepositoryMirror, RepositorySnapshot
 from service.execution.preparation import preparation_of
@@ -38,9 +38,10 @@ from service.settings import DataFolder, ExecutionSettings
 from service.store import agents, hosts, postings, repositories, runs, turn_files, turns
 from service.store.agents import Agent
 from service.store.database import AWAY, Database
+from service.store.outages import clock_time
 from service.store.runs import Run
 from service.store.turn_files import Key
-from service.store.turns import Turn, TurnOutcome
+from service.store.turns import Turn, TurnOutcome, TurnPause
 from service.store.usage import TurnMeter
 from service.text import plural
 
@@ -53,6 +54,8 @@ DIFFS: Final = ("diff", "run.diff")
 """The names of the stored patches of a turn and of the whole run."""
 T = TypeVar("T")
 _MOST_ATTEMPTS: Final = 20
+_NEXT_S: Final = 5.0
+"""For so long other turns of a provider that is away come before the one that asked it last."""
 _SHORTAGES: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM})
 """What the system answers where the disk is full, or where files, processes or memory run out."""
 OWN_FAULT: Final = "the service itself failed; its log says why. Continue the run to try again"
@@ -203,6 +206,10 @@ class ShortageError(Exception):
     """This machine has no room for the turn now; the text says of what. It is put back."""
 
 
+class PausedTurnError(Exception):
+    """The turn waits for its model's provider, and gave its place back."""
+
+
 class SupersededError(Exception):
     """Another attempt took over the turn, or it was ended; this one must store and push nothing."""
 
@@ -239,12 +246,13 @@ class TurnExecution:
 
         Raises:
             InterruptedTurnError: The service is going down.
+            PausedTurnError: Its model's provider is away.
             ShortageError: This machine has no room for it now.
             SupersededError: Another attempt has the turn now.
         """
         try:
             outcome = self._retried(lambda: self.perform(run_id, number, workspaces))
-        except (InterruptedTurnError, SupersededError):
+        except (InterruptedTurnError, PausedTurnError, SupersededError):
             raise
         except Exception as error:  # One guard at the boundary of a turn: it must come to an end.
             if self._is_shortage(error):
@@ -258,6 +266,7 @@ class TurnExecution:
 
         Raises:
             InterruptedTurnError: The service is going down.
+            PausedTurnError: Its model's provider is away.
             SupersededError: Another attempt has the turn now.
         """
         with self._database.write() as connection:
@@ -272,8 +281,10 @@ class TurnExecution:
         if agent is None:
             text = f"the agent {run.agent!r} is no longer configured; add it again and continue the run"
             return TurnOutcome("failed", failure=text, attempt=turn.attempt)
-        if turn.attempt > _MOST_ATTEMPTS:
-            text = "its workers were lost or had no room for it, one after the other; continue the run to try again"
+        if turn.attempt - turn.pauses > _MOST_ATTEMPTS:
+            text = (
+                "it was begun too often: its workers were lost or had no room, or its model was away; continue the run"
+            )
             return TurnOutcome("failed", failure=text, attempt=turn.attempt)
         workspace = Workspace(workspaces.path_of(f"{run_id}-{number}-{turn.attempt}"))
         # From here on, a deletion of the run waits for the end of this attempt.
@@ -353,6 +364,8 @@ class TurnExecution:
         )
         try:
             outcome = self._work(attempt)
+        except PausedAgentError as error:
+            outcome = self._pause(attempt, error)
         except (ServiceError, OSError) as error:
             if self._is_shortage(error):
                 raise
@@ -378,6 +391,23 @@ class TurnExecution:
         outcome = replace(outcome, failure=mask(outcome.failure), summary=mask(outcome.summary))
         attempt.log_line(f"{outcome.status}{f': {outcome.failure}' if outcome.failure else ''}", self._clock)
         return outcome
+
+    def _pause(self, attempt: Attempt, error: PausedAgentError) -> TurnOutcome:
+        """Give the turn's place back until its model can be asked again; return its failure if that takes too long."""
+        now, turn, failure = self._clock(), attempt.turn, error.pause.failure
+        until = now + int((error.pause.limit_s or _NEXT_S) * SECOND_MICROS)
+        if until > (turn.started_at or now) + DAY_MICROS:
+            text = f"{failure.text}; a turn waits for its model for a day, and not longer"
+            return TurnOutcome("failed", failure=text, failure_kind=failure.reason, attempt=turn.attempt)
+        what = attempt.secrets.mask(failure.text)
+        why = None if error.pause.limit_s is None else f"resumes {clock_time(until)}: {what}"
+        change = self._keep(attempt)
+        first = turn.number if change is not None and change.files else turn.from_turn
+        paused = TurnPause(until, why, from_turn=first, is_counted=error.has_begun)
+        if not self._write(lambda connection: turns.pause(connection, turn, paused, now)):
+            raise SupersededError(f"{attempt.trailer}: another attempt has it, or it was ended")
+        attempt.log_line(f"waits for its model, without a place: {why or what}", self._clock)
+        raise PausedTurnError(f"{attempt.trailer} waits for its model, without a place: {what}")
 
     def _work(self, attempt: Attempt) -> TurnOutcome:
         snapshot = self._fetch(attempt)

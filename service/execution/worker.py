@@ -19,7 +19,13 @@ from service.clock import SECOND_MICROS, Clock
 from service.execution.processes import free_bytes
 from service.execution.queue import DurableEngine
 from service.execution.retention import Retention
-from service.execution.turn import InterruptedTurnError, ShortageError, SupersededError, TurnExecution
+from service.execution.turn import (
+    InterruptedTurnError,
+    PausedTurnError,
+    ShortageError,
+    SupersededError,
+    TurnExecution,
+)
 from service.execution.workspace import Workspaces
 from service.observability.log import bound
 from service.settings import DataFolder, ExecutionSettings
@@ -162,6 +168,8 @@ class TurnWorker:
         except ShortageError as reason:
             _logger.warning("%s turn %d is put back: %s", run_id, number, reason)
             self._ended.wait(_PUT_BACK_S)
+        except PausedTurnError as reason:
+            _logger.info("%s", reason)
         except SupersededError as reason:
             _logger.warning("%s turn %d is not executed again: %s", run_id, number, reason)
         finally:
@@ -259,7 +267,14 @@ class TurnWorker:
                 ttl_micros = int(self._settings.worker_ttl_s * SECOND_MICROS)
                 heard = workers.heard_within(connection, ttl_micros, self._clock)
                 places = sum(worker.concurrency for worker in heard)
-            found = dispatch.next_turns(connection, places, self._settings.organization_places)[:room]
+            share = self._settings.organization_places
+            found = dispatch.next_turns(connection, places, share, self._clock())[:room]
+        again = {f"{turn.run_id}:{turn.number}" for turn in found if turn.attempt}
+        if again:
+            # The record of a turn that gave its place back may not be closed yet.
+            again -= self._engine.held().keys()
+            self._engine.forget([*again])
+            found = [turn for turn in found if not turn.attempt or f"{turn.run_id}:{turn.number}" in again]
         if found:
             # First, so that its lane is held when it begins; one that does not begin is taken over.
             with self._database.write() as connection:

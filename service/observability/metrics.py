@@ -2,6 +2,7 @@
 
 import logging
 import platform
+from collections import Counter as Counts
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import metadata
 from typing import Final
@@ -26,6 +27,7 @@ from service.settings import MetricsSettings, SettingsError
 from service.store import dispatch, endings, invitations, postings, turns, usage, workers
 from service.store.database import Database, round_trip_s
 from service.store.dispatch import Share
+from service.store.outages import Sources
 from service.store.turns import CANCELLED
 from service.store.usage import MICROS_PER_USD, UsageFigures
 from service.text import one_line
@@ -156,6 +158,9 @@ class _DatabaseCollector(Collector):
             now = self._clock()
             budgets = usage.day_shares(connection, now)[:_ORGANIZATIONS]
             ending = endings.soon(connection, now)[:_ENDINGS]
+            waiting = Counts[str]()
+            for outage, number in Sources(connection).waiting(connection):
+                waiting[label(outage.shown)] += number
         ages: list[float] = [0 if line.oldest is None else max(0, now - line.oldest) / SECOND_MICROS for line in lines]
         by_owner: dict[tuple[str, str], list[float]] = {
             ("runwarden_queue_turns", "Turns that wait for a place."): [line.waiting for line in lines],
@@ -185,6 +190,12 @@ class _DatabaseCollector(Collector):
                 "kind",
                 "organization",
                 "name",
+            ),
+            _gauge(
+                "runwarden_model_outage_turns",
+                "Turns that wait for a model's provider which gives no answer.",
+                [((shown,), number) for shown, number in waiting.items()],
+                "provider",
             ),
             _gauge("runwarden_mails_owed", "Invitations not sent: to be retried, or refused.", mails, "state"),
             _gauge("runwarden_postings_owed", "Results to be retried on code hosts, or refused.", results, "state"),

@@ -7,6 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from service.store.outages import Sources
 from service.store.runs import OPEN
 from service.store.schema import HAD_PLACE, UNDER_WAY, WAITING, organizations, runs, turns
 from service.store.turns import MADE_UP
@@ -19,16 +20,19 @@ class WaitingTurn:
     run_id: str
     number: int
     organization_id: str
+    attempt: int
+    """How often it was begun and gave its place back."""
 
 
-def next_turns(connection: sa.Connection, slots: int, share: int | None) -> list[WaitingTurn]:
+def next_turns(connection: sa.Connection, slots: int, share: int | None, now: int) -> list[WaitingTurn]:
     """Return the turns to queue now, so that no more than `slots` are under way.
 
     Each place goes to the organization that holds the fewest, of several such to the one that got its last place the
     longest ago. An organization gets at most `share` places; None: all but one if there are other organizations.
+    Of the turns whose model's provider is away, only one at a time is under way.
     """
     under_way = connection.execute(
-        sa.select(runs.c.organization_id, runs.c.url, runs.c.branch)
+        sa.select(runs.c.organization_id, runs.c.url, runs.c.branch, runs.c.agent)
         .join(turns, turns.c.run_id == runs.c.id)
         .where(UNDER_WAY, turns.c.executor.is_distinct_from(MADE_UP))
     ).all()
@@ -42,13 +46,18 @@ def next_turns(connection: sa.Connection, slots: int, share: int | None) -> list
     taken = Counter(row.organization_id for row in under_way)
     # Turns on one branch of a repository, a lane, are executed one after the other.
     lanes = {(row.url, row.branch) for row in under_way}
+    sources = Sources(connection)
+    asked = {sources.of(row.organization_id, row.agent) for row in under_way} - {None}
     chosen: list[WaitingTurn] = []
     while len(chosen) < room and (able := [owner for owner in able if taken[owner] < share]):
         owner = min(able, key=lambda one: taken[one])
         able.remove(owner)
-        row = connection.execute(_next_of_owner(), {"owner": owner, "lanes": [*lanes]}).first()
+        given = {"owner": owner, "lanes": [*lanes], "held": sources.agents_of(owner, asked), "now": now}
+        row = connection.execute(_next_of_owner(), given).first()
         if row is not None:
-            chosen.append(WaitingTurn(row.run_id, row.number, owner))
+            chosen.append(WaitingTurn(row.run_id, row.number, owner, row.attempt))
+            if not row.is_restricted:
+                asked |= {sources.of(owner, row.agent)} - {None}
             taken[owner] += 1
             lanes.add((row.url, row.branch))
             # From now on it is the one that got its last place most recently.
@@ -79,12 +88,22 @@ def _least(column: sa.ColumnElement[Any], *conditions: sa.ColumnElement[bool]) -
 
 @cache
 def _next_of_owner() -> sa.Select[Any]:
-    """The query for the oldest waiting turn of `owner` that is on none of `lanes`."""
+    """The query for the oldest waiting turn of `owner` that is due, on none of `lanes`, and of no agent of `held`."""
     lane = sa.tuple_(runs.c.url, runs.c.branch)
     return (
-        sa.select(turns.c.run_id, turns.c.number, runs.c.url, runs.c.branch)
+        sa.select(
+            turns.c.run_id,
+            turns.c.number,
+            turns.c.attempt,
+            runs.c.url,
+            runs.c.branch,
+            runs.c.agent,
+            runs.c.is_restricted,
+        )
         .join(runs, runs.c.id == turns.c.run_id)
         .where(WAITING, turns.c.organization_id == sa.bindparam("owner"))
+        .where(turns.c.due_at.is_(None) | (turns.c.due_at <= sa.bindparam("now")))
+        .where(runs.c.agent.not_in(sa.bindparam("held", expanding=True)) | runs.c.is_restricted.is_(True))
         .where(lane.not_in(sa.bindparam("lanes", expanding=True)))
         .order_by(turns.c.accepted_at, turns.c.run_id)
         .limit(1)

@@ -247,6 +247,9 @@ turns = _table(
     *_texts("status", "instructions"),
     sa.Column("inputs", sa.JSON, nullable=False),
     *_numbers("attempt"),
+    # Of those, attempts at which its model gave no answer at all; and when it may begin again.
+    sa.Column("pauses", sa.Integer, nullable=False, server_default="0"),
+    *_large("due_at", nullable=True),
     *_large("accepted_at"),
     *_large("dispatched_at", "started_at", "finished_at", nullable=True),
     *_texts("executor", "commit_sha", "summary", "failure", nullable=True),
@@ -305,6 +308,9 @@ model_usage = _table(
     *_large("day", key=True),
     sa.Index("model_usage_by_day", "day", "agent_key"),
 )
+
+model_outages = _table("model_outages", *_texts("source", key=True), *_texts("shown"), *_large("since"))
+"""Providers that gave no answer when they were last asked: shared by all workers."""
 
 deliveries = _table(
     "deliveries",

@@ -37,10 +37,13 @@ class Turn:
     inputs: dict[str, object]
     attempt: int
     """How often a worker claimed it; a worker with an older number can no longer write its results."""
+    pauses: int
+    """At how many attempts its model gave no answer at all."""
     finished_at: int | None
     commit_sha: str | None
     summary: str | None
     failure: str | None
+    """Why it failed, or, before its end, why it may not begin yet."""
     failure_kind: str | None
     """Why it failed, as programs read it (`out_of_budget`, `timed_out` …); None: no such kind is known."""
     trace_parent: str | None
@@ -117,6 +120,19 @@ class TurnOutcome:
     tree_sha: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class TurnPause:
+    """How a turn waits without a place."""
+
+    due_at: int
+    """It does not begin before."""
+    why: str | None
+    """What callers are told; None: what is known of its provider."""
+    from_turn: int | None
+    is_counted: bool
+    """Whether the attempt counts as one."""
+
+
 def mark_dispatched(connection: sa.Connection, dispatched: Sequence[tuple[str, int]], now: int) -> None:
     """Record that the turns, each a run's id and a number, are in the queue."""
     statement = sa.update(turns).where(turns.c.run_id == sa.bindparam("of"), turns.c.number == sa.bindparam("nth"))
@@ -133,6 +149,8 @@ def claim(connection: sa.Connection, run_id: str, number: int, executor: str, no
             status="working",
             attempt=turns.c.attempt + 1,
             executor=executor,
+            due_at=None,
+            failure=None,
             started_at=sa.func.coalesce(turns.c.started_at, now),
         )
     )
@@ -140,6 +158,17 @@ def claim(connection: sa.Connection, run_id: str, number: int, executor: str, no
         return None
     run_store.set_status(connection, run_id, "working", now)
     return by_number(connection, run_id, number)
+
+
+def pause(connection: sa.Connection, turn: Turn, paused: TurnPause, now: int) -> bool:
+    """Give a turn's place back for a while; False: it has ended, or another attempt has taken over."""
+    held = (turns.c.attempt == turn.attempt, turns.c.status.notin_(run_store.FINAL))
+    values = {"status": "queued", "dispatched_at": None, "due_at": paused.due_at, "failure": paused.why}
+    values |= {"pauses": turn.pauses + (not paused.is_counted), "from_turn": paused.from_turn}
+    changed = connection.execute(sa.update(turns).where(*_is(turn.run_id, turn.number), *held).values(values))
+    if changed.rowcount:
+        run_store.set_status(connection, turn.run_id, "queued", now)
+    return changed.rowcount > 0
 
 
 def begin_push(connection: sa.Connection, turn: Turn, commit: str) -> bool:

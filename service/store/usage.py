@@ -10,6 +10,7 @@ from service.agents.options import SpendingLimits
 from service.clock import DAY_MICROS, Clock
 from service.egress.budget import OrganizationDay, Spending
 from service.egress.usage import Usage
+from service.store import outages
 from service.store.agents import Agent
 from service.store.database import Database, insert_new
 from service.store.schema import model_usage, organizations, runs
@@ -59,7 +60,7 @@ class ModelUse:
 class TurnMeter:
     """Stores what a turn uses after each request, so that nothing is lost if the worker dies.
 
-    While the database is away, both methods wait for it.
+    While the database is away, all methods wait for it.
     """
 
     def __init__(self, database: Database, turn: Turn, agent: Agent, clock: Clock) -> None:
@@ -67,6 +68,7 @@ class TurnMeter:
         self._turn = turn
         self._agent = agent
         self._clock = clock
+        self._away_since: int | None = None
 
     def spent(self) -> Spending:
         """Return what the run, the agent's day and the organization's day have used."""
@@ -86,8 +88,25 @@ class TurnMeter:
         def write() -> None:
             with self._database.write() as connection:
                 add(connection, self._turn, use, self._clock())
+                if access is not None:
+                    outages.end(connection, access.source)
 
         self._database.retried(write)
+        self._away_since = None
+
+    def is_away_for_all(self) -> bool:
+        """Store that the provider gave no answer; return whether no turn has had one since it first gave none here."""
+        access = self._agent.options.model
+        if access is None:
+            return False
+
+        def write() -> int:
+            with self._database.write() as connection:
+                return outages.begin(connection, access, self._clock())
+
+        since = self._database.retried(write)
+        self._away_since = self._away_since or since
+        return self._away_since == since
 
 
 def add(connection: sa.Connection, turn: Turn, use: ModelUse, now: int) -> None:

@@ -36,7 +36,7 @@ class Queue:
         with self.database.write() as connection:
             for _ in range(min(ended, len(self.under_way))):
                 turns.end(connection, *self.under_way.pop(0), TurnOutcome("completed"), now_micros())
-            found = next_turns(connection, places, share)
+            found = next_turns(connection, places, share, 0)
             keys = [(turn.run_id, turn.number) for turn in found]
             if keys:
                 turns.mark_dispatched(connection, keys, now_micros())
@@ -137,11 +137,11 @@ def effort(database: Database) -> int:
     with database.read() as connection:
         if not database.is_sqlite:
             before = rows_read(connection)
-            next_turns(connection, 2, None)
+            next_turns(connection, 2, None, 0)
             return rows_read(connection) - before
         raw: Any = connection.connection.driver_connection
         raw.set_progress_handler(lambda: steps.append(None), 1)
-        next_turns(connection, 2, None)
+        next_turns(connection, 2, None, 0)
         raw.set_progress_handler(None, 0)
     return len(steps)
 

@@ -367,6 +367,7 @@ def test_no_table_with_a_unique_key_was_forgotten() -> None:
         "audit": "random ids",
         "deliveries": "decided on one after the other: test_processes_on_one_database_decide_once",
         "deletions": "inserted unless it is there",
+        "model_outages": "inserted unless it is there, or deleted",
         "rate_limits": "inserted unless it is there, then updated",
     }
     assert sorted({*ACTS, "runwarden_meta", *alone}) == sorted(schema.metadata.tables)
@@ -381,7 +382,7 @@ def test_no_question_of_every_second_reads_what_has_ended(database: Database) ->
         connection.execute(sa.text("ANALYZE"))
     with database.read() as connection:
         with asked_of(database) as asked:
-            dispatch.next_turns(connection, 4, None)
+            dispatch.next_turns(connection, 4, None, 0)
             turns.open_runs(connection)
             runs.has_more_active(connection, owner, 1000)
             runs.page(connection, Filters(owner), None, 11)

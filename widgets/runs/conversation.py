@@ -90,7 +90,8 @@ def _turn(turn: Turn, now: datetime, as_of: datetime, longest: float, width: int
     else:
         lines += wrapped("Its instructions are not known here.", width, QUIET, INDENT)
     if turn.reason:
-        lines += wrapped(safe_text(turn.reason), width, STYLES["bad" if turn.state != "completed" else "quiet"], INDENT)
+        style = STYLES["bad" if turn.state in {"failed", "cancelled"} else "quiet"]
+        lines += wrapped(safe_text(turn.reason), width, style, INDENT)
     result = [] if turn.commit is None else [f"commit {safe_text(turn.commit[:SHORT_ID])}"]
     result += [plural(turn.files, "file")] if turn.files else []
     counts = [(f"  +{turn.additions:,}", STYLES["good"])] if turn.files and turn.additions is not None else []

@@ -1,0 +1,241 @@
+"""Providers that are away or at a limit: turns wait for them, one asks, and each ends once."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.agents.options import AgentOptions
+from service.clock import DAY_MICROS
+from service.egress.usage import Usage
+from service.store import agents, outages, turns
+from service.store.agents import Agent
+from service.store.database import Database
+from service.store.dispatch import next_turns
+from service.store.usage import TurnMeter
+from tests.lab import Received, Respond, Step
+from tests.service.agents.model_server import ModelServer
+from tests.service.conftest import BARE, BOTH, NEEDS_SANDBOX, NOW, Api, accepted, organization
+from tests.service_process import demo_setup, git
+from tests.waiting import eventually
+
+ASK = 'curl -sf http://127.0.0.1:3129/v1/messages -d \'{"model": "claude-x"}\' > answer.txt || exit 1; cat > turn.json'
+AWAY = Respond(529, {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}})
+SINCE = re.compile(r"waiting for 127\.0\.0\.1:\d+ since \d\d:\d\d UTC")
+
+
+@pytest.fixture
+def serve(start: Callable[..., Api], server: ModelServer, tmp_path: Path) -> Callable[..., Api]:
+    """`serve(patience_s, argv=…)` starts a service whose agent `asker` asks the made-up model once."""
+
+    def make(patience_s: float = 600, **agent: Any) -> Api:
+        model = {"provider": "anthropic", "key_env": "MODEL_KEY", "base_url": server.origin}
+        setup = demo_setup(tmp_path)
+        setup["agents"] += [{"name": "asker", "argv": ["sh", "-c", ASK], "model": model, "timeout_s": 3000} | agent]
+        settings = f"[execution]\nconcurrency = 4\ndrain_s = 0.1\n[execution.agent]\nmodel_patience_s = {patience_s}\n"
+        settings += "[limits]\nrequests_per_minute = 100000\n"
+        variables = {"MODEL_KEY": "sk-the-key", "RUNWARDEN_METRICS_TOKEN": "a-token-for-scraping"}
+        return start(setup=setup, settings=settings, environment=variables)
+
+    return make
+
+
+def last_turn(api: Api, run_id: str) -> dict[str, Any]:
+    return dict(api.get(f"/external/runs/{run_id}").json()["turns"][-1])
+
+
+def outage(api: Api, server: ModelServer, number: int, kills: int) -> None:
+    """Queue turns while the provider is away, kill the service, and check what happens when the provider returns."""
+    server.otherwise = lambda _: AWAY
+    run_ids = [api.begin("asker", instructions="first")]
+    eventually(lambda: SINCE.fullmatch(str(last_turn(api, run_ids[0])["reason"])), "the outage is known")
+    run_ids += [api.begin("asker", instructions=f"number {one}") for one in range(1, number)]
+    for _ in range(kills):
+        server.wait_for(len(server.requests) + 3)
+        told = [last_turn(api, run_id) for run_id in run_ids]
+        scraped = {"Authorization": "Bearer a-token-for-scraping"}
+        figures = BARE.get(f"{api.service.base_url.removesuffix('/v1')}/metrics", headers=scraped).text
+        shown = api.service.admin("run", run_ids[-1])["turns"][0]["reason"]
+        away = api.service.admin("status")["model_outages"]
+        listed = list(api.runs())
+
+        assert {one["status"] for one in listed} <= {"queued", "working"}
+        assert sum(one["status"] == "working" for one in listed) <= 1
+        assert all(SINCE.fullmatch(str(one["reason"])) for one in told), told
+        assert SINCE.fullmatch(shown)
+        assert [one["turns"] for one in away] == [number]
+        assert re.search(rf'runwarden_model_outage_turns\{{provider="127.0.0.1:\d+"\}} {number}.0', figures)
+        api.service.kill()
+        api.service.restart()
+        api = Api(api.service)
+    server.wait_for(len(server.requests) + 3)
+    server.otherwise = server.answer
+    ended = [api.ended(run_id) for run_id in run_ids]
+    repository = api.service.repositories["acme/api"]
+    commits = [git("log", "--format=%s", f"main..{run['branch_name']}", cwd=repository).split("\n") for run in ended]
+    used = [last_turn(api, run_id)["usage"]["requests"] for run_id in run_ids]
+
+    assert [run["status"] for run in ended] == ["completed"] * number, [last_turn(api, one) for one in run_ids]
+    assert [len(one) for one in commits] == [1] * number
+    assert used == [1] * number
+
+
+@NEEDS_SANDBOX
+@pytest.mark.parametrize("patience_s", [600, 0.5])
+def test_while_a_provider_is_away_one_turn_asks_and_none_fails(
+    serve: Callable[..., Api], server: ModelServer, patience_s: float
+) -> None:
+    """The others stay queued and say why, over a kill; each ends once when it returns, also if none could wait long."""
+    outage(serve(patience_s), server, 6, kills=1)
+
+
+@NEEDS_SANDBOX
+@pytest.mark.campaign
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("patience_s", [600, 0.5])
+def test_fifty_turns_survive_an_outage_and_two_kills(
+    serve: Callable[..., Api], server: ModelServer, patience_s: float
+) -> None:
+    """One waits at a time and none fails; all end after the provider has returned, each once."""
+    outage(serve(patience_s), server, 50, kills=2)
+
+
+@NEEDS_SANDBOX
+def test_a_turn_that_waits_for_its_model_is_cancelled_at_once(serve: Callable[..., Api], server: ModelServer) -> None:
+    """Whether its request is held, or it has no place."""
+    api = serve()
+    server.otherwise = lambda _: AWAY
+    held = api.begin("asker", instructions="held")
+    eventually(lambda: last_turn(api, held)["reason"], "the outage is known")
+    queued = api.begin("asker", instructions="queued")
+    for run_id in (queued, held):
+        api.post(f"/external/runs/{run_id}/cancel", {})
+    server.otherwise = server.answer
+    after = api.ended(api.begin("asker", instructions="after"))
+
+    assert [last_turn(api, run_id)["outcome"] for run_id in (held, queued)] == ["cancelled"] * 2
+    assert after["status"] == "completed"
+
+
+@NEEDS_SANDBOX
+def test_a_turn_is_resumed_from_its_session_and_its_change_when_the_limit_ends(
+    serve: Callable[..., Api], server: ModelServer, stand_in: Callable[[str], Path]
+) -> None:
+    """It gives its place back until then, and says when that is."""
+    api = serve(0.5, preset="claude-code", argv=[str(stand_in("claude"))])
+    limit = Respond(429, {"error": {"message": "Slow down"}}, {"Retry-After": "4"})
+
+    def answer(request: Received) -> Step:
+        return limit if len(server.questions) == 2 else server.answer(request)
+
+    server.otherwise = answer
+    run_id = api.begin("asker", instructions="Ask twice.")
+    told: list[str] = []
+    eventually(lambda: "resumes" in (told.append(str(last_turn(api, run_id)["reason"])) or told[-1]), "it waits", 20)
+    run = api.ended(run_id)
+    turn = last_turn(api, run_id)
+    notes = git("show", f"{run['branch_name']}:notes.txt", cwd=api.service.repositories["acme/api"])
+
+    assert re.fullmatch(r"resumes \d\d:\d\d UTC: .* answered 429 for m: Slow down; raise the limits.*", told[-1])
+    assert (run["status"], turn["reason"], turn["usage"]["requests"]) == ("completed", None, 3), api.log(run_id)
+    assert notes.count("Ask twice.") == 2, "it remembers what it was told before"
+    assert "what it changed is in the checkout" in api.log(run_id)
+
+
+@NEEDS_SANDBOX
+@pytest.mark.parametrize("days", [2, 9999])
+def test_a_limit_that_does_not_end_within_a_day_fails_the_turn(
+    serve: Callable[..., Api], server: ModelServer, days: int
+) -> None:
+    """In words; the turns behind it are tried."""
+    api = serve()
+    server.script(Respond(429, {"error": {"message": "Slow down"}}, {"Retry-After": str(days * 86_400)}))
+    failed = api.begin("asker", instructions="go")
+    run = api.ended(failed)
+    turn = last_turn(api, failed)
+    after = api.ended(api.begin("asker", instructions="after"))
+
+    assert (run["status"], turn["failure_kind"]) == ("failed", "rate_limited")
+    assert turn["reason"].endswith("; a turn waits for its model for a day, and not longer")
+    assert after["status"] == "completed"
+
+
+def ask_of(database: Database, name: str, key: str | None, owner: str | None = None) -> Agent:
+    model = None if key is None else {"provider": "anthropic", "key_env": key}
+    agent = Agent(name, ("true",), options=AgentOptions.model_validate({"model": model}), organization_id=owner)
+    with database.write() as connection:
+        agents.put(connection, agent, NOW)
+    return agent
+
+
+@BOTH
+def test_each_provider_that_is_away_gets_one_turn_and_all_others_begin(database: Database) -> None:
+    """A key is a provider of its own; an organization's own agent counts in place of the one for all."""
+    owner = organization(database, "acme", NOW)
+    keys = {"a": "ONE", "b": "TWO", "c": "SIX", "d": None}
+    models = {name: ask_of(database, name, key) for name, key in keys.items()}
+    ask_of(database, "own", "ONE")
+    ask_of(database, "own", "SIX", owner)
+    for name in ["a", "b", "c", "d", "own"]:
+        for _ in range(2):
+            accepted(database, "acme", agent=name, now=NOW)
+    with database.write() as connection:
+        for name in ("a", "b"):
+            assert outages.begin(connection, models[name].options.model, NOW) == NOW  # type: ignore[arg-type]
+        found = next_turns(connection, 20, None, NOW)
+        turns.mark_dispatched(connection, [(one.run_id, one.number) for one in found], NOW)
+        more = next_turns(connection, 20, None, NOW)
+        waiting = [(one.shown, number) for one, number in outages.Sources(connection).waiting(connection)]
+        outages.end(connection, models["a"].options.model.source)  # type: ignore[union-attr]
+        last = next_turns(connection, 20, None, NOW)
+
+    assert (len(found), more, len(last)) == (8, [], 1)
+    assert waiting == [("Anthropic", 2), ("Anthropic", 2)]
+
+
+@BOTH
+def test_a_provider_is_away_for_all_until_any_turn_gets_an_answer(database: Database) -> None:
+    """A turn that alone gets none fails for itself."""
+    organization(database, "acme", NOW)
+    agent = ask_of(database, "a", "ONE")
+    now = [NOW]
+
+    def meter() -> TurnMeter:
+        run = accepted(database, "acme", agent="a", now=NOW)
+        with database.read() as connection:
+            turn = turns.by_number(connection, run.id, 1)
+        assert turn is not None
+        return TurnMeter(database, turn, agent, lambda: now[0])
+
+    one, other = meter(), meter()
+    first = one.is_away_for_all()
+    now[0] += 1
+    second = one.is_away_for_all(), other.is_away_for_all()
+    other.add("m", Usage(), 0)
+    now[0] += 1
+
+    assert (first, second) == (True, (True, True))
+    assert (one.is_away_for_all(), other.is_away_for_all()) == (False, True)
+
+
+@BOTH
+def test_a_turn_that_gave_its_place_back_begins_when_it_is_due(database: Database) -> None:
+    """Not before, once, and not if it was ended; attempts without any answer do not count."""
+    organization(database, "acme", NOW)
+    run = accepted(database, "acme", now=NOW)
+    with database.write() as connection:
+        turns.mark_dispatched(connection, [(run.id, 1)], NOW)
+        turn = turns.claim(connection, run.id, 1, "worker", NOW)
+        assert turn is not None
+        paused = turns.TurnPause(NOW + DAY_MICROS, "resumes", None, is_counted=False)
+        done = [turns.pause(connection, turn, paused, NOW) for _ in range(2)]
+        early = next_turns(connection, 5, None, NOW + DAY_MICROS - 1)
+        due = next_turns(connection, 5, None, NOW + DAY_MICROS)
+        again = turns.claim(connection, run.id, 1, "another", NOW)
+        late = turns.pause(connection, turn, paused, NOW)
+
+    assert (done[0], early, [one.run_id for one in due], late) == (True, [], [run.id], False)
+    assert again is not None
+    assert (again.attempt, again.pauses, again.failure) == (2, 1, None)
