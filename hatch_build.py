@@ -1,10 +1,9 @@
 """Metadata of a release: a package's page is elsewhere, where links and pictures need their full address.
 
-RUNWARDEN_PROJECT_URL names the project's page, and RUNWARDEN_FILES_URL where its files can be fetched as they are;
-without them, as in development, the README stays as it is.
+`page` and `files` in pyproject.toml (tool.hatch.metadata.hooks.custom) name the project's page, and where its files can
+be fetched as they are. Where one is empty, its links stay as they are.
 """
 
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ class ReleaseMetadata(MetadataHookInterface):
 
     def update(self, metadata: dict[str, Any]) -> None:
         """Fill in what pyproject.toml calls dynamic."""
-        page, files = (os.environ.get(f"RUNWARDEN_{name}_URL", "").rstrip("/") for name in ("PROJECT", "FILES"))
+        page, files = (self.config[name].rstrip("/") for name in ("page", "files"))
         text = Path(self.root, "README.md").read_text("utf-8")
         metadata["readme"] = {"content-type": "text/markdown", "text": absolute(text, page, files)}
         metadata["urls"] = {"Homepage": page, "Changelog": f"{page}/CHANGELOG.md"} if page else {}

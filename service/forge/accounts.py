@@ -31,17 +31,25 @@ class OwnAccounts:
         """API address and token to the account, and to the monotonic second at which the entry expires."""
         self._lock = threading.Lock()
 
-    def of(self, platform: str, path: str) -> frozenset[str]:
-        """Return the accounts, in lower case, of all organizations that configured a repository."""
+    def of(self, platform: str, path: str) -> dict[str, frozenset[str]]:
+        """Return, for each organization that configured a repository, the accounts of the service on its code hosts.
+
+        In lower case. Those of other organizations are among them, whose pushes and comments could go round in circles
+        with its own, but only as told by an address that it uses itself: another's host may claim any name.
+        """
         with self._database.read() as connection:
             owners = {owner for owner, _ in repositories.everywhere(connection, platform, path)}
-            connected = [host for owner in sorted(owners) for host in hosts.of(connection, owner)]
-        named = set()
-        for host in connected:
-            token = token_of(host)
-            if host.platform == platform and host.api_url is not None and token is not None:
-                named.add(self._account(platform, host.api_url, path, token))
-        return frozenset(name.lower() for name in named if name)
+            connected = {owner: hosts.of(connection, owner) for owner in sorted(owners)}
+        used: dict[str, set[str]] = {owner: set() for owner in connected}
+        named: dict[str, set[str]] = {}
+        for owner, its_hosts in connected.items():
+            for host in its_hosts:
+                token = token_of(host)
+                if host.platform == platform and host.api_url is not None and token is not None:
+                    used[owner].add(host.api_url)
+                    account = self._account(platform, host.api_url, path, token)
+                    named.setdefault(host.api_url, set()).update({account.lower()} if account else ())
+        return {owner: frozenset().union(*(named[url] for url in urls)) for owner, urls in used.items()}
 
     def _account(self, platform: str, api_url: str, path: str, token: str) -> str | None:
         with self._lock:

@@ -45,8 +45,8 @@ class WebhookDelivery:
     proven: frozenset[str]
     """The environment variables of the secrets that the delivery was signed with."""
     trace_parent: str | None = None
-    own_accounts: frozenset[str] = frozenset()
-    """The accounts of the service's tokens on the code host, in lower case."""
+    own_accounts: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """By organization: the accounts of the service's tokens on its code hosts, in lower case."""
     events: Mapping[str, PullRequestEvent] = field(default_factory=dict)
     """By organization: what its code host added to the event."""
 
@@ -101,7 +101,7 @@ class Receiver:
         note = partial(self._note, connection, subject, delivery)
         if event.kind == CLOSED:
             return [note(-1, None, self._close(connection, subject, event))]
-        reason = self._own(connection, delivery)
+        reason = self._own(connection, organization_id, delivery)
         if reason is not None:
             return [note(-1, None, DeliveryDecision("own", reason))]
         if event.fault:
@@ -117,13 +117,13 @@ class Receiver:
             decisions.append(note(index, repository.triggers[index].agent, decision))
         return decisions
 
-    def _own(self, connection: sa.Connection, delivery: WebhookDelivery) -> str | None:
+    def _own(self, connection: sa.Connection, organization_id: str, delivery: WebhookDelivery) -> str | None:
         """Return why a change is the service's own; None: it is not."""
         event = delivery.event
         if event.kind == FAILED:
             return None
         named = {account.lower() for account in self._settings.triggers.own_accounts}
-        if event.sender.lower() in named | delivery.own_accounts:
+        if event.sender.lower() in named | delivery.own_accounts.get(organization_id, frozenset()):
             return "done by the service's own account"
         if event.kind == COMMENT:
             return None

@@ -42,14 +42,23 @@ def tenants(
     receiver = Receiver(database, whole, now_micros)
 
     def deliver(
-        delivery: str, sha: str = "f" * 40, proven: str = "S", action: str = "opened", own: Any = (), **given: Any
+        delivery: str, sha: str = "f" * 40, proven: str = "S", action: str = "opened", own: Any = None, **given: Any
     ) -> list[str]:
         found = read("github", {"x-github-event": "pull_request"}, json.dumps(github(action, sha, **given)).encode())
         assert found is not None
-        made = WebhookDelivery("github", delivery, found, frozenset({proven}), None, frozenset(own))
+        made = WebhookDelivery("github", delivery, found, frozenset({proven}), None, own or {})
         return [one.result for one in receiver.receive(made)]
 
     return deliver
+
+
+def connect(database: Database, slug: str, api_url: str) -> str:
+    """Connect an organization to a code host, with the token in TOKEN_HERE; return the organization's id."""
+    with database.write() as connection:
+        owner = organizations.by_slug(connection, slug)
+        assert owner is not None
+        hosts.connect(connection, owner.id, Host("github", "h", None, "api", api_url, None, "TOKEN_HERE"), now_micros())
+    return owner.id
 
 
 @BOTH
@@ -171,11 +180,7 @@ def test_what_the_account_of_a_token_does_is_the_service_s_own(
     deliver = tenants(database, "acme")
     with Server() as there:
         there.otherwise = lambda _: Respond(200 if len(there.requests) == 1 else 403, {"login": "Acme-Bot"})
-        with database.write() as connection:
-            owner = organizations.by_slug(connection, "acme")
-            assert owner is not None
-            host = Host("github", "h", None, "api", there.origin, None, "TOKEN_HERE")
-            hosts.connect(connection, owner.id, host, now_micros())
+        owner = connect(database, "acme", there.origin)
         own = OwnAccounts(database)
         found = []
         for token in ("t1", "t2"):
@@ -183,10 +188,27 @@ def test_what_the_account_of_a_token_does_is_the_service_s_own(
             found += [own.of("github", path) for path in ("Acme/api", "acme/api")]
         asked = [(one.target, one.headers["authorization"]) for one in there.requests]
 
-    assert found == [{"acme-bot"}] * 2 + [frozenset()] * 2
+    assert found == [{owner: {"acme-bot"}}] * 2 + [{owner: frozenset()}] * 2
     assert asked == [("/user", "Bearer t1"), ("/user", "Bearer t2")]
-    assert own.of("github", "acme/other") == frozenset()
+    assert own.of("github", "acme/other") == {}
     assert deliver("d1", sender="Acme-Bot", own=found[0]) == ["own"]
+
+
+def test_no_organization_can_claim_a_person_as_its_own_account_for_another(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What its host says counts for those who use the same host; theirs says nothing of that person."""
+    monkeypatch.setenv("TOKEN_HERE", "t")
+    deliver = tenants(database, "acme", "evil", "friend")
+    with Server() as forge, Server() as fake:
+        forge.otherwise = lambda _: Respond(200, {"login": "Acme-Bot"})
+        fake.otherwise = lambda _: Respond(200, {"login": "ann"})
+        for slug, there in (("acme", forge), ("evil", fake), ("friend", forge)):
+            connect(database, slug, there.origin)
+        own = OwnAccounts(database).of("github", "acme/api")
+
+    assert sorted(map(sorted, own.values())) == [["acme-bot"], ["acme-bot"], ["ann"]]
+    assert sorted(deliver("d1", sender="ann", own=own)) == ["own", "started", "started"]
 
 
 def test_large_bodies_that_nothing_is_known_of_share_a_reserve() -> None:

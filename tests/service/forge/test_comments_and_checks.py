@@ -151,16 +151,18 @@ class Board:
     def __init__(self, database: Database, *rules: TriggerRule) -> None:
         self.database = database
         made = Repository("api", "github", "acme/api", "/srv/api.git", triggers=rules)
-        owner = organization(database, "acme")
+        self.owner = organization(database, "acme")
         with database.write() as connection:
-            repositories.put(connection, owner, made, now_micros())
+            repositories.put(connection, self.owner, made, now_micros())
         self.receiver = Receiver(database, Settings(triggers=TriggerSettings(github_secret_env="S")), now_micros)
         self.count = 0
 
     def deliver(self, found: PullRequestEvent | None, own: str = "") -> tuple[str, str]:
         assert found is not None
         self.count += 1
-        made = WebhookDelivery("github", f"d{self.count}", found, frozenset({"S"}), None, frozenset({own}))
+        made = WebhookDelivery(
+            "github", f"d{self.count}", found, frozenset({"S"}), None, {self.owner: frozenset({own})}
+        )
         (decision,) = self.receiver.receive(made)
         return decision.result, decision.detail
 
