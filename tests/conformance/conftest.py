@@ -16,8 +16,8 @@ from tests.service.conftest import Laboratory
 from tests.service_process import FORKS, RunningService, start_service
 
 SPEC: Final = Path(__file__).parent / "spec.yaml"
-# The limit has its own tests; a campaign of thousands of requests must not meet it.
-SETTINGS: Final = "[limits]\nrequests_per_minute = 100000000\n"
+# The limits have their own tests; a campaign of thousands of requests must not meet them.
+SETTINGS: Final = "[limits]\nrequests_per_minute = 100000000\nactive_runs = 100000\n"
 
 
 class Subject(Laboratory):

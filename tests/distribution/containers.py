@@ -82,9 +82,9 @@ class Podman:
         self("rm", "--force", "--ignore", name)
         self("run", "--detach", "--name", name, "--network", "host", *_LIMITS, *options, image, *command)
 
-    def run(self, *options: str, command: Sequence[str]) -> str:
+    def run(self, *options: str, command: Sequence[str], image: str = IMAGE) -> str:
         """Run a container to its end and return what it printed."""
-        return self("run", "--rm", "--network", "host", *_LIMITS, *options, IMAGE, *command)
+        return self("run", "--rm", "--network", "host", *_LIMITS, *options, image, *command)
 
     def clean(self) -> None:
         """Remove what was started."""

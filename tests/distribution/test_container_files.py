@@ -26,7 +26,7 @@ def linter(name: str, cure: str) -> str:
 @pytest.mark.parametrize(
     ("name", "cure", "arguments"),
     [
-        ("hadolint", "make container-check installs it", ["Dockerfile"]),
+        ("hadolint", "make container-check installs it", ["Dockerfile", "agent.Dockerfile"]),
         (
             "check-jsonschema",
             "make container-check installs it",

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import shutil
 import socket
 import ssl
@@ -33,6 +34,10 @@ COPY systemd /etc/systemd/system
 RUN systemctl enable runwarden-serve.service runwarden-worker@1.service
 ENTRYPOINT []
 CMD ["/lib/systemd/systemd"]
+"""
+NPM: Final = """
+FROM {base}
+RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends npm
 """
 
 
@@ -154,6 +159,22 @@ def test_one_api_two_workers_and_the_proxy_execute_runs(podman: Podman, data: Pa
             assert all("drained" in podman.logs(name) for name in names[1:])
     except NoPostgresError as error:
         pytest.skip(str(error))
+
+
+def test_the_example_of_an_agents_image_has_its_program(podman: Podman, tmp_path: Path) -> None:
+    """For the user of the service, on the program's own version; npm is Debian's where Node's image cannot be had."""
+    dockerfile = FOLDER / "agent.Dockerfile"
+    (tmp_path / "Dockerfile").write_text(NPM.format(base=podman.base()), "utf-8")
+    podman.build(tmp_path / "Dockerfile", f"{IMAGE}-npm", tmp_path)
+    podman.build(
+        dockerfile, f"{IMAGE}-agent", FOLDER, "--build-arg", f"BASE={IMAGE}", "--build-arg", f"NODE={IMAGE}-npm"
+    )
+    (version,) = re.findall(r"claude-code@(\S+)", dockerfile.read_text("utf-8"))
+    told = podman.run("--entrypoint", "claude", command=["--version"], image=f"{IMAGE}-agent")
+    user = podman.run("--entrypoint", "id", command=["--user"], image=f"{IMAGE}-agent")
+
+    assert version in told
+    assert user.strip() == str(USER)
 
 
 def test_systemd_runs_the_units(podman: Podman, data: Path, tmp_path: Path) -> None:
