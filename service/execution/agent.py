@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -48,11 +49,12 @@ def run(
     if free < reserve:
         raise OSError(errno.ENOSPC, f"the disk is nearly full: {free} bytes are left, {reserve} are kept free")
 
+    told = _AgentLog(log, limits.output_bytes)
+
     def say(text: str) -> None:
         # A proxy may report something after the log is closed.
         with contextlib.suppress(ValueError):
-            log.write(f"{secrets.mask(text)}\n".encode("utf-8", "replace"))
-            log.flush()
+            told.say(f"{secrets.mask(text)}\n".encode("utf-8", "replace"))
 
     reader = command.invocation.reader or OutcomeReader()
     groups = command.sandbox.groups
@@ -63,13 +65,14 @@ def run(
         else groups.group(command.workspace.root.name, limits_of(limits)) as group,
         _pausing(command, outside, reader),
     ):
-        output = MaskedStream(secrets, _CappedLog(log, limits.output_bytes).write)
+        output = MaskedStream(secrets, told.write)
         agent = _SupervisedAgent(command, limits, outside, reader, output.write, "" if group is None else group.folder)
         try:
             report = agent.watch(check)
         finally:
             agent.close()
             output.end()
+            told.end()
         if group is not None and group.ran_out_of_memory:
             raise AgentFailedError(
                 f"the agent was ended for passing its limit of memory: {limits.memory_bytes} bytes are allowed, "
@@ -239,17 +242,56 @@ def _status(report: str, limits: AgentLimits) -> int:
     return int(rest)
 
 
-class _CappedLog:
-    """A log that drops all output beyond a limit, and says so once."""
+class _AgentLog:
+    """An agent's output up to a limit, and what the service says meanwhile, each on lines of its own."""
 
     def __init__(self, log: IO[bytes], limit: int) -> None:
         self._log = log
         self._limit = self._left = limit
+        self._is_in_line = False
+        self._held: list[bytes] = []
+        """What the service said while the agent was in the middle of a line."""
+        self._writing = threading.Lock()
 
     def write(self, chunk: bytes) -> None:
-        if self._left > 0:
-            self._log.write(chunk[: self._left])
+        """Add a piece of the agent's output; what passes the limit is dropped, which is said once."""
+        with self._writing:
+            if not chunk or self._left <= 0:
+                return
+            kept = chunk[: self._left]
             self._left -= len(chunk)
+            whole = kept.rfind(b"\n") + 1
+            if whole:
+                self._log.write(kept[:whole])
+                self._is_in_line = False
+                self._release()
+            if kept[whole:]:
+                self._log.write(kept[whole:])
+                self._is_in_line = True
             if self._left <= 0:
-                self._log.write(f"\n[output beyond {self._limit} bytes was dropped]\n".encode())
+                self._end_line()
+                self._log.write(f"[output beyond {self._limit} bytes was dropped]\n".encode())
             self._log.flush()
+
+    def say(self, line: bytes) -> None:
+        """Add a line of the service."""
+        with self._writing:
+            self._held.append(line)
+            if not self._is_in_line:
+                self._release()
+
+    def end(self) -> None:
+        """End the agent's last line."""
+        with self._writing:
+            self._end_line()
+
+    def _end_line(self) -> None:
+        if self._is_in_line:
+            self._log.write(b"\n")
+            self._is_in_line = False
+        self._release()
+
+    def _release(self) -> None:
+        self._log.writelines(self._held)
+        self._log.flush()
+        self._held.clear()

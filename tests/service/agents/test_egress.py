@@ -155,6 +155,16 @@ def test_nothing_else_leads_out(proxied: Make, host: TlsHost) -> None:
     assert f"a connection to {ALLOWED} was refused: it asks for other.example" in done.log
 
 
+def test_what_the_service_says_stands_on_lines_of_its_own(proxied: Make) -> None:
+    """An agent's line is not torn by it, and its last one ends, though the agent did not end it."""
+    refused = "curl -s -o /dev/null --max-time 60 https://other.example/"
+    lines = proxied(f"printf half; {refused}; echo way; {refused}; printf last").log.split("\n")
+    said = [line.startswith("egress: ") for line in lines]
+
+    assert [line for line, is_said in zip(lines, said, strict=True) if not is_said] == ["halfway", "last", ""], lines
+    assert any(said)
+
+
 PRIVATE = [
     *("127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "224.0.0.1"),
     *("::1", "::", "fe80::1%eth0", "fd00::1", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "2002:7f00:1::", "64:ff9b::a00:1"),
