@@ -117,10 +117,15 @@ class SpendingWatch:
                 self._move(expected, price, -1)
                 self._settled.notify_all()
 
-    def add(self, model: str, usage: Usage, price: Price | None) -> None:
-        """Store one request's use."""
+    def add(self, model: str, usage: Usage, price: Price | None) -> str | None:
+        """Store one request's use, and return which budget is spent by now; None: none is."""
         with self._settled:
             self._meter.add(model, usage, usage.micro_usd(price))
+            try:
+                self._check(_NOTHING, has_price=True)
+            except BudgetSpentError as error:
+                return str(error)
+        return None
 
     def _move(self, expected: Usage, price: Price | None, sign: int) -> None:
         cost = sign * expected.micro_usd(price)

@@ -231,6 +231,8 @@ class ModelProxy(Door):
         """How the last answer ended; None: as it should."""
         self.end: TurnFailure | None = None
         """Why the agent has to be ended."""
+        self.overspent: TurnFailure | None = None
+        """Why the turn fails even if its agent makes no further request."""
         self.waiting = 0
         """How many requests are with the provider, or are held because it is away."""
         self._counting = threading.Lock()
@@ -389,7 +391,10 @@ class ModelProxy(Door):
             visit.close_connection = True
         finally:
             if request.model:
-                self._budget.add(request.model, meter.total(is_complete=is_complete), price)
+                spent = self._budget.add(request.model, meter.total(is_complete=is_complete), price)
+                if spent is not None:
+                    # The agent may still do what the answer says: what it changes is kept.
+                    self.overspent = TurnFailure("out_of_budget", f"{spent}; the agent's last answer passed it")
         visit.send(held)
         if is_complete:
             with self._counting:

@@ -68,6 +68,11 @@ class Outside:
         return None if self._model is None else self._model.end
 
     @property
+    def overspent(self) -> TurnFailure | None:
+        """Why the turn fails although the agent ended by itself; None: its budget is not spent."""
+        return None if self._model is None else self._model.overspent
+
+    @property
     def ending(self) -> Ending | None:
         """How the model's last answer ended; None: as it should, or it is not known."""
         return None if self._model is None else self._model.ending

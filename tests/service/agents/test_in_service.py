@@ -24,6 +24,8 @@ def test_a_preset_s_run_is_a_conversation_whose_cost_is_kept(
     program = str(stand_in("claude"))
     setup = demo_setup(tmp_path)
     setup["agents"] += [{"name": "helper", "preset": "claude-code", "argv": [program], "model": model}]
+    frugal = model | {"budget": {"run_usd": 0.01}, "prices": {"": prices["claude-"]}}
+    setup["agents"] += [{"name": "frugal", "preset": "claude-code", "argv": [program], "model": frugal}]
     api = start(setup=setup, environment={"MODEL_KEY": KEY})
     run_id = api.begin("helper", instructions="Remember alfa.")
     first = api.ended(run_id)
@@ -39,6 +41,9 @@ def test_a_preset_s_run_is_a_conversation_whose_cost_is_kept(
     database.close()
     mute, curious = (api.begin("helper", instructions=words) for words in ("say nothing", "ask me"))
     odd = [api.get(f"/external/runs/{api.ended(one)['run_id']}").json()["turns"][0] for one in (mute, curious)]
+    dear = api.begin("frugal", instructions="Remember charlie.")
+    ended = api.ended(dear)
+    spent = api.get(f"/external/runs/{dear}").json()["turns"][0]
     server.status = 401
     refused = api.begin("helper", instructions="go")
     api.ended(refused)
@@ -48,10 +53,13 @@ def test_a_preset_s_run_is_a_conversation_whose_cost_is_kept(
     assert notes.split() == ["Remember", "alfa.", "And", "bravo."]
     assert [(one["requests"], one["input_tokens"], one["output_tokens"]) for one in told] == [(1, INPUT, OUTPUT)] * 2
     assert (held, kept) == (b"", [run_id])
-    assert {path.name for path in folder.sessions.iterdir()} == {mute, curious, refused}
+    assert {path.name for path in folder.sessions.iterdir()} == {mute, curious, dear, refused}
     assert turn["reason"].endswith(" answered 401 for m: no; set MODEL_KEY to a valid key"), "not an exit status"
     assert turn["failure_kind"] == "no_key"
     assert [(one["failure_kind"], one["outcome"], one["question"]) for one in odd] == [
         ("refused", "failed", None),
         ("needs_answer", "needs_answer", "Which one?"),
     ]
+    assert (ended["status"], spent["failure_kind"], spent["commit"]) == ("failed", "out_of_budget", None)
+    assert spent["reason"].endswith("is spent (budget.run_usd); the agent's last answer passed it")
+    assert spent["files"] == 2, "what it changed is kept"

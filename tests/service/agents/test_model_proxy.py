@@ -105,6 +105,26 @@ def test_a_spent_budget_stops_the_agent_and_says_so(
 
 
 @pytest.mark.parametrize(
+    ("budget", "words"),
+    [
+        ({"run_usd": COST * 0.9}, "USD is spent (budget.run_usd); the agent's last answer passed it"),
+        ({"day_usd": COST * 0.9}, "USD a day is spent (budget.day_usd); the agent's last answer passed it"),
+        ({"run_tokens": INPUT}, "1000 tokens is spent (budget.run_tokens); the agent's last answer passed it"),
+        ({"run_usd": COST * 1.1, "run_tokens": INPUT * 2}, None),
+    ],
+)
+def test_the_last_answer_counts_for_the_budget_as_well(
+    ask: Make, server: ModelServer, budget: dict[str, Any], words: str | None
+) -> None:
+    """An agent that asks for nothing more has its answer, and its turn fails all the same."""
+    done = ask("anthropic", *PATHS["anthropic streamed"], prices=PRICES, budget=budget)
+
+    assert (len(server.requests), "200\n" in done.log) == (1, True)
+    assert words is None or words in str(done.failure)
+    assert (done.failure is None, done.reason) == (words is None, None if words is None else "out_of_budget")
+
+
+@pytest.mark.parametrize(
     ("status", "refusal", "reason", "words"),
     [
         (
