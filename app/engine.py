@@ -127,7 +127,7 @@ class Engine(Struct, frozen=True):
             first_runs=poll.first_runs,
             others_poll=others_poll,
             turns=replace(extension, client=active).turns,
-            questions=replace(extension, client=active).questions,
+            failure_facts=replace(extension, client=active).failure_facts,
         )
         backfill = Backfill(runs, client, ring, settings.history)
         listing = Listing(runs)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, Protocol, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -23,7 +23,16 @@ from app.actions.refusals import (
 )
 from app.api.client import Client
 from app.api.errors import ApiError, RefusedError
-from app.api.requests import ContinueRun, CreateOrganization, StartRun, WriteRequest, as_json, asked_of, request_of
+from app.api.requests import (
+    CancelRun,
+    ContinueRun,
+    CreateOrganization,
+    StartRun,
+    WriteRequest,
+    as_json,
+    asked_of,
+    request_of,
+)
 from app.events import ActionChanged, Announce, Event, StorageFailed
 from storage.errors import StorageClosedError, StorageError
 from storage.ledger import (
@@ -52,8 +61,13 @@ NOT_RECORDED: Final = "not_recorded"
 NO_ERROR: Final = ActionFailure("", "")
 OutcomeT = TypeVar("OutcomeT")
 
-StoreRuns = Callable[[Iterable[Run]], Coroutine[Any, Any, object]]
-"""`RunSync.store`, through which all runs reach the cache."""
+
+class StoreRuns(Protocol):
+    """`RunSync.store`, through which all runs reach the cache."""
+
+    def __call__(self, runs: Iterable[Run], *, cancelled: str | None) -> Coroutine[Any, Any, object]:
+        """Store them."""
+        ...
 
 
 class Verdict(Struct, frozen=True):
@@ -367,7 +381,8 @@ class Actions(Struct, frozen=True):
             return settled
         # The ledger is written: any failure to store the run from here on is a warning.
         try:
-            await self.in_flight.to_its_end(self.store([answer.run]))
+            ended = answer.run.run_id if isinstance(request, CancelRun) else None
+            await self.in_flight.to_its_end(self.store([answer.run], cancelled=ended))
         except asyncio.CancelledError as cancelled:
             raise SendCancelledError(settled) from cancelled
         except StorageError as error:

@@ -15,7 +15,7 @@ from app.api.timestamps import as_filter
 from app.api.transport import Call, CommitHook, Reply, Transport
 from app.config.token import Token, TokenError
 from storage.records import HealthReport, Repository, RunPage
-from storage.records.results import Change, LogChunk, NamedAgent, OpenQuestion, RunTurns
+from storage.records.results import Change, FailureFacts, LogChunk, NamedAgent, RunTurns
 
 QueryParameters = Sequence[tuple[str, str]]
 _DONE: Final = frozenset({200, 201, 202})
@@ -136,10 +136,10 @@ class Client:
         with results.offered():
             return results.named_agents(await self._get("/external/agents"))
 
-    async def open_questions(self) -> tuple[OpenQuestion, ...]:
-        """What agents ask, newest first, if the service tells it (docs/results.md). Raises as `run_detail`."""
+    async def failure_facts(self) -> FailureFacts:
+        """What failed runs are about, if the service tells it (docs/results.md). Raises as `run_detail`."""
         with results.offered():
-            return results.open_questions(await self._get("/external/questions"))
+            return results.failure_facts(await self._get("/external/questions"))
 
     async def run_detail(self, run_id: str) -> RunTurns:
         """A run's turns, if the service offers them (docs/results.md).

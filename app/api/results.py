@@ -15,6 +15,7 @@ from storage.records.results import (
     SEVERITIES,
     AgentInput,
     Change,
+    FailureFacts,
     LogChunk,
     LogStep,
     ModelUsage,
@@ -113,6 +114,7 @@ class _QuestionBody(WireModel):
 
 class _QuestionsBody(WireModel):
     questions: tuple[_QuestionBody, ...]
+    cancelled: tuple[str, ...] = ()
 
 
 class _PostingBody(WireModel):
@@ -172,14 +174,15 @@ def named_agents(reply: Reply) -> tuple[NamedAgent, ...]:
     return tuple(one.record() for one in read_body(_AgentsBody, reply.body).agents)
 
 
-def open_questions(reply: Reply) -> tuple[OpenQuestion, ...]:
-    """What agents ask, newest first.
+def failure_facts(reply: Reply) -> FailureFacts:
+    """What agents ask, and which runs were cancelled, newest first.
 
     Raises:
         UnusableAnswerError: The answer cannot be read.
     """
-    found = read_body(_QuestionsBody, reply.body).questions
-    return tuple(OpenQuestion(one.run_id, one.question, one.choices) for one in found)
+    found = read_body(_QuestionsBody, reply.body)
+    questions = tuple(OpenQuestion(one.run_id, one.question, one.choices) for one in found.questions)
+    return FailureFacts(questions, found.cancelled)
 
 
 def as_json_text(value: object) -> str:

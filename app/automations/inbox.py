@@ -204,9 +204,9 @@ class Causes:
         rows = await cache.rows(condition, RunSort(), offset=0, limit=MOST_RUNS)
         await self._read_reasons(rows)
         failed: dict[str, Cause] = {}
-        questions = await cache.questions()
+        questions, cancelled = await cache.questions(), await cache.cancelled_runs()
         asking = list[Cause]()
-        for run in rows:
+        for run in (one for one in rows if one.run_id not in cancelled):
             if (asked := questions.get(run.run_id)) is not None:
                 key, title = f"question:{run.run_id}", f"{run.repository} asks: {' '.join(asked.question.split())}"
                 cure = f"runs continue {shlex.quote(run.run_id)} ANSWER"

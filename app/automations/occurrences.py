@@ -40,6 +40,8 @@ HISTORY: Final = timedelta(days=31)
 """Runs that are first seen, and are older than this, are history."""
 MOST_QUESTIONS: Final = 20
 """Questions asked of the service at one look: a storm of failures must not become one of requests."""
+CANCELLED: Final = "cancelled"
+"""The state of a run that somebody cancelled; its status is `failed`."""
 NO_REASON: Final = "no reason given"
 """The value of `{run.reason}` if the service does not tell."""
 _REASONS: Final = ("reason", "failure_reason", "status_reason", "error", "error_message", "message")
@@ -76,14 +78,15 @@ class RunFacts:
     questions: int = MOST_QUESTIONS
     """How many more questions may be asked."""
 
-    async def meets(self, on: OnRun, run_id: str) -> bool | None:
-        """Whether a run that changed its status did what a rule is about; None: to be asked later."""
-        if on.to == "failed":
-            # A run whose agent asks something waits for an answer, which no rule knows.
-            if run_id in await self.cache.questions():
-                return False
+    async def meets(self, on: OnRun, run_id: str, status: str) -> bool | None:
+        """Whether a run that changed to a status did what a rule is about; None: to be asked later."""
+        if on.to in {"failed", CANCELLED} and status == "failed":
             if self.tell_reason is not None and await self.cache.questions_due():
                 return None
+            is_cancelled = run_id in await self.cache.cancelled_runs()
+            # A run whose agent asks something waits for an answer, which no rule knows.
+            if is_cancelled != (on.to == CANCELLED) or run_id in await self.cache.questions():
+                return False
         if not on.needs_results:
             return True
         if not self.questions or self.tell_turns is None:
@@ -208,7 +211,9 @@ def occurrences(rule: Rule, seen: Seen, since: datetime, news_from: datetime = E
                 run_id, at = change.run_id, change.happened(seen.ahead)
                 is_whole = change.old is None and change.is_final
                 is_news = at >= since and not (is_whole and change.active_since < news_from)
-                is_meant = (change.new == to or (not to and change.is_final)) and was in {None, change.old} and is_news
+                # The service tells of a cancelled run that it failed, and elsewhere which ones these are.
+                states = {"failed", CANCELLED} if to == CANCELLED else {to} if to else {change.new}
+                is_meant = change.new in states and (to or change.is_final) and was in {None, change.old} and is_news
                 if is_meant and is_within(scope, change.repository, change.branch_name):
                     facts = _facts(run_id, change.repository, change.branch_name, change.new, change.old or "")
                     # To the microsecond: a run that was continued may fail a second time.

@@ -14,7 +14,7 @@ from msgspec import Struct
 from app.api.client import Client
 from app.api.errors import ApiError, NotFoundError, NotOfferedError, RejectedError, UnusableAnswerError
 from storage.records import Run
-from storage.records.results import Change, LogChunk, OpenQuestion, RunTurns, Unavailable
+from storage.records.results import Change, FailureFacts, LogChunk, RunTurns, Unavailable
 
 T = TypeVar("T")
 _PULL_KEYS: Final = ("pull_request", "pull_request_number", "pull_request_url", "pr_number", "pr_url")
@@ -56,12 +56,12 @@ class ServiceExtension(Struct, frozen=True):
         ask = partial(self.client.run_log, run_id, turn, offset=offset, wait_s=int(wait_s), before=before)
         return await self._ask(ask)
 
-    async def questions(self) -> tuple[OpenQuestion, ...] | Unavailable:
-        """What agents ask; an older service may tell the rest, and not this."""
+    async def failure_facts(self) -> FailureFacts | Unavailable:
+        """What failed runs are about; an older service may tell the rest, and not this."""
         if await self.is_missing():
             return NOT_OFFERED
         try:
-            return await self.client.open_questions()
+            return await self.client.failure_facts()
         except (NotFoundError, NotOfferedError, RejectedError, UnusableAnswerError):
             return NOT_OFFERED
 

@@ -16,13 +16,13 @@ from app.sync.polls import OthersPoll, PollRecord, no_others_poll
 from app.sync.walk import SECOND, RunQuery, RunReader, StoredPage, Walk, dates_are_creations
 from storage.cache.cache import Cache
 from storage.records import ACTIVE_STATUSES, CLOCK_STEP, Presence, Run, RunChanges
-from storage.records.results import OpenQuestion, RunTurns, Unavailable
+from storage.records.results import FailureFacts, RunTurns, Unavailable
 
 LookUpVerdict = Literal["found", "lost", "unknown"]
 TurnsOf = Callable[[str], Awaitable[RunTurns | Unavailable]]
 """Asks the service for a run's turns; raises `ApiError`."""
-Questions = Callable[[], Awaitable[tuple[OpenQuestion, ...] | Unavailable]]
-"""Asks the service what agents ask; raises `ApiError`."""
+TellFailureFacts = Callable[[], Awaitable[FailureFacts | Unavailable]]
+"""Asks the service what failed runs are about; raises `ApiError`."""
 
 HEAD_RUNS: Final = 20
 """Runs that the head shows at least."""
@@ -74,12 +74,12 @@ class RunSync:
         first_runs: int,
         others_poll: OthersPoll = no_others_poll,
         turns: TurnsOf | None = None,
-        questions: Questions | None = None,
+        failure_facts: TellFailureFacts | None = None,
     ) -> None:
         self._client = client
         self.cache = cache
         self._turns = turns
-        self._ask_questions = questions
+        self._failure_facts = failure_facts
         self._announce = announce
         self.clock = clock
         self.reader = RunReader(client, cache, announce, clock, page_size)
@@ -107,7 +107,7 @@ class RunSync:
             missing = [run for run in held if run.run_id not in answers.seen and run.status not in answers.unswept]
             await self._confirm(missing, is_whole=answers.is_whole)
             await self._missed_turns([run_id for part in answers.changes for run_id in part.updated])
-            await self.learn_questions()
+            await self.learn_of_failures()
             await self.judge_stuck()
         except ApiError as error:
             await self.record(error)
@@ -119,8 +119,12 @@ class RunSync:
         """Record a poll of runs, and ring the doorbell."""
         await self._polls.record(self.clock(), error, in_lab=self._client.in_lab, dropped=dropped)
 
-    async def store(self, runs: Iterable[Run], asked_at: datetime | None = None) -> RunChanges:
-        """Store runs from any answer, see `RunReader.store`."""
+    async def store(
+        self, runs: Iterable[Run], asked_at: datetime | None = None, *, cancelled: str | None = None
+    ) -> RunChanges:
+        """Store runs from any answer, see `RunReader.store`; one of them may have been `cancelled` from here."""
+        if cancelled is not None:
+            await self.cache.note_cancelled(cancelled)
         return await self.reader.store(runs, asked_at)
 
     async def judge_stuck(self) -> None:
@@ -253,18 +257,22 @@ class RunSync:
                 working = replace(held.run, status="working", updated_at=began)
                 await asyncio.gather(self.store([working]), self.store([held.run]))
 
-    async def learn_questions(self) -> None:
-        """Store what agents ask, after runs have failed. What cannot be asked now is asked by a later refresh."""
+    async def learn_of_failures(self) -> None:
+        """Store what agents ask and which runs were cancelled, after runs have failed.
+
+        What cannot be asked now is asked by a later refresh.
+        """
         due = await self.cache.questions_due()
-        if not due or self._ask_questions is None:
+        if not due or self._failure_facts is None:
             return
         try:
-            told = await self._ask_questions()
+            found = await self._failure_facts()
         except ApiError:
             return
-        await self.cache.store_questions(() if isinstance(told, Unavailable) else told, due)
-        if told and not isinstance(told, Unavailable):
-            self._announce(RunsChanged(RunChanges(updated=tuple(one.run_id for one in told))))
+        told = FailureFacts() if isinstance(found, Unavailable) else found
+        await self.cache.store_failure_facts(told, due)
+        if told != FailureFacts():
+            self._announce(RunsChanged(RunChanges(updated=tuple(one.run_id for one in told.questions))))
 
     async def look_up(self, run: Run) -> LookUpVerdict:
         """Ask for one run by its creation; it becomes `lost` if the answer shows a neighbour instead.

@@ -32,6 +32,7 @@ _LARGEST_DIFF: Final = 8 << 20
 _LARGEST_FINDINGS: Final = 2 << 20
 """The size of the findings of all turns of a run together."""
 _MOST_QUESTIONS: Final = 100
+_MOST_CANCELLED: Final = 1000
 _LONGEST_WAIT_S: Final = 30
 _PAUSE_S: Final = 0.5
 """How often a request that waits looks whether the log has grown."""
@@ -116,9 +117,10 @@ class QuestionBody(BaseModel):
 
 
 class QuestionsBody(BaseModel):
-    """The newest of them."""
+    """What there is to know of failed runs: the newest questions, and the newest runs that were cancelled."""
 
     questions: list[QuestionBody]
+    cancelled: list[str]
 
 
 class RunResultsBody(RunBody):
@@ -194,14 +196,16 @@ def read_run(run_id: str, context: RequestContext, caller: Administrator) -> dic
 
 @router.get("/external/questions", responses={200: {"model": QuestionsBody}, **documented()})
 def read_questions(context: RequestContext, caller: Administrator) -> dict[str, object]:
-    """Return what agents ask, newest first: at most a hundred questions."""
+    """Return what agents ask and which runs were cancelled, newest first: at most a hundred, and a thousand."""
     with context.database.read() as connection:
         found = turns.open_questions(connection, caller.organization.id, _MOST_QUESTIONS)
+        cancelled = turns.newest_cancelled(connection, caller.organization.id, _MOST_CANCELLED)
     return {
+        "cancelled": cancelled,
         "questions": [
             {"run_id": one.run_id, "turn": one.number, "asked_at": rfc3339(one.finished_at), **one.question}
             for one in found
-        ]
+        ],
     }
 
 

@@ -274,6 +274,14 @@ def open_questions(connection: sa.Connection, organization_id: str, limit: int) 
     return [OpenQuestion(*row) for row in connection.execute(query.limit(limit))]
 
 
+def newest_cancelled(connection: sa.Connection, organization_id: str, limit: int) -> list[str]:
+    """Return the ids of an organization's runs whose last turn was cancelled, newest first."""
+    last = (runs.c.id == turns.c.run_id, runs.c.turn == turns.c.number)
+    cancelled = (turns.c.organization_id == organization_id, turns.c.failure.startswith(CANCELLED))
+    query = sa.select(turns.c.run_id).join(runs, sa.and_(*last)).where(*cancelled).order_by(turns.c.finished_at.desc())
+    return list(connection.execute(query.limit(limit)).scalars())
+
+
 def by_number(connection: sa.Connection, run_id: str, number: int) -> Turn | None:
     """Return one turn of a run."""
     return first(connection, Turn, turns, *_is(run_id, number))

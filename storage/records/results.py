@@ -94,6 +94,15 @@ class OpenQuestion(Struct, frozen=True):
     """Empty: any answer."""
 
 
+class FailureFacts(Struct, frozen=True):
+    """What runs with the status `failed` are about, besides failures."""
+
+    questions: tuple[OpenQuestion, ...] = ()
+    """Those of their agents, newest first."""
+    cancelled: tuple[str, ...] = ()
+    """The ids of those that somebody cancelled."""
+
+
 class PostingStatus(Struct, frozen=True):
     """Something that the run's code host shows, or is about to."""
 

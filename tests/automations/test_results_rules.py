@@ -7,10 +7,8 @@ from typing import Any
 import pytest
 
 from app.automations.bot import Bot
+from app.automations.inbox import Causes
 from app.automations.replay import replay
-from app.config.load import parse
-from app.config.settings import ConfigError
-from app.rules.sentence import sentence
 from tests.automations.test_acting import Said, configured
 from tests.lab import Lab, Received, Respond, Step
 
@@ -86,15 +84,17 @@ async def test_a_run_that_ends_sets_off_the_rules_that_it_meets(tmp_path: Path, 
     assert all(each.held_since is None for each in unknown.values()), "one run was not told of"
 
 
-async def test_a_run_that_asks_sets_off_no_rule_on_failures(tmp_path: Path) -> None:
-    """Its answer is a person's; until the service has told whether it asks, the rule waits."""
+async def test_a_run_that_asks_or_was_cancelled_sets_off_no_rule_on_failures(tmp_path: Path) -> None:
+    """Its answer is a person's, and its end was; until the service has told which these are, the rules wait."""
+    runs = ("run_asks", "run_ended", "run_fails")
     with Lab(clock=lambda: datetime.now(UTC)) as lab:
-        settings = configured(lab, tmp_path, on("again", 'run = "failed"'))
-        for run_id in ("run_asks", "run_fails"):
+        rules = on("again", 'run = "failed"') + on("tell", 'run = "cancelled"')
+        settings = configured(lab, tmp_path, rules)
+        for run_id in runs:
             lab.put(run_id, "working")
         bot = await Bot.open(settings, settings.profile(), said := Said())
         await bot.once()
-        for run_id in ("run_asks", "run_fails"):
+        for run_id in runs:
             lab.move(run_id, "failed")
         told = Respond(503)
 
@@ -104,32 +104,21 @@ async def test_a_run_that_asks_sets_off_no_rule_on_failures(tmp_path: Path) -> N
         lab.otherwise = answer
         await bot.once()
         before = len(said.outcomes())
-        told = Respond(200, {"questions": [{"run_id": "run_asks", "question": "Which database?", "choices": []}]})
+        asked = {"run_id": "run_asks", "question": "Which database?", "choices": []}
+        told = Respond(200, {"questions": [asked], "cancelled": ["run_ended"]})
         await bot.once()
+        causes = await Causes(bot.engine, None, tuple).read(datetime.now(UTC))
         await bot.close()
 
-    done = [facts for event, facts in said if event == "decision" and facts["outcome"] == "done"]
+    done = [str(facts) for event, facts in said if event == "decision" and facts["outcome"] == "done"]
     assert before == 0
-    assert [("run_fails" in str(facts), "run_asks" in str(facts)) for facts in done] == [(True, False)]
-
-
-@pytest.mark.parametrize(
-    ("words", "text"),
-    [
-        ('finding = "blocker"', "When a run ends with a finding: blocker, run true."),
-        ('finding = "major"', "When a run ends with a finding: major or worse, run true."),
-        ('budget = 0.8, branch = "main"', "When a run on main ends and has used 80% of its budget, run true."),
-    ],
-)
-def test_it_is_said_in_a_sentence(words: str, text: str) -> None:
-    """As other rules are."""
-    (rule,) = parse(Path("/c.toml"), on("r", words)).automations
-
-    assert sentence(rule, NOW) == text
-
-
-@pytest.mark.parametrize("words", ['finding = "bad"', "budget = 0", "budget = 80", 'finding = "note", budget = 0.5'])
-def test_what_no_run_could_meet_is_refused(words: str) -> None:
-    """Another severity, a share that is none, and two things at once."""
-    with pytest.raises(ConfigError):
-        parse(Path("/c.toml"), on("r", words))
+    assert {
+        (rule, run_id) for rule in ("again", "tell") for run_id in runs for one in done if rule in one and run_id in one
+    } == {
+        ("again", "run_fails"),
+        ("tell", "run_ended"),
+    }
+    assert [(each.kind, [one.run_id for one in each.entries]) for each in causes] == [
+        ("failed", ["run_fails"]),
+        ("question", ["run_asks"]),
+    ]

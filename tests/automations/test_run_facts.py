@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from app.automations.acting import ActingResult
 from app.automations.occurrences import MOST_QUESTIONS
 from app.rules.rule import fingerprint
+from storage.records.results import FailureFacts
 from tests.automations.conftest import Place, rule
 
 SAYS = "{ notify = 'default', text = '{run.branch}: {run.reason}' }"
@@ -125,7 +126,7 @@ async def test_what_the_list_does_not_say_is_asked_of_the_results(place: Place) 
     cache = place.world.cache
     await place.world.storm(MOST_QUESTIONS + 5, "acme/api")
     # As a refresh does after failures: none of them asks anything.
-    await cache.store_questions((), await cache.questions_due())
+    await cache.store_failure_facts(FailureFacts(), await cache.questions_due())
     await runner.look()
 
     reasons = {each.occurrence.facts["run.reason"] for each in place.journal}

@@ -21,6 +21,20 @@ async def test_a_run_that_fails_is_told_once(world: World) -> None:
     assert await watch.look() == News()
 
 
+async def test_a_cancelled_run_is_no_failure(world: World) -> None:
+    """Who cancelled it knows; a followed one is told by the right word."""
+    for run_id in ("run_1", "run_2"):
+        await world.run(run_id, "working")
+        await world.cache.note_cancelled(run_id)
+    await world.cache.following.pin("run_2", at=world.now)
+    watch = await world.watch()
+    world.pass_(minutes=1)
+    for run_id in ("run_1", "run_2"):
+        await world.run(run_id, "failed")
+
+    assert titles(await watch.look()) == ["Run cancelled after 1m00s: acme/api"]
+
+
 async def test_every_move_of_a_followed_run_is_told(world: World) -> None:
     """Queued to working to its end, and also its next turn."""
     await world.run("run_1", "queued")

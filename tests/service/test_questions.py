@@ -113,3 +113,18 @@ def test_a_question_of_the_repository_is_not_the_agent_s(own: Callable[..., tupl
 def test_last_words_are_a_question_by_their_mark(words: str | None, is_question: bool) -> None:
     """Nothing else is guessed from them."""
     assert (in_words(words, str) is not None) == is_question
+
+
+def test_the_newest_cancelled_runs_are_told_beside_the_questions(asker: Api, tmp_path: Path) -> None:
+    """Their status is `failed` like that of others; one that was continued is cancelled no more."""
+    asker.add_agent(tmp_path, "sleeper", "import time; time.sleep(600)")
+    run_id = asker.begin("sleeper")
+    asker.post(f"/external/runs/{run_id}/cancel", {})
+    ended = asker.ended(run_id)
+    told = asker.get("/external/questions").json()["cancelled"]
+    asker.follow(run_id, "Go on.")
+    later = asker.get("/external/questions").json()["cancelled"]
+    asker.post(f"/external/runs/{run_id}/cancel", {})
+
+    assert ended["status"] == "failed"
+    assert (told[0], run_id in later) == (run_id, False)

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from storage.cache.cache import Cache
-from storage.records.results import OpenQuestion
+from storage.records.results import FailureFacts, OpenQuestion
 from tests.storage.conftest import NOON, make_run
 
 LATER = NOON + timedelta(minutes=1)
@@ -17,11 +17,11 @@ async def test_a_question_is_due_after_a_failure_and_gone_with_the_next(cache: C
     await cache.store_runs([make_run(1, "failed")], NOON)
     due = await cache.questions_due()
     await cache.store_runs([make_run(2, "failed")], NOON)
-    await cache.store_questions([ASKED], due)
+    await cache.store_failure_facts(FailureFacts((ASKED,)), due)
     still_due, held = await cache.questions_due(), await cache.questions()
     await cache.store_runs([make_run(1, "failed", updated_at=LATER)], LATER)
     again = await cache.questions()
-    await cache.store_questions([ASKED], await cache.questions_due())
+    await cache.store_failure_facts(FailureFacts((ASKED,)), await cache.questions_due())
     settled = await cache.questions_due()
     await cache.store_runs([make_run(1, "queued", updated_at=LATER)], LATER)
 
@@ -29,3 +29,18 @@ async def test_a_question_is_due_after_a_failure_and_gone_with_the_next(cache: C
     assert held == {"run_0001": ASKED}
     assert again == {}
     assert await cache.questions() == {}
+
+
+async def test_a_run_is_cancelled_until_it_goes_on(cache: Cache) -> None:
+    """It is noted before the service tells it, and what the service tells replaces it."""
+    await cache.store_runs([make_run(1), make_run(2)], NOON)
+    await cache.note_cancelled("run_0001")
+    working = await cache.cancelled_runs()
+    await cache.store_runs([make_run(1, "failed"), make_run(2, "failed")], NOON)
+    ended = await cache.cancelled_runs()
+    await cache.store_failure_facts(FailureFacts(cancelled=("run_0002", "run_none")), await cache.questions_due())
+    told = await cache.cancelled_runs()
+    await cache.store_runs([make_run(2, "queued", updated_at=LATER)], LATER)
+
+    assert (working, ended, told) == (frozenset(), {"run_0001"}, {"run_0002"})
+    assert await cache.cancelled_runs() == frozenset()

@@ -126,7 +126,7 @@ class RunWaiter(Struct, frozen=True):
                 if result.outcome in {"waiting", "unlisted"}
             }
             if not waiting or remaining_s <= 0:
-                await self.engine.runs.learn_questions()
+                await self.engine.runs.learn_of_failures()
                 return results
             # A refresh asks for other runs of a status that the spec does not name: it may be learnt as final. A run
             # that is not listed yet has none, and cannot be looked up by its id.

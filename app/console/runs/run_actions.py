@@ -210,7 +210,7 @@ def cancel_sheet(engine: "Engine", run: Run) -> "ConfirmSheet":
 
     facts = [
         Content(safe_text(f"{run.run_id} on {run.repository.label}, {run.branch_name}, is {run.status}.")),
-        Content("Its agent is ended, nothing of this turn is pushed, and the run counts as failed."),
+        Content("Its agent is ended, and nothing of this turn is pushed; the service then calls the run failed."),
     ]
 
     async def cancel(_: "Path") -> str:

@@ -13,7 +13,7 @@ from app.events import RunsChanged, StateChangedElsewhere
 from storage.errors import DatabaseDamagedError
 from storage.records import RunChanges
 from storage.records.inbox import Mark
-from storage.records.results import OpenQuestion
+from storage.records.results import FailureFacts, OpenQuestion
 from storage.state import State
 from storage.state.opening import DAMAGE_CURE
 from tests.console.conftest import SMALL, Scene, Staged, seen
@@ -236,7 +236,8 @@ async def test_picture_of_a_full_one_and_of_an_empty_one(staged: Staged, picture
 async def asking(scene: Scene, board: Lab, *choices: str) -> None:
     """A run fails with a question, which the cursor is put on."""
     await fail(scene, board, "run_asks", branch="fix/store")
-    await scene.engine.cache.store_questions([OpenQuestion("run_asks", "Which database?\nSay it.", choices)], 0)
+    asked = OpenQuestion("run_asks", "Which database?\nSay it.", choices)
+    await scene.engine.cache.store_failure_facts(FailureFacts((asked,)), 0)
     await scene.ring(RunsChanged(RunChanges(updated=("run_asks",))))
     await scene.tick(seconds=3)
     scene.app.screen.query_one(LineTable).seek("question:run_asks")
