@@ -25,6 +25,14 @@ CI_FILES: Final = (
 )
 """Files that a code host executes with its secrets as soon as they are pushed, or that say who must approve."""
 _PROVIDERS: Final[dict[ProviderName, str]] = {"anthropic": "Anthropic", "openai": "OpenAI", "gemini": "Gemini"}
+_OWN_HEADERS: Final = frozenset(
+    (
+        *("authorization", "proxy-authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie"),
+        *("host", "connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"),
+        *("expect", "content-length", "content-type", "content-encoding", "accept-encoding"),
+    )
+)
+"""Headers that carry a key, or that say how a request is sent."""
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -65,6 +73,11 @@ class ModelAccess(_Options):
     """The model that a preset asks for; None: the program's own choice."""
     base_url: str | None = None
     """None: the provider's public address."""
+    headers: dict[
+        Annotated[str, Field(max_length=100, pattern=r"^[A-Za-z0-9-]+$")],
+        Annotated[str, Field(max_length=1000, pattern=r"^[!-~]([ -~]*[!-~])?$")],
+    ] = {}
+    """Further headers of each request; no place for a secret."""
     budget: SpendingLimits = SpendingLimits()
     prices: dict[str, Price] = {}
     """Prices by prefix of the model's name; the longest matching prefix decides."""
@@ -88,6 +101,18 @@ class ModelAccess(_Options):
         if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
             raise ValueError("use https: the key would travel in clear")
         return url
+
+    @field_validator("headers")
+    @classmethod
+    def _leaves_the_service_s_headers(cls, headers: dict[str, str]) -> dict[str, str]:
+        lowered: dict[str, str] = {}
+        for name, value in headers.items():
+            if name.lower() in _OWN_HEADERS:
+                raise ValueError(f"{name} is the service's own to set: remove it; a key belongs into key_env")
+            if name.lower() in lowered:
+                raise ValueError(f"{name} is there twice")
+            lowered[name.lower()] = value
+        return lowered
 
     @model_validator(mode="after")
     def _can_count_dollars(self) -> Self:

@@ -302,6 +302,11 @@ class ModelProxy(Door):
         query = urlencode([pair for pair in parse_qsl(parts.query) if pair[0] != "key"])
         headers = {name: value for name in _PASSED_ON if (value := visit.headers.get(name))}
         headers |= {name: value for name, value in visit.headers.items() if name.lower().startswith("anthropic-")}
+        headers = {name.lower(): value for name, value in headers.items()}
+        asked_for, added = headers.get("anthropic-beta"), self._access.headers.get("anthropic-beta")
+        headers |= self._access.headers
+        if asked_for and added:
+            headers["anthropic-beta"] = f"{asked_for},{added}"
         headers |= {self._provider.header: self._provider.prefix + self._key, "Accept-Encoding": "identity"}
         # The operator's base URL may end with the version.
         suffix = path.removeprefix("/v1") if self._base.path.endswith("/v1") else path

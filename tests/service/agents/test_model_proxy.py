@@ -72,6 +72,29 @@ def test_the_key_is_added_outside_and_all_tokens_are_counted(ask: Make, server: 
     assert not [word for word in ("[masked]", "MODEL_KEY") if word in done.log]
 
 
+def test_the_operator_s_headers_go_with_each_request(ask: Make, server: ModelServer) -> None:
+    """Beside the key, which they cannot replace; the program cannot set them."""
+    done = ask("anthropic", *PATHS["anthropic"], headers={"Anthropic-Beta": "context-1m", "X-Team": "reviews"})
+
+    assert done.failure is None, done.log
+    (asked,) = server.requests
+    assert (asked.headers["anthropic-beta"], asked.headers["x-team"]) == ("context-1m", "reviews")
+    assert asked.headers["x-api-key"] == KEY
+
+
+def test_what_the_program_asks_for_in_anthropic_beta_stays(ask: Make, server: ModelServer) -> None:
+    """It is a list, and the program relies on its own entries."""
+    python = (
+        "import urllib.request as u\n"
+        "h = {'content-type': 'application/json', 'anthropic-beta': 'its-own'}\n"
+        "u.urlopen(u.Request('http://127.0.0.1:3129/v1/messages', b'{\"model\": \"claude-x\"}', h)).read()"
+    )
+    done = ask("anthropic", *PATHS["anthropic"], 0, python=python, headers={"anthropic-beta": "context-1m"})
+
+    assert done.failure is None, done.log
+    assert [one.headers["anthropic-beta"] for one in server.requests] == ["its-own,context-1m"]
+
+
 CLOSED = """
 import socket
 def post(path):
