@@ -73,7 +73,7 @@ def test_the_key_is_added_outside_and_all_tokens_are_counted(ask: Make, server: 
 
 
 def test_the_operator_s_headers_go_with_each_request(ask: Make, server: ModelServer) -> None:
-    """Beside the key, which they cannot replace; the program cannot set them."""
+    """Beside the key."""
     done = ask("anthropic", *PATHS["anthropic"], headers={"Anthropic-Beta": "context-1m", "X-Team": "reviews"})
 
     assert done.failure is None, done.log
