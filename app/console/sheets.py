@@ -92,10 +92,14 @@ class PickerScreen(Sheet[ChoiceT | None]):
             box.border_subtitle = "esc leaves"
             yield from self.compose_choice()
             parts = [
-                clicked(Content(part), f"screen.{self.CLICKABLE[part]}") if part in self.CLICKABLE else Content(part)
+                clicked(Content(part), f"screen.{action}") if (action := self.clickable(part)) else Content(part)
                 for part in self.HINT.split(" · ")
             ]
             yield Static(Content(" · ").join(parts), markup=False, id="picker-hint")
+
+    def clickable(self, part: str) -> str | None:
+        """The action of a part of the hint; None: it cannot be clicked."""
+        return self.CLICKABLE.get(part)
 
     def compose_choice(self) -> ComposeResult:
         """Compose the choice."""
@@ -185,13 +189,20 @@ class ConfirmSheet(PickerScreen[str]):
         folder: Path | str | None,
         do: Callable[[Path], Awaitable[str]],
         anyway: Callable[[Path], Awaitable[str]] | None = None,
+        *,
+        verb: str = "",
+        leaving: str = "",
     ) -> None:
         """Prepare; `do` may fail with an OSError or any `RunwardenError`. Without `folder` none is asked for.
 
-        `anyway` is called for the folder that `do` refused last with NotSureError.
+        `anyway` is called for the folder that `do` refused last with NotSureError. What cannot be undone has a `verb`,
+        such as "cancels 2 runs": enter does not do it, ctrl+s does; `leaving` says what escape does.
         """
         super().__init__()
         self.TITLE_TEXT = title
+        self._final = f"ctrl+s {verb}" if verb else ""
+        if verb:
+            self.HINT = f"{self._final} · esc {leaving}"
         self._facts = facts
         self._folder = folder
         self._do = do
@@ -208,6 +219,10 @@ class ConfirmSheet(PickerScreen[str]):
         yield line
         yield SheetNote()
 
+    def clickable(self, part: str) -> str | None:
+        """Also what cannot be undone can be clicked."""
+        return "anyway" if part == self._final else super().clickable(part)
+
     def on_mount(self) -> None:
         """Put the cursor behind the path."""
         if self._folder is not None:
@@ -215,15 +230,19 @@ class ConfirmSheet(PickerScreen[str]):
 
     @on(Input.Submitted)
     def action_go_on(self) -> None:
-        """Do the work."""
-        if self._folder is not None and not self.query_one(LineInput).value.strip():
+        """Do the work, if it can be undone."""
+        if self._final:
+            self.query_one(SheetNote).say(f"{self._final}: enter does not.", "bad")
+        elif self._folder is not None and not self.query_one(LineInput).value.strip():
             self.query_one(SheetNote).say("Name a folder.", "bad")
         else:
             self._start(self._do)
 
     def action_anyway(self) -> None:
-        """Do the refused work anyway."""
-        if self._anyway is not None and self._refused == self.query_one(LineInput).value:
+        """Do the refused work anyway, or what cannot be undone."""
+        if self._final:
+            self._start(self._do)
+        elif self._anyway is not None and self._refused == self.query_one(LineInput).value:
             self._start(self._anyway)
 
     def _start(self, do: Callable[[Path], Awaitable[str]]) -> None:

@@ -12,7 +12,7 @@ from app.console.base.screen import BaseScreen
 from app.console.messages import FollowRun
 from app.console.session import LONGEST_COPY, Session
 from app.run_document import run_address
-from app.text import json_escaped, safe_text
+from app.text import json_escaped, plural, safe_text
 from storage.records import Run, RunFilter, RunSort
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 FormName = Literal["retry", "continue", "like"]
 """What is done with many runs at once."""
+_NAMED: Final = 5
+"""Runs that a sheet names."""
 MOST_MARKS: Final = 1_000
 """Runs marked at a time: for more there are filters."""
 WRITES: Final = frozenset({"new_run", "continue_run", "start_agent", "new_like_this", "retry", "cancel_run"})
@@ -147,18 +149,22 @@ class RunActions(BaseScreen):
 
     @using_engine("form")
     async def action_cancel_run(self, engine: "Engine") -> None:
-        """Cancel the run in focus, after a confirmation."""
+        """Cancel the marked runs or the run in focus, after a confirmation."""
 
         def cancelled(outcome: str | None) -> None:
             if outcome is not None:
                 self.session.notify(outcome)
                 self.session.poll_soon()
 
-        run = await self._run()
-        if run is None or run.status in await engine.cache.final_statuses():
-            self.session.notify("This run has ended: there is nothing to cancel.")
+        held = await engine.cache.details(self.chosen_ids)
+        finals = await engine.cache.final_statuses()
+        open_runs = [held[run_id].run for run_id in self.chosen_ids if run_id in held]
+        open_runs = [run for run in open_runs if run.status not in finals]
+        if not open_runs:
+            have = "These runs have" if len(held) > 1 else "This run has"
+            self.session.notify(f"{have} ended: there is nothing to cancel.")
         else:
-            self.app.push_screen(cancel_sheet(engine, run), cancelled)
+            self.app.push_screen(cancel_sheet(engine, open_runs), cancelled)
 
     def action_follow_run(self) -> None:
         """Follow the runs to their end, or no longer."""
@@ -201,28 +207,52 @@ class RunActions(BaseScreen):
         return detail.run if detail else None
 
 
-def cancel_sheet(engine: "Engine", run: Run) -> "ConfirmSheet":
-    """Return a sheet that cancels a run."""
+def cancel_sheet(engine: "Engine", runs: Sequence[Run]) -> "ConfirmSheet":
+    """Return a sheet that cancels runs, one after the other."""
     from app.actions import ActionRefusedError
     from app.actions.cancelling import look
     from app.api.requests import CancelRun
     from app.console.sheets import ConfirmSheet
 
+    what = "the run" if len(runs) == 1 else plural(len(runs), "run")
     facts = [
-        Content(safe_text(f"{run.run_id} on {run.repository.label}, {run.branch_name}, is {run.status}.")),
-        Content("Its agent is ended, and nothing of this turn is pushed; the service then calls the run failed."),
+        Content(safe_text(f"{run.run_id} on {run.repository.label}, {run.branch_name}, is {run.status}."))
+        for run in runs[:_NAMED]
     ]
+    if len(runs) > _NAMED:
+        facts.append(Content(safe_text(f"And {len(runs) - _NAMED} more.")))
+    agents = "Its agent is" if len(runs) == 1 else "Their agents are"
+    facts.append(Content(f"{agents} ended, and nothing of this turn is pushed; the service then says failed."))
 
     async def cancel(_: "Path") -> str:
-        sent = await engine.actions.submit(CancelRun(run.run_id))
-        action = await look(engine.actions, sent)
-        if action.state == "rejected":
-            raise ActionRefusedError(action.error.message if action.error is not None else "The service refused.")
-        if action.state != "confirmed" and action.resolution is None:
-            return "Whether the run was cancelled is unknown: look at it, and cancel it again if it still works."
-        return "The run was cancelled."
+        done, unknown = 0, 0
+        refused = list[str]()
+        for run in runs:
+            sent = await engine.actions.submit(CancelRun(run.run_id))
+            action = await look(engine.actions, sent)
+            if action.state == "rejected":
+                why = action.error.message if action.error is not None else "The service refused."
+                refused.append(why if len(runs) == 1 else f"{run.run_id}: {why}")
+            elif action.state != "confirmed" and action.resolution is None:
+                unknown += 1
+            else:
+                done += 1
+        if refused and not done and not unknown:
+            raise ActionRefusedError(" ".join(refused))
+        said = [_was_cancelled(done, len(runs))] if done else []
+        if unknown:
+            them = "the run was" if len(runs) == 1 else f"{plural(unknown, 'run')} were"
+            said.append(f"Whether {them} cancelled is unknown: look, and cancel again what still works.")
+        return " ".join((*said, *refused))
 
-    return ConfirmSheet("Cancel the run", facts, None, cancel)
+    leaving = "keeps it" if len(runs) == 1 else "keeps them"
+    return ConfirmSheet(f"Cancel {what}", facts, None, cancel, verb=f"cancels {what}", leaving=leaving)
+
+
+def _was_cancelled(done: int, runs: int) -> str:
+    if runs == 1:
+        return "The run was cancelled."
+    return f"{plural(done, 'run')} were cancelled." if done == runs else f"{done} of {runs} runs were cancelled."
 
 
 async def ids_of(session: Session, engine: "Engine", condition: RunFilter, sort: RunSort) -> tuple[str, ...]:

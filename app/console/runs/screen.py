@@ -679,7 +679,11 @@ class RunsScreen(RunActions):
 
 def marks_summary(count: int, cap: int, *, is_wide: bool) -> SafeText:
     """The number of marked runs, with their keys if there is room."""
-    keys = " · c continues · T retries · N starts alike · f follows · x exports · esc unmarks" if is_wide else ""
+    keys = (
+        " · c continues · T retries · N starts alike · f follows · x exports · X cancels · esc unmarks"
+        if is_wide
+        else ""
+    )
     capped = f" · sent to {cap:,} at a time" if count > cap else ""
     return safe_text(f"■ {count:,} marked{capped}{keys}")
 

@@ -118,7 +118,7 @@ async def test_parts_and_turns_lead_to_each_other(run_on_show: OnShow) -> None:
 
 
 async def test_a_run_is_cancelled_once_it_is_confirmed(run_on_show: OnShow, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Through the ledger; a run that has ended is neither cancelled nor followed.
+    """Through the ledger, and not by enter; a run that has ended is neither cancelled nor followed.
 
     A cancellation that our files prevent says so in its sheet: it can be tried again, or left.
     """
@@ -133,10 +133,12 @@ async def test_a_run_is_cancelled_once_it_is_confirmed(run_on_show: OnShow, monk
             full = DiskFullError("The disk is full.", path=Path("x"))
             patch.setattr(Actions, "submit", AsyncMock(side_effect=full))
             await scene.press("enter")
+            await scene.shows("ctrl+s cancels the run: enter does not.")
+            await scene.press("ctrl+s")
             await scene.shows("The disk is full.")
             assert "Working…" not in scene.text
         assert not await scene.engine.ledger.actions(limit=1)
-        await scene.press("enter")
+        await scene.press("ctrl+s")
         while not (found := await scene.engine.ledger.actions(limit=9)):
             await scene.settle()
 

@@ -18,6 +18,8 @@ from app.console.runs.screen import RunsScreen
 from app.console.sheets import ExportScreen
 from storage.records import RunFilter, RunSort
 from tests.console.conftest import Staged
+from tests.lab import Lab
+from tests.waiting import until
 
 READ: dict[str, Callable[[str], list[dict[str, Any]]]] = {
     ".csv": lambda text: list(csv.DictReader(text.splitlines())),
@@ -41,6 +43,27 @@ async def test_a_form_is_shown(staged: Staged) -> None:
             await scene.press("escape", "escape", "slash", *query, "enter", "asterisk", key)
             assert scene.toasts[-1].startswith(said)
             assert isinstance(scene.app.screen, RunsScreen)
+
+
+async def test_marked_runs_are_cancelled_and_no_other(staged: Staged, board: Lab) -> None:
+    """The dialog names them, and enter does nothing; the one under the cursor is not among them."""
+    async with staged() as scene:
+        await scene.press("slash", *"is:active", "enter", "space", "space")
+        marked = set(scene.table.marks.ids)
+        for run_id in marked:
+            board.turns[run_id] = {"turns": []}
+        await scene.press("j", "X")
+        assert all(run_id in scene.text for run_id in marked)
+        await scene.press("enter")
+        await scene.shows("ctrl+s cancels 2 runs: enter does not.")
+        await scene.press("ctrl+s")
+        await until(lambda: isinstance(scene.app.screen, RunsScreen))
+        actions = await scene.engine.ledger.actions(limit=9)
+
+        assert len(marked) == 2
+        assert {action.result_id for action in actions} == marked
+        assert await scene.engine.cache.cancelled_runs() == marked
+        assert "2 runs were cancelled." in scene.toasts
 
 
 async def test_the_run_is_copied_and_opened_by_the_template(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
