@@ -27,6 +27,7 @@ from service.observability.log import Masks
 from service.observability.metrics import ServiceMetrics, scraping_token
 from service.observability.requests import RequestObserver
 from service.observability.traces import open_tracer
+from service.page.app import with_page
 from service.settings import DataFolder
 from service.store.database import Database
 from service.store.doorbell import Doorbell
@@ -97,6 +98,7 @@ class RunningService:
                 folder=self._folder,
                 accounts=OwnAccounts(database),
                 metrics_token=scraping_token(settings.metrics, os.environ),
+                operator_token=os.environ.get(settings.page.operator_token_env) or None,
                 tracer=tracer,
             )
             listener = self._bind()
@@ -106,7 +108,7 @@ class RunningService:
             return status
 
     async def _serve(self, context: Context, worker: TurnWorker | None, listener: socket.socket) -> int:
-        app, extra = install_lab(context) if self._options.lab else (build(context), {})
+        app, extra = install_lab(context) if self._options.lab else (with_page(build(context), context), {})
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         asyncio.get_running_loop().set_exception_handler(_report)
         config = uvicorn.Config(

@@ -212,6 +212,16 @@ class TraceSettings(_Section):
     """Which share of the requests is traced, unless the caller's own trace decides."""
 
 
+class PageSettings(_Section):
+    """The page for people, in a browser."""
+
+    enabled: bool = True
+    url: Annotated[str, Field(pattern=r"^https?://[^\s/?#]+$")] | None = None
+    """Its public address, such as `https://runs.acme.example`: invitations lead there; None: they hold a code alone."""
+    operator_token_env: str = "RUNWARDEN_OPERATOR_TOKEN"  # noqa: S105 — a variable's name, not a token
+    """The environment variable with the operator's token; while it is not set, nobody sees the operator's view."""
+
+
 class Settings(_Section):
     """The whole of `service.toml`."""
 
@@ -226,6 +236,17 @@ class Settings(_Section):
     log: LogSettings = LogSettings()
     metrics: MetricsSettings = MetricsSettings()
     traces: TraceSettings = TraceSettings()
+    page: PageSettings = PageSettings()
+
+    @property
+    def page_url(self) -> str | None:
+        """The page's public address; None: there is no page, or its address is not known."""
+        return self.page.url if self.page.enabled else None
+
+    @property
+    def run_url(self) -> str | None:
+        """The address of a run for people, with `{run_id}`; None: only its id is named."""
+        return self.forge.run_url or (f"{self.page_url}/runs/{{run_id}}" if self.page_url else None)
 
     def secret_of_webhooks(self, platform: str) -> str | None:
         """Return the variable that holds the secret of a platform's webhooks; None: only repositories name any."""
@@ -236,7 +257,7 @@ class Settings(_Section):
         """The environment variables that hold the service's own secrets; None for each that is not configured."""
         smtp = None if self.mail.smtp is None else self.mail.smtp.password_env
         hooks = (self.gitlab.webhook_secret_env, self.triggers.github_secret_env)
-        return smtp, *hooks, self.metrics.token_env
+        return smtp, *hooks, self.metrics.token_env, self.page.operator_token_env
 
 
 class DataFolder:

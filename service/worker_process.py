@@ -127,8 +127,14 @@ def build_worker(
     _logger.info("limits of an agent: %s", settings.execution.agent)
     execution = TurnExecution(database, folder, settings.execution, sandbox, now_micros, settings.secret_names, tracer)
     retention = Retention(database, folder, settings, now_micros)
-    mail = MailSender(database, mailer_of(folder, settings.mail, os.environ), settings.mail, now_micros)
-    poster = Poster(database, settings.forge, now_micros, settings.secret_names)
+    mailer = mailer_of(folder, settings.mail, os.environ)
+    mail = MailSender(database, mailer, settings.mail, now_micros, settings.page_url)
+    poster = Poster(
+        database,
+        settings.forge.model_copy(update={"run_url": settings.run_url}),
+        now_micros,
+        settings.secret_names,
+    )
     errands: dict[str, Callable[[str], object]] = {"mail": partial(mail.deliver, only_due=True), "post": poster.post}
     slots = concurrency or settings.execution.concurrency
     return TurnWorker(

@@ -25,8 +25,8 @@ class Caller:
 
     @property
     def actor(self) -> str:
-        """The caller's name in the audit trail."""
-        return f"token:{self.token.id}"
+        """The caller's name in the audit trail: a token, or a member who signed in on the page."""
+        return f"{'member' if self.token.id.startswith('mem_') else 'token'}:{self.token.id}"
 
     def require_scope(self, *accepted: str) -> None:
         """Refuse a token without any of the scopes (403, spec 5.6)."""
@@ -64,10 +64,10 @@ def _caller(request: Request, context: RequestContext) -> Caller:
             {"Retry-After": str(wait_s)},
         )
     caller = Caller(organization, token)
-    if token.first_used_at is None:
-        now = context.clock()
+    now = context.clock()
+    if tokens.is_use_due(token, now):
         with context.database.write() as connection:
-            if tokens.note_first_use(connection, token.id, now):
+            if tokens.note_use(connection, token.id, now):
                 action, owner = "token.first_use", organization.id
                 audit.record(connection, caller.actor, action, now, target=token.id, organization_id=owner)
     return caller

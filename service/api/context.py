@@ -71,6 +71,8 @@ class Context:
     tracer: Tracer
     metrics_token: str | None
     """The token that a scrape must carry; None: `/metrics` is not offered."""
+    operator_token: str | None = None
+    """The token that opens the operator's view on the page; None: it is not offered."""
     closing: threading.Event = field(default_factory=threading.Event)
     """Set when the service shuts down: no request waits for a log to grow any longer."""
     parsing: Threads = field(default_factory=lambda: Threads(1))

@@ -58,7 +58,7 @@ def create_organization(
         invitation_id = invitations.invite(connection, made.id, email, now)
         for action, target in (("organization.create", made.id), ("invitation.send", invitation_id)):
             audit.record(connection, caller.actor, action, context.clock(), target=target, organization_id=made.id)
-    sender = MailSender(context.database, context.mailer, context.settings.mail, context.clock)
+    sender = mail_sender(context)
     invitation = sender.deliver(invitation_id)
     if invitation is None or invitation.mail != "sent":
         refused = invitation is not None and invitation.mail == "refused"
@@ -80,6 +80,12 @@ def create_organization(
 async def installation_health(context: RequestContext, caller: AnyCaller) -> dict[str, object]:
     """Answer with a key for each connected platform; any valid token may ask."""
     return await context.outgoing.run(partial(_health, context, caller), caller.organization.id)
+
+
+def mail_sender(context: Context) -> MailSender:
+    """Return what sends the mails of invitations."""
+    settings = context.settings
+    return MailSender(context.database, context.mailer, settings.mail, context.clock, settings.page_url)
 
 
 def _health(context: Context, caller: Caller) -> dict[str, object]:

@@ -287,7 +287,7 @@ async def read_log(
         raise bad_request("invalid_query", f"wait must be from 0 to {_LONGEST_WAIT_S} seconds")
     if before < 0 or (form := request.query_params.get("form", _FORMS[0])) not in _FORMS:
         raise bad_request("invalid_query", f"form must be {' or '.join(_FORMS)}, and before not negative")
-    ask = partial(_log_piece, context, caller, run_id, n, offset, None if form == _FORMS[0] else before)
+    ask = partial(log_piece, context, caller, run_id, n, offset, None if form == _FORMS[0] else before)
     until = time.monotonic() + wait_s
     while True:
         answer = await run_in_threadpool(ask)
@@ -298,7 +298,7 @@ async def read_log(
         await asyncio.sleep(min(_PAUSE_S, wait_s))
 
 
-def _log_piece(context: Context, caller: Caller, run_id: str, number: str, offset: int, before: int | None) -> Response:
+def log_piece(context: Context, caller: Caller, run_id: str, number: str, offset: int, before: int | None) -> Response:
     """Return a piece as bytes, or, unless `before` is None, as steps where the agent's program is known."""
     answer: Response
     with context.database.read() as connection:

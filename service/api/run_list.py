@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from fastapi import APIRouter, Request
 
-from service.api.auth import Administrator
-from service.api.context import RequestContext
+from service.api.auth import Administrator, Caller
+from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, bad_request, documented
 from service.api.runs import run_body
 from service.clock import parse_rfc3339
@@ -108,6 +108,15 @@ def list_runs(request: Request, context: RequestContext, caller: Administrator) 
         if "\0" in value:
             raise bad_request("invalid_query", f"{name} may not hold NUL")
         given[name] = value
+    return listed(context, caller, given)
+
+
+def listed(context: Context, caller: Caller, given: dict[str, str]) -> dict[str, object]:
+    """Return a page of the caller's runs by parameters of the query, each given once.
+
+    Raises:
+        HttpError: 400, one of them cannot be used.
+    """
     text = given.get("page_size", str(_DEFAULT_SIZE))
     size = int(text) if _INTEGER.fullmatch(text) else 0
     if not 1 <= size <= _LARGEST_SIZE:

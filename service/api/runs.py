@@ -75,7 +75,11 @@ async def start_run(
     start: Annotated[RunStart, Depends(ReadBody(RunStart))],
 ) -> dict[str, object]:
     """Accept a run: after a 201 it will be executed, whatever happens to the service (spec 4.3)."""
-    begin_with = _starting_point(http, start.run_id)
+    return await begin(context, caller, start, _starting_point(http, start.run_id))
+
+
+async def begin(context: Context, caller: Caller, start: RunStart, begin_with: str | None) -> dict[str, object]:
+    """Accept a run, or a further turn of one; `begin_with`: `patch`, `branch`, or None for what fits its last end."""
     target, request = await run_in_threadpool(_run_request, context, caller, start)
     await _refuse_protected(context, target, request)
     if start.run_id is None:

@@ -89,8 +89,9 @@ def withdraw(admin: AdminContext, invitation_id: str) -> None:
 
 
 def _sender(admin: AdminContext, database: Database) -> MailSender:
-    settings = admin.folder.settings().mail
-    return MailSender(database, mailer_of(admin.folder, settings, os.environ), settings, now_micros)
+    settings = admin.folder.settings()
+    mailer = mailer_of(admin.folder, settings.mail, os.environ)
+    return MailSender(database, mailer, settings.mail, now_micros, settings.page_url)
 
 
 def _conclude(admin: AdminContext, tried: list[Invitation | None]) -> None:

@@ -16,6 +16,7 @@ from service.clock import CENTURY_MICROS, SECOND_MICROS, rfc3339
 from service.lab import history
 from service.lab.history import HistoryRequest
 from service.lab.lab import PREFIX, Fault, FaultInjector, Lab
+from service.page.app import with_page
 
 _CENTURY_S = CENTURY_MICROS // SECOND_MICROS
 
@@ -36,7 +37,7 @@ def install_lab(context: Context) -> tuple[ASGIApp, dict[str, str]]:
     app.state.lab = lab
     errors.install(app, errors.offered_by(router))
     app.include_router(router)
-    return FaultInjector(lab, build(lab.context), app), {"lab_token": lab.token}
+    return FaultInjector(lab, with_page(build(lab.context), lab.context), app), {"lab_token": lab.token}
 
 
 def _authorized(request: Request) -> Lab:

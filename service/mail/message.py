@@ -1,5 +1,6 @@
 """The message: an invitation with its envelope (spec 4.1), and its possible failures."""
 
+import html
 from dataclasses import dataclass
 from datetime import timedelta
 from email.message import EmailMessage
@@ -27,12 +28,31 @@ Your invitation code, for you alone:
 
   {code}
 
-Give the code to the operator of the service, who turns it into your first API token:
-
-  runwarden service org accept-invitation CODE
+{way}
 
 {parent} has no access to your organization. If you did not expect this mail, ignore it:
 the invitation ends by itself.
+"""
+_WAY = """\
+Accept it here, which shows you your first API token:
+
+  {link}"""
+_OTHER_WAY = """\
+Give the code to the operator of the service, who turns it into your first API token:
+
+  runwarden service org accept-invitation CODE"""
+_HTML = """\
+<!doctype html>
+<html lang="en"><body style="font:16px/1.5 sans-serif">
+<p>Hello,</p>
+<p><b>{parent}</b> created the organization <b>{name}</b> for you on the code-review agent service
+and invites you to administer it.</p>
+<p><a href="{link}">Accept the invitation</a>, which shows you your first API token.
+The link is for you alone, until {expires}.</p>
+<p>Or enter this code there: <code>{code}</code></p>
+<p>Organization: {slug} ({id}). {parent} has no access to it. If you did not expect this mail, ignore it:
+the invitation ends by itself.</p>
+</body></html>
 """
 _OPERATOR = "The operator of the service"
 
@@ -72,9 +92,17 @@ class Mailer(Protocol):
 
 
 def invitation_message(
-    sender: str, invitation: Invitation, code: str, organization: Organization, parent: Organization | None
+    sender: str,
+    invitation: Invitation,
+    code: str,
+    organization: Organization,
+    parent: Organization | None,
+    page_url: str | None = None,
 ) -> MailMessage:
-    """Compose the mail that invites an administrator; `sender` is an address, with or without a name."""
+    """Compose the mail that invites an administrator; `sender` is an address, with or without a name.
+
+    `page_url`: the address of the page that accepts it; None: the operator does.
+    """
     expires = EPOCH + timedelta(microseconds=invitation.expires_at)
     try:
         # A domain in another script has an ASCII form.
@@ -93,16 +121,19 @@ def invitation_message(
     message["Message-ID"] = f"<{invitation.id}@{address.rpartition('@')[2]}>"
     message["Expires"] = format_datetime(expires, usegmt=True)
     message["X-Runwarden-Organization"] = organization.id
-    message.set_content(
-        _TEXT.format(
-            parent=one_line(parent.name if parent else _OPERATOR),
-            name=name,
-            slug=organization.slug,
-            id=organization.id,
-            expires=f"{expires:%d %B %Y, %H:%M} UTC",
-            code=code,
-        )
-    )
+    link = None if page_url is None else f"{page_url}/invitation?code={code}"
+    facts = {
+        "parent": one_line(parent.name if parent else _OPERATOR),
+        "name": name,
+        "slug": organization.slug,
+        "id": organization.id,
+        "expires": f"{expires:%d %B %Y, %H:%M} UTC",
+        "code": code,
+    }
+    message.set_content(_TEXT.format(way=_WAY.format(link=link) if link else _OTHER_WAY, **facts))
+    if link:
+        shown = {key: html.escape(value) for key, value in facts.items()}
+        message.add_alternative(_HTML.format(link=html.escape(link), **shown), subtype="html")
     return MailMessage(organization.id, invitation.id, address, recipient, message.as_bytes())
 
 

@@ -170,7 +170,11 @@ def _reply(code: int, reply: bytes | str) -> str:
 class MailSender:
     """Delivers the mails of one database."""
 
-    def __init__(self, database: Database, mailer: Mailer, settings: MailSettings, clock: Clock) -> None:
+    def __init__(
+        self, database: Database, mailer: Mailer, settings: MailSettings, clock: Clock, page_url: str | None = None
+    ) -> None:
+        """Take the address of the page that accepts invitations; None: the operator accepts them."""
+        self._page_url = page_url
         self._database = database
         self._mailer = mailer
         self._settings = settings
@@ -191,7 +195,8 @@ class MailSender:
             failure = MailError("the invitation expired before its mail was sent", refused=True)
         else:
             try:
-                self._mailer.send(invitation_message(self._settings.sender, invitation, code, owner, parent))
+                sender = self._settings.sender
+                self._mailer.send(invitation_message(sender, invitation, code, owner, parent, self._page_url))
             except MailError as error:
                 failure = error
         with self._database.write() as connection:

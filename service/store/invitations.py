@@ -82,6 +82,12 @@ def all_of(connection: sa.Connection, organization_id: str | None = None) -> lis
     return [Invitation(*row) for row in connection.execute(chosen.order_by(invitations.c.id))]
 
 
+def by_code(connection: sa.Connection, code: str) -> Invitation | None:
+    """Return the invitation with a code, in whatever state."""
+    row = connection.execute(_select().where(invitations.c.code_digest == ids.digest(code))).first()
+    return None if row is None else Invitation(*row)
+
+
 def accept(connection: sa.Connection, code: str, now: int) -> str | None:
     """Accept an invitation and return its organization's id; None when the code is unknown, used or expired."""
     return connection.execute(

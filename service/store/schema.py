@@ -161,8 +161,31 @@ tokens = _table(
     *_texts("alias", nullable=True),
     sa.Column("scopes", _TEXTS, nullable=False),
     *_large("created_at", "expires_at"),
-    *_large("revoked_at", "first_used_at", nullable=True),
+    *_large("revoked_at", "first_used_at", "last_used_at", nullable=True),
 )
+
+members = _table(
+    "members",
+    *_texts("id", key=True),
+    _owner(),
+    *_texts("email"),
+    *_large("added_at"),
+    sa.UniqueConstraint("organization_id", "email"),
+    sa.Index("members_by_email", "email"),
+)
+"""The people who may sign in by their address, where the operator set that up."""
+
+sessions = _table(
+    "sessions",
+    *_texts("digest", key=True),
+    _owner(nullable=True),
+    # Both NULL: the operator's.
+    sa.Column("token_id", sa.ForeignKey("tokens.id", ondelete="CASCADE")),
+    sa.Column("member_id", sa.ForeignKey("members.id", ondelete="CASCADE")),
+    *_large("opened_at", "seen_at"),
+    sa.Index("sessions_by_age", "opened_at"),
+)
+"""Sessions of the page, known by a digest of what the browser holds."""
 
 offers = _table(
     "offers",

@@ -13,6 +13,7 @@ from service.store.schema import by_owner, first, found, tokens
 
 SCOPES: Final = ("admin", "organizations:create")
 DEFAULT_LIFE_MICROS: Final = 30 * DAY_MICROS
+_USED_MICROS: Final = DAY_MICROS // 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,8 @@ class TokenRecord:
     expires_at: int
     revoked_at: int | None
     first_used_at: int | None = None
+    last_used_at: int | None = None
+    """To the hour."""
 
     def is_valid(self, now: int) -> bool:
         """Whether the token is accepted at this instant."""
@@ -54,6 +57,11 @@ def by_value(connection: sa.Connection, value: str) -> TokenRecord | None:
     return first(connection, TokenRecord, tokens, tokens.c.digest == ids.digest(value))
 
 
+def by_id(connection: sa.Connection, token_id: str) -> TokenRecord | None:
+    """Return the token with an id, even if it has expired or was revoked."""
+    return first(connection, TokenRecord, tokens, tokens.c.id == token_id)
+
+
 def of_all(connection: sa.Connection, organization_ids: Sequence[str]) -> defaultdict[str, list[TokenRecord]]:
     """Return the tokens of many organizations."""
     return by_owner(connection, TokenRecord, tokens, organization_ids)
@@ -70,7 +78,13 @@ def revoke(connection: sa.Connection, token_id: str, now: int) -> str | None:
     return connection.execute(active.values(revoked_at=now).returning(tokens.c.organization_id)).scalar()
 
 
-def note_first_use(connection: sa.Connection, token_id: str, now: int) -> bool:
-    """Note the first use of a token; False when it was used before."""
+def is_use_due(token: TokenRecord, now: int) -> bool:
+    """Whether a use of the token now has to be noted."""
+    return token.last_used_at is None or now - token.last_used_at >= _USED_MICROS
+
+
+def note_use(connection: sa.Connection, token_id: str, now: int) -> bool:
+    """Note a use of a token; return whether it is the first."""
+    connection.execute(sa.update(tokens).where(tokens.c.id == token_id).values(last_used_at=now))
     fresh = sa.update(tokens).where(tokens.c.id == token_id, tokens.c.first_used_at.is_(None))
     return connection.execute(fresh.values(first_used_at=now)).rowcount > 0

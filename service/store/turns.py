@@ -287,6 +287,15 @@ def by_number(connection: sa.Connection, run_id: str, number: int) -> Turn | Non
     return first(connection, Turn, turns, *_is(run_id, number))
 
 
+def newest_of(connection: sa.Connection, run_ids: Sequence[str]) -> dict[str, Turn]:
+    """Return the last turn of each of some runs, by the run's id."""
+    number = sa.select(runs.c.turn).where(runs.c.id == turns.c.run_id).scalar_subquery()
+    return {
+        turn.run_id: turn
+        for turn in found(connection, Turn, turns, turns.c.run_id.in_(run_ids), turns.c.number == number)
+    }
+
+
 def of(connection: sa.Connection, run_id: str) -> list[Turn]:
     """Return a run's turns, oldest first: its conversation."""
     return found(connection, Turn, turns, turns.c.run_id == run_id, order=[turns.c.number])

@@ -1,0 +1,1 @@
+"""The page for people: the service in a browser, beside the API and over the same functions."""

@@ -1,0 +1,35 @@
+"""The page beside the API, as one application."""
+
+from fastapi import APIRouter, FastAPI, Request, Response
+from starlette.types import ASGIApp
+
+from service.api.context import Context
+from service.page import entry, operator, runs, settings
+from service.page.site import Doors, build, page
+from service.page.visitor import Anybody
+from service.store.rate_limits import RateLimiter
+
+_description = APIRouter()
+
+
+def with_page(api: FastAPI, context: Context) -> ASGIApp:
+    """Return the API with the page beside it, unless the settings turn it off."""
+    if not context.settings.page.enabled:
+        return api
+    rooms = build(context, (entry.router, runs.router, settings.router, operator.router, _description))
+    rooms.state.attempts = RateLimiter(context.database, entry.ATTEMPTS_A_MINUTE, context.clock)
+    rooms.state.description = api.openapi
+    return Doors(api, rooms)
+
+
+@_description.get("/api")
+def show_description(request: Request, visitor: Anybody) -> Response:
+    """Show the API's description, which needs no token, like /openapi.json itself."""
+    document = request.app.state.description()
+    calls = [
+        (method.upper(), path, call)
+        for path, methods in document["paths"].items()
+        for method, call in methods.items()
+        if method in {"get", "post", "put", "delete"}
+    ]
+    return page("api", visitor, document=document, calls=calls)

@@ -1,0 +1,51 @@
+"use strict";
+// Shows this service's own address, and follows a log. Without it, the page is reloaded to follow.
+for (const place of document.querySelectorAll("[data-origin]")) place.textContent = location.origin;
+
+const log = document.querySelector("[data-log]");
+
+function add(kind, text, failed) {
+  const step = document.createElement("div");
+  step.className = "step t-" + kind + (failed ? " bad" : "");
+  if (kind !== "printed" && kind !== "log") {
+    const label = document.createElement("span");
+    label.className = "kind";
+    label.textContent = kind;
+    step.append(label, " ");
+  }
+  const words = document.createElement("pre");
+  words.textContent = text;
+  step.append(words);
+  log.append(step);
+}
+
+async function follow() {
+  let offset = Number(log.dataset.offset);
+  let pause = 1000;
+  const decoder = new TextDecoder();
+  for (;;) {
+    try {
+      const answer = await fetch(`${log.dataset.log}?form=steps&offset=${offset}&wait=25`, { redirect: "manual" });
+      if (answer.type === "opaqueredirect" || answer.status === 404 || answer.status === 410) return;
+      if (!answer.ok) throw new Error(answer.statusText);
+      const atEnd = innerHeight + scrollY >= document.body.scrollHeight - 80;
+      if (answer.headers.get("Runwarden-Log-Form") === "steps") {
+        for (const step of (await answer.json()).steps) add(step.kind, step.text, step.failed);
+      } else {
+        const text = decoder.decode(await answer.arrayBuffer(), { stream: true });
+        if (text) add("printed", text.replace(/\n$/, ""), false);
+      }
+      offset = Number(answer.headers.get("Runwarden-Log-Next"));
+      if (log.classList.contains("live")) log.scrollTop = log.scrollHeight;
+      else if (atEnd) scrollTo(0, document.body.scrollHeight);
+      if (answer.headers.get("Runwarden-Log-Ended") === "true" && offset >= Number(answer.headers.get("Runwarden-Log-Size"))) break;
+      pause = 1000;
+    } catch {
+      await new Promise((resolve) => setTimeout(resolve, pause));
+      pause = Math.min(pause * 2, 30000);
+    }
+  }
+  if ("reload" in log.dataset) location.reload();
+}
+
+if (log) follow();

@@ -1,0 +1,126 @@
+"""The way in: signing in with a token, accepting an invitation, and out again."""
+
+import hashlib
+import hmac
+from typing import Final
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import RedirectResponse
+
+from service.api.context import Context, RequestContext
+from service.api.errors import HttpError
+from service.page.site import leads_to, page
+from service.page.visitor import COOKIE, Anybody, AnyForm, Writer, local_path, open_session
+from service.setup import SetupError, TokenEntry, make_token
+from service.store import audit, invitations, organizations, sessions, tokens
+
+ATTEMPTS_A_MINUTE: Final = 30
+"""Sign-ins and invitations from one address, and from those that share a counter with it."""
+_COUNTERS: Final = 4096
+_UNKNOWN: Final = "this token is unknown, revoked or expired: paste another, or ask your administrator for one"
+_BAD_CODE: Final = (
+    "this invitation is unknown, withdrawn, expired or was accepted before: ask who invited you for another"
+)
+router = APIRouter()
+
+
+@router.get("/")
+def enter(visitor: Anybody) -> Response:
+    """Lead to the first page of the person."""
+    if visitor is None:
+        return leads_to("/sign-in")
+    return leads_to("/runs" if visitor.caller else "/operator")
+
+
+@router.get("/sign-in")
+def show_sign_in(visitor: Anybody, next: str = "") -> Response:  # noqa: A002 — in addresses
+    """Show the form for a token."""
+    return page("sign_in", visitor, next=next, fault=None, has_oidc=False)
+
+
+@router.post("/sign-in")
+def sign_in(request: Request, context: RequestContext, form: AnyForm) -> Response:
+    """Open a session for a token, of which nothing is stored."""
+    _limit(request)
+    now, given = context.expiry_clock(), form.get("token")
+    if context.operator_token and hmac.compare_digest(given.encode(), context.operator_token.encode()):
+        with context.database.write() as connection:
+            value = sessions.begin(connection, now)
+            audit.record(connection, "operator:page", "session.begin", context.clock())
+        return open_session(leads_to("/operator"), value)
+    with context.database.write() as connection:
+        token = tokens.by_value(connection, given)
+        owner = None if token is None else organizations.by_id(connection, token.organization_id)
+        if token is None or owner is None or not token.is_valid(now):
+            return page("sign_in", status=401, next=form.get("next"), fault=_UNKNOWN, has_oidc=False)
+        if not owner.active:
+            raise HttpError(403, "organization_inactive", f"the organization {owner.slug} is not active")
+        value = sessions.begin(connection, now, organization_id=owner.id, token_id=token.id)
+        who, at = f"token:{token.id}", context.clock()
+        audit.record(connection, who, "session.begin", at, target=token.id, organization_id=owner.id)
+        tokens.note_use(connection, token.id, at)
+    return open_session(leads_to(local_path(form.get("next"))), value)
+
+
+@router.post("/sign-out")
+def sign_out(context: RequestContext, _: Writer, visitor: Anybody) -> RedirectResponse:
+    """End the session."""
+    if visitor is not None:
+        with context.database.write() as connection:
+            sessions.end(connection, visitor.session.digest)
+    answer = leads_to("/sign-in")
+    answer.delete_cookie(COOKIE, path="/", secure=True, httponly=True, samesite="lax")
+    return answer
+
+
+@router.get("/invitation")
+def show_invitation(context: RequestContext, code: str = "") -> Response:
+    """Show whom an invitation is from, or ask for its code; nothing is accepted by opening a link."""
+    return _invitation(context, code.strip())
+
+
+@router.post("/invitation")
+def accept_invitation(request: Request, context: RequestContext, form: AnyForm) -> Response:
+    """Accept an invitation: show the organization's first token, once, and sign the administrator in."""
+    _limit(request)
+    now = context.expiry_clock()
+    with context.database.write() as connection:
+        invitation = invitations.by_code(connection, form.get("code"))
+        owner_id = invitations.accept(connection, form.get("code"), now)
+        owner = None if owner_id is None else organizations.by_id(connection, owner_id)
+        if owner is None or invitation is None:
+            return page("invitation", status=400, fault=_BAD_CODE, invitation=None, owner=None, parent=None, code="")
+        try:
+            entry = TokenEntry(alias="first administrator")
+            token, value = make_token(connection, owner, entry, context.clock())
+        except SetupError as error:
+            # The transaction is rolled back: the invitation stays open.
+            raise HttpError(403, "no_tokens", str(error)) from error
+        member = sessions.add_member(connection, owner.id, invitation.email, now)
+        session = sessions.begin(connection, now, organization_id=owner.id, token_id=token.id)
+        who, at = f"member:{member.id}", context.clock()
+        audit.record(connection, who, "invitation.accept", at, target=token.id, organization_id=owner.id)
+    shown = page("first_token", owner=owner, token=token, value=value)
+    return open_session(shown, session)
+
+
+def _invitation(context: Context, code: str) -> Response:
+    with context.database.read() as connection:
+        invitation = invitations.by_code(connection, code) if code else None
+        owner = None if invitation is None else organizations.by_id(connection, invitation.organization_id)
+        parent = None if owner is None else organizations.by_id(connection, owner.parent_id or "")
+    is_open = invitation is not None and invitation.accepted_at is None
+    is_open = is_open and invitation is not None and invitation.expires_at > context.expiry_clock()
+    if code and not is_open:
+        return page("invitation", status=404, fault=_BAD_CODE, invitation=None, owner=None, parent=None, code="")
+    return page("invitation", fault=None, invitation=invitation, owner=owner, parent=parent, code=code)
+
+
+def _limit(request: Request) -> None:
+    """Refuse further attempts of an address for a while (429)."""
+    peer = request.client.host if request.client else ""
+    key = int.from_bytes(hashlib.sha256(peer.encode()).digest()[:4]) % _COUNTERS
+    wait_s = request.app.state.attempts.wait_s(f"page:{key}")
+    if wait_s is not None:
+        text = f"too many attempts; try again in {wait_s} s"
+        raise HttpError(429, "rate_limited", text, {"Retry-After": str(wait_s)})

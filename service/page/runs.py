@@ -1,0 +1,285 @@
+"""Runs on the page: the list, a run with its turns, changes and log, and starting, answering and cancelling."""
+
+import json
+from typing import Any, Final
+
+from fastapi import APIRouter, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from pydantic import ValidationError
+
+from service.agents.inputs import INSTRUCTIONS, AgentInput
+from service.api import agents as agents_api
+from service.api import results, run_list
+from service.api import runs as runs_api
+from service.api.auth import Caller
+from service.api.bodies import AgentStart, RunStart
+from service.api.context import Context, RequestContext
+from service.api.errors import HttpError, bad_request
+from service.errors import first_fault
+from service.page import text
+from service.page.site import leads_to, page
+from service.page.visitor import Anybody, Form, Member, Visitor, Writer
+from service.store import repositories, turns
+from service.store.agents import DEFAULT_NAME
+
+STATUSES: Final = ("queued", "working", "completed", "failed")
+_FILTERS: Final = ("status", "repository", "date_from", "date_to", "page_token")
+_PAGE: Final = 25
+_LOG_BYTES: Final = 48 << 10
+"""Of a log on one page."""
+_DIFF_LINES: Final = 400
+"""Of a change on one page; further files have pages of their own."""
+_DAY: Final = 10
+"""The length of a date such as 2026-11-28."""
+router = APIRouter()
+
+
+def repository_name(body: dict[str, Any]) -> str:
+    """Return a repository reference as people write it."""
+    data = body["data"]
+    named = data.get("project_path") or "/".join(
+        str(data[key]) for key in ("owner", "group", "repo", "project") if key in data
+    )
+    return str(named)
+
+
+@router.get("/runs")
+def list_runs(request: Request, context: RequestContext, caller: Member, visitor: Anybody) -> Response:
+    """Show the newest runs, filtered as the address says (spec 4.2); a filter that cannot be used is named."""
+    filters = {name: request.query_params.get(name, "").strip() for name in _FILTERS}
+    given = {name: value for name, value in filters.items() if value} | {"page_size": str(_PAGE)}
+    for name, time in (("date_from", "T00:00:00Z"), ("date_to", "T23:59:59.999999Z")):
+        if len(given.get(name, "")) == _DAY:
+            given[name] += time
+    fault: HttpError | None = None
+    listed: dict[str, Any] = {"runs": [], "next_token": None, "total_count": 0}
+    try:
+        listed = run_list.listed(context, caller, given)
+    except HttpError as error:
+        fault = error
+    found = listed["runs"]
+    with context.database.read() as connection:
+        last = turns.newest_of(connection, [run["run_id"] for run in found])
+        known = [one.path for one in repositories.of(connection, caller.organization.id)]
+    rows = [(run, last.get(run["run_id"]), repository_name(run["repository"])) for run in found]
+    return page(
+        "runs",
+        visitor,
+        status=fault.status if fault else 200,
+        fault=fault.message if fault else None,
+        rows=rows,
+        filters=filters,
+        listed=listed,
+        statuses=STATUSES,
+        known=known,
+    )
+
+
+@router.get("/runs/new")
+def show_new_run(
+    context: RequestContext,
+    caller: Member,
+    visitor: Anybody,
+    agent: str = DEFAULT_NAME,
+    like: str = "",
+    repository: str = "",
+) -> Response:
+    """Show the form for a run, as another one if `like` names it."""
+    fields = {"agent": agent, "repository": repository}
+    if like:
+        run: Any = results.read_run(like, context, caller)
+        fields = {
+            "agent": run["agent"],
+            "repository": repository_name(run["repository"]),
+            INSTRUCTIONS: run["turns"][0]["instructions"],
+        }
+    return _new_run(context, caller, visitor, fields)
+
+
+def _new_run(
+    context: Context, caller: Caller, visitor: Visitor | None, fields: dict[str, str], fault: HttpError | None = None
+) -> Response:
+    known: Any = agents_api.list_agents(context, caller)["agents"]
+    chosen = next((one for one in known if one["name"] == fields.get("agent")), None)
+    if chosen is None:
+        fault = fault or HttpError(
+            404, "agent_not_found", f"there is no agent {fields.get('agent')!r}: choose one below"
+        )
+        chosen = next(one for one in known if one["name"] == DEFAULT_NAME)
+    with context.database.read() as connection:
+        paths = [one.path for one in repositories.of(connection, caller.organization.id)]
+    return page(
+        "new_run",
+        visitor,
+        status=fault.status if fault else 200,
+        fault=fault.message if fault else None,
+        agents=known,
+        chosen=chosen,
+        fields=fields,
+        paths=paths,
+    )
+
+
+@router.post("/runs/new")
+async def start_run(context: RequestContext, form: Writer, caller: Member, visitor: Anybody) -> Response:
+    """Start the chosen agent; a form that cannot be used comes back with all that was typed."""
+    try:
+        declared = await run_in_threadpool(_declared, context, caller, form.get("agent"))
+        body = _start_body(form, declared)
+        made = await runs_api.start_agent(form.get("agent"), context, caller, body)
+    except HttpError as error:
+        return await run_in_threadpool(_new_run, context, caller, visitor, dict(form.fields), error)
+    return leads_to(f"/runs/{made['execution_id']}")
+
+
+def _declared(context: Context, caller: Caller, agent: str) -> dict[str, AgentInput]:
+    known: Any = agents_api.list_agents(context, caller)["agents"]
+    found: dict[str, Any] = next((one["inputs"] for one in known if one["name"] == agent), {})
+    return {name: AgentInput.model_validate(one) for name, one in found.items()}
+
+
+def _start_body(form: Form, declared: dict[str, AgentInput]) -> AgentStart:
+    values: dict[str, Any] = {INSTRUCTIONS: form.fields[INSTRUCTIONS]} if form.get(INSTRUCTIONS) else {}
+    for name, one in declared.items():
+        typed = form.fields.get(f"input-{name}", "")
+        if one.type == "boolean" and not one.choices:
+            values[name] = typed == "on"
+        elif typed.strip() or (one.required and one.type == "text"):
+            values[name] = typed if one.type == "text" and not one.choices else _value(name, typed)
+    if not values and not declared:
+        raise bad_request("invalid_request", "instructions: say what is to be done")
+    try:
+        return AgentStart.model_validate(
+            {"repository": form.get("repository"), "branch_name": form.get("branch_name") or None, "inputs": values}
+        )
+    except ValidationError as error:
+        raise bad_request("invalid_request", first_fault(error)) from error
+
+
+def _value(name: str, typed: str) -> Any:
+    try:
+        return json.loads(typed)
+    except (ValueError, RecursionError) as error:
+        raise bad_request(
+            "invalid_input", f"the input {name!r} cannot be read: write it as JSON, such as 5 or true"
+        ) from error
+
+
+@router.get("/runs/{run_id}")
+def show_run(run_id: str, context: RequestContext, caller: Member, visitor: Anybody) -> Response:
+    """Show a run, turn by turn, with what was asked and answered."""
+    return _run(run_id, context, caller, visitor)
+
+
+def _run(
+    run_id: str,
+    context: Context,
+    caller: Caller,
+    visitor: Visitor | None,
+    typed: str = "",
+    fault: HttpError | None = None,
+) -> Response:
+    run: Any = results.read_run(run_id, context, caller)
+    last = run["turns"][-1]
+    return page(
+        "run",
+        visitor,
+        status=fault.status if fault else 200,
+        fault=fault.message if fault else None,
+        run=run,
+        last=last,
+        repository=repository_name(run["repository"]),
+        is_active=last["outcome"] is None,
+        typed=typed,
+    )
+
+
+@router.post("/runs/{run_id}/reply")
+async def reply(run_id: str, context: RequestContext, form: Writer, caller: Member, visitor: Anybody) -> Response:
+    """Continue a run with what the person wrote (spec 4.3)."""
+    run: Any = await run_in_threadpool(results.read_run, run_id, context, caller)
+    words = form.get("choice") or form.fields.get(INSTRUCTIONS, "")
+    begin_with = form.get("start_from") or None
+    try:
+        if not words.strip():
+            raise bad_request("invalid_request", "write what is to be done next")
+        if begin_with not in {None, "patch", "branch"}:
+            raise bad_request("invalid_query", "start_from must be patch or branch")
+        start = RunStart.model_validate({INSTRUCTIONS: words, "repository": run["repository"], "run_id": run_id})
+        await runs_api.begin(context, caller, start, begin_with)
+    except HttpError as error:
+        return await run_in_threadpool(_run, run_id, context, caller, visitor, words, error)
+    return leads_to(f"/runs/{run_id}")
+
+
+@router.post("/runs/{run_id}/cancel")
+def cancel(run_id: str, context: RequestContext, _: Writer, caller: Member) -> Response:
+    """Cancel a run that has not ended."""
+    results.cancel_run(run_id, context, caller)
+    return leads_to(f"/runs/{run_id}")
+
+
+@router.get("/runs/{run_id}/changes")
+def show_changes(
+    run_id: str, context: RequestContext, caller: Member, visitor: Anybody, turn: str = "", file: int = -1
+) -> Response:
+    """Show what a turn changed, or the whole run if no turn is named; long changes file by file."""
+    run: Any = results.read_run(run_id, context, caller)
+    if turn:
+        answer = results.read_turn_diff(run_id, turn, context, caller)
+    else:
+        answer = results.read_run_diff(run_id, context, caller)
+    found = text.diff_files(bytes(answer.body).decode("utf-8", "replace"))
+    shown, lines = [], 0
+    for number, one in enumerate(found):
+        is_shown = number == file if file >= 0 else lines + len(one.lines) <= _DIFF_LINES or number == 0
+        lines += len(one.lines) if is_shown else 0
+        shown.append((one, one.lines[: _DIFF_LINES * 5] if is_shown else None))
+    return page(
+        "changes", visitor, run=run, repository=repository_name(run["repository"]), turn=turn, files=shown, only=file
+    )
+
+
+@router.get("/runs/{run_id}/changes.patch")
+def read_patch(run_id: str, context: RequestContext, caller: Member, turn: str = "") -> Response:
+    """Return the change as a patch, for git apply."""
+    if turn:
+        return results.read_turn_diff(run_id, turn, context, caller)
+    return results.read_run_diff(run_id, context, caller)
+
+
+@router.get("/runs/{run_id}/log")
+def show_log(
+    run_id: str, context: RequestContext, caller: Member, visitor: Anybody, turn: str = "1", before: int = 0
+) -> Response:
+    """Show the end of a turn's log, or what came before a place in it; a live one is followed."""
+    run: Any = results.read_run(run_id, context, caller)
+    piece = results.log_piece(context, caller, run_id, turn, -_LOG_BYTES, max(0, before))
+    start, following, size = (int(piece.headers[f"Runwarden-Log-{name}"]) for name in ("Offset", "Next", "Size"))
+    if piece.headers["Runwarden-Log-Form"] == "steps":
+        steps = json.loads(bytes(piece.body))["steps"]
+    else:
+        last = min(before or size, size)
+        start = max(0, last - _LOG_BYTES)
+        piece = results.log_piece(context, caller, run_id, turn, start, None)
+        data = bytes(piece.body)[: last - start]
+        following = start + len(data)
+        steps = [{"kind": "printed", "text": data.decode("utf-8", "replace"), "failed": False}] if data else []
+    return page(
+        "log",
+        visitor,
+        run=run,
+        repository=repository_name(run["repository"]),
+        turn=turn,
+        steps=steps,
+        start=start,
+        following=following,
+        is_ended=piece.headers["Runwarden-Log-Ended"] == "true",
+        is_end=not before,
+    )
+
+
+@router.get("/runs/{run_id}/log/{turn}")
+async def read_log(run_id: str, turn: str, request: Request, context: RequestContext, caller: Member) -> Response:
+    """Return a piece of the log as the API does, for the script that follows it, or all of it as text."""
+    return await results.read_log(run_id, turn, request, context, caller)

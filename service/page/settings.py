@@ -1,0 +1,187 @@
+"""An organization's settings: tokens, members, code hosts, agents and usage."""
+
+from datetime import timedelta
+from typing import Any, Final
+
+from fastapi import APIRouter, Response
+from fastapi.concurrency import run_in_threadpool
+from pydantic import ValidationError
+
+from service.api import agents as agents_api
+from service.api import organizations as organizations_api
+from service.api.auth import Caller
+from service.api.context import Context, RequestContext
+from service.api.errors import HttpError
+from service.clock import DAY_MICROS, EPOCH
+from service.errors import first_fault
+from service.mail.message import checked_address
+from service.page.site import leads_to, page
+from service.page.visitor import Anybody, Member, Visitor, Writer
+from service.setup import SetupError, TokenEntry, make_token
+from service.store import audit, repositories, sessions, tokens, trials, usage
+from service.store.tokens import SCOPES
+from service.store.usage import UsageFilters
+
+DURATIONS: Final = ("1d", "7d", "30d", "90d", "365d")
+_DAYS: Final = 30
+router = APIRouter(prefix="/settings")
+
+
+@router.get("")
+def enter(_: Member) -> Response:
+    """Lead to the first of the settings."""
+    return leads_to("/settings/tokens")
+
+
+@router.get("/tokens")
+def show_tokens(context: RequestContext, caller: Member, visitor: Anybody) -> Response:
+    """Show the tokens, without their values."""
+    return _tokens(context, caller, visitor)
+
+
+def _tokens(
+    context: Context, caller: Caller, visitor: Visitor | None, fault: str | None = None, **fields: Any
+) -> Response:
+    with context.database.read() as connection:
+        found = tokens.of(connection, caller.organization.id)[::-1]
+    return page(
+        "tokens",
+        visitor,
+        status=400 if fault else 200,
+        fault=fault,
+        tokens=found,
+        own=caller.token.id,
+        now=context.expiry_clock(),
+        scopes=SCOPES,
+        durations=DURATIONS,
+        fields={"alias": "", "duration": "30d", "scope-admin": "on"} | fields,
+    )
+
+
+@router.post("/tokens")
+def create_token(context: RequestContext, form: Writer, caller: Member, visitor: Anybody) -> Response:
+    """Create a token and show its value, which cannot be shown again (spec 5.2 to 5.5)."""
+    chosen = [scope for scope in SCOPES if form.get(f"scope-{scope}")]
+    typed = {"alias": form.get("alias"), "duration": form.get("duration")} | {
+        f"scope-{scope}": "on" for scope in chosen
+    }
+    if not chosen:
+        return _tokens(context, caller, visitor, "choose at least one scope", **typed | {"scope-admin": ""})
+    try:
+        entry = TokenEntry.model_validate(
+            {"alias": form.get("alias") or "unnamed", "scopes": chosen, "duration": form.get("duration") or "30d"}
+        )
+        with context.database.write() as connection:
+            made, value = make_token(connection, caller.organization, entry, context.clock())
+            _record(connection, context, caller, "token.create", made.id, " ".join(chosen))
+    except ValidationError as error:
+        return _tokens(context, caller, visitor, first_fault(error), **typed)
+    except SetupError as error:
+        return _tokens(context, caller, visitor, str(error), **typed)
+    return page("new_token", visitor, token=made, value=value)
+
+
+@router.post("/tokens/{token_id}/revoke")
+def revoke_token(token_id: str, context: RequestContext, _: Writer, caller: Member) -> Response:
+    """Revoke a token; its sessions end with it."""
+    with context.database.write() as connection:
+        if token_id not in {one.id for one in tokens.of(connection, caller.organization.id)}:
+            raise HttpError(404, "token_not_found", "there is no such token")
+        if tokens.revoke(connection, token_id, context.clock()):
+            _record(connection, context, caller, "token.revoke", token_id)
+    return leads_to("/settings/tokens")
+
+
+@router.get("/members")
+def show_members(context: RequestContext, caller: Member, visitor: Anybody) -> Response:
+    """Show who may sign in by an address."""
+    return _members(context, caller, visitor)
+
+
+def _members(
+    context: Context, caller: Caller, visitor: Visitor | None, fault: str | None = None, email: str = ""
+) -> Response:
+    with context.database.read() as connection:
+        found = sessions.members_of(connection, caller.organization.id)
+    status = 400 if fault else 200
+    return page("members", visitor, status=status, fault=fault, members=found, own=caller.token.id, email=email)
+
+
+@router.post("/members")
+def add_member(context: RequestContext, form: Writer, caller: Member, visitor: Anybody) -> Response:
+    """Let a person sign in by an address."""
+    try:
+        email = checked_address(form.get("email"))[0]
+    except ValueError as error:
+        return _members(context, caller, visitor, f"the address cannot be used: {error}", form.get("email"))
+    with context.database.write() as connection:
+        made = sessions.add_member(connection, caller.organization.id, email, context.clock())
+        _record(connection, context, caller, "member.add", made.id)
+    return leads_to("/settings/members")
+
+
+@router.post("/members/{member_id}/remove")
+def remove_member(member_id: str, context: RequestContext, _: Writer, caller: Member) -> Response:
+    """Let a person sign in no longer; open sessions end."""
+    with context.database.write() as connection:
+        if not sessions.remove_member(connection, caller.organization.id, member_id):
+            raise HttpError(404, "member_not_found", "there is no such member")
+        _record(connection, context, caller, "member.remove", member_id)
+    return leads_to("/settings/members")
+
+
+@router.get("/hosts")
+async def show_hosts(context: RequestContext, caller: Member, visitor: Anybody) -> Response:
+    """Show the code hosts with their health (spec 4.5), and the repositories."""
+    try:
+        health: Any = (await organizations_api.installation_health(context, caller))["code_hosting"]
+    except HttpError as error:
+        if error.error_code != "no_code_host":
+            raise
+        health = {}
+    found = await run_in_threadpool(_repositories, context, caller)
+    return page("hosts", visitor, health=health, repositories=found)
+
+
+def _repositories(context: Context, caller: Caller) -> list[repositories.Repository]:
+    with context.database.read() as connection:
+        return repositories.of(connection, caller.organization.id)
+
+
+@router.get("/agents")
+def show_agents(context: RequestContext, caller: Member, visitor: Anybody) -> Response:
+    """Show the agents with the inputs that they take."""
+    return page("agents", visitor, agents=agents_api.list_agents(context, caller)["agents"])
+
+
+@router.get("/usage")
+def show_usage(context: RequestContext, caller: Member, visitor: Anybody) -> Response:
+    """Show what the last thirty days used, by day, agent and repository, and the trial."""
+    today = context.clock() // DAY_MICROS
+    days = range(today - _DAYS + 1, today + 1)
+    filters = UsageFilters(caller.organization.id, days[0], today)
+    with context.database.read() as connection:
+        (total,) = usage.totals(connection, filters, None)
+        by_day = {one.subject["day"]: one for one in usage.totals(connection, filters, "day")}
+        by_agent, by_repository = (usage.totals(connection, filters, by) for by in ("agent", "repository"))
+        trial = trials.of(connection, caller.organization.id)
+    dated = [(EPOCH.date() + timedelta(days=day), by_day.get(day)) for day in days]
+    most = max((one.figures.micro_usd for _, one in dated if one), default=0)
+    return page(
+        "usage",
+        visitor,
+        total=total,
+        days=dated,
+        most=most,
+        by_agent=by_agent,
+        by_repository=by_repository,
+        trial=trial,
+        organization=caller.organization,
+    )
+
+
+def _record(
+    connection: Any, context: Context, caller: Caller, action: str, target: str, detail: str | None = None
+) -> None:
+    owner = caller.organization.id
+    audit.record(connection, caller.actor, action, context.clock(), target=target, organization_id=owner, detail=detail)

@@ -1,0 +1,200 @@
+"""The site: its application, how a page is rendered, and how failures look to a person."""
+
+import hashlib
+import logging
+from collections.abc import Mapping
+from datetime import timedelta
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
+
+from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.responses import HTMLResponse, RedirectResponse
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from service.api.context import Context
+from service.api.errors import HttpError
+from service.clock import EPOCH, parse_rfc3339
+from service.errors import ServiceError
+from service.page import text
+from service.page.visitor import Form, NotSignedInError, Visitor, address
+from service.store.database import AWAY
+from service.text import plural, printable
+
+_ASSETS: Final = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
+_POLICY: Final = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+)
+_HEADERS: Final = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_TITLES: Final = {
+    400: "That cannot be used",
+    401: "Sign in first",
+    403: "Not allowed",
+    404: "Not found",
+    405: "Not offered",
+    409: "Not now",
+    410: "No longer kept",
+    413: "Too large",
+    429: "Too many requests",
+    503: "The service is busy",
+}
+_logger = logging.getLogger(__name__)
+assets = APIRouter()
+
+
+def when(moment: int | str | None) -> Markup:
+    """Return an instant, in microseconds or RFC 3339, for a person and for programs."""
+    if moment is None:
+        return Markup("<span class=quiet>never</span>")
+    micros = parse_rfc3339(moment, round_up=False) if isinstance(moment, str) else moment
+    at = EPOCH + timedelta(microseconds=micros)
+    return Markup('<time datetime="{}">{}</time>').format(at.isoformat(timespec="seconds"), f"{at:%d %b %Y, %H:%M} UTC")
+
+
+def between(first: str | None, last: str | None) -> str:
+    """Return how long something took, such as `1m 32s`; empty: it has not ended, or never began."""
+    if first is None or last is None:
+        return ""
+    seconds = (parse_rfc3339(last, round_up=False) - parse_rfc3339(first, round_up=False)) // 1_000_000
+    minutes, seconds = divmod(max(0, seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h {minutes}m" if hours else f"{minutes}m {seconds}s" if minutes else f"{seconds}s"
+
+
+@cache
+def _asset(name: str) -> bytes:
+    return files("service.page").joinpath("assets", name).read_bytes()
+
+
+@cache
+def _version() -> str:
+    """Return a name for the state of the assets, which browsers may keep as long as it is the same."""
+    return hashlib.sha256(b"".join(_asset(name) for name in _ASSETS)).hexdigest()[:12]
+
+
+@cache
+def _templates() -> Environment:
+    made = Environment(
+        loader=PackageLoader("service.page"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: "" if value is None else printable(value) if type(value) is str else value,
+    )
+    made.globals.update(when=when, between=between, plural=plural, address=address, version=_version())
+    made.filters["markdown"] = text.markdown
+    return made
+
+
+def page(
+    name: str,
+    visitor: Visitor | None = None,
+    *,
+    status: int = 200,
+    headers: Mapping[str, str] | None = None,
+    **facts: Any,
+) -> HTMLResponse:
+    """Return a page, rendered from a template with facts."""
+    shown = _templates().get_template(f"{name}.html").render(visitor=visitor, **facts)
+    return HTMLResponse(shown, status, {**_HEADERS, **(headers or {})})
+
+
+def leads_to(path: str, **query: object) -> RedirectResponse:
+    """Return an answer that sends the browser to another page, after a form was accepted."""
+    return RedirectResponse(address(path, **query), 303, _HEADERS)
+
+
+@assets.get("/assets/{version}/{name}")
+def read_asset(version: str, name: str) -> Response:
+    """Return the page's style, script or icon."""
+    if name not in _ASSETS:
+        raise HttpError(404, "not_found", "there is nothing here")
+    kept = "public, max-age=31536000, immutable" if version == _version() else "no-cache"
+    return Response(_asset(name), media_type=_ASSETS[name], headers=_HEADERS | {"Cache-Control": kept})
+
+
+def build(context: Context, routers: tuple[APIRouter, ...]) -> FastAPI:
+    """Return the page's application over a context."""
+    app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
+    app.state.context = context
+    for router in (assets, *routers):
+        app.include_router(router)
+    app.add_exception_handler(HttpError, _show_failure)
+    app.add_exception_handler(HTTPException, _show_framework)
+    for kind in AWAY:
+        app.add_exception_handler(kind, _show_away)
+    app.add_exception_handler(Exception, _show_crash)
+    return app
+
+
+class Doors:
+    """Leads a request to the page if its path is one of the page's, and to the API otherwise."""
+
+    _ROOMS: Final = frozenset(
+        {"", "runs", "agents", "settings", "operator", "sign-in", "sign-out", "invitation", "api", "assets"}
+    )
+
+    def __init__(self, api: ASGIApp, rooms: ASGIApp) -> None:
+        self._api = api
+        self._rooms = rooms
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        is_page = (
+            scope["type"] == "http"
+            and scope["path"].split("/", 2)[1:2]
+            and (scope["path"].split("/", 2)[1] in self._ROOMS)
+        )
+        await (self._rooms if is_page else self._api)(scope, receive, send)
+
+
+async def _show_failure(request: Request, error: Exception) -> Response:
+    if not isinstance(error, HttpError):
+        raise error
+    if isinstance(error, NotSignedInError):
+        here = address(request.url.path, **request.query_params)
+        if request.method == "GET":
+            return leads_to("/sign-in", next="" if here == "/" else here)
+        return _failure(error.status, error.message, error.form, error.headers)
+    return _failure(error.status, error.message, None, error.headers)
+
+
+async def _show_framework(_request: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    return _failure(status, "There is no such page." if status == 404 else "This is not offered here.")  # noqa: PLR2004
+
+
+async def _show_away(_request: Request, error: Exception) -> Response:
+    _logger.error("the database cannot be used: %s", getattr(error, "orig", None) or error)
+    message = (
+        "the database is away or overloaded, and it is unknown whether this took effect: look before you try again"
+    )
+    return _failure(503, message, headers={"Retry-After": "2"})
+
+
+async def _show_crash(request: Request, error: Exception) -> Response:
+    if isinstance(error, ServiceError):
+        _logger.error("%s %s failed: %s", request.method, request.url.path, error)
+    return _failure(500, "The service failed. Its log says why: ask the operator.")
+
+
+def _failure(
+    status: int, message: str, form: Form | None = None, headers: Mapping[str, str] | None = None
+) -> HTMLResponse:
+    """Return the page for a failure; it shows what was typed, so that nothing is lost."""
+    title = _TITLES.get(status, "The service failed")
+    message = message[:1].upper() + message[1:] + ("" if message.endswith((".", "!", "?")) else ".")
+    return page(
+        "failure", status=status, headers=headers, title=title, message=message, typed=form.typed if form else {}
+    )

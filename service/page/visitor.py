@@ -1,0 +1,195 @@
+"""Visitors: who is signed in on the page, what a form carries, and what protects both."""
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Final
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from fastapi import Depends, Request, Response
+
+from service.api.auth import Caller
+from service.api.bodies import read_bytes
+from service.api.context import Context, RequestContext
+from service.api.errors import HttpError, bad_request
+from service.observability.requests import record_of
+from service.store import organizations, sessions, tokens
+from service.store.sessions import Session
+from service.store.tokens import TokenRecord
+
+COOKIE: Final = "runwarden_session"
+CSRF: Final = "csrf"
+_SECRET: Final = frozenset({CSRF, "token", "code"})
+"""Fields that are never shown again."""
+_MOST_FIELDS: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What a person typed, with one value for each field; the reader sees it again if it cannot be used."""
+
+    fields: Mapping[str, str]
+
+    def get(self, name: str) -> str:
+        """Return a field without blanks around it; empty: it was left out."""
+        return self.fields.get(name, "").strip()
+
+    @property
+    def typed(self) -> dict[str, str]:
+        """The fields that may be shown again."""
+        return {name: value for name, value in self.fields.items() if name not in _SECRET and value.strip()}
+
+
+class NotSignedInError(HttpError):
+    """The page that was asked for needs a session."""
+
+    def __init__(self, form: Form | None = None) -> None:
+        super().__init__(401, "not_signed_in", "your session has ended, or you never signed in: sign in")
+        self.form = form
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """A person who is signed in."""
+
+    session: Session
+    csrf: str
+    """What each of the person's forms carries: another site's cannot know it."""
+    caller: Caller | None = None
+    """None: the operator."""
+    form: Form = field(default_factory=lambda: Form({}))
+
+    @property
+    def name(self) -> str:
+        """What the page calls the person."""
+        if self.caller is None:
+            return "operator"
+        return self.caller.token.alias or self.caller.token.id
+
+
+def open_session(response: Response, value: str) -> Response:
+    """Let the browser keep a session: for this site alone, out of reach of scripts, over TLS or on this machine."""
+    life_s = sessions.LIFE_MICROS // 1_000_000
+    response.set_cookie(COOKIE, value, max_age=life_s, path="/", secure=True, httponly=True, samesite="lax")
+    return response
+
+
+async def read_form(request: Request) -> Form:
+    """Read the form of a request that a page of this site sent.
+
+    Raises:
+        HttpError: 403, another site sent it; 400 or 413, it cannot be read.
+    """
+    site = request.headers.get("sec-fetch-site")
+    origin = request.headers.get("origin")
+    is_ours = site in {"same-origin", "none"} if site else not origin or urlsplit(origin).netloc == request.url.netloc
+    if not is_ours:
+        raise HttpError(403, "cross_site", "another site sent this form: open the page itself and try again there")
+    raw = await read_bytes(request, _limit(request))
+    try:
+        pairs = parse_qsl(raw.decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict")
+    except ValueError as error:
+        raise bad_request("malformed_form", f"the form cannot be read: {error}") from error
+    if any("\0" in part or any("\ud800" <= mark <= "\udfff" for mark in part) for pair in pairs for part in pair):
+        raise bad_request("invalid_text", "no field may hold NUL or half of a surrogate pair")
+    return Form({name: value.replace("\r\n", "\n") for name, value in pairs})
+
+
+def _limit(request: Request) -> int:
+    context: Context = request.app.state.context
+    return context.settings.limits.body_bytes
+
+
+AnyForm = Annotated[Form, Depends(read_form)]
+
+
+def _session(context: Context, value: str, csrf: str) -> Visitor | None:
+    now = context.expiry_clock()
+    with context.database.read() as connection:
+        session = sessions.by_value(connection, value, now)
+        if session is None:
+            return None
+        owner = None if session.organization_id is None else organizations.by_id(connection, session.organization_id)
+        token = None if session.token_id is None else tokens.by_id(connection, session.token_id)
+        member = None if session.member_id is None else sessions.member(connection, session.member_id)
+    if sessions.is_due(session, now):
+        with context.database.write() as connection:
+            sessions.note_use(connection, session, now)
+    if session.organization_id is None:
+        return Visitor(session, csrf) if context.operator_token else None
+    if member is not None:
+        # What an administrator may do, for as long as the session lasts.
+        token = TokenRecord(member.id, member.organization_id, member.email, tokens.SCOPES, now, now + 1, None)
+    if owner is None or token is None or not token.is_valid(now):
+        return None
+    if not owner.active:
+        raise HttpError(403, "organization_inactive", f"the organization {owner.slug} is not active")
+    return Visitor(session, csrf, Caller(owner, token))
+
+
+def _find(request: Request, context: Context) -> Visitor | None:
+    """Return the person whose session the browser sent; None: there is none, or it has ended."""
+    value = request.cookies.get(COOKIE)
+    if not value:
+        return None
+    found = _session(context, value, hmac.digest(context.page_key, f"csrf {value}".encode(), hashlib.sha256).hex())
+    if found is not None and found.caller is not None:
+        record = record_of(request.scope)
+        record.organization, record.actor = found.caller.organization.slug, found.caller.actor
+        wait_s = context.rate.wait_s(found.caller.organization.id)
+        if wait_s is not None:
+            text = f"your organization sent too many requests; try again in {wait_s} s"
+            raise HttpError(429, "rate_limited", text, {"Retry-After": str(wait_s)})
+    return found
+
+
+def anybody(request: Request, context: RequestContext) -> Visitor | None:
+    """Return who is signed in; None: no one."""
+    return _find(request, context)
+
+
+def _reader(visitor: Annotated[Visitor | None, Depends(anybody)]) -> Visitor:
+    if visitor is None:
+        raise NotSignedInError
+    return visitor
+
+
+def _member(visitor: Annotated[Visitor, Depends(_reader)]) -> Caller:
+    if visitor.caller is None:
+        raise HttpError(403, "no_organization", "the operator has no organization here: sign in with a token of it")
+    visitor.caller.require_scope("admin")
+    return visitor.caller
+
+
+def _operator(visitor: Annotated[Visitor, Depends(_reader)]) -> Visitor:
+    if visitor.caller is not None:
+        raise HttpError(404, "not_found", "there is nothing here")
+    return visitor
+
+
+def _writer(visitor: Annotated[Visitor | None, Depends(anybody)], form: AnyForm) -> Form:
+    if visitor is None:
+        raise NotSignedInError(form)
+    if not hmac.compare_digest(form.get(CSRF).encode(), visitor.csrf.encode()):
+        raise HttpError(403, "stale_form", "this form is from another session: go back, reload the page and try again")
+    return form
+
+
+Anybody = Annotated[Visitor | None, Depends(anybody)]
+Member = Annotated[Caller, Depends(_member)]
+"""The caller that the session stands for, who may do what a token of scope `admin` may."""
+Operator = Annotated[Visitor, Depends(_operator)]
+Writer = Annotated[Form, Depends(_writer)]
+"""A form that the signed-in person sent from a page of this session."""
+
+
+def local_path(text: str) -> str:
+    """Return where a sign-in leads to: a path of this site, and nowhere else."""
+    return text if text.startswith("/") and not text.startswith(("//", "/\\")) and text.isprintable() else "/runs"
+
+
+def address(path: str, **query: object) -> str:
+    """Return a path with a query; what is empty is left out."""
+    given = {name: str(value) for name, value in query.items() if value not in {None, ""}}
+    return f"{path}?{urlencode(given)}" if given else path
