@@ -1,5 +1,6 @@
 """Sessions of the page, and the members of organizations: opened by a token, by an address, or by the operator."""
 
+import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -50,7 +51,7 @@ def begin(
     """Open a session and return what the browser keeps of it; sessions that ended are removed."""
     ended = (sessions.c.opened_at <= now - LIFE_MICROS, sessions.c.seen_at <= now - IDLE_MICROS)
     connection.execute(sa.delete(sessions).where(sa.or_(*ended)))
-    value = ids.new_token()
+    value = secrets.token_urlsafe(32)
     made = Session(ids.digest(value), organization_id, token_id, member_id, now, now)
     connection.execute(sa.insert(sessions).values({name: getattr(made, name) for name in Session.__slots__}))
     return value
