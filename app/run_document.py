@@ -1,6 +1,7 @@
 """A run as JSON, with the service's own fields as received and our observations; and its web address."""
 
 import json
+from typing import Final
 from urllib.parse import quote
 
 from app.times import rfc3339
@@ -32,6 +33,9 @@ def as_received(raw_json: str | None) -> dict[str, object]:
     """The service's object as received; empty if there is none."""
     value = json.loads(raw_json) if raw_json else {}
     return value if isinstance(value, dict) else {}
+
+
+NO_PAGE: Final = 'Nothing says where runs are shown. Set console.run_url, as in "https://example.com/{run_id}".'
 
 
 def run_address(template: str, run: Run) -> str:

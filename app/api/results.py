@@ -135,6 +135,7 @@ class _RunTurnsBody(WireModel):
     turns: list[_TurnBody]
     postings: tuple[_PostingBody, ...] = ()
     budget_used: float | None = None
+    url: str | None = None
 
 
 class _InputBody(WireModel):
@@ -215,7 +216,9 @@ def run_turns(reply: Reply) -> RunTurns:
     body = read_body(_RunTurnsBody, reply.body)
     turns = sorted((turn.record() for turn in body.turns), key=lambda turn: turn.number)
     postings = tuple(one.record() for one in body.postings)
-    return RunTurns(body.run_id, tuple(turns), agent=body.agent, postings=postings, budget_used=body.budget_used)
+    url = body.url if (body.url or "").startswith(("https://", "http://")) else None
+    found = tuple(turns)
+    return RunTurns(body.run_id, found, agent=body.agent, postings=postings, budget_used=body.budget_used, url=url)
 
 
 class _StepBody(WireModel):

@@ -36,6 +36,11 @@ class ServiceExtension(Struct, frozen=True):
         """The run's turns."""
         return await self._ask(lambda: self.client.run_detail(run_id))
 
+    async def page(self, run_id: str) -> str | None:
+        """The address at which the service shows the run to people; None: nowhere, or it does not tell."""
+        found = await self.turns(run_id)
+        return None if isinstance(found, Unavailable) else found.url
+
     async def reason(self, run_id: str) -> str:
         """Why the run's last turn failed; empty: the service does not tell, or cannot be asked."""
         found = await self.turns_now(run_id)

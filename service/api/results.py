@@ -129,6 +129,8 @@ class RunResultsBody(RunBody):
     agent: str
     turns: list[TurnBody]
     postings: list[PostingBody]
+    url: str | None
+    """Where people can look at it; null: nowhere."""
     budget_used: float | None = None
     """Left out where the run has no budget."""
 
@@ -178,8 +180,20 @@ _PATCH: Final = {
 
 
 @router.get("/external/runs/{run_id}", responses={200: {"model": RunResultsBody}, **documented()})
-def read_run(run_id: str, context: RequestContext, caller: Administrator) -> dict[str, object]:
+def read_run(run_id: str, request: Request, context: RequestContext, caller: Administrator) -> dict[str, object]:
     """Return a run with its turns, oldest first."""
+    # Where no address is configured, the caller's own way to the service leads to its page as well.
+    own = f"{request.base_url}runs/{{run_id}}" if context.settings.page.enabled else None
+    url = context.settings.run_url or own
+    return run_document(run_id, context, caller) | {"url": url.replace("{run_id}", run_id) if url else None}
+
+
+def run_document(run_id: str, context: Context, caller: Caller) -> dict[str, object]:
+    """Return a run with its turns, oldest first, without its address.
+
+    Raises:
+        HttpError: 404, the caller's organization has no such run.
+    """
     with context.database.read() as connection:
         run = _found(connection, caller, run_id)
         found = outages.explained(connection, run, turns.of(connection, run_id))

@@ -87,7 +87,7 @@ def show_new_run(
     """Show the form for a run, as another one if `like` names it."""
     fields = {"agent": agent, "repository": repository}
     if like:
-        run: Any = results.read_run(like, context, caller)
+        run: Any = results.run_document(like, context, caller)
         fields = {
             "agent": run["agent"],
             "repository": repository_name(run["repository"]),
@@ -179,7 +179,7 @@ def _run(
     typed: str = "",
     fault: HttpError | None = None,
 ) -> Response:
-    run: Any = results.read_run(run_id, context, caller)
+    run: Any = results.run_document(run_id, context, caller)
     last = run["turns"][-1]
     return page(
         "run",
@@ -197,7 +197,7 @@ def _run(
 @router.post("/runs/{run_id}/reply")
 async def reply(run_id: str, context: RequestContext, form: Writer, caller: Member, visitor: Anybody) -> Response:
     """Continue a run with what the person wrote (spec 4.3)."""
-    run: Any = await run_in_threadpool(results.read_run, run_id, context, caller)
+    run: Any = await run_in_threadpool(results.run_document, run_id, context, caller)
     words = form.get("choice") or form.fields.get(INSTRUCTIONS, "")
     begin_with = form.get("start_from") or None
     try:
@@ -224,7 +224,7 @@ def show_changes(
     run_id: str, context: RequestContext, caller: Member, visitor: Anybody, turn: str = "", file: int = -1
 ) -> Response:
     """Show what a turn changed, or the whole run if no turn is named; long changes file by file."""
-    run: Any = results.read_run(run_id, context, caller)
+    run: Any = results.run_document(run_id, context, caller)
     if turn:
         answer = results.read_turn_diff(run_id, turn, context, caller)
     else:
@@ -253,7 +253,7 @@ def show_log(
     run_id: str, context: RequestContext, caller: Member, visitor: Anybody, turn: str = "1", before: int = 0
 ) -> Response:
     """Show the end of a turn's log, or what came before a place in it; a live one is followed."""
-    run: Any = results.read_run(run_id, context, caller)
+    run: Any = results.run_document(run_id, context, caller)
     piece = results.log_piece(context, caller, run_id, turn, -_LOG_BYTES, max(0, before))
     start, following, size = (int(piece.headers[f"Runwarden-Log-{name}"]) for name in ("Offset", "Next", "Size"))
     if piece.headers["Runwarden-Log-Form"] == "steps":

@@ -156,6 +156,8 @@ class RunTurns(Struct, frozen=True):
     postings: tuple[PostingStatus, ...] = ()
     budget_used: float | None = None
     """The share of the run's budget that its turns used; None: it has none, or the service does not tell."""
+    url: str | None = None
+    """Where the service shows the run to people; None: nowhere, or it does not tell."""
 
     @property
     def pull_request(self) -> str | None:

@@ -54,7 +54,8 @@ def test_a_run_tells_its_turns(done: tuple[Api, str]) -> None:
     told = found.pop("turns")
     first, second, third = told
 
-    assert found == api.run(run_id) | {"agent": "scribe", "postings": []}
+    url = api.service.base_url.removesuffix("/v1") + f"/runs/{run_id}"
+    assert found == api.run(run_id) | {"agent": "scribe", "postings": [], "url": url}
     assert all(set(turn) == TURN_FIELDS for turn in told)
     assert [turn["number"] for turn in told] == [1, 2, 3]
     assert [turn["instructions"] for turn in told] == ["write one", "write two", "nothing at all"]

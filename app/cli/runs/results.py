@@ -15,7 +15,7 @@ from app.cli.options import RUN_ID, FactCommand, async_command
 from app.cli.output import facts
 from app.cli.runs.lookup import RunLookup
 from app.cli.writes import WriteCommand, WriteOptions, perform, write_options
-from app.run_document import as_received, run_address
+from app.run_document import NO_PAGE, as_received, run_address
 from app.text import plural, safe_block, safe_text
 from app.times import exact_ago, rfc3339, span
 from storage.records.results import Unavailable
@@ -194,18 +194,19 @@ async def view(invocation: Invocation, *, run_id: str, turn: int | None) -> int:
 @click.option("--pull-request", "pull", is_flag=True, help="Open the pull or merge request that the service opened.")
 @async_command
 async def open_(invocation: Invocation, *, run_id: str, pull: bool) -> int:
-    """Open a run in the browser, by the address that `console.run_url` gives; print that address."""
+    """Open a run in the browser, by the address that `console.run_url` or the service gives; print that address."""
     if pull:
         async with opened(invocation, run_id) as (results, detail):
             address = require(await results.turns(detail)).pull_request
         if address is None:
             raise failed("not_found", f"The service opened no pull request for the run {detail.run.run_id}.")
-    elif template := invocation.settings().console.run_url:
-        async with invocation.engine(needs_token=False) as engine:
-            address = run_address(template, await RunLookup(engine).named(run_id))
     else:
-        said = 'Nothing says where runs are shown. Set console.run_url, as in "https://example.com/{run_id}".'
-        raise failed("config", said)
+        async with invocation.engine(needs_token=False) as engine:
+            run = await RunLookup(engine).named(run_id)
+            template = engine.settings.console.run_url
+            address = run_address(template, run) if template else await engine.extension.page(run.run_id)
+        if address is None:
+            raise failed("config", NO_PAGE)
     import webbrowser  # It looks for every installed browser: not before one is needed.
 
     is_open = webbrowser.open(address)

@@ -11,7 +11,7 @@ from textual.content import Content
 from app.console.base.screen import BaseScreen
 from app.console.messages import FollowRun
 from app.console.session import LONGEST_COPY, Session
-from app.run_document import run_address
+from app.run_document import NO_PAGE, run_address
 from app.text import json_escaped, plural, safe_text
 from storage.records import Run, RunFilter, RunSort
 
@@ -47,7 +47,9 @@ RUN_BINDINGS: Final = (
     hidden("X", "cancel_run", "cancel run", tooltip="End its agent's work", id="run.cancel"),
     hidden("y", "copy_run_id", "copy run id", id="run.copy_id"),
     hidden("Y", "copy_run_json", "copy JSON", tooltip="The run as received", id="run.copy_json"),
-    hidden("w", "open_in_browser", "open in browser", tooltip="By console.run_url", id="run.open"),
+    hidden(
+        "w", "open_in_browser", "open in browser", tooltip="By console.run_url, or the service's page", id="run.open"
+    ),
     Binding("r", "refresh_now", "refresh", tooltip="Ask the service now", id="app.refresh"),
 )
 
@@ -81,9 +83,7 @@ class RunActions(BaseScreen):
     """A screen with a run in focus, and the actions of `RUN_BINDINGS`."""
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Dim the writes of a read-only profile, and hide the browser where no address is configured."""
-        if action == "open_in_browser" and not self.session.settings.console.run_url:
-            return False
+        """Dim the writes of a read-only profile."""
         if action in WRITES and self.session.profile.read_only:
             return None
         return super().check_action(action, parameters)
@@ -182,14 +182,18 @@ class RunActions(BaseScreen):
         if (run := await self._run()) is not None:
             self.session.copy_as_is(json_escaped(run.raw_json), "Copied the run's JSON")
 
-    async def action_open_in_browser(self) -> None:
+    @using_engine("browser")
+    async def action_open_in_browser(self, engine: "Engine") -> None:
         """Open the run's address, or show it where there is no browser."""
         if (run := await self._run()) is None:
             return
         import webbrowser  # It searches for all installed browsers: imported at first use.
 
-        address = run_address(self.session.settings.console.run_url, run)
-        if not webbrowser.open(address):
+        template = self.session.settings.console.run_url
+        address = run_address(template, run) if template else await engine.extension.page(run.run_id)
+        if address is None:
+            self.session.notify(NO_PAGE)
+        elif not webbrowser.open(address):
             self.session.notify(f"No browser here. The address: {address}", severity="warning")
 
     def action_refresh_now(self) -> None:

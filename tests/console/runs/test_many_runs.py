@@ -80,17 +80,37 @@ async def test_the_run_is_copied_and_opened_by_the_template(staged: Staged, monk
         assert scene.toasts[-1].startswith("No browser here. The address: https://")
 
 
+async def test_a_run_is_opened_where_the_service_shows_it(
+    staged: Staged, board: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a template; a service that names no address says what is missing, and no other kind is opened."""
+    opened: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", lambda address: opened.append(address) or True)
+    async with staged(toasts=True) as scene:
+        screen, row = scene.app.screen, scene.table.row
+        assert isinstance(screen, RunsScreen)
+        assert row is not None
+        screen.session.settings = replace(
+            screen.session.settings, console=replace(screen.session.settings.console, run_url="")
+        )
+        for url in ("javascript:alert(1)", None, "https://runs.example/runs/1"):
+            board.turns[row.run_id] = {"turns": [], "url": url}
+            await scene.press("w")
+
+        assert opened == ["https://runs.example/runs/1"]
+        assert sum("Nothing says where runs are shown." in toast for toast in scene.toasts) == 2
+
+
 async def test_a_read_only_profile_has_no_writes(staged: Staged) -> None:
-    """None dims the key; without a template the browser's key is hidden."""
+    """None dims the key."""
     async with staged() as scene:
         screen = scene.app.screen
         assert isinstance(screen, RunsScreen)
         session = screen.session
         session.profile = replace(session.profile, read_only=True)
-        session.settings = replace(session.settings, console=replace(session.settings.console, run_url=""))
-        found = {name: screen.check_action(name, ()) for name in ("new_run", "copy_run_id", "open_in_browser")}
+        found = {name: screen.check_action(name, ()) for name in ("new_run", "copy_run_id")}
 
-        assert found == {"new_run": None, "copy_run_id": True, "open_in_browser": False}
+        assert found == {"new_run": None, "copy_run_id": True}
 
 
 async def test_all_that_match_are_marked_and_unmarked(staged: Staged) -> None:
