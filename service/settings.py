@@ -212,6 +212,19 @@ class TraceSettings(_Section):
     """Which share of the requests is traced, unless the caller's own trace decides."""
 
 
+class OidcSettings(_Section):
+    """An identity provider whose people may sign in on the page."""
+
+    issuer: Annotated[str, Field(pattern=r"^https?://[^\s/]+")]
+    """Its name, an address, as its own configuration has it."""
+    client_id: Annotated[str, Field(min_length=1)]
+    client_secret_env: str = "RUNWARDEN_OIDC_SECRET"  # noqa: S105 — a variable's name, not a secret
+    name: Annotated[str, Field(min_length=1, max_length=60)] = "your organization's account"
+    """What the page calls it."""
+    domains: dict[str, str] = {}
+    """Domains of addresses, each with the slug of the organization that all of its people belong to."""
+
+
 class PageSettings(_Section):
     """The page for people, in a browser."""
 
@@ -220,6 +233,13 @@ class PageSettings(_Section):
     """Its public address, such as `https://runs.acme.example`: invitations lead there; None: they hold a code alone."""
     operator_token_env: str = "RUNWARDEN_OPERATOR_TOKEN"  # noqa: S105 — a variable's name, not a token
     """The environment variable with the operator's token; while it is not set, nobody sees the operator's view."""
+    oidc: OidcSettings | None = None
+
+    @model_validator(mode="after")
+    def _is_found_again(self) -> Self:
+        if self.oidc is not None and self.url is None:
+            raise ValueError("page.oidc needs page.url: the provider sends people back there")
+        return self
 
 
 class Settings(_Section):
@@ -256,8 +276,9 @@ class Settings(_Section):
     def secret_names(self) -> tuple[str | None, ...]:
         """The environment variables that hold the service's own secrets; None for each that is not configured."""
         smtp = None if self.mail.smtp is None else self.mail.smtp.password_env
+        oidc = None if self.page.oidc is None else self.page.oidc.client_secret_env
         hooks = (self.gitlab.webhook_secret_env, self.triggers.github_secret_env)
-        return smtp, *hooks, self.metrics.token_env, self.page.operator_token_env
+        return smtp, *hooks, self.metrics.token_env, self.page.operator_token_env, oidc
 
 
 class DataFolder:

@@ -1,12 +1,16 @@
 """The page beside the API, as one application."""
 
+from importlib.util import find_spec
+
 from fastapi import APIRouter, FastAPI, Request, Response
 from starlette.types import ASGIApp
 
+from service import DISTRIBUTION
 from service.api.context import Context
 from service.page import entry, operator, runs, settings
 from service.page.site import Doors, build, page
 from service.page.visitor import Anybody
+from service.settings import SettingsError
 from service.store.rate_limits import RateLimiter
 
 _description = APIRouter()
@@ -17,6 +21,14 @@ def with_page(api: FastAPI, context: Context) -> ASGIApp:
     if not context.settings.page.enabled:
         return api
     rooms = build(context, (entry.router, runs.router, settings.router, operator.router, _description))
+    if context.settings.page.oidc is not None:
+        if find_spec("authlib") is None:
+            wanted = f"'{DISTRIBUTION}[service,oidc]'"
+            raise SettingsError(f"page.oidc needs the oidc extra; install it with: pip install {wanted}")
+        from service.page import oidc
+
+        rooms.include_router(oidc.router)
+        rooms.state.oidc = oidc.client_of(context.settings.page.oidc)
     rooms.state.attempts = RateLimiter(context.database, entry.ATTEMPTS_A_MINUTE, context.clock)
     rooms.state.description = api.openapi
     return Doors(api, rooms)

@@ -33,9 +33,9 @@ def enter(visitor: Anybody) -> Response:
 
 
 @router.get("/sign-in")
-def show_sign_in(visitor: Anybody, next: str = "") -> Response:  # noqa: A002 — in addresses
+def show_sign_in(context: RequestContext, visitor: Anybody, next: str = "") -> Response:  # noqa: A002 — in addresses
     """Show the form for a token."""
-    return page("sign_in", visitor, next=next, fault=None, has_oidc=False)
+    return page("sign_in", visitor, next=next, fault=None, oidc=context.settings.page.oidc)
 
 
 @router.post("/sign-in")
@@ -52,7 +52,7 @@ def sign_in(request: Request, context: RequestContext, form: AnyForm) -> Respons
         token = tokens.by_value(connection, given)
         owner = None if token is None else organizations.by_id(connection, token.organization_id)
         if token is None or owner is None or not token.is_valid(now):
-            return page("sign_in", status=401, next=form.get("next"), fault=_UNKNOWN, has_oidc=False)
+            return page("sign_in", status=401, next=form.get("next"), fault=_UNKNOWN, oidc=context.settings.page.oidc)
         if not owner.active:
             raise HttpError(403, "organization_inactive", f"the organization {owner.slug} is not active")
         value = sessions.begin(connection, now, organization_id=owner.id, token_id=token.id)

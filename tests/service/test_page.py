@@ -24,11 +24,14 @@ class Browser:
     def __init__(self, base_url: str) -> None:
         self.http = http_client(base_url=base_url.removesuffix("/v1"))
         self.csrf = ""
+        self.cookies = dict[str, str]()
 
     def _noted(self, answer: httpx.Response) -> httpx.Response:
-        if cookie := answer.headers.get("set-cookie"):
-            assert {"HttpOnly", "Secure", "SameSite=lax", "Path=/"} <= set(cookie.split("; "))
-            self.http.headers["Cookie"] = cookie.split(";")[0]
+        for cookie in answer.headers.get_list("set-cookie"):
+            assert {"HttpOnly", "Secure", "SameSite=lax"} <= set(cookie.split("; "))
+            name, _, value = cookie.split(";")[0].partition("=")
+            self.cookies[name] = value
+        self.http.headers["Cookie"] = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
         if found := re.search(r'name="csrf" value="(\w+)"', answer.text):
             self.csrf = found[1]
         return answer

@@ -1,0 +1,164 @@
+"""Signing in with an address that the operator's identity provider vouches for (OpenID Connect)."""
+
+import logging
+import os
+from typing import Any, Final
+
+import httpx
+from authlib.common.errors import AuthlibBaseError
+from authlib.integrations.starlette_client import OAuth
+from fastapi import APIRouter, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from itsdangerous import BadData, URLSafeTimedSerializer
+from joserfc.errors import JoseError
+
+from service.api.context import Context, RequestContext
+from service.api.errors import HttpError
+from service.page.site import leads_to, page
+from service.page.visitor import AnyForm, local_path, open_session
+from service.settings import OidcSettings, SettingsError
+from service.store import audit, organizations, sessions
+from service.store.sessions import Member
+
+_COOKIE: Final = "runwarden_oidc"
+_LIFE_S: Final = 600
+"""How long a person may take to sign in at the provider, and to choose an organization."""
+_TIMEOUT_S: Final = 10
+BACK: Final = "/sign-in/oidc/back"
+router = APIRouter()
+_logger = logging.getLogger(__name__)
+
+
+def client_of(settings: OidcSettings) -> Any:
+    """Return Authlib's client of the provider.
+
+    Raises:
+        SettingsError: Its secret is not in the environment.
+    """
+    secret = os.environ.get(settings.client_secret_env)
+    if not secret:
+        raise SettingsError(
+            f"page.oidc is set, but the environment variable {settings.client_secret_env} holds no secret; set it"
+        )
+    return OAuth().register(
+        "oidc",
+        server_metadata_url=f"{settings.issuer.rstrip('/')}/.well-known/openid-configuration",
+        client_id=settings.client_id,
+        client_secret=secret,
+        client_kwargs={
+            "scope": "openid email",
+            "code_challenge_method": "S256",
+            "timeout": _TIMEOUT_S,
+            "trust_env": False,
+        },
+    )
+
+
+@router.get("/sign-in/oidc")
+async def begin(request: Request, context: RequestContext, next: str = "") -> Response:  # noqa: A002 — in addresses
+    """Lead to the provider; a signed cookie holds what its answer must match."""
+    client, settings = _client(request, context)
+    request.scope["session"] = {"next": local_path(next)}
+    try:
+        answer: Response = await client.authorize_redirect(request, f"{context.settings.page.url}{BACK}")
+        if client.server_metadata.get("issuer") != settings.issuer:
+            raise _failed(f"it calls itself {client.server_metadata.get('issuer')!r}, and not {settings.issuer!r}")
+    except (httpx.HTTPError, AuthlibBaseError, ValueError, RuntimeError) as error:
+        raise _failed(error) from error
+    kept = _signer(context, "state").dumps(request.session)
+    # Lax: the provider sends the browser back with a GET.
+    answer.set_cookie(_COOKIE, kept, _LIFE_S, path="/sign-in", secure=True, httponly=True, samesite="lax")
+    answer.headers["Cache-Control"] = "no-store"
+    return answer
+
+
+@router.get(BACK)
+async def come_back(request: Request, context: RequestContext) -> Response:
+    """Check the provider's answer, and open a session in the organization of the address."""
+    client, settings = _client(request, context)
+    try:
+        request.scope["session"] = _signer(context, "state").loads(request.cookies.get(_COOKIE, ""), _LIFE_S)
+        token = await client.authorize_access_token(request)
+        claims = dict(token.get("userinfo") or {})
+        if "email" not in claims:
+            # By the standard, an address may be told at the provider's userinfo alone.
+            told = await client.userinfo(token=token)
+            if not claims or told.get("sub") != claims.get("sub"):
+                raise _failed("it told the address of somebody else")
+            claims |= told
+    except BadData as error:
+        raise HttpError(
+            400, "sign_in_expired", "this sign-in took too long, or began elsewhere: sign in again"
+        ) from error
+    except (httpx.HTTPError, AuthlibBaseError, JoseError, ValueError, RuntimeError, KeyError) as error:
+        raise _failed(error) from error
+    email = str(claims.get("email", "")).lower()
+    if claims.get("email_verified") is not True or "@" not in email:
+        raise HttpError(403, "address_not_verified", "the provider does not vouch for your address: verify it there")
+    found = await run_in_threadpool(_memberships, context, settings, email)
+    if not found:
+        raise HttpError(403, "not_a_member", f"{email} is in no organization here: ask an administrator to add it")
+    if len(found) > 1:
+        names = await run_in_threadpool(_names, context, found)
+        ticket = _signer(context, "choice").dumps([email, request.session["next"]])
+        answer: Response = page("choose", ticket=ticket, choices=names)
+    else:
+        answer = await run_in_threadpool(_enter, context, found[0], request.session["next"])
+    answer.delete_cookie(_COOKIE, path="/sign-in", secure=True, httponly=True, samesite="lax")
+    return answer
+
+
+@router.post("/sign-in/choose")
+def choose(request: Request, context: RequestContext, form: AnyForm) -> Response:
+    """Open a session in one of the organizations of an address."""
+    _, settings = _client(request, context)
+    try:
+        email, following = _signer(context, "choice").loads(form.get("ticket"), _LIFE_S)
+    except BadData as error:
+        raise HttpError(400, "sign_in_expired", "this took too long: sign in again") from error
+    member = next((one for one in _memberships(context, settings, email) if one.id == form.get("member")), None)
+    if member is None:
+        raise HttpError(403, "not_a_member", f"{email} is no longer in this organization")
+    return _enter(context, member, following)
+
+
+def _client(request: Request, context: Context) -> tuple[Any, OidcSettings]:
+    settings = context.settings.page.oidc
+    if settings is None:
+        raise HttpError(404, "not_found", "there is nothing here")
+    return request.app.state.oidc, settings
+
+
+def _signer(context: Context, purpose: str) -> URLSafeTimedSerializer:
+    return URLSafeTimedSerializer(context.page_key, salt=f"oidc {purpose}")
+
+
+def _failed(reason: object) -> HttpError:
+    _logger.error("the identity provider cannot be used: %s", reason)
+    return HttpError(502, "sign_in_failed", "the identity provider did not sign you in: try again, or use an API token")
+
+
+def _memberships(context: Context, settings: OidcSettings, email: str) -> list[Member]:
+    """Return the memberships of an address in active organizations; that of its domain is made if there is none."""
+    slug = settings.domains.get(email.rpartition("@")[2])
+    with context.database.write() as connection:
+        owner = None if slug is None else organizations.by_slug(connection, slug)
+        if owner is not None:
+            sessions.add_member(connection, owner.id, email, context.clock())
+        found = sessions.memberships(connection, [email])
+        active = {one.id for one in organizations.all_of(connection) if one.active}
+    return [one for one in found if one.organization_id in active]
+
+
+def _names(context: Context, found: list[Member]) -> list[tuple[str, str]]:
+    with context.database.read() as connection:
+        names = {one.id: f"{one.name} ({one.slug})" for one in organizations.all_of(connection)}
+    return sorted(((one.id, names[one.organization_id]) for one in found), key=lambda choice: choice[1])
+
+
+def _enter(context: Context, member: Member, following: str) -> Response:
+    with context.database.write() as connection:
+        owner = member.organization_id
+        value = sessions.begin(connection, context.expiry_clock(), organization_id=owner, member_id=member.id)
+        audit.record(connection, f"member:{member.id}", "session.begin", context.clock(), organization_id=owner)
+    return open_session(leads_to(local_path(following)), value)
