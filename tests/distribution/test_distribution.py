@@ -59,7 +59,7 @@ def test_what_is_checked_is_what_the_extra_installs(extra: str) -> None:
     """A dependency that is new in an extra is looked for before its command starts."""
     names = {re.split(r"[^\w-]", line)[0] for line in PROJECT["optional-dependencies"][extra]}
 
-    assert {name.removeprefix("bc-").replace("-", "_") for name in names} <= set(EXTRAS[extra])
+    assert {name.removeprefix("bc-").removesuffix("-py").replace("-", "_") for name in names} <= set(EXTRAS[extra])
 
 
 def test_postgresql_without_its_extra_names_the_cure(monkeypatch: pytest.MonkeyPatch) -> None:
