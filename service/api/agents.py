@@ -26,7 +26,7 @@ class AgentsBody(BaseModel):
     agents: list[AgentBody]
 
 
-@router.get("/external/agents", responses={200: {"model": AgentsBody}, **documented()})
+@router.get("/external/agents", response_model=None, responses={200: {"model": AgentsBody}, **documented()})
 def list_agents(context: RequestContext, caller: Administrator) -> dict[str, object]:
     """Return the agents by name, each with its description and the inputs that it takes; no inputs: any."""
     with context.database.read() as connection:

@@ -5,8 +5,9 @@ import threading
 from typing import Final
 
 import anyio.to_thread
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import APIRouter, FastAPI, Request, Response, Security
 from fastapi.responses import JSONResponse
+from fastapi.security import HTTPBearer
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
@@ -19,6 +20,12 @@ from service.store.database import Database
 API_VERSION: Final = "1.0.0"
 PREFIX: Final = "/v1"
 _ASKED_AT_ONCE: Final = 8
+_DESCRIPTION: Final = (
+    "Start agent runs on repositories, continue and list them, start named agents, read the health of code hosts, and "
+    "create partner organizations. Operations tagged `results` go beyond the specification. Deprecations are announced "
+    "in CHANGELOG.md, and a change that breaks callers gets another version in the path."
+)
+_BEARER: Final = HTTPBearer(auto_error=False, description="An API token: 'Authorization: Bearer rwt_…'.")
 _metrics = APIRouter()
 _CHALLENGE: Final = {"WWW-Authenticate": 'Bearer realm="runwarden metrics"'}
 
@@ -28,6 +35,7 @@ def build(context: Context) -> FastAPI:
     app = FastAPI(
         title="Code-Review Agent Service External API",
         version=API_VERSION,
+        description=_DESCRIPTION,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
@@ -38,7 +46,8 @@ def build(context: Context) -> FastAPI:
     beside = (_metrics, hooks.router)
     errors.install(app, [*offered, *(offer for router in beside for offer in errors.offered_by(router))])
     for router in routers:
-        app.include_router(router, prefix=PREFIX)
+        # It only describes: service.api.auth reads the header.
+        app.include_router(router, prefix=PREFIX, dependencies=[Security(_BEARER)])
     for router in beside:
         app.include_router(router)
     context.tracer.instrument_app(app)

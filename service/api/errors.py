@@ -8,10 +8,10 @@ from http import HTTPStatus
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
-from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
+from service.api.answers import FAILURES, FailureBody
 from service.errors import ServiceError
 from service.store.database import AWAY
 from service.store.runs import InactiveOrganizationError
@@ -19,13 +19,6 @@ from service.store.runs import InactiveOrganizationError
 _logger = logging.getLogger(__name__)
 Offered = list[tuple[re.Pattern[str], set[str]]]
 """Path patterns with the methods that routes offer there."""
-
-
-class FailureBody(BaseModel):
-    """The failure body (spec 2.8)."""
-
-    message: str
-    error_code: str | None = None
 
 
 class HttpError(ServiceError):
@@ -43,7 +36,11 @@ def documented(*statuses: int) -> dict[int | str, dict[str, object]]:
     """Return an endpoint's failures for OpenAPI: the given statuses and those that every endpoint has."""
     named: list[int | str] = [*sorted({401, 403, 404, 429, 500, *statuses})]
     # Without a default FastAPI would promise a 422, which is never sent.
-    return {status: {"model": FailureBody} for status in [*named, "default"]}
+    found: dict[int | str, dict[str, object]] = {"default": {"model": FailureBody}}
+    for status in named:
+        example = body(*FAILURES[int(status)])
+        found[status] = {"model": FailureBody, "content": {"application/json": {"example": example}}}
+    return found
 
 
 def bad_request(error_code: str, message: str) -> HttpError:

@@ -5,6 +5,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends
 
+from service.api.answers import HealthBody, OnboardingBody, OrganizationBody
 from service.api.auth import Administrator, AnyCaller, Caller
 from service.api.bodies import OrganizationCreation, ProjectOnboarding, ReadBody, schema_of
 from service.api.context import Context, RequestContext
@@ -21,8 +22,9 @@ router = APIRouter()
 @router.post(
     "/external/organizations",
     status_code=201,
+    response_model=None,
     openapi_extra=schema_of(OrganizationCreation),
-    responses=documented(400, 413, 415),
+    responses={201: {"model": OrganizationBody}, **documented(400, 413, 415)},
 )
 def create_organization(
     context: RequestContext,
@@ -76,7 +78,9 @@ def create_organization(
     }
 
 
-@router.get("/external/installation/health", responses=documented())
+@router.get(
+    "/external/installation/health", response_model=None, responses={200: {"model": HealthBody}, **documented()}
+)
 async def installation_health(context: RequestContext, caller: AnyCaller) -> dict[str, object]:
     """Answer with a key for each connected platform; any valid token may ask."""
     return await context.outgoing.run(partial(_health, context, caller), caller.organization.id)
@@ -112,7 +116,10 @@ def _health(context: Context, caller: Caller) -> dict[str, object]:
 
 
 @router.post(
-    "/external/gitlab/projects", openapi_extra=schema_of(ProjectOnboarding), responses=documented(400, 404, 413, 415)
+    "/external/gitlab/projects",
+    response_model=None,
+    openapi_extra=schema_of(ProjectOnboarding),
+    responses={200: {"model": OnboardingBody}, **documented(400, 404, 413, 415)},
 )
 async def onboard_project(
     context: RequestContext,

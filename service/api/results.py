@@ -12,9 +12,10 @@ import sqlalchemy as sa
 from fastapi import APIRouter, Path, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 from service.agents.steps import StepKind, window
+from service.api.answers import RunBody
 from service.api.auth import Administrator, Caller
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, bad_request, documented
@@ -78,22 +79,6 @@ class TurnBody(BaseModel):
     findings: list[IdentifiedFinding] | None
 
 
-class _Repository(BaseModel):
-    platform: str
-    data: dict[str, object]
-
-
-class RunBody(BaseModel):
-    """A run (spec 2.4), as OpenAPI describes it."""
-
-    run_id: str
-    status: str
-    branch_name: str
-    repository: _Repository
-    created_at: str
-    updated_at: str
-
-
 class PostingBody(BaseModel):
     """Something that the code host shows of a run, or will show."""
 
@@ -125,6 +110,8 @@ class QuestionsBody(BaseModel):
 
 class RunResultsBody(RunBody):
     """A run with its agent and its turns."""
+
+    model_config = ConfigDict(json_schema_extra={})
 
     agent: str
     turns: list[TurnBody]
@@ -179,7 +166,7 @@ _PATCH: Final = {
 }
 
 
-@router.get("/external/runs/{run_id}", responses={200: {"model": RunResultsBody}, **documented()})
+@router.get("/external/runs/{run_id}", response_model=None, responses={200: {"model": RunResultsBody}, **documented()})
 def read_run(run_id: str, request: Request, context: RequestContext, caller: Administrator) -> dict[str, object]:
     """Return a run with its turns, oldest first."""
     # Where no address is configured, the caller's own way to the service leads to its page as well.
@@ -208,7 +195,7 @@ def run_document(run_id: str, context: Context, caller: Caller) -> dict[str, obj
     return body if share is None else body | {"budget_used": share}
 
 
-@router.get("/external/questions", responses={200: {"model": QuestionsBody}, **documented()})
+@router.get("/external/questions", response_model=None, responses={200: {"model": QuestionsBody}, **documented()})
 def read_questions(context: RequestContext, caller: Administrator) -> dict[str, object]:
     """Return what agents ask and which runs were cancelled, newest first: at most a hundred, and a thousand."""
     with context.database.read() as connection:
@@ -388,7 +375,12 @@ def _text(patch: bytes, headers: dict[str, str]) -> Response:
     return Response(patch, media_type="text/plain", headers=headers | {"X-Content-Type-Options": "nosniff"})
 
 
-@router.post("/external/runs/{run_id}/cancel", status_code=202, responses={202: {"model": RunBody}, **documented(409)})
+@router.post(
+    "/external/runs/{run_id}/cancel",
+    status_code=202,
+    response_model=None,
+    responses={202: {"model": RunBody}, **documented(409)},
+)
 def cancel_run(run_id: str, context: RequestContext, caller: Administrator) -> dict[str, object]:
     """Cancel an active run: it fails, its agent is interrupted, and nothing of it is pushed."""
     with context.database.write() as connection:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from fastapi import APIRouter, Request
 
+from service.api.answers import RunListBody
 from service.api.auth import Administrator, Caller
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, bad_request, documented
@@ -96,7 +97,12 @@ _PARAMETERS: Final = [
 ]
 
 
-@router.get("/external/runs", openapi_extra={"parameters": _PARAMETERS}, responses=documented(400))
+@router.get(
+    "/external/runs",
+    openapi_extra={"parameters": _PARAMETERS},
+    response_model=None,
+    responses={200: {"model": RunListBody}, **documented(400)},
+)
 def list_runs(request: Request, context: RequestContext, caller: Administrator) -> dict[str, object]:
     """List runs (spec 2.5, 4.2): total_count counts after the filters, next_token is null on the last page."""
     given: dict[str, str] = {}

@@ -14,6 +14,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from service.agents import inputs, invocation
 from service.agents.inputs import InputError
+from service.api.answers import ExecutionBody, RunBody
 from service.api.auth import Administrator, Caller
 from service.api.bodies import AgentStart, ReadBody, RunStart, schema_of
 from service.api.context import Context, RequestContext
@@ -66,7 +67,11 @@ def checked_branch(name: str | None) -> str | None:
 
 
 @router.post(
-    "/external/runs", status_code=201, openapi_extra=schema_of(RunStart), responses=documented(400, 409, 413, 415)
+    "/external/runs",
+    status_code=201,
+    response_model=None,
+    openapi_extra=schema_of(RunStart),
+    responses={201: {"model": RunBody}, **documented(400, 409, 413, 415)},
 )
 async def start_run(
     http: Request,
@@ -235,7 +240,8 @@ def _no_agent(name: str, known: list[str]) -> HttpError:
     "/external/agents/{name}/runs",
     status_code=201,
     openapi_extra=schema_of(AgentStart),
-    responses=documented(400, 413, 415),
+    response_model=None,
+    responses={201: {"model": ExecutionBody}, **documented(400, 413, 415)},
 )
 async def start_agent(
     name: str,

@@ -94,3 +94,15 @@ def test_the_service_describes_itself_as_the_specification_does(specification: A
                 schema = answer["content"]["application/json"]["schema"]
                 assert schema["required"] == ["message"]
                 assert types(schema["properties"]["error_code"]) == {"string", "null"}
+
+
+def test_the_description_is_complete(subject: Subject) -> None:
+    """Each call says who may make it, and has the form of what it answers and an example of each failure."""
+    described = dict(subject.http.get(f"{subject.root}/openapi.json").json())
+    for name, operation in operations(described, "/v1").items():
+        assert operation["security"], name
+        for status, answer in operation["responses"].items():
+            for media, content in answer.get("content", {}).items():
+                assert set(content["schema"]) != {"title", "type", "additionalProperties"}, (name, status)
+                if status != "default" and int(status) >= 400:
+                    assert set(content["example"]) == {"message", "error_code"}, (name, status, media)
