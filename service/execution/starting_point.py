@@ -29,8 +29,8 @@ def begin(
 ) -> StartingPoint | None:
     """Apply the patch that a turn begins with to the branch's checkout, completely or not at all.
 
-    `before` is the turn before it, and `patch` the kept one of `turn.from_turn`, which may be an earlier attempt's at
-    the turn itself. None: nothing was left unpushed.
+    `before` is the turn that was begun before it, and `patch` the kept one of `turn.from_turn`, which may be an
+    earlier attempt's at the turn itself. None: nothing was left unpushed.
     """
     number = turn.from_turn
     if number is None:

@@ -402,8 +402,9 @@ class TurnExecution:
         what = attempt.secrets.mask(failure.text)
         why = None if error.pause.limit_s is None else f"resumes {clock_time(until)}: {what}"
         change = self._keep(attempt)
-        first = turn.number if change is not None and change.files else turn.from_turn
-        paused = TurnPause(until, why, from_turn=first, is_counted=error.has_begun)
+        first = turn.from_turn if change is None else turn.number if change.files else None
+        known = {} if change is None else asdict(change)
+        paused = TurnPause(until, why, from_turn=first, is_counted=error.has_begun, change=known)
         if not self._write(lambda connection: turns.pause(connection, turn, paused, now)):
             raise SupersededError(f"{attempt.trailer}: another attempt has it, or it was ended")
         attempt.log_line(f"waits for its model, without a place: {why or what}", self._clock)
@@ -545,8 +546,7 @@ class TurnExecution:
             key = (turn.run_id, turn.from_turn)
             with self._database.read() as connection:
                 patch = turn_files.diff(connection, self._folder, key, "diff")
-        before = attempt.conversation[-1] if attempt.conversation else None
-        begun = begin(attempt.workspace, attempt.git, turn, before, patch)
+        begun = begin(attempt.workspace, attempt.git, turn, turns.last_begun(attempt.conversation), patch)
         if begun is not None:
             attempt.log_line(begun.text, self._clock)
         return begun

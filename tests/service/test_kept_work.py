@@ -177,6 +177,30 @@ def test_a_change_whose_push_failed_is_kept_over_further_failures(at_work: tuple
     )
 
 
+@pytest.mark.parametrize(("asked", "files"), [("", []), ("patch", ["half.txt"])])
+def test_a_turn_that_never_began_leaves_what_was_kept_before_it(
+    at_work: tuple[Api, Path], asked: str, files: list[str]
+) -> None:
+    """The next turn begins as it would have without that one, and is told so."""
+    api, _ = at_work
+    run_id = api.begin("worker", instructions="write half.txt half; fail")
+    branch = api.ended(run_id)["branch_name"]
+    # Turns of one branch wait for each other.
+    other = api.begin("worker", fields={"branch_name": branch}, instructions="wait")
+    eventually(lambda: "at work" in api.log(other), "the branch is in use")
+    go_on(api, run_id, "never", asked)
+    for one in (run_id, other):
+        api.post(f"/external/runs/{one}/cancel", {})
+    answer = go_on(api, run_id, "write more.txt more", asked)
+    api.ended(run_id)
+    _, never, last = turns_of(api, run_id)
+    report = told(last)
+
+    assert (never["outcome"], never["started_at"], answer.status_code) == ("cancelled", None, 201)
+    assert (report["files"], last["from_turn"]) == (files, 1 if asked else None)
+    assert report["begun"]["text"].startswith("Turn 1 was not finished")
+
+
 def test_a_refused_change_is_shown_and_nothing_is_begun_with_that_was_not_kept(at_work: tuple[Api, Path]) -> None:
     """A wish that cannot be met is refused before the run is queued."""
     api, _ = at_work
