@@ -468,10 +468,15 @@ class TurnExecution:
 
         with self._tracer.step("set up"):
             preparation.run(command, attempt.log, self._settings.agent, attempt.secrets, check)
-        with self._tracer.step("agent"):
-            agent_process.run(command, attempt.log, self._settings.agent, attempt.secrets, check)
-        outcome = self._publish(attempt, snapshot, base)
-        preparation.give_back()
+        failed = None
+        try:
+            with self._tracer.step("agent"):
+                agent_process.run(command, attempt.log, self._settings.agent, attempt.secrets, check)
+        except AgentFailedError as error:
+            failed = error
+        outcome = self._publish(attempt, snapshot, base, failed)
+        if failed is None:
+            preparation.give_back()
         return outcome
 
     def _fetch(self, attempt: Attempt) -> RepositorySnapshot:
@@ -493,28 +498,40 @@ class TurnExecution:
         there = "gone" if head is None else f"at {head}"
         raise GitCommandError(f"the branch {attempt.run.branch} is {there}; the run was started for {wanted}")
 
-    def _publish(self, attempt: Attempt, snapshot: RepositorySnapshot, base: str | None) -> TurnOutcome:
+    def _publish(
+        self, attempt: Attempt, snapshot: RepositorySnapshot, base: str | None, failed: AgentFailedError | None
+    ) -> TurnOutcome:
+        """Push what the agent changed, or ask what it asks, which it may do although it failed."""
         result = attempt.workspace.result()
         attempt.workspace.unlock_report()
-        found = collect(attempt.workspace.tree, self.sandbox.tree_of(attempt.workspace), attempt.secrets.mask)
-        remarks = [*found.remarks]
+        remarks: list[str] = []
         question = asked(attempt.workspace.tree, attempt.secrets.mask, remarks)
-        for remark in remarks:
+        if failed is not None and question is None:
+            raise failed
+        found = collect(attempt.workspace.tree, self.sandbox.tree_of(attempt.workspace), attempt.secrets.mask)
+        for remark in (*found.remarks, *remarks):
             attempt.log_line(remark, self._clock)
         if found.findings is not None:
             key = (attempt.run.id, attempt.turn.number)
             kept = (key, attempt.turn.attempt, turn_files.FINDINGS, packed(base, found.findings))
             self._write(lambda connection: turn_files.put(connection, *kept))
         message = attempt.secrets.mask(commit_message(attempt, result.commit_message))
-        with self._tracer.step("commit"):
-            made = self._commit(attempt, snapshot, base, message)
+        try:
+            with self._tracer.step("commit"):
+                made = self._commit(attempt, snapshot, base, message)
+        except AgentFailedError:
+            if question is None:
+                raise
+            made = None
         preset = preset_of(attempt.agent)
-        if made is None and found.findings is None and preset is not None and preset.listener is not None:
+        is_silent = made is None and found.findings is None and question is None
+        if is_silent and preset is not None and preset.listener is not None:
             if result.summary is None:
                 raise AgentFailedError(f"the agent changed nothing and said nothing: {REFUSED.text}", REFUSED.reason)
-            question = question or in_words(result.summary, attempt.secrets.mask)
+            question = in_words(result.summary, attempt.secrets.mask)
         if question is not None:
             asks: dict[str, Any] = {"failure": question.text, "question": question.document()}
+            asks |= {"failure": f"{question.text}; after that, {failed}"} if failed is not None else {}
             asks |= {"status": "failed", "failure_kind": turns.NEEDS_ANSWER}
             return replace(attempt.completed(None, result.summary), **asks)
         if made is None:
