@@ -61,4 +61,6 @@ def _apply(workspace: Workspace, git: GitRunner, patch: bytes) -> str | None:
     except GitCommandError:
         return "does not fit the branch any longer"
     git.feed(text, *options, "-", **places)
+    listed = git.feed(text, "apply", "--numstat", "-z", "-").split("\0")[:-1]
+    workspace.begun_with = frozenset(one.split("\t", 2)[2] for one in listed)
     return None

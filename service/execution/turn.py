@@ -72,7 +72,7 @@ class TurnAtWork:
     ended: threading.Event = field(default_factory=threading.Event)
     """Set once a caller or an operator has ended the turn."""
     begun: tuple[RepositorySnapshot, str | None] | None = None
-    """The repository, and the commit that the checkout was filled from; None: it was not filled yet."""
+    """The repository, and the commit that the checkout was filled from; None: the agent did not begin yet."""
     made: tuple[TurnCommit, TurnChange] | None = None
     """What the agent changed, once that is committed here and its patch is kept."""
     _shared: int = field(init=False)
@@ -438,7 +438,6 @@ class TurnExecution:
         attempt.log_line(f"branch {attempt.run.branch} at {base or 'nothing: the repository is empty'}", self._clock)
         task = task_of(attempt, snapshot, self._begin(attempt))
         attempt.workspace.give(task)
-        attempt.at_work.begun = snapshot, base
         attempt.log_line(f"sandbox: {self.sandbox}", self._clock)
         commit = snapshot.branches.get(attempt.run.branch)
         if commit is not None and attempt.agent.options.on_completion.status:
@@ -468,6 +467,7 @@ class TurnExecution:
 
         with self._tracer.step("set up"):
             preparation.run(command, attempt.log, self._settings.agent, attempt.secrets, check)
+        attempt.at_work.begun = snapshot, base
         failed = None
         try:
             with self._tracer.step("agent"):
