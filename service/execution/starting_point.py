@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from service.execution.git import GitCommandError, GitRunner
+from service.execution.secrets import MASK
 from service.execution.workspace import Workspace
 from service.store.turn_files import LARGEST_FILE
 from service.store.turns import Turn
@@ -59,7 +60,8 @@ def _apply(workspace: Workspace, git: GitRunner, patch: bytes) -> str | None:
     try:
         git.feed(text, *options, "--check", "-", **places)
     except GitCommandError:
-        return "does not fit the branch any longer"
+        is_masked = any(line.startswith("-") and MASK in line for line in text.splitlines())
+        return "takes out a secret, which its patch masks" if is_masked else "does not fit the branch any longer"
     git.feed(text, *options, "-", **places)
     listed = git.feed(text, "apply", "--numstat", "-z", "-").split("\0")[:-1]
     workspace.begun_with = frozenset(one.split("\t", 2)[2] for one in listed)

@@ -133,6 +133,23 @@ def test_a_patch_that_does_not_fit_is_dropped_and_said(at_work: tuple[Api, Path]
     assert git("show", f"{done['branch_name']}:done.txt", cwd=bare) == "three"
 
 
+def test_a_patch_without_its_secret_is_dropped_and_said(own: Callable[..., tuple[Api, Path]], tmp_path: Path) -> None:
+    """What a change takes out may be a secret, which is stored nowhere: not for want of a branch that fits."""
+    api, _ = own({"keys.txt": "one\ns3cr3t\n"})
+    api.add_agent(tmp_path, "worker", WORKER, "--org", api.organization["slug"], "--env", "SECRET")
+    run_id = api.begin("worker", instructions="write keys.txt one; fail")
+    api.ended(run_id)
+    patch = api.get(f"/external/runs/{run_id}/turns/1/diff").text
+    go_on(api, run_id, "write more.txt more", "patch")
+    api.ended(run_id)
+    first, second = turns_of(api, run_id)
+
+    assert (first["files"], "-[masked]" in patch, "s3cr3t" in patch) == (1, True, False)
+    assert told(second)["begun"]["text"].startswith(
+        "What turn 1 changed takes out a secret, which its patch masks, and"
+    )
+
+
 def test_what_a_cancelled_turn_changed_is_kept(at_work: tuple[Api, Path]) -> None:
     """And not begun with, unless somebody wants it."""
     api, _ = at_work
