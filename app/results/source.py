@@ -153,10 +153,14 @@ def commits_of(run_turns: RunTurns | Unavailable | None) -> dict[int, str]:
 
 
 def unpushed_turn(run_turns: RunTurns | Unavailable | None, turn: int | None) -> int | None:
-    """The turn, or for the whole run the last one, if the service keeps its change as a patch alone."""
+    """The turn whose change the service keeps as a patch alone: the given one, or, for the run, what still stands."""
     turns = run_turns.turns if isinstance(run_turns, RunTurns) else ()
-    asked = [each for each in turns if each.number == turn] if turn else turns[-1:]
-    return next((each.number for each in asked if each.is_unpushed), None)
+    # A turn that never began left everything as it was.
+    last = next((each for each in reversed(turns) if (each.number == turn if turn else each.started_at)), None)
+    if last is None:
+        return None
+    is_passed_on = not turn and last.files is None and last.outcome != "completed"
+    return last.number if last.is_unpushed else last.from_turn if is_passed_on else None
 
 
 def _reviews_in(change: Change, patterns: Sequence[str]) -> tuple[Review, ...]:

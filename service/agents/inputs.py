@@ -57,7 +57,9 @@ class AgentInput(BaseModel):
 
     def fault(self, value: JsonValue) -> str | None:
         """Return what is expected instead of a value; None: it is right."""
-        if self.choices and value not in self.choices:
+        # 1 equals true in Python, and not in JSON.
+        is_chosen = any(one == value and isinstance(one, bool) == isinstance(value, bool) for one in self.choices)
+        if self.choices and not is_chosen:
             return f"one of {', '.join(map(_as_json, self.choices))} is expected, not {_as_json(value)}"
         return _type_fault(self.type, value)
 
@@ -93,7 +95,8 @@ def checked(agent: str, declared: Mapping[str, AgentInput], given: Mapping[str, 
         if fault is not None:
             raise InputError(f"inputs.{name}: {fault}")
     for name, one in declared.items():
-        if one.required and name not in values:
+        is_empty = one.type == "text" and not one.choices and not str(values.get(name, "")).strip()
+        if one.required and (name not in values or is_empty):
             about = f": {one.description}" if one.description else ""
             raise InputError(f"inputs.{name}: the agent {agent!r} needs it{about}")
     return values

@@ -199,10 +199,10 @@ def _resume(context: Context, run_id: str, request: TurnRequest, target: _Target
         if request.branch is not None and request.branch != found.branch:
             text = f"the run {run_id} works on branch {found.branch!r}; leave branch_name out, or name it"
             raise bad_request("branch_mismatch", text)
-        last = turns.by_number(connection, run_id, found.turn)
+        last = turns.last_begun(turns.of(connection, run_id))
         kept = None if last is None else last.kept_turn
         if begin_with == "patch" and kept is None:
-            text = f"turn {found.turn} left no change that was not pushed; continue without start_from=patch"
+            text = f"the run {run_id} left no change that was not pushed; continue it without start_from=patch"
             raise HttpError(409, "nothing_kept", text)
         is_wanted = last is not None and last.is_resumed_from_patch if begin_with is None else begin_with == "patch"
         request = replace(request, from_turn=kept if is_wanted else None)

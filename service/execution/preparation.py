@@ -78,6 +78,7 @@ class Preparation:
         finally:
             # The agent gets doors of its own.
             trees.remove(self.workspace.doors)
+        self.workspace.note_prepared(script.stat().st_ctime_ns)
 
     def give_back(self) -> None:
         """Keep the cached folders for the next turn, in place of what another one left in the meantime."""

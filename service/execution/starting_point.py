@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from service.execution.git import GitCommandError, GitRunner
+from service.execution.secrets import MASK
 from service.execution.workspace import Workspace
 from service.store.turn_files import LARGEST_FILE
 from service.store.turns import Turn
@@ -29,8 +30,8 @@ def begin(
 ) -> StartingPoint | None:
     """Apply the patch that a turn begins with to the branch's checkout, completely or not at all.
 
-    `before` is the turn before it, and `patch` the kept one of `turn.from_turn`, which may be an earlier attempt's at
-    the turn itself. None: nothing was left unpushed.
+    `before` is the turn that was begun before it, and `patch` the kept one of `turn.from_turn`, which may be an
+    earlier attempt's at the turn itself. None: nothing was left unpushed.
     """
     number = turn.from_turn
     if number is None:
@@ -59,6 +60,9 @@ def _apply(workspace: Workspace, git: GitRunner, patch: bytes) -> str | None:
     try:
         git.feed(text, *options, "--check", "-", **places)
     except GitCommandError:
-        return "does not fit the branch any longer"
+        is_masked = any(line.startswith("-") and MASK in line for line in text.splitlines())
+        return "takes out a secret, which its patch masks" if is_masked else "does not fit the branch any longer"
     git.feed(text, *options, "-", **places)
+    listed = git.feed(text, "apply", "--numstat", "-z", "-").split("\0")[:-1]
+    workspace.begun_with = frozenset(one.split("\t", 2)[2] for one in listed)
     return None

@@ -72,7 +72,7 @@ class TurnAtWork:
     ended: threading.Event = field(default_factory=threading.Event)
     """Set once a caller or an operator has ended the turn."""
     begun: tuple[RepositorySnapshot, str | None] | None = None
-    """The repository, and the commit that the checkout was filled from; None: it was not filled yet."""
+    """The repository, and the commit that the checkout was filled from; None: the agent did not begin yet."""
     made: tuple[TurnCommit, TurnChange] | None = None
     """What the agent changed, once that is committed here and its patch is kept."""
     _shared: int = field(init=False)
@@ -402,8 +402,9 @@ class TurnExecution:
         what = attempt.secrets.mask(failure.text)
         why = None if error.pause.limit_s is None else f"resumes {clock_time(until)}: {what}"
         change = self._keep(attempt)
-        first = turn.number if change is not None and change.files else turn.from_turn
-        paused = TurnPause(until, why, from_turn=first, is_counted=error.has_begun)
+        first = turn.from_turn if change is None else turn.number if change.files else None
+        known = {} if change is None else asdict(change)
+        paused = TurnPause(until, why, from_turn=first, is_counted=error.has_begun, change=known)
         if not self._write(lambda connection: turns.pause(connection, turn, paused, now)):
             raise SupersededError(f"{attempt.trailer}: another attempt has it, or it was ended")
         attempt.log_line(f"waits for its model, without a place: {why or what}", self._clock)
@@ -437,7 +438,6 @@ class TurnExecution:
         attempt.log_line(f"branch {attempt.run.branch} at {base or 'nothing: the repository is empty'}", self._clock)
         task = task_of(attempt, snapshot, self._begin(attempt))
         attempt.workspace.give(task)
-        attempt.at_work.begun = snapshot, base
         attempt.log_line(f"sandbox: {self.sandbox}", self._clock)
         commit = snapshot.branches.get(attempt.run.branch)
         if commit is not None and attempt.agent.options.on_completion.status:
@@ -467,10 +467,16 @@ class TurnExecution:
 
         with self._tracer.step("set up"):
             preparation.run(command, attempt.log, self._settings.agent, attempt.secrets, check)
-        with self._tracer.step("agent"):
-            agent_process.run(command, attempt.log, self._settings.agent, attempt.secrets, check)
-        outcome = self._publish(attempt, snapshot, base)
-        preparation.give_back()
+        attempt.at_work.begun = snapshot, base
+        failed = None
+        try:
+            with self._tracer.step("agent"):
+                agent_process.run(command, attempt.log, self._settings.agent, attempt.secrets, check)
+        except AgentFailedError as error:
+            failed = error
+        outcome = self._publish(attempt, snapshot, base, failed)
+        if failed is None:
+            preparation.give_back()
         return outcome
 
     def _fetch(self, attempt: Attempt) -> RepositorySnapshot:
@@ -492,28 +498,40 @@ class TurnExecution:
         there = "gone" if head is None else f"at {head}"
         raise GitCommandError(f"the branch {attempt.run.branch} is {there}; the run was started for {wanted}")
 
-    def _publish(self, attempt: Attempt, snapshot: RepositorySnapshot, base: str | None) -> TurnOutcome:
+    def _publish(
+        self, attempt: Attempt, snapshot: RepositorySnapshot, base: str | None, failed: AgentFailedError | None
+    ) -> TurnOutcome:
+        """Push what the agent changed, or ask what it asks, which it may do although it failed."""
         result = attempt.workspace.result()
         attempt.workspace.unlock_report()
-        found = collect(attempt.workspace.tree, self.sandbox.tree_of(attempt.workspace), attempt.secrets.mask)
-        remarks = [*found.remarks]
+        remarks: list[str] = []
         question = asked(attempt.workspace.tree, attempt.secrets.mask, remarks)
-        for remark in remarks:
+        if failed is not None and question is None:
+            raise failed
+        found = collect(attempt.workspace.tree, self.sandbox.tree_of(attempt.workspace), attempt.secrets.mask)
+        for remark in (*found.remarks, *remarks):
             attempt.log_line(remark, self._clock)
         if found.findings is not None:
             key = (attempt.run.id, attempt.turn.number)
             kept = (key, attempt.turn.attempt, turn_files.FINDINGS, packed(base, found.findings))
             self._write(lambda connection: turn_files.put(connection, *kept))
         message = attempt.secrets.mask(commit_message(attempt, result.commit_message))
-        with self._tracer.step("commit"):
-            made = self._commit(attempt, snapshot, base, message)
+        try:
+            with self._tracer.step("commit"):
+                made = self._commit(attempt, snapshot, base, message)
+        except AgentFailedError:
+            if question is None:
+                raise
+            made = None
         preset = preset_of(attempt.agent)
-        if made is None and found.findings is None and preset is not None and preset.listener is not None:
+        is_silent = made is None and found.findings is None and question is None
+        if is_silent and preset is not None and preset.listener is not None:
             if result.summary is None:
                 raise AgentFailedError(f"the agent changed nothing and said nothing: {REFUSED.text}", REFUSED.reason)
-            question = question or in_words(result.summary, attempt.secrets.mask)
+            question = in_words(result.summary, attempt.secrets.mask)
         if question is not None:
             asks: dict[str, Any] = {"failure": question.text, "question": question.document()}
+            asks |= {"failure": f"{question.text}; after that, {failed}"} if failed is not None else {}
             asks |= {"status": "failed", "failure_kind": turns.NEEDS_ANSWER}
             return replace(attempt.completed(None, result.summary), **asks)
         if made is None:
@@ -545,8 +563,7 @@ class TurnExecution:
             key = (turn.run_id, turn.from_turn)
             with self._database.read() as connection:
                 patch = turn_files.diff(connection, self._folder, key, "diff")
-        before = attempt.conversation[-1] if attempt.conversation else None
-        begun = begin(attempt.workspace, attempt.git, turn, before, patch)
+        begun = begin(attempt.workspace, attempt.git, turn, turns.last_begun(attempt.conversation), patch)
         if begun is not None:
             attempt.log_line(begun.text, self._clock)
         return begun

@@ -2,16 +2,18 @@
 
 import contextlib
 import fcntl
+import hashlib
 import json
 import logging
 import os
+import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from service.execution import processes, trees
-from service.execution.change import ChangedFiles, changed_between
+from service.execution.change import EMPTY_TREE, ChangedFiles, changed_between
 from service.execution.git import GitCommandError, GitRunner
 from service.execution.mirror import RepositorySnapshot
 from service.findings import collect
@@ -84,6 +86,10 @@ class Workspace:
         """Shown in place of folders that a program must not write to."""
         self.left_behind: tuple[str, ...] = ()
         """Patterns of files that the agent's program writes for itself, which are never committed."""
+        self.begun_with: frozenset[str] = frozenset()
+        """The files of the kept patch that the checkout was begun with."""
+        self._prepared: dict[str, bytes] | None = None
+        """The digests of files as the repository's set-up left them; None: it has none."""
         self.ours = root / "commit.git"
         """The service's git-dir, made after the agent has ended, so that the agent cannot have changed it."""
 
@@ -127,6 +133,29 @@ class Workspace:
             config.write("[user]\n\tname = agent\n\temail = agent@runwarden.invalid\n")
         return base
 
+    def note_prepared(self, since_ns: int) -> None:
+        """Note what the set-up, which began at `since_ns`, left in the checkout: it is no part of the turn's change."""
+        self._prepared = {}
+        for path, _, entries in trees.walk_paths(self.tree):
+            for entry in entries:
+                with contextlib.suppress(OSError):
+                    found, name = entry.stat(follow_symlinks=False), f"{path}{entry.name}"
+                    if not stat.S_ISDIR(found.st_mode):
+                        # Older ones are as the turn began with them.
+                        is_older = found.st_ctime_ns < since_ns
+                        self._prepared[name] = b"" if is_older else self._digest(name) or b""
+
+    def _digest(self, name: str) -> bytes | None:
+        """Return a digest of a file's type, rights and content; None: nothing is there."""
+        try:
+            mode = (self.tree / name).lstat().st_mode
+        except OSError:
+            return None
+        digest = hashlib.sha256(oct(mode).encode())
+        for piece in () if stat.S_ISDIR(mode) else self.contents([name]):
+            digest.update(piece)
+        return digest.digest()
+
     def commit(self, git: GitRunner, snapshot: RepositorySnapshot, base: str | None, message: str) -> TurnCommit | None:
         """Commit what changed in the checkout, on top of its base; None when nothing did."""
         _borrow(self.ours, snapshot, branch="main", refs={})
@@ -151,11 +180,24 @@ class Workspace:
             left_out += names
         tree = git("write-tree", git_dir=self.ours)
         files = changed_between(git, self.ours, base, tree)
+        if prepared := self._prepared_among(files.names):
+            as_before = ("reset", "--quiet", base or EMPTY_TREE, "--pathspec-from-file=-", "--pathspec-file-nul")
+            places = {"git_dir": self.ours, "work_tree": self.tree}
+            git.feed("\0".join(prepared), "--literal-pathspecs", *as_before, **places)
+            tree = git("write-tree", git_dir=self.ours)
+            files = changed_between(git, self.ours, base, tree)
         if not files.names and not left_out:
             return None
         parents = ("-p", base) if base else ()
         sha = git.feed(message, "commit-tree", tree, *parents, "-F", "-", git_dir=self.ours).strip()
         return TurnCommit(sha, tree, files, _listed(left_out) if left_out else None)
+
+    def _prepared_among(self, names: Sequence[str]) -> list[str]:
+        """Return the files that are as the set-up left them, other than those that the turn began with."""
+        if self._prepared is None:
+            return []
+        before = self._prepared
+        return [one for one in names if one not in self.begun_with and before.get(one) == self._digest(one)]
 
     def _names(self, git: GitRunner, *arguments: str) -> list[str]:
         return git(*arguments, git_dir=self.ours, work_tree=self.tree).split("\0")[:-1]

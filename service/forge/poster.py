@@ -45,14 +45,14 @@ class Poster:
         while True:
             with self._database.read() as connection:
                 run = runs.by_id(connection, run_id)
-                posting = postings.first_due(connection, run_id, self._clock())
+                posting = postings.first_due(connection, run_id, now := self._clock())
                 if run is None or posting is None:
                     return
                 connected = hosts.of(connection, run.organization_id)
                 agent = agents.by_name(connection, run.organization_id, run.agent)
                 of_run = turns.of(connection, run.id)
                 default = repositories.default_branch(connection, run.url)
-                same = postings.same_changes(connection, run, posting) if posting.kind == "pull_request" else ()
+                same = postings.same_changes(connection, run, posting, now) if posting.kind == "pull_request" else ()
                 requested = postings.of_run(connection, run_id)
             names = [*self._secret_names, *(one.token_env for one in connected)]
             names += () if agent is None else agent.secret_names

@@ -76,7 +76,7 @@ class SameChange:
     state: str
 
 
-def same_changes(connection: sa.Connection, run: Run, posting: Posting) -> list[SameChange]:
+def same_changes(connection: sa.Connection, run: Run, posting: Posting, now: int) -> list[SameChange]:
     """Return other runs of a repository that opened a pull request for the same change, or are to do so first."""
     of_turn = (turns.c.run_id == postings.c.run_id, turns.c.number == postings.c.number)
     mine = sa.select(turns.c.tree_sha).where(turns.c.run_id == run.id, turns.c.number == posting.number)
@@ -95,7 +95,8 @@ def same_changes(connection: sa.Connection, run: Run, posting: Posting) -> list[
             runs_table.c.url == run.url,
             runs_table.c.branch != run.branch,
             postings.c.kind == "pull_request",
-            opened | ((postings.c.state == WAITING) & earlier),
+            # One that failed is not waited for until it is tried again.
+            opened | (sa.and_(*_due(now)) & earlier),
         )
         .order_by(postings.c.wanted_at.desc())
     )

@@ -1,7 +1,7 @@
 """Turns: each is one instruction of a run, and ends exactly once, however often it is attempted."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -131,6 +131,8 @@ class TurnPause:
     from_turn: int | None
     is_counted: bool
     """Whether the attempt counts as one."""
+    change: Mapping[str, object] = field(default_factory=dict)
+    """What its agent had changed, in the fields of a turn; empty: that is not known."""
 
 
 def mark_dispatched(connection: sa.Connection, dispatched: Sequence[tuple[str, int]], now: int) -> None:
@@ -163,7 +165,13 @@ def claim(connection: sa.Connection, run_id: str, number: int, executor: str, no
 def pause(connection: sa.Connection, turn: Turn, paused: TurnPause, now: int) -> bool:
     """Give a turn's place back for a while; False: it has ended, or another attempt has taken over."""
     held = (turns.c.attempt == turn.attempt, turns.c.status.notin_(run_store.FINAL))
-    values = {"status": "queued", "dispatched_at": None, "due_at": paused.due_at, "failure": paused.why}
+    values = {
+        **paused.change,
+        "status": "queued",
+        "dispatched_at": None,
+        "due_at": paused.due_at,
+        "failure": paused.why,
+    }
     values |= {"pauses": turn.pauses + (not paused.is_counted), "from_turn": paused.from_turn}
     changed = connection.execute(sa.update(turns).where(*_is(turn.run_id, turn.number), *held).values(values))
     if changed.rowcount:
@@ -178,6 +186,11 @@ def begin_push(connection: sa.Connection, turn: Turn, commit: str) -> bool:
     return connection.execute(noted).rowcount > 0
 
 
+def last_begun(past: Sequence[Turn]) -> Turn | None:
+    """Return the last of a run's turns that a worker began: any later one left everything as it was."""
+    return next((turn for turn in reversed(past) if turn.attempt), None)
+
+
 def is_own_commit(connection: sa.Connection, commit: str) -> bool:
     """Whether a turn of any organization pushed a commit, or is about to."""
     return connection.execute(sa.select(turns.c.number).where(turns.c.pushing_sha == commit)).first() is not None
@@ -186,7 +199,11 @@ def is_own_commit(connection: sa.Connection, commit: str) -> bool:
 def end(connection: sa.Connection, run_id: str, number: int, outcome: TurnOutcome, now: int) -> bool:
     """Record how a turn ended; False when it had already ended, or another attempt has taken over."""
     held = sa.true() if outcome.attempt is None else turns.c.attempt == outcome.attempt
-    values = {name: value for name, value in asdict(outcome).items() if name != "attempt"} | {"finished_at": now}
+    values: dict[str, object] = {"finished_at": now}
+    # What a failed turn had changed before a pause is still kept.
+    is_whole = outcome.status == "completed"
+    values |= {name: value for name, value in asdict(outcome).items() if is_whole or value is not None}
+    values.pop("attempt", None)
     # The commit may be one that an earlier attempt pushed.
     values |= {"pushing_sha": outcome.commit_sha} if outcome.commit_sha else {}
     changed = connection.execute(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from service.clock import EPOCH, MICROSECOND
 from service.errors import ServiceError, first_fault
@@ -47,6 +47,8 @@ _Number = Annotated[int, Field(ge=1, lt=1 << 31)]
 _Name = Annotated[str, Field(max_length=1000, pattern=r"^[^\x00]*$")]
 """A name of any kind: text that a database can store, no longer than code hosts allow."""
 _Words = Annotated[str, Field(pattern=r"^[^\x00]*$")]
+# RFC 3339, or the form of GitLab's older versions: 2026-01-31 08:00:00 UTC.
+_Time = Annotated[datetime, BeforeValidator(lambda at: at.replace(" UTC", "Z") if isinstance(at, str) else at)]
 
 
 class PayloadError(ServiceError):
@@ -222,8 +224,12 @@ class _GitHubComment(_Model):
 
 
 def _asked(body: str, mention: str) -> tuple[str, str] | None:
-    """Return the command and the further words of a comment that begins with the mention; None: it does not."""
-    found = re.match(rf"\s*@{re.escape(mention)}(?![\w-])\s*([\w-]*)\s*(.*)", body, re.IGNORECASE | re.DOTALL)
+    """Return the command and the further words of a comment that begins with the mention; None: it does not.
+
+    Four blanks, or a tab, make it a block of code.
+    """
+    begun = rf"(?:[^\S\n]*\n)* {{0,3}}@{re.escape(mention)}(?![\w-])"
+    found = re.match(rf"{begun}\s*([\w-]*)\s*(.*)", body, re.IGNORECASE | re.DOTALL)
     return None if found is None else (found[1].lower()[:100], found[2].strip())
 
 
@@ -310,7 +316,7 @@ class _Attributes(_Request):
     last_commit: _Commit
     draft: bool = False
     work_in_progress: bool = False
-    updated_at: str
+    updated_at: _Time
 
 
 class _User(_Model):
@@ -337,7 +343,7 @@ class _GitLab(_Model):
             return None
         about = _gitlab_sender(self.project, self.user) | _merge_request(given, given.last_commit.id, self.labels)
         about |= {"is_draft": given.draft or given.work_in_progress}
-        return PullRequestEvent(kind=kind, **about, changed_at=_micros(_gitlab_time(given.updated_at)))
+        return PullRequestEvent(kind=kind, **about, changed_at=_micros(given.updated_at))
 
     def _update(self) -> str | None:
         if self.object_attributes.oldrev:
@@ -372,8 +378,8 @@ class _NoteText(_Model):
     action: str = ""
     """Empty in older versions of GitLab, which tell of edited notes all the same."""
     author_id: int
-    created_at: str
-    updated_at: str
+    created_at: _Time
+    updated_at: _Time
 
 
 class _NotedRequest(_Request):
@@ -400,7 +406,7 @@ class _GitLabNote(_Model):
         is_edited = given.action != "create" if given.action else given.updated_at != given.created_at
         is_authors = given.author_id == self.user.id
         fault = _faults(given.note, request.state, is_edited=is_edited, is_authors=is_authors)
-        return _commented(about, given.id, *asked, fault, _micros(_gitlab_time(given.created_at)))
+        return _commented(about, given.id, *asked, fault, _micros(given.created_at))
 
 
 class _PipelineState(_Model):
@@ -408,8 +414,8 @@ class _PipelineState(_Model):
     ref: _Name
     sha: _Sha
     status: str
-    created_at: str
-    finished_at: str | None = None
+    created_at: _Time
+    finished_at: _Time | None = None
 
 
 class _GitLabPipeline(_Model):
@@ -425,8 +431,8 @@ class _GitLabPipeline(_Model):
         about = _gitlab_sender(self.project, self.user) | {"head": given.ref}
         if found := _MERGE_REQUEST.match(given.ref):
             about |= {"number": int(found[1])}
-        at = _micros(_gitlab_time(given.finished_at or given.created_at))
-        return _failed(about, given.name or "pipeline", given.sha, at)
+        at = given.finished_at or given.created_at
+        return _failed(about, given.name or "pipeline", given.sha, _micros(at))
 
 
 _Payload = _GitHub | _GitHubComment | _GitHubCheck | _GitLab | _GitLabNote | _GitLabPipeline
@@ -496,16 +502,12 @@ def read(platform: str, headers: Mapping[str, str], raw: bytes, mention: str = "
         return None
     try:
         document = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise PayloadError("the body is not JSON: choose the content type application/json for the webhook") from error
+    try:
         return model.model_validate(document).event(mention)
     except ValidationError as error:
         raise PayloadError(first_fault(error)) from error
-    except (ValueError, RecursionError) as error:
-        raise PayloadError("the body is not JSON: choose the content type application/json for the webhook") from error
-
-
-def _gitlab_time(text: str) -> datetime:
-    # RFC 3339, or the form of older versions: 2026-01-31 08:00:00 UTC.
-    return datetime.fromisoformat(text.replace(" UTC", "+00:00"))
 
 
 def _micros(at: datetime) -> int:

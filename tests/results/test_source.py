@@ -1,5 +1,6 @@
 """Each thing comes from git or from the service, says which, and says why where neither has it."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 
 from app.api.errors import UnreachableError
 from app.config import RepositoryAddress, Settings
-from app.results.source import Results
+from app.results.source import Results, unpushed_turn
 from storage.records.results import Change, LogChunk, ReportedFinding, Review, RunTurns, Turn, Unavailable
 from tests.results.repository import Origin, git, run_detail
 
@@ -88,6 +89,26 @@ async def test_git_alone_gives_turns_changes_and_reviews(tmp_path: Path) -> None
     assert reviews == (Review("reviews/r.md", "# fine\n", ()),)
     assert await found.log("run_1", 1) == NONE
     assert await found.blob(run_detail(), change.files[0].new_blob or "") == b"x"
+
+
+@pytest.mark.parametrize(
+    ("later", "shown"),
+    [
+        ([{"outcome": "cancelled", "from_turn": 1}], 1),
+        ([{"outcome": "cancelled"}, {"state": "queued"}], 1),
+        ([{"outcome": "failed", "from_turn": 1, "started_at": datetime.now(UTC)}], 1),
+        ([{"outcome": "failed", "started_at": datetime.now(UTC)}], None),
+        ([{"outcome": "completed", "from_turn": 1, "started_at": datetime.now(UTC)}], None),
+        ([{"outcome": "failed", "from_turn": 1, "files": 2, "started_at": datetime.now(UTC)}], 2),
+    ],
+)
+def test_a_run_s_unpushed_change_is_the_one_that_still_stands(later: list[dict[str, Any]], shown: int | None) -> None:
+    """A turn that never began, or whose agent did not, leaves it; one that began without it does not."""
+    first = Turn(1, "failed", outcome="failed", files=1, started_at=datetime.now(UTC))
+    rest = [Turn(number, **{"state": "failed"} | fields) for number, fields in enumerate(later, 2)]
+
+    assert unpushed_turn(RunTurns("run_1", (first, *rest)), None) == shown
+    assert unpushed_turn(RunTurns("run_1", (first, *rest)), 1) == 1
 
 
 @pytest.mark.parametrize("told", [None, NONE])

@@ -133,6 +133,23 @@ def test_a_patch_that_does_not_fit_is_dropped_and_said(at_work: tuple[Api, Path]
     assert git("show", f"{done['branch_name']}:done.txt", cwd=bare) == "three"
 
 
+def test_a_patch_without_its_secret_is_dropped_and_said(own: Callable[..., tuple[Api, Path]], tmp_path: Path) -> None:
+    """What a change takes out may be a secret, which is stored nowhere: not for want of a branch that fits."""
+    api, _ = own({"keys.txt": "one\ns3cr3t\n"})
+    api.add_agent(tmp_path, "worker", WORKER, "--org", api.organization["slug"], "--env", "SECRET")
+    run_id = api.begin("worker", instructions="write keys.txt one; fail")
+    api.ended(run_id)
+    patch = api.get(f"/external/runs/{run_id}/turns/1/diff").text
+    go_on(api, run_id, "write more.txt more", "patch")
+    api.ended(run_id)
+    first, second = turns_of(api, run_id)
+
+    assert (first["files"], "-[masked]" in patch, "s3cr3t" in patch) == (1, True, False)
+    assert told(second)["begun"]["text"].startswith(
+        "What turn 1 changed takes out a secret, which its patch masks, and"
+    )
+
+
 def test_what_a_cancelled_turn_changed_is_kept(at_work: tuple[Api, Path]) -> None:
     """And not begun with, unless somebody wants it."""
     api, _ = at_work
@@ -175,6 +192,30 @@ def test_a_change_whose_push_failed_is_kept_over_further_failures(at_work: tuple
         3,
         ["half.txt", "last.txt"],
     )
+
+
+@pytest.mark.parametrize(("asked", "files"), [("", []), ("patch", ["half.txt"])])
+def test_a_turn_that_never_began_leaves_what_was_kept_before_it(
+    at_work: tuple[Api, Path], asked: str, files: list[str]
+) -> None:
+    """The next turn begins as it would have without that one, and is told so."""
+    api, _ = at_work
+    run_id = api.begin("worker", instructions="write half.txt half; fail")
+    branch = api.ended(run_id)["branch_name"]
+    # Turns of one branch wait for each other.
+    other = api.begin("worker", fields={"branch_name": branch}, instructions="wait")
+    eventually(lambda: "at work" in api.log(other), "the branch is in use")
+    go_on(api, run_id, "never", asked)
+    for one in (run_id, other):
+        api.post(f"/external/runs/{one}/cancel", {})
+    answer = go_on(api, run_id, "write more.txt more", asked)
+    api.ended(run_id)
+    _, never, last = turns_of(api, run_id)
+    report = told(last)
+
+    assert (never["outcome"], never["started_at"], answer.status_code) == ("cancelled", None, 201)
+    assert (report["files"], last["from_turn"]) == (files, 1 if asked else None)
+    assert report["begun"]["text"].startswith("Turn 1 was not finished")
 
 
 def test_a_refused_change_is_shown_and_nothing_is_begun_with_that_was_not_kept(at_work: tuple[Api, Path]) -> None:

@@ -1,8 +1,10 @@
 """A repository's set-up: done before the agent, within limits of its own, with folders that stay from turn to turn."""
 
+import json
+import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from pydantic import ValidationError
@@ -10,6 +12,7 @@ from pydantic import ValidationError
 from service.agents.options import RepositorySetup
 from service.execution.preparation import Preparation
 from service.execution.workspace import Workspace
+from service.store.turns import NOTHING_CHANGED
 from tests.service.conftest import NEEDS_SANDBOX, Api
 from tests.service_process import git, make_repository
 
@@ -74,7 +77,7 @@ def test_a_repository_is_set_up_before_the_agent(prepared: Callable[..., tuple[A
     assert [one for one in told if '"COLOUR": "blue"' in one and '"HOME": "/home/agent"' in one] == told
     assert ['"deps": ["0"]' in told[0], '"deps": ["0", "1"]' in told[1]] == [True, True]
     assert '"tools": ["blue", "0", "blue", "1"]' in told[1]
-    assert committed == ["README.md", "built", "seen.json"]
+    assert committed == ["README.md", "seen.json"]
     assert "set-up: touch built\n" in api.log(runs[0])
 
 
@@ -100,6 +103,74 @@ def test_a_set_up_that_fails_is_the_turn_s_reason(
     assert told["reason"].startswith(f"the repository's set-up failed: {reason}")
     assert "never" not in api.log(run_id).replace("touch never", "")
     assert git("branch", "--list", "agent/*", cwd=repository) == ""
+
+
+BOTH: Final = """
+import json, os, pathlib, subprocess, sys
+task = json.load(sys.stdin)
+seen = {file.name: file.read_text() for file in pathlib.Path(".").glob("*") if file.is_file()}
+open(os.environ["RUNWARDEN_RESULT"], "w").write(json.dumps({"summary": json.dumps(seen)}))
+subprocess.run(task["instructions"], shell=True, check=True)
+"""
+SET_UP: Final = [
+    "echo more >> both",
+    "echo more >> prepared",
+    "echo made > ü; echo made > made; ln -s made link; mkdir -p folder; echo made > folder/made",
+    "chmod +x executed kept",
+    "rm gone",
+]
+
+
+def test_what_a_set_up_changes_is_no_part_of_the_turn_s_change(
+    own: Callable[..., tuple[Api, Path]], tmp_path: Path
+) -> None:
+    """It is there for the agent, and neither committed nor kept, so that it is not done twice.
+
+    A file that the agent changes further is the agent's as a whole; to undo a change and redo it is none.
+    """
+    files = {name: f"{name}\n" for name in ("README.md", "both", "prepared", "executed", "kept", "gone", "edited")}
+    api, bare = own(files, setup={"run": SET_UP})
+    api.add_agent(tmp_path, "both", BOTH, "--org", api.organization["slug"])
+    run_id = api.begin("both", instructions="git stash --all --quiet; git stash pop --quiet")
+    api.ended(run_id)
+    api.follow(run_id, "echo mine >> both; echo mine > new; echo mine >> made; chmod -x kept; rm edited; false")
+    api.ended(run_id)
+    kept = api.get(f"/external/runs/{run_id}/turns/2/diff").text
+    reference = {"platform": "github", "data": {"owner": "acme", "repo": "api"}}
+    body = {"instructions": "rm link", "repository": reference, "run_id": run_id}
+    api.post("/external/runs", body, params={"start_from": "patch"})
+    done = api.ended(run_id)
+    first, second, third = api.get(f"/external/runs/{run_id}").json()["turns"]
+    seen = json.loads(third["summary"])
+    pushed = git("diff", "--name-status", "main", done["branch_name"], cwd=bare).split()
+
+    assert (first["commit"], first["reason"]) == (None, NOTHING_CHANGED)
+    assert sorted(re.findall("^diff --git a/(\\S+)", kept, re.MULTILINE)) == ["both", "edited", "made", "new"]
+    assert second["files"] == 4
+    assert (seen["prepared"], seen["both"]) == ("prepared\nmore\n", "both\nmore\nmine\nmore\n")
+    assert pushed == ["M", "both", "D", "edited", "A", "made", "A", "new"]
+
+
+def test_what_a_set_up_that_failed_did_is_not_kept(own: Callable[..., tuple[Api, Path]], tmp_path: Path) -> None:
+    """The change that the turn was to begin with still is."""
+    api, _ = own(setup={"run": ["echo made > made", "test ! -e new"]})
+    api.add_agent(tmp_path, "both", BOTH, "--org", api.organization["slug"])
+    run_id = api.begin("both", instructions="echo mine > new; false")
+    api.ended(run_id)
+    reference = {"platform": "github", "data": {"owner": "acme", "repo": "api"}}
+    body = {"instructions": "go on", "repository": reference, "run_id": run_id}
+    answers = []
+    for _ in range(2):
+        answers.append(api.post("/external/runs", body, params={"start_from": "patch"}).status_code)
+        api.ended(run_id)
+    turns = api.get(f"/external/runs/{run_id}").json()["turns"]
+
+    assert answers == [201, 201]
+    assert [(one["failure_kind"], one["files"], one["from_turn"]) for one in turns] == [
+        (None, 1, None),
+        ("setup_failed", None, 1),
+        ("setup_failed", None, 1),
+    ]
 
 
 @NEEDS_SANDBOX

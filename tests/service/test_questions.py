@@ -10,9 +10,10 @@ import pytest
 from service.findings.question import in_words
 from tests.service.conftest import Api
 from tests.service_process import git
+from tests.waiting import eventually
 
 ASKER = """
-import json, os, pathlib, sys
+import json, os, pathlib, sys, time
 task = json.load(sys.stdin)
 inputs = task["inputs"]
 report = {"conversation": task["conversation"], "files": sorted(path.name for path in pathlib.Path(".").glob("*.txt"))}
@@ -25,13 +26,19 @@ if task["turn"] == 1:
     elif inputs["how"] == "folder": (folder / "question.json").mkdir()
     elif inputs["how"] == "large": (folder / "question.json").write_text(json.dumps({"question": "x" * 10_000_000}))
     else: (folder / "question.json").write_text(inputs["how"])
+if inputs.get("leaks"): pathlib.Path("leaked.txt").write_text(os.environ["SECRET"])
+if inputs.get("ends") == "late":
+    print("asked", flush=True)
+    time.sleep(10_000)
+sys.exit(inputs.get("ends", 0))
 """
 
 
 @pytest.fixture(scope="module")
 def asker(tenant: Callable[..., Api], api: Api, tmp_path_factory: pytest.TempPathFactory) -> Api:
     """The shared service with an agent that asks in its first turn."""
-    api.add_agent(tmp_path_factory.mktemp("asker"), "asker", ASKER)
+    api.add_agent(tmp_path_factory.mktemp("asker"), "asker", ASKER, "--env", "SECRET")
+    api.add_agent(tmp_path_factory.mktemp("hasty"), "hasty", ASKER, "--timeout-s", "3")
     return api
 
 
@@ -96,6 +103,39 @@ def test_an_odd_question_loses_nothing(asker: Api, how: str, remark: str) -> Non
     assert len(turn["question"]) <= 2000
     assert len(turn["choices"]) <= 9
     assert turn["question"].startswith(("something that cannot be read", "Which?", "www"))
+
+
+@pytest.mark.parametrize(
+    ("agent", "given", "why", "files"),
+    [
+        ("asker", {"ends": 3}, "; after that, the agent exited with status 3; its last lines are in the log", 1),
+        ("hasty", {"ends": "late"}, "; after that, the agent passed its time limit of 3 s and was ended", 1),
+        ("asker", {"leaks": True}, "", None),
+    ],
+)
+def test_a_question_is_asked_whatever_else_went_wrong(
+    asker: Api, agent: str, given: dict[str, Any], why: str, files: int | None
+) -> None:
+    """The reason tells both, and what may be kept of its work is kept."""
+    run_id = asker.begin(agent, how='{"question": "Which?", "choices": ["a", "b"]}', **given)
+    asker.ended(run_id)
+    turn = turns_of(asker, run_id)[0]
+
+    assert (turn["outcome"], turn["failure_kind"], turn["question"]) == ("needs_answer", "needs_answer", "Which?")
+    assert (turn["reason"], turn["files"]) == (f"the agent asks: Which? (a / b){why}", files)
+    assert run_id in {one["run_id"] for one in open_questions(asker)}
+    assert ("holds the value of SECRET" in asker.log(run_id)) == (files is None)
+
+
+def test_a_cancelled_turn_asks_nothing(asker: Api) -> None:
+    """Who cancelled it knows better."""
+    run_id = asker.begin("asker", how='{"question": "Which?"}', ends="late")
+    eventually(lambda: "asked" in asker.log(run_id), "the question is written")
+    asker.post(f"/external/runs/{run_id}/cancel", {})
+    eventually(lambda: turns_of(asker, run_id)[0]["files"] == 1, "the change is kept")
+
+    assert turns_of(asker, run_id)[0]["outcome"] == "cancelled"
+    assert run_id not in {one["run_id"] for one in open_questions(asker)}
 
 
 def test_a_question_of_the_repository_is_not_the_agent_s(own: Callable[..., tuple[Api, Path]]) -> None:

@@ -39,8 +39,9 @@ def test_a_preset_s_run_is_a_conversation_whose_cost_is_kept(
     kept = [path.name for path in folder.sessions.iterdir()]
     Pruner(database, folder).sessions(before=1 << 62)
     database.close()
-    mute, curious = (api.begin("helper", instructions=words) for words in ("say nothing", "ask me"))
-    odd = [api.get(f"/external/runs/{api.ended(one)['run_id']}").json()["turns"][0] for one in (mute, curious)]
+    words = ("say nothing", "ask me", "ask in a file, say nothing")
+    quiet = [api.begin("helper", instructions=each) for each in words]
+    odd = [api.get(f"/external/runs/{api.ended(one)['run_id']}").json()["turns"][0] for one in quiet]
     dear = api.begin("frugal", instructions="Remember charlie.")
     ended = api.ended(dear)
     spent = api.get(f"/external/runs/{dear}").json()["turns"][0]
@@ -53,12 +54,13 @@ def test_a_preset_s_run_is_a_conversation_whose_cost_is_kept(
     assert notes.split() == ["Remember", "alfa.", "And", "bravo."]
     assert [(one["requests"], one["input_tokens"], one["output_tokens"]) for one in told] == [(1, INPUT, OUTPUT)] * 2
     assert (held, kept) == (b"", [run_id])
-    assert {path.name for path in folder.sessions.iterdir()} == {mute, curious, dear, refused}
+    assert {path.name for path in folder.sessions.iterdir()} == {*quiet, dear, refused}
     assert turn["reason"].endswith(" answered 401 for m: no; set MODEL_KEY to a valid key"), "not an exit status"
     assert turn["failure_kind"] == "no_key"
     assert [(one["failure_kind"], one["outcome"], one["question"]) for one in odd] == [
         ("refused", "failed", None),
         ("needs_answer", "needs_answer", "Which one?"),
+        ("needs_answer", "needs_answer", "This one?"),
     ]
     assert (ended["status"], spent["failure_kind"], spent["commit"]) == ("failed", "out_of_budget", None)
     assert spent["reason"].endswith("is spent (budget.run_usd); the agent's last answer passed it")

@@ -14,6 +14,8 @@ DECLARED = {
     "depth": {"type": "integer", "default": 2},
     "quick": {"type": "boolean"},
     "paths": {"type": "any"},
+    "level": {"type": "any", "choices": [1, "all"]},
+    "why": {},
 }
 UNASKED = "free: Do what you are configured for."
 FOCUSED = "Review with a focus on security, 2 levels deep. Answer {like: this}."
@@ -27,6 +29,7 @@ def told(shared_service: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
         tmp_path_factory.mktemp("agents"),
         {"name": "free"},
         {"name": "declared", "description": "Looks at one thing.", "prompt": PROMPT, "inputs": DECLARED},
+        {"name": "needy", "inputs": {"why": {"required": True}, "tag": {"choices": ["", "x"], "required": True}}},
         {"name": "worded", "prompt": "As {inputs.role}: {inputs.instructions}", "inputs": {"role": {"default": "us"}}},
     )
     return Api(shared_service)
@@ -50,6 +53,9 @@ def apply(service: Any, folder: Path, *agents: dict[str, Any]) -> Any:
         ("declared", {"focus": "security"}, FOCUSED),
         ("declared", {"focus": "security", "instructions": "Be kind."}, f"{FOCUSED}\n\nBe kind."),
         ("declared", {"focus": "security", "quick": True}, f"{FOCUSED}\n\nInputs:\n- quick: true"),
+        ("declared", {"focus": "security", "why": " "}, f"{FOCUSED}\n\nInputs:\n- why:  "),
+        ("declared", {"focus": "security", "level": 1.0}, f"{FOCUSED}\n\nInputs:\n- level: 1.0"),
+        ("needy", {"why": "x", "tag": ""}, "needy: Do what you are configured for.\n\nInputs:\n- why: x\n- tag: "),
         ("worded", {"instructions": "{inputs.role} wins"}, "As us: {inputs.role} wins"),
     ],
 )
@@ -71,6 +77,7 @@ def test_inputs_reach_an_agent_that_is_only_told_words(
         ({"focus": "taste"}, 'inputs.focus: one of "security", "speed" is expected, not "taste"'),
         ({"focus": "speed", "depth": True}, "inputs.depth: a whole number is expected, not true"),
         ({"focus": "speed", "depth": "2"}, 'inputs.depth: a whole number is expected, not "2"'),
+        ({"focus": "speed", "level": True}, 'inputs.level: one of 1, "all" is expected, not true'),
         ({"focus": "speed", "quick": 1}, "inputs.quick: true or false is expected, not 1"),
         ({"focus": "speed", "instructions": ["x"]}, 'inputs.instructions: a text is expected, not ["x"]'),
     ],
@@ -81,6 +88,14 @@ def test_an_input_that_is_not_as_declared_is_named(told: Api, given: dict[str, A
 
     assert (answer.status_code, answer.json()["error_code"]) == (400, "invalid_input")
     assert answer.json()["message"].startswith(said)
+
+
+@pytest.mark.parametrize("why", ["", " \n"])
+def test_a_required_text_says_something(told: Api, why: str) -> None:
+    """An empty one is as good as none."""
+    answer = told.post("/external/agents/needy/runs", {"repository": "acme/api", "inputs": {"why": why, "tag": "x"}})
+
+    assert (answer.status_code, answer.json()["message"]) == (400, "inputs.why: the agent 'needy' needs it")
 
 
 @pytest.mark.parametrize(
@@ -111,7 +126,7 @@ def test_agents_are_listed_with_their_inputs_and_a_wrong_name_is_guessed(told: A
     listed = {one["name"]: one for one in told.get("/external/agents").json()["agents"]}
     unknown = told.post("/external/agents/declarde/runs", {"repository": "acme/api"})
 
-    assert [*listed] == sorted({"declared", "free", "reviewer", "scribe", "worded", *listed})
+    assert [*listed] == sorted({"declared", "free", "needy", "reviewer", "scribe", "worded", *listed})
     assert listed["declared"]["description"] == "Looks at one thing."
     assert listed["declared"]["inputs"]["focus"] == {
         "type": "text",

@@ -145,6 +145,23 @@ def test_a_turn_is_resumed_from_its_session_and_its_change_when_the_limit_ends(
 
 
 @NEEDS_SANDBOX
+def test_what_a_waiting_turn_had_changed_is_kept_when_it_is_cancelled(
+    serve: Callable[..., Api], server: ModelServer, stand_in: Callable[[str], Path]
+) -> None:
+    """As its diff, with which the next turn can begin."""
+    api = serve(0.5, preset="claude-code", argv=[str(stand_in("claude"))])
+    limit = Respond(429, {"error": {"message": "Slow down"}}, {"Retry-After": "4000"})
+    server.otherwise = lambda request: limit if len(server.questions) == 2 else server.answer(request)
+    run_id = api.begin("asker", instructions="Ask twice.")
+    eventually(lambda: "resumes" in str(last_turn(api, run_id)["reason"]), "it waits")
+    api.post(f"/external/runs/{run_id}/cancel", {})
+    turn = last_turn(api, run_id)
+    patch = api.get(f"/external/runs/{run_id}/turns/1/diff").text
+
+    assert (turn["outcome"], turn["files"], "+after the first answer" in patch) == ("cancelled", 1, True)
+
+
+@NEEDS_SANDBOX
 @pytest.mark.parametrize("days", [2, 9999])
 def test_a_limit_that_does_not_end_within_a_day_fails_the_turn(
     serve: Callable[..., Api], server: ModelServer, days: int

@@ -17,7 +17,7 @@ from service.setup import RepositoryEntry, add_repository
 from service.store import deliveries, organizations, repositories, turns
 from service.store.database import Database
 from service.store.repositories import Repository
-from service.triggers.events import PullRequestEvent, read
+from service.triggers.events import PayloadError, PullRequestEvent, read
 from service.triggers.receiver import Receiver, WebhookDelivery
 from service.triggers.rules import TriggerRule
 from tests import service_process
@@ -30,6 +30,7 @@ from tests.service.payloads import (
     github,
     github_check,
     github_comment,
+    gitlab,
     gitlab_note,
     gitlab_pipeline,
     signed,
@@ -61,13 +62,17 @@ def commented(words: str, sha: str = SHA, **given: Any) -> PullRequestEvent | No
         ("@runwarden", "", ""),
         ("@runwarden fix: it", "fix", ": it"),
         ("> @runwarden review", None, None),
+        (" \r\n   @runwarden review it\r\n", "review", "it"),
+        ("    @runwarden review", None, None),
+        ("\n \n \t@runwarden review", None, None),
+        ("```\n@runwarden review\n```", None, None),
         ("Please, @runwarden review", None, None),
         ("@runwarden-bot review", None, None),
         ("", None, None),
     ],
 )
 def test_a_comment_asks_by_its_first_words(words: str, command: str | None, rest: str | None) -> None:
-    """A quotation, a mention further on and another name ask for nothing."""
+    """A quotation, a block of code, a mention further on and another name ask for nothing."""
     found = event("issue_comment", github_comment(words))
     note = event("Note Hook", gitlab_note(words, SHA))
 
@@ -116,6 +121,25 @@ def test_a_comment_that_may_be_forged_starts_nothing_and_says_why(given: dict[st
         later = event("Note Hook", gitlab_note(words, SHA, updated_at="2026-01-01 00:00:00 UTC"))
         assert later is not None
         assert later.fault == fault
+
+
+@pytest.mark.parametrize(
+    ("name", "document", "field"),
+    [
+        ("Merge Request Hook", gitlab("open", SHA), "updated_at"),
+        ("Note Hook", gitlab_note("@runwarden review", SHA), "created_at"),
+        ("Note Hook", gitlab_note("@runwarden review", SHA), "updated_at"),
+        ("Pipeline Hook", gitlab_pipeline(SHA, "fix/login"), "created_at"),
+        ("Pipeline Hook", gitlab_pipeline(SHA, "fix/login"), "finished_at"),
+    ],
+)
+@pytest.mark.parametrize("date", ["soon", "2026-02-30 08:00:00 UTC", "", 7e99, []])
+def test_a_date_that_cannot_be_read_is_named(name: str, document: dict[str, Any], field: str, date: object) -> None:
+    """Not the content type of the webhook, which is right."""
+    given = document | {"object_attributes": document["object_attributes"] | {field: date}}
+
+    with pytest.raises(PayloadError, match=rf"^object_attributes\.{field}: "):
+        event(name, given)
 
 
 @pytest.mark.parametrize(

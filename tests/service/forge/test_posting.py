@@ -277,7 +277,7 @@ def test_the_same_change_opens_no_second_pull_request(desk: Desk, change: dict[s
 
 
 def test_of_two_with_the_same_change_the_earlier_one_opens_its_pull_request(desk: Desk) -> None:
-    """The other waits for it; where the first is refused, it opens its own."""
+    """The other waits until that was tried; where it fails, it opens its own, which is then the one for both."""
     due = []
     for at in range(2):
         due.append(desk.begin(branch=f"agent/{at}"))
@@ -285,17 +285,19 @@ def test_of_two_with_the_same_change_the_earlier_one_opens_its_pull_request(desk
         desk.later(1)
     desk.server.before = lambda one: Respond(500, {}) if one.method == "POST" and b"agent/0" in one.body else None
     desk.poster.post(due[1])
-    desk.post()
     waits = desk.posting(due[1], "pull_request")
-    desk.server.before = lambda one: Respond(422, {}) if one.method == "POST" and b"agent/0" in one.body else None
-    desk.later(4000)
+    desk.later(900)
     desk.post()
-    desk.later(4000)
+    failing = desk.posting(due[0], "pull_request")
+    desk.server.before = lambda _: None
+    desk.later(900)
     desk.post()
+    linked, opened = (desk.posting(one, "pull_request") for one in due)
 
     assert (waits.state, f"waits for the run {due[0]}" in str(waits.failure)) == ("waiting", True)
-    assert [desk.posting(one, "pull_request").state for one in due] == ["refused", "posted"]
     assert [one.branch for one in desk.server.changes] == ["agent/1"]
+    assert [one.state for one in (failing, linked, opened)] == ["waiting", "posted", "posted"]
+    assert f"of the run {due[1]}; none was opened" in str(linked.failure)
 
 
 FORBIDDEN = {"errors": [{"type": "FORBIDDEN", "message": "Resource not accessible by personal access token"}]}
