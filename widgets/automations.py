@@ -145,12 +145,13 @@ def set_off_by(decision: Decision, now: datetime) -> SafeText:
     """A decision's cause, in one line."""
     facts = decision.occurrence.facts
     kind = decision.occurrence.identity.partition(":")[0]
+    by = {"asked": "by hand", "proposed": "by a program"}.get(kind)
     about = [facts.get(name, "") for name in ("run.id", "run.status", "run.repository", "run.branch")]
     about += [facts.get(name, "") for name in ("host.platform", "host.status", "action.kind", "action.id")]
     if said := " ".join(filter(None, about)):
-        return safe_text(f"{'by hand: ' if kind == 'asked' else ''}{said}", limit=200)
+        return safe_text(f"{by}: {said}" if by else said, limit=200)
     at = clock_time(decision.occurrence.at, now)
-    return safe_text({"at": f"its time, {at}", "asked": f"by hand, {at}"}.get(kind, decision.occurrence.identity))
+    return safe_text(f"{by}, {at}" if by else f"its time, {at}" if kind == "at" else decision.occurrence.identity)
 
 
 def runs_of(journal: tuple[Decision, ...]) -> dict[str, Decision]:

@@ -1,7 +1,7 @@
 """The spec's writes as frozen values, made by forms and commands, and their answers."""
 
 import json
-from typing import ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 from unicodedata import category
 from urllib.parse import quote, unquote
 
@@ -200,27 +200,31 @@ def _with(request: WriteRequest, old: str, new: str) -> WriteRequest:
 
 def request_of(action: Action) -> WriteRequest:
     """The request that the action sent."""
-    body = json.loads(action.body_json)
-    match action.kind:
+    return request_from(action.kind, action.path, json.loads(action.body_json))
+
+
+def request_from(kind: ActionKind, path: str, body: dict[str, Any]) -> WriteRequest:
+    """The request with this path and body, as `path` and `body()` of a request of that kind gave them."""
+    match kind:
         case "run.start" | "run.continue":
             reference = body["repository"]
             data = reference["data"] if isinstance(reference["data"], dict) else {}
             repository = Repository.of(str(reference["platform"]), data)
             first = (body["instructions"], repository, body.get("branch_name"), body.get("metadata", {}))
-            if action.kind == "run.start":
+            if kind == "run.start":
                 return StartRun(*first)
             again = ContinueRun(body["run_id"], *first)
             ways = (replace(again, start_from="patch"), replace(again, start_from="branch"))
-            return next((way for way in ways if way.path == action.path), again)
+            return next((way for way in ways if way.path == path), again)
         case "agent.start":
-            name = unquote(action.path.split("/")[-2])
+            name = unquote(path.split("/")[-2])
             return StartAgent(name, body["repository"], body.get("branch_name"), body.get("inputs", {}))
         case "organization.create":
             return CreateOrganization(body["email"], body.get("offer_code"))
         case "gitlab.onboard":
             return OnboardProject(body.get("project_path"), body.get("project_id"))
         case "run.cancel":
-            return CancelRun(unquote(action.path.split("/")[-2]))
+            return CancelRun(unquote(path.split("/")[-2]))
 
 
 def asked_of(action: Action) -> WriteRequest:

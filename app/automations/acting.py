@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app.actions import ActionRefusedError, Actions, AlreadyAskedError
-from app.api.requests import CancelRun, ContinueRun, StartAgent, StartRun, WriteRequest, asked_of
+from app.api.requests import CancelRun, ContinueRun, StartAgent, StartRun, WriteRequest, asked_of, request_from
 from app.notify.channels import run_program
 from app.rules.rule import (
     DoAgent,
@@ -18,6 +18,7 @@ from app.rules.rule import (
     DoContinue,
     DoNotify,
     DoRetry,
+    DoSend,
     DoStart,
     Rule,
     filled,
@@ -125,6 +126,11 @@ class ResponseRunner(Struct, frozen=True):
                 if isinstance(again, StartRun | ContinueRun):
                     return replace(again, metadata={**again.metadata, MARK: rule.name})
                 return again
+            case DoSend(kind):
+                asked = json.loads(decision.request_json or "null")
+                if asked is None:
+                    raise CannotActError("its request is not known any longer")
+                return request_from(kind, asked["path"], asked["body"])
             case _:
                 raise CannotActError("it sends nothing to the service")
 
@@ -134,7 +140,9 @@ class ResponseRunner(Struct, frozen=True):
             if decision.request_json is not None and shown(request) != decision.request_json:
                 return ActingResult("expired", "what it would send is not what was approved")
             own = replace(self.actions, actor=f"bot:{rule.name}:{self.actions.actor.rpartition(':')[2]}")
-            action = await own.submit(request, key=f"automation-{decision.decision_id}-{rfc3339(decision.decided_at)}")
+            key = decision.occurrence.facts.get("key")
+            key = key or f"automation-{decision.decision_id}-{rfc3339(decision.decided_at)}"
+            action = await own.submit(request, key=key)
         except AlreadyAskedError as asked:
             return result_of(asked.existing)
         except ActionRefusedError as refused:

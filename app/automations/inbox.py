@@ -292,8 +292,10 @@ class Causes:
                 cure = f"automations log {shlex.quote(newest.rule)}"
                 found.append(_single("limited", key, title, newest.decided_at, newest.rule, cure))
         until = await state.lease_until(LEASE)
-        if rules and (until is None or until < now - SILENT_AFTER):
-            title = "Automations are configured, and no bot is at work"
+        is_approved = bool(await state.open_decisions(outcome="approved"))
+        if (rules or is_approved) and (until is None or until < now - SILENT_AFTER):
+            why = "A request is approved" if is_approved else "Automations are configured"
+            title = f"{why}, and no bot is at work"
             found.append(_single("bot", "bot", title, until or NO_TIME, "", "watch"))
         return found
 

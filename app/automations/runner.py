@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from app.api.requests import WriteRequest
 from app.automations.acting import ActingResult, CannotActError, result_of, shown
 from app.automations.occurrences import SKEW, Seen, changed_since, due, is_labelled, occurrences, upcoming
+from app.automations.proposals import PROPOSALS
 from app.rules.policy import decide, is_quiet, lasts
 from app.rules.rule import DoCommand, DoNotify, OnInterval, OnRun, OnSchedule, OnStuck, Rule, fingerprint, mentions
 from app.text import plural
@@ -333,7 +334,7 @@ class Runner:
 
     async def _carry_on(self, now: datetime, seen: Seen) -> None:
         """Continue open decisions: queued, waiting, approved, or left by a dead process."""
-        by_name = {rule.name: rule for rule in self._enabled()}
+        by_name = {rule.name: rule for rule in (*PROPOSALS.values(), *self._enabled())}
         for decision in await self.state.open_decisions():
             rule = by_name.get(decision.rule)
             program = self.work.programs.get(decision.rule)

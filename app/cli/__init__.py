@@ -11,6 +11,7 @@ from app.version import VERSION_LINE, __version__
 COMMANDS: Final = {
     "console": ("app.cli.programs.console:console", "Open the console."),
     "web": ("app.cli.programs.web:web", "Open the console in a browser on this machine."),
+    "mcp": ("app.cli.programs.mcp:mcp", "Let programs ask and propose over MCP, on stdin and stdout."),
     "demo": ("app.cli.programs.console:demo", "Try it: a service, repositories, runs and the console."),
     "serve": ("app.cli.programs.service:serve", "Run the self-hosted service."),
     "service": ("app.cli.programs.service:service", "Administer a self-hosted service's data folder."),

@@ -10,7 +10,7 @@ from typing import Any, Final, get_args
 import click
 
 from app.automations.acting import CannotActError
-from app.automations.bot import Bot, document, rules_of
+from app.automations.bot import LEASE, Bot, document, rules_of
 from app.automations.occurrences import upcoming
 from app.automations.replay import WORDS, replay
 from app.cli.context import Format, Invocation
@@ -212,7 +212,10 @@ async def approve(invocation: Invocation, /, *, decision: int) -> int:
             raise failed(
                 "not_found", f"Decision {decision} no longer waits. See: runwarden automations log {held.rule!r}"
             )
+        bot = await state.lease_owner(LEASE, state.clock())
     output = invocation.output
+    if bot is None:
+        output.note(f"It is sent as soon as a bot is running: {invocation.command_line} watch")
     pairs = [("approved", f"{decision}"), ("automation", held.rule)]
     request = None
     body = ""

@@ -60,6 +60,7 @@ EXTRAS: Final[Mapping[str, Sequence[str]]] = {
     ),
     "web": ("textual_serve", "aiohttp"),
     "metrics": ("prometheus_client",),
+    "mcp": ("mcp",),
 }
 """The optional parts of the distribution, and the packages that each needs."""
 

@@ -48,6 +48,8 @@ async def list_items(invocation: Invocation, /, *, with_done: bool) -> int:
     async with _opened(invocation) as box:
         items = await box.items(with_done=with_done)
         now = box.engine.clock()
+        polled = {link.subject: link.last_ok_at for link in await box.engine.cache.links()}
+        coverage = await box.engine.cache.coverage()
     entries = [
         facts(item, "key kind title severity count choices")
         | {"at": None if item.at == NO_TIME else rfc3339(item.at), "back": item.back or None, "cure": item.cure or None}
@@ -62,7 +64,12 @@ async def list_items(invocation: Invocation, /, *, with_done: bool) -> int:
         Column("to do", lambda item: item.cure, "cure", flexible=True),
         Column("key", lambda item: item.key, "key"),
     )
-    invocation.output.listing("items", entries, columns, items, empty="Nothing waits for you.")
+    more = {
+        "as_of": rfc3339(coverage.as_of or polled.get("runs")),
+        "complete_since": rfc3339(coverage.complete_since) if coverage.as_of else None,
+        "health_as_of": rfc3339(polled.get("health")),
+    }
+    invocation.output.listing("items", entries, columns, items, more=more, empty="Nothing waits for you.")
     return Exit.DONE
 
 

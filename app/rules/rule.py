@@ -11,6 +11,7 @@ from msgspec import Struct, field
 from app.config.settings import Between, OneOrMore, QuietHours
 from app.text import as_argument
 from app.times import MAX_DURATION
+from storage.records import ActionKind
 from storage.records.results import SEVERITIES, RunTurns, Severity
 
 Overlap = Literal["skip", "queue", "allow"]
@@ -101,7 +102,11 @@ class OnUnknownAction(Struct, frozen=True):
     action: Literal["unknown"] = "unknown"
 
 
-Trigger = OnSchedule | OnInterval | OnRun | OnStuck | OnHealth | OnUnknownAction
+class OnProposal(Struct, frozen=True):
+    """A program proposes it: nothing that happens by itself."""
+
+
+Trigger = OnSchedule | OnInterval | OnRun | OnStuck | OnHealth | OnUnknownAction | OnProposal
 
 
 class DoStart(Struct, frozen=True):
@@ -153,7 +158,13 @@ class DoCommand(Struct, frozen=True):
     argv: tuple[str, ...] = field(name="command")
 
 
-Response = DoStart | DoAgent | DoContinue | DoRetry | DoCancel | DoNotify | DoCommand
+class DoSend(Struct, frozen=True):
+    """Send the request that the decision keeps."""
+
+    kind: ActionKind
+
+
+Response = DoStart | DoAgent | DoContinue | DoRetry | DoCancel | DoNotify | DoCommand | DoSend
 
 
 class Limit(Struct, frozen=True):
@@ -210,6 +221,7 @@ _OF: Final[Mapping[type, tuple[str, ...]]] = {
     OnStuck: _RUN,
     OnHealth: ("host.platform", "host.status"),
     OnUnknownAction: ("action.id", "action.kind", "action.subject"),
+    OnProposal: (),
 }
 _PLACEHOLDER: Final = re.compile(r"\{([a-z][a-z_]*(?:\.[a-z_]+)?)\}")
 """JSON and shell braces in a text stay as they are."""
@@ -233,7 +245,7 @@ def texts_of(do: Response) -> Iterator[str]:
             yield from (title, text)
         case DoCommand(argv):
             yield from argv
-        case DoRetry() | DoCancel():
+        case DoRetry() | DoCancel() | DoSend():
             pass
 
 

@@ -17,9 +17,11 @@ from app.rules.rule import (
     DoContinue,
     DoNotify,
     DoRetry,
+    DoSend,
     DoStart,
     OnHealth,
     OnInterval,
+    OnProposal,
     OnRun,
     OnSchedule,
     OnStuck,
@@ -70,6 +72,8 @@ def sentence(rule: Rule, now: datetime) -> str:
             host = f"code host {_listed(platforms)}" if platforms else "a code host"
             bad = f"not well{f' for {_duration(lasting)}' if lasting else ''}"
             when = f"When {host} is {'well again' if on.is_over else bad}"
+        case OnProposal():
+            when = "When a program proposes it"
         case _:
             when = f"When the outcome of a write has been unknown for {_duration(rule.on.older)}"
     match rule.do:
@@ -85,6 +89,8 @@ def sentence(rule: Rule, now: datetime) -> str:
             then = "cancel it"
         case DoNotify(route):
             then = f"notify {route}"
+        case DoSend(kind):
+            then = f"send its {kind}"
         case _:
             then = f"run {' '.join(rule.do.argv)}"
     asked = ", once a person has approved it" if rule.needs_approval else ""

@@ -61,7 +61,13 @@ class State:
         await self.close()
 
     async def decide(
-        self, rule: str, occurrence: Occurrence, decide: Decide, *, active_run: str | None = None
+        self,
+        rule: str,
+        occurrence: Occurrence,
+        decide: Decide,
+        *,
+        active_run: str | None = None,
+        request_json: str | None = None,
     ) -> Decision | None:
         """Claim the occurrence for the rule and enter the decision, in one transaction.
 
@@ -72,7 +78,7 @@ class State:
         now = self.clock()
 
         def job(connection: sqlite3.Connection) -> Decision | None:
-            return decisions.enter(connection, rule, occurrence, decide, active_run, now)
+            return decisions.enter(connection, rule, occurrence, decide, active_run, now, request_json)
 
         return await self.writer.run(job)
 

@@ -45,8 +45,9 @@ def enter(
     decide: Callable[[RuleHistory], Verdict],
     active_run: str | None,
     now: datetime,
+    request_json: str | None = None,
 ) -> Decision | None:
-    """Decide on an occurrence and enter it; None: it was entered before."""
+    """Decide on an occurrence and enter it, with its request if that is known; None: it was entered before."""
     name = sqlite_text(rule)
     identity = sqlite_text(occurrence.identity)
     with immediate(connection):
@@ -58,7 +59,7 @@ def enter(
         is_final = verdict.outcome not in OPEN_OUTCOMES
         entered = connection.execute(
             "INSERT INTO decisions (rule, identity, at_us, decided_us, settled_us, outcome, reason, conversation,"
-            " facts_json, owner_json, owned_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            " facts_json, owner_json, owned_us, request_json) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 *(name, identity, to_us(occurrence.at), to_us(now), to_us(now) if is_final else None),
                 *(verdict.outcome, sqlite_text(verdict.reason), sqlite_text(occurrence.conversation)),
@@ -66,6 +67,7 @@ def enter(
                     sqlite_text(json.dumps(dict(occurrence.facts), ensure_ascii=False)),
                     this_process().as_json(),
                     to_us(now),
+                    sqlite_text_or_none(request_json),
                 ),
             ),
         )

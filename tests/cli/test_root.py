@@ -13,7 +13,7 @@ import sys
 from app.__main__ import main
 for line in ("--version", "--help", "config path", "config check", "profiles list", "runs list --help"):
     main(line.split())
-heavy = ("textual", "httpx", "pydantic", "apscheduler", "sqlite_utils", "rich", "sqlite3", "asyncio", "tomlkit", "csv")
+heavy = "textual httpx pydantic apscheduler sqlite_utils rich sqlite3 asyncio tomlkit csv mcp".split()
 print("\\nLOADED", *[name for name in heavy if name in sys.modules], file=sys.stderr)
 """
 

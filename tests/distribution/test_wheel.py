@@ -92,7 +92,13 @@ def test_without_its_extra_a_command_says_the_cure(wheel: Path, tmp_path: Path) 
     installation.pip("--no-compile", "--no-deps", "--no-index", str(wheel))
     installation.borrow(python.libraries, tuple(name for extra in EXTRAS.values() for name in extra))
 
-    for command, extra in (("demo", "service"), ("serve", "service"), ("service", "service"), ("web", "web")):
+    for command, extra in (
+        ("demo", "service"),
+        ("serve", "service"),
+        ("service", "service"),
+        ("web", "web"),
+        ("mcp", "mcp"),
+    ):
         done = installation.run(command)
         assert (done.returncode, done.stdout) == (2, "")
         assert f"pipx install --force 'runwarden-console[{extra}]'" in done.stderr

@@ -63,12 +63,17 @@ def test_what_is_shown_to_people_moves_no_cursor(cli: CommandLine) -> None:
 
 
 def test_documents_hold_files_and_findings(cli: CommandLine) -> None:
-    """`--json` of a diff has no patch: that is what the command prints without it."""
-    diff, review = (
+    """`--json` of a diff has its patch if that is asked for; all say when the run was seen last."""
+    diff, with_patch, review, view = (
         cli("runs", "diff", "run_01", "--turn", "1", "--json").json(),
+        cli("runs", "diff", "run_01", "--patch", "--json").json(),
         cli("runs", "review", "run_01", "--json").json(),
+        cli("runs", "view", "run_01", "--json").json(),
     )
 
+    assert all(document["as_of"] for document in (diff, with_patch, review, view))
+    assert "patch" not in diff
+    assert with_patch["patch"].startswith("diff --git a/code.py b/code.py\n")
     assert (diff["count"], diff["source"], diff["base_name"]) == (3, "git", "its first parent")
     assert diff["files"][1] == {
         "path": 'od"d\nname',

@@ -16,6 +16,7 @@ from app.results.checkout import apply as apply_change
 from app.results.diff import Patch
 from app.results.git import GitError
 from app.text import plural, safe_text
+from app.times import rfc3339
 from storage.records.results import Change, ChangedFile, Finding
 
 _TONES: Final = {"+": "32", "-": "31", "@": "36", "d": "1", "\\": "2"}
@@ -146,10 +147,11 @@ FOLDER_OPTION: Final = click.option(
 @TURN_OPTION
 @click.option("--stat", is_flag=True, help="The changed files, with their counts of lines.")
 @click.option("--name-only", is_flag=True, help="The changed files' names alone.")
+@click.option("--patch", is_flag=True, help="With --json, the patch as well.")
 @click.option("--color", is_flag=True, help="Colours and visible controls, also into a pipe.")
 @async_command
 async def diff(
-    invocation: Invocation, *, run_id: str, turn: int | None, stat: bool, name_only: bool, color: bool
+    invocation: Invocation, *, run_id: str, turn: int | None, stat: bool, name_only: bool, patch: bool, color: bool
 ) -> int:
     """Print what a run changed, as a patch for `git apply`.
 
@@ -173,7 +175,9 @@ async def diff(
             }
             for file in change.files
         ]
-        output.listing("files", documents, FILES, change.files, more=facts_of(change))
+        more = facts_of(change) | {"as_of": rfc3339(detail.last_seen_at)}
+        more |= {"patch": change.patch.decode(errors="replace")} if patch else {}
+        output.listing("files", documents, FILES, change.files, more=more)
         output.text(total(change))
     elif name_only:
         for file in change.files:
@@ -201,7 +205,7 @@ async def review(invocation: Invocation, *, run_id: str, turn: int | None) -> in
             | {"findings": [finding_document(finding) for finding in each.findings]}
             for each in reviews
         ]
-        output.record({"reviews": documents}, ())
+        output.record({"reviews": documents, "as_of": rfc3339(detail.last_seen_at)}, ())
     elif output.format is not Format.TABLE:
         found = [(each, finding) for each in reviews for finding in each.findings]
         entries = [{"review": each.path, **finding_document(finding)} for each, finding in found]

@@ -154,6 +154,7 @@ async def view(invocation: Invocation, *, run_id: str, turn: int | None) -> int:
         "source": run_turns.source,
         "note": run_turns.note,
         "postings": [asdict(each) for each in run_turns.postings],
+        "as_of": rfc3339(detail.last_seen_at),
     }
     run = detail.run
     pairs = [("run_id", run.run_id), ("status", run.status), ("repository", run.repository.label)]

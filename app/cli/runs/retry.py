@@ -121,7 +121,7 @@ async def retry(invocation: Invocation, /, *, run_ids: tuple[str, ...], yes: boo
     """
     options, failure = WriteOptions(**given), None
     async with invocation.writer(dry_run=options.dry_run) as engine:
-        planned = [await _planned(engine, run_id, options.key) for run_id in run_ids]
+        planned = [await plan(engine, run_id, options.key) for run_id in run_ids]
         results = list({each.run_id: each for each in planned}.values())
         count = sum(each.outcome == "to_send" for each in results)
         if count and not options.dry_run:
@@ -143,7 +143,8 @@ async def retry(invocation: Invocation, /, *, run_ids: tuple[str, ...], yes: boo
     return tell_batch(invocation, rows, COLUMNS, results, base_url, failure=failure, dry_run=options.dry_run)
 
 
-async def _planned(engine: "Engine", text: str, prefix: str | None) -> Retry:
+async def plan(engine: "Engine", text: str, prefix: str | None = None) -> Retry:
+    """What retrying a run would send, or why it would not be sent."""
     try:
         run = await RunLookup(engine).current(text)
     except CommandFailedError as error:

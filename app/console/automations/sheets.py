@@ -17,6 +17,7 @@ from textual.widgets import Static
 
 from app.automations.bot import LEASE, Preview, process_of, rules_of
 from app.automations.occurrences import upcoming
+from app.automations.proposals import PROPOSALS
 from app.automations.replay import SHOWN, WORDS, Replayed, replay
 from app.config import ConfigError, Settings
 from app.config.automation_tables import read_tables
@@ -125,7 +126,7 @@ async def read_approvals(engine: Engine, settings: Settings) -> tuple[Approval, 
     Raises:
         StorageError: The state cannot be read.
     """
-    rules = {rule.name: rule for rule in rules_of(settings.automations, engine.profile.name)}
+    rules = {rule.name: rule for rule in (*PROPOSALS.values(), *rules_of(settings.automations, engine.profile.name))}
     waiting = (await engine.usable_state().journal(outcomes=("waiting",), limit=MOST_WAITING))[::-1]
     now = engine.clock()
     known = [(each, rules[each.rule]) for each in waiting if each.rule in rules]
@@ -159,7 +160,7 @@ async def read_automations(state: State, settings: Settings, profile: str, now: 
         badge = Badge("●", "a bot is at work:", "good")
         hint = f"process {bot}"
     status = Status(badge, safe_text(hint), len(waiting))
-    return Automations(rules, tuple(views), waiting, status if views or is_outdated else None, bot)
+    return Automations(rules, tuple(views), waiting, status if views or waiting or is_outdated else None, bot)
 
 
 def view_of(

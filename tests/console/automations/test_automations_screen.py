@@ -11,11 +11,13 @@ import pytest
 from msgspec.structs import replace
 from syrupy.assertion import SnapshotAssertion
 
+from app.api.requests import StartRun
+from app.automations.proposals import propose
 from app.console.automations.sheets import ApprovalsSheet
 from app.console.messages import GoToTab
 from app.events import StateChangedElsewhere
 from app.rules.rule import fingerprint_of
-from storage.records import RunFilter, RunSort
+from storage.records import Repository, RunFilter, RunSort
 from storage.state import AT_WORK
 from tests.console.automations.conftest import (
     ONE,
@@ -195,6 +197,20 @@ async def test_an_approval_is_answered_once_it_was_seen(staged: Staged, configur
         await scene.press("X")
         assert (await outcomes(scene))[0] == ("approved", "approved by ann")
         assert "no longer waits" in scene.toasts[-1]
+
+
+async def test_a_proposal_is_approved_without_any_automation(staged: Staged, configured: Configured) -> None:
+    """With its exact request, and who wants it; the inbox leads there."""
+    async with staged(changed=configured("")) as scene:
+        request = StartRun("Look at {run.id}.", Repository.parse("acme/api"))
+        decision, _ = await propose(scene.engine, request)
+        await scene.press("5")
+        await scene.shows("1 waits for approval")
+        scene.app.screen.post_message(GoToTab("automations", str(decision.decision_id)))
+        await scene.shows("[mcp] run.start", "by a program", "POST /external/runs", "Look at {run.id}.")
+        await scene.press("ctrl+s")
+
+        assert (await outcomes(scene, "[mcp] run.start"))[0][0] == "approved"
 
 
 async def test_an_answer_from_elsewhere_is_said_and_no_key_takes_the_next_request_for_the_last(

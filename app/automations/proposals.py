@@ -1,0 +1,70 @@
+"""Proposals: writes that a program asks for. Each waits for a person as a rule's does, and is sent as it was shown."""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec.structs import replace
+
+from app.api.requests import CancelRun, WriteRequest
+from app.automations.acting import CannotActError, shown
+from app.automations.occurrences import asked_for
+from app.engine import Engine
+from app.rules.policy import decide
+from app.rules.rule import DoSend, Limit, OnProposal, Rule
+from storage.records import ActionKind, Run
+from storage.records.decision import Decision
+
+PROPOSALS: Final[Mapping[ActionKind, Rule]] = {
+    kind: Rule(
+        f"[mcp] {kind}",
+        OnProposal(),
+        DoSend(kind),
+        overlap="allow",
+        pause_after=0,
+        limit=Limit(10_000, 10_000, 10_000),  # A person decides on each.
+        needs_approval=True,
+    )
+    for kind in ("run.start", "run.continue", "run.cancel", "agent.start")
+}
+"""The rules that every bot has besides the configured ones, by what they send."""
+MOST_WAITING: Final = 50
+_NAMES: Final = frozenset(rule.name for rule in PROPOSALS.values())
+
+
+async def propose(
+    engine: Engine, request: WriteRequest, run: Run | None = None, key: str = ""
+) -> tuple[Decision, bool]:
+    """Let a request wait for a person; return the decision, and whether it is new: the same request waits once.
+
+    It expires if its run has another status by then, unless that is to be cancelled. Under `key`, if there is one,
+    the ledger sends once.
+
+    Raises:
+        CannotActError: Too many wait.
+        StorageError: The state cannot be used.
+    """
+    state, now, rule = engine.usable_state(), engine.clock(), PROPOSALS[request.kind]
+    asked = asked_for(now, run)
+    facts = {**asked.facts, "key": key}
+    if isinstance(request, CancelRun):
+        del facts["run.status"]
+    conversation = "" if run is None else await state.conversation(run.run_id)
+    request_json = shown(request)
+    digest = hashlib.sha256(f"{key} {request_json}".encode()).hexdigest()
+    n = 0
+    while True:
+        occurrence = replace(asked, identity=f"proposed:{digest}:{n}", conversation=conversation, facts=facts)
+        waiting = [each for each in await state.open_decisions() if each.rule in _NAMES]
+        for each in waiting:
+            if each.occurrence.identity == occurrence.identity:
+                return each, False
+        if len(waiting) >= MOST_WAITING:
+            said = "A person has to approve or reject some of them first"
+            raise CannotActError(f"{MOST_WAITING} proposals wait already. {said}; nothing was proposed.")
+        decision = await state.decide(
+            rule.name, occurrence, lambda past: decide(rule, asked, past, now), request_json=request_json
+        )
+        if decision is not None:
+            return decision, True
+        n += 1  # The same was proposed before, and what became of that is known.
