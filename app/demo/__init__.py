@@ -187,6 +187,8 @@ def _world(root: Path, *, is_live: bool, keep: bool) -> Iterator[World]:
     try:
         if is_live and not is_kept:
             seed_month(world.service)
+        page = world.service.base_url.removesuffix("/v1")
+        _say(f"In a browser: {page}/, with the token in {root / 'token'}")
         yield world
     finally:
         world.service.stop()

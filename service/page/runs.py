@@ -181,6 +181,9 @@ def _run(
 ) -> Response:
     run: Any = results.run_document(run_id, context, caller)
     last = run["turns"][-1]
+    for one in run["turns"]:
+        # A finding may be about a file that the turn did not change: no line of the change is its place.
+        one["changed"] = _changed(context, caller, run_id, one["number"]) if one["findings"] and one["files"] else ()
     return page(
         "run",
         visitor,
@@ -192,6 +195,14 @@ def _run(
         is_active=last["outcome"] is None,
         typed=typed,
     )
+
+
+def _changed(context: Context, caller: Caller, run_id: str, number: int) -> set[str]:
+    try:
+        patch = bytes(results.read_turn_diff(run_id, str(number), context, caller).body)
+    except HttpError:
+        return set()
+    return text.paths(patch.decode("utf-8", "replace"))
 
 
 @router.post("/runs/{run_id}/reply")

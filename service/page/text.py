@@ -78,6 +78,11 @@ class DiffFile:
     """What else changed: its name, its mode, or that it is not text."""
 
 
+def paths(patch: str) -> set[str]:
+    """Return the files that a patch leaves in place, as far as their names are plain."""
+    return set(re.findall(r"^\+\+\+ b/(.+)$", patch, re.MULTILINE))
+
+
 def diff_files(patch: str) -> list[DiffFile]:
     """Return the files of a patch as git writes it."""
     made: list[DiffFile] = []

@@ -252,7 +252,8 @@ def test_under_a_console_a_team_is_at_work(tmp_path: Path, monkeypatch: pytest.M
     assert len(seen[0]) >= 200
     assert seen[0] < seen[1]
     assert "made up by the service's lab" in said[0]
-    assert f"the repositories are in {folder / 'repositories'}" in said[1]
+    assert any(f"the repositories are in {folder / 'repositories'}" in one for one in said)
+    assert any(one.startswith("In a browser: http://127.0.0.1:") for one in said)
 
 
 def test_a_folder_that_cannot_be_made_is_told_with_its_cure(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import email
 import email.policy
 import html
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -173,6 +174,30 @@ def test_a_run_is_started_answered_and_cancelled(
     eventually(lambda: "⊘ cancelled" in text_of(browser.get(run)), "it is shown as cancelled")
     assert browser.post(f"{run}/cancel").status_code in {303, 409}
     assert "⊘ cancelled" in text_of(browser.get("/runs?status=failed"))
+
+
+def test_a_finding_leads_to_its_line_if_that_is_in_the_change(
+    own: Callable[..., tuple[Api, Path]], browse: Any, tmp_path: Path
+) -> None:
+    """Of another file the place is named; hostile words stay words."""
+    found = [{"path": path, "line": 2, "title": SCRIPT, "message": SCRIPT} for path in ("new file.py", "README.md")]
+    source = (
+        "import json, os, pathlib\n"
+        "pathlib.Path('new file.py').write_text('one = 1\\ntwo = 2\\n')\n"
+        "pathlib.Path('.runwarden').mkdir(exist_ok=True)\n"
+        f"pathlib.Path('.runwarden/findings.json').write_text({json.dumps({'version': 1, 'findings': found})!r})\n"
+    )
+    mine, _ = own()
+    mine.add_agent(tmp_path, "finder", source)
+    run_id = mine.begin("finder")
+    mine.ended(run_id)
+    browser = browse(mine)
+    shown = browser.get(f"/runs/{run_id}")
+    links = re.findall(r'href="([^"]+#[^"]+:2)"', shown.text)
+    assert len(links) == 1
+    assert f'id="{links[0].partition("#")[2]}"' in browser.get(links[0].partition("#")[0]).text
+    assert "README.md:2" in text_of(shown)
+    assert SCRIPT not in shown.text
 
 
 def test_the_list_takes_the_filters_of_the_api(own: Callable[..., tuple[Api, Path]], browse: Any) -> None:
