@@ -27,8 +27,12 @@ _FILTERS: Final = ("status", "repository", "date_from", "date_to", "page_token")
 _PAGE: Final = 25
 _LOG_BYTES: Final = 48 << 10
 """Of a log on one page."""
-_DIFF_LINES: Final = 400
-"""Of a change on one page; further files have pages of their own."""
+_DIFF_BYTES: Final = 36 << 10
+"""Of a change on one page; what does not fit has pages of its own."""
+_FILES: Final = 50
+"""Of a change in one list."""
+_BEFORE: Final = 5
+"""Lines that are shown before the one that a finding is about."""
 _DAY: Final = 10
 """The length of a date such as 2026-11-28."""
 router = APIRouter()
@@ -221,22 +225,44 @@ def cancel(run_id: str, context: RequestContext, _: Writer, caller: Member) -> R
 
 @router.get("/runs/{run_id}/changes")
 def show_changes(
-    run_id: str, context: RequestContext, caller: Member, visitor: Anybody, turn: str = "", file: int = -1
+    run_id: str,
+    context: RequestContext,
+    caller: Member,
+    visitor: Anybody,
+    turn: str = "",
+    file: int = -1,
+    start: int = 0,
+    path: str = "",
+    line: int = 0,
 ) -> Response:
-    """Show what a turn changed, or the whole run if no turn is named; long changes file by file."""
+    """Show what a turn changed, or the whole run if no turn is named; one file, if one is named; or around a line."""
     run: Any = results.read_run(run_id, context, caller)
     if turn:
         answer = results.read_turn_diff(run_id, turn, context, caller)
     else:
         answer = results.read_run_diff(run_id, context, caller)
     found = text.diff_files(bytes(answer.body).decode("utf-8", "replace"))
-    shown, lines = [], 0
-    for number, one in enumerate(found):
-        is_shown = number == file if file >= 0 else lines + len(one.lines) <= _DIFF_LINES or number == 0
-        lines += len(one.lines) if is_shown else 0
-        shown.append((one, one.lines[: _DIFF_LINES * 5] if is_shown else None))
+    if path:
+        file = next((number for number, one in enumerate(found) if one.path == path), -1)
+        places = [number for number, one in enumerate(found[file].lines) if one.new == line] if file >= 0 else []
+        start = max(0, places[0] - _BEFORE) if places else 0
+    first = max(0, min(file, len(found) - 1)) // _FILES * _FILES
+    listed = found[first : first + _FILES]
+    chosen = found[file : file + 1] if file >= 0 else listed
     return page(
-        "changes", visitor, run=run, repository=repository_name(run["repository"]), turn=turn, files=shown, only=file
+        "changes",
+        visitor,
+        run=run,
+        repository=repository_name(run["repository"]),
+        turn=turn,
+        count=len(found),
+        first=first,
+        listed=listed,
+        shown=list(text.shown(chosen, max(0, start), _DIFF_BYTES)),
+        start=max(0, start),
+        file=file,
+        path=path,
+        line=line,
     )
 
 

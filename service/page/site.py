@@ -110,7 +110,7 @@ def page(
     return HTMLResponse(shown, status, {**_HEADERS, **(headers or {})})
 
 
-def leads_to(path: str, **query: object) -> RedirectResponse:
+def leads_to(path: str, /, **query: object) -> RedirectResponse:
     """Return an answer that sends the browser to another page, after a form was accepted."""
     return RedirectResponse(address(path, **query), 303, _HEADERS)
 

@@ -189,7 +189,7 @@ def local_path(text: str) -> str:
     return text if text.startswith("/") and not text.startswith(("//", "/\\")) and text.isprintable() else "/runs"
 
 
-def address(path: str, **query: object) -> str:
+def address(path: str, /, **query: object) -> str:
     """Return a path with a query; what is empty is left out."""
     given = {name: str(value) for name, value in query.items() if value not in {None, ""}}
     return f"{path}?{urlencode(given)}" if given else path

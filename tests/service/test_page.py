@@ -11,11 +11,21 @@ from typing import Any
 import httpx
 import pytest
 
+from service.page.text import markdown
 from tests.service.conftest import BARE, Api, http_client
 from tests.waiting import eventually
 
 SCRIPT = "<script>alert(1)</script>"
 OPERATOR = "rwo_" + "o" * 40
+WRITER = """
+import json, pathlib
+pathlib.Path(".runwarden").mkdir()
+for name, text in {files!r}.items():
+    pathlib.Path(name).parent.mkdir(exist_ok=True)
+    pathlib.Path(name).write_text(text)
+pathlib.Path(".runwarden/findings.json").write_text(json.dumps({{"version": 1, "findings": {found!r}}}))
+"""
+"""An agent that writes files and findings."""
 
 
 class Browser:
@@ -306,3 +316,52 @@ def test_the_page_can_be_turned_off(start: Callable[..., Api]) -> None:
     answer = BARE.get(api.service.base_url.removesuffix("/v1") + "/sign-in")
     assert answer.status_code == 404
     assert answer.json()["error_code"] == "not_found"
+
+
+def test_a_large_change_is_shown_in_pages_of_their_own(own: Callable[..., tuple[Api, Path]], browse: Any) -> None:
+    """Each is under 50 KB and quick, however large the change is; a finding leads to its line, wherever that is."""
+    mine, _ = own()
+    written = "\n".join(f"    total_{number} = compute(number, 'text', {number})" for number in range(50_000))
+    found = [
+        {"path": "big.py", "line": 40_000, "title": "far down"},
+        {"path": "elsewhere.py", "line": 3, "title": "not in the change"},
+    ]
+    mine.add_agent(
+        mine.service.data_dir, "writer", WRITER.format(files={"big.py": written, "one": "x" * 1_000_000}, found=found)
+    )
+    run = f"/runs/{mine.begin('writer', instructions='write')}"
+    mine.ended(run.rpartition("/")[2])
+    browser = browse(mine)
+
+    first = browser.get(f"{run}/changes")
+    seen, onward = "", re.search(r'href="(/runs/[^"]+start=\d+)"', first.text)
+    assert onward is not None
+    for path in (f"{run}/changes", html.unescape(onward[1]), f"{run}/changes?file=1", f"{run}/changes?file=7"):
+        shown = browser.get(path)
+        assert shown.status_code == 200
+        assert len(shown.content) < 50_000, path
+        seen += text_of(shown)
+    assert "total_0 =" in seen
+    assert "998,000 more characters" in seen
+    links = [html.unescape(one) for one in re.findall(rf'href="({run}/changes[^"]+#line)"', browser.get(run).text)]
+    far, elsewhere = (browser.get(one) for one in links)
+    assert re.search(r'<tr class="added" id="line"><td><td>40000<td>\+<td> +total_39999', far.text)
+    assert len(far.content) < 50_000
+    assert "This change does not touch elsewhere.py" in text_of(elsewhere)
+
+
+def test_the_name_of_a_file_is_the_one_that_it_has(own: Callable[..., tuple[Api, Path]], browse: Any) -> None:
+    """Also with blanks, quotes and special characters, and one that looks like two names of git's."""
+    mine, _ = own()
+    names = ["x b/y", 'quoted "é\t\\', "plain.txt"]
+    mine.add_agent(mine.service.data_dir, "namer", WRITER.format(files=dict.fromkeys(names, "x\n"), found=[]))
+    run_id = mine.begin("namer", instructions="write")
+    mine.ended(run_id)
+
+    shown = browse(mine).get(f"/runs/{run_id}/changes").text
+    assert sorted(html.unescape(one) for one in re.findall(r"<h2[^>]*><code>([^<]*)</code>", shown)) == sorted(names)
+
+
+def test_markdown_cannot_name_what_a_page_does_not_show() -> None:
+    """A character that turns text around or steers a terminal is a sign in its place, also written as a reference."""
+    assert markdown("&#8238;live &#27;]8;; &#x2066;\u202e&nbsp;") == "<p>�live �]8;; ��&nbsp;</p>\n"
