@@ -17,7 +17,7 @@ from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, bad_request
 from service.errors import first_fault
 from service.page import text
-from service.page.site import leads_to, page
+from service.page.site import HEADERS, leads_to, page
 from service.page.visitor import Anybody, Form, Member, Visitor, Writer
 from service.store import repositories, turns
 from service.store.agents import DEFAULT_NAME
@@ -132,7 +132,9 @@ async def start_run(context: RequestContext, form: Writer, caller: Member, visit
         body = _start_body(form, declared)
         made = await runs_api.start_agent(form.get("agent"), context, caller, body)
     except HttpError as error:
-        return await run_in_threadpool(_new_run, context, caller, visitor, dict(form.fields), error)
+        return await run_in_threadpool(
+            _new_run, context, caller, visitor, {"repository": ""} | dict(form.fields), error
+        )
     return leads_to(f"/runs/{made['execution_id']}")
 
 
@@ -269,9 +271,13 @@ def show_changes(
 @router.get("/runs/{run_id}/changes.patch")
 def read_patch(run_id: str, context: RequestContext, caller: Member, turn: str = "") -> Response:
     """Return the change as a patch, for git apply."""
-    if turn:
-        return results.read_turn_diff(run_id, turn, context, caller)
-    return results.read_run_diff(run_id, context, caller)
+    found = (
+        results.read_turn_diff(run_id, turn, context, caller)
+        if turn
+        else results.read_run_diff(run_id, context, caller)
+    )
+    found.headers.update(HEADERS)
+    return found
 
 
 @router.get("/runs/{run_id}/log")
@@ -308,4 +314,6 @@ def show_log(
 @router.get("/runs/{run_id}/log/{turn}")
 async def read_log(run_id: str, turn: str, request: Request, context: RequestContext, caller: Member) -> Response:
     """Return a piece of the log as the API does, for the script that follows it, or all of it as text."""
-    return await results.read_log(run_id, turn, request, context, caller)
+    piece = await results.read_log(run_id, turn, request, context, caller)
+    piece.headers.update(HEADERS)
+    return piece

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from service.page.text import markdown
-from tests.service.conftest import BARE, Api, http_client
+from tests.service.conftest import BARE, UNBOXED, Api, http_client
 from tests.waiting import eventually
 
 SCRIPT = "<script>alert(1)</script>"
@@ -365,3 +365,58 @@ def test_the_name_of_a_file_is_the_one_that_it_has(own: Callable[..., tuple[Api,
 def test_markdown_cannot_name_what_a_page_does_not_show() -> None:
     """A character that turns text around or steers a terminal is a sign in its place, also written as a reference."""
     assert markdown("&#8238;live &#27;]8;; &#x2066;\u202e&nbsp;") == "<p>�live �]8;; ��&nbsp;</p>\n"
+
+
+def test_an_address_or_form_that_cannot_be_used_gets_a_page(own: Callable[..., tuple[Api, Path]], browse: Any) -> None:
+    """With the API's status, and no failure of the service."""
+    mine, _ = own()
+    run = f"/runs/{mine.start('something')}"
+    mine.ended(run.rpartition("/")[2])
+    browser = browse(mine)
+    assert browse().get("/runs?path=x").headers["location"] == "/sign-in?next=%2Fruns%3Fpath%3Dx"
+    for path in (f"{run}/changes?file=x", f"{run}/log?before=x", f"{run}/changes?line={'9' * 5000}"):
+        shown = browser.get(path)
+        assert shown.status_code == 400, path
+        assert "That cannot be used" in text_of(shown)
+    for fields in ({}, {"agent": "scribe"}, {"repository": "acme/api"}, {"agent": "nobody", "repository": "acme/api"}):
+        assert browser.post("/runs/new", **fields).status_code in {400, 404}
+
+
+def test_nothing_typed_is_lost_where_a_form_is_refused(start: Callable[..., Api]) -> None:
+    """Whatever the reason is, and whenever it was found; secrets are not shown again."""
+    api = start(settings=f"{UNBOXED}[limits]\nrequests_per_minute = 60\n")
+    browser = Browser(api.service.base_url)
+    browser.sign_in(api.token)
+    given = {"agent": "scribe", "repository": "acme/api", "instructions": f"long {SCRIPT} words"}
+    run_id = api.start("something")
+    api.ended(run_id)
+
+    def kept(status: int, path: str = "/runs/new", headers: dict[str, str] | None = None, **more: str) -> None:
+        answer = browser.post(path, headers, **given | more)
+        assert answer.status_code == status
+        assert f"long {SCRIPT} words" in text_of(answer)
+        assert "hush" not in answer.text
+
+    kept(403, csrf="hush")
+    kept(403, headers={"Sec-Fetch-Site": "cross-site"})
+    kept(404, "/runs/none/reply")
+    kept(400, branch_name="a b")
+    api.service.admin("org", "deactivate", api.organization["slug"])
+    kept(403, token="hush")
+    api.service.admin("org", "activate", api.organization["slug"])
+    while browser.get("/runs").status_code == 200:
+        pass
+    kept(429)
+
+
+def test_nothing_of_an_organization_is_kept_by_a_cache(own: Callable[..., tuple[Api, Path]], browse: Any) -> None:
+    """Patches and logs neither; they have the policy of all pages."""
+    mine, _ = own()
+    run = f"/runs/{mine.start('something')}"
+    mine.ended(run.rpartition("/")[2])
+    browser = browse(mine)
+    for path in (run, f"{run}/changes", f"{run}/changes.patch", f"{run}/log/1", f"{run}/log/1?form=steps"):
+        shown = browser.get(path).headers
+        assert shown["cache-control"] == "no-store", path
+        assert "default-src 'none'" in shown["content-security-policy"]
+        assert shown["x-content-type-options"] == "nosniff"
