@@ -17,7 +17,7 @@ from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, bad_request
 from service.errors import first_fault
 from service.page import text
-from service.page.site import leads_to, page
+from service.page.site import HEADERS, leads_to, page
 from service.page.visitor import Anybody, Form, Member, Visitor, Writer
 from service.store import repositories, turns
 from service.store.agents import DEFAULT_NAME
@@ -27,8 +27,12 @@ _FILTERS: Final = ("status", "repository", "date_from", "date_to", "page_token")
 _PAGE: Final = 25
 _LOG_BYTES: Final = 48 << 10
 """Of a log on one page."""
-_DIFF_LINES: Final = 400
-"""Of a change on one page; further files have pages of their own."""
+_DIFF_BYTES: Final = 36 << 10
+"""Of a change on one page; what does not fit has pages of its own."""
+_FILES: Final = 50
+"""Of a change in one list."""
+_BEFORE: Final = 5
+"""Lines that are shown before the one that a finding is about."""
 _DAY: Final = 10
 """The length of a date such as 2026-11-28."""
 router = APIRouter()
@@ -128,7 +132,9 @@ async def start_run(context: RequestContext, form: Writer, caller: Member, visit
         body = _start_body(form, declared)
         made = await runs_api.start_agent(form.get("agent"), context, caller, body)
     except HttpError as error:
-        return await run_in_threadpool(_new_run, context, caller, visitor, dict(form.fields), error)
+        return await run_in_threadpool(
+            _new_run, context, caller, visitor, {"repository": ""} | dict(form.fields), error
+        )
     return leads_to(f"/runs/{made['execution_id']}")
 
 
@@ -181,9 +187,6 @@ def _run(
 ) -> Response:
     run: Any = results.run_document(run_id, context, caller)
     last = run["turns"][-1]
-    for one in run["turns"]:
-        # A finding may be about a file that the turn did not change: no line of the change is its place.
-        one["changed"] = _changed(context, caller, run_id, one["number"]) if one["findings"] and one["files"] else ()
     return page(
         "run",
         visitor,
@@ -195,14 +198,6 @@ def _run(
         is_active=last["outcome"] is None,
         typed=typed,
     )
-
-
-def _changed(context: Context, caller: Caller, run_id: str, number: int) -> set[str]:
-    try:
-        patch = bytes(results.read_turn_diff(run_id, str(number), context, caller).body)
-    except HttpError:
-        return set()
-    return text.paths(patch.decode("utf-8", "replace"))
 
 
 @router.post("/runs/{run_id}/reply")
@@ -232,31 +227,57 @@ def cancel(run_id: str, context: RequestContext, _: Writer, caller: Member) -> R
 
 @router.get("/runs/{run_id}/changes")
 def show_changes(
-    run_id: str, context: RequestContext, caller: Member, visitor: Anybody, turn: str = "", file: int = -1
+    run_id: str,
+    context: RequestContext,
+    caller: Member,
+    visitor: Anybody,
+    turn: str = "",
+    file: int = -1,
+    start: int = 0,
+    path: str = "",
+    line: int = 0,
 ) -> Response:
-    """Show what a turn changed, or the whole run if no turn is named; long changes file by file."""
+    """Show what a turn changed, or the whole run if no turn is named; one file, if one is named; or around a line."""
     run: Any = results.run_document(run_id, context, caller)
     if turn:
         answer = results.read_turn_diff(run_id, turn, context, caller)
     else:
         answer = results.read_run_diff(run_id, context, caller)
     found = text.diff_files(bytes(answer.body).decode("utf-8", "replace"))
-    shown, lines = [], 0
-    for number, one in enumerate(found):
-        is_shown = number == file if file >= 0 else lines + len(one.lines) <= _DIFF_LINES or number == 0
-        lines += len(one.lines) if is_shown else 0
-        shown.append((one, one.lines[: _DIFF_LINES * 5] if is_shown else None))
+    if path:
+        file = next((number for number, one in enumerate(found) if one.path == path), -1)
+        places = [number for number, one in enumerate(found[file].lines) if one.new == line] if file >= 0 else []
+        start = max(0, places[0] - _BEFORE) if places else 0
+    first = max(0, min(file, len(found) - 1)) // _FILES * _FILES
+    listed = found[first : first + _FILES]
+    chosen = found[file : file + 1] if file >= 0 else listed
     return page(
-        "changes", visitor, run=run, repository=repository_name(run["repository"]), turn=turn, files=shown, only=file
+        "changes",
+        visitor,
+        run=run,
+        repository=repository_name(run["repository"]),
+        turn=turn,
+        count=len(found),
+        first=first,
+        listed=listed,
+        shown=list(text.shown(chosen, max(0, start), _DIFF_BYTES)),
+        start=max(0, start),
+        file=file,
+        path=path,
+        line=line,
     )
 
 
 @router.get("/runs/{run_id}/changes.patch")
 def read_patch(run_id: str, context: RequestContext, caller: Member, turn: str = "") -> Response:
     """Return the change as a patch, for git apply."""
-    if turn:
-        return results.read_turn_diff(run_id, turn, context, caller)
-    return results.read_run_diff(run_id, context, caller)
+    found = (
+        results.read_turn_diff(run_id, turn, context, caller)
+        if turn
+        else results.read_run_diff(run_id, context, caller)
+    )
+    found.headers.update(HEADERS)
+    return found
 
 
 @router.get("/runs/{run_id}/log")
@@ -293,4 +314,6 @@ def show_log(
 @router.get("/runs/{run_id}/log/{turn}")
 async def read_log(run_id: str, turn: str, request: Request, context: RequestContext, caller: Member) -> Response:
     """Return a piece of the log as the API does, for the script that follows it, or all of it as text."""
-    return await results.read_log(run_id, turn, request, context, caller)
+    piece = await results.read_log(run_id, turn, request, context, caller)
+    piece.headers.update(HEADERS)
+    return piece

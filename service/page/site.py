@@ -1,14 +1,17 @@
 """The site: its application, how a page is rendered, and how failures look to a person."""
 
+import contextlib
 import hashlib
 import logging
 from collections.abc import Mapping
 from datetime import timedelta
 from functools import cache
+from http import HTTPStatus
 from importlib.resources import files
 from typing import Any, Final
 
 from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -20,8 +23,9 @@ from service.api.errors import HttpError
 from service.clock import EPOCH, parse_rfc3339
 from service.errors import ServiceError
 from service.page import text
-from service.page.visitor import Form, NotSignedInError, Visitor, address
+from service.page.visitor import NotSignedInError, Visitor, address, read_form
 from service.store.database import AWAY
+from service.store.runs import InactiveOrganizationError
 from service.text import plural, printable
 
 _ASSETS: Final = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
@@ -29,7 +33,7 @@ _POLICY: Final = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
-_HEADERS: Final = {
+HEADERS: Final = {
     "Content-Security-Policy": _POLICY,
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "same-origin",
@@ -107,12 +111,12 @@ def page(
 ) -> HTMLResponse:
     """Return a page, rendered from a template with facts."""
     shown = _templates().get_template(f"{name}.html").render(visitor=visitor, **facts)
-    return HTMLResponse(shown, status, {**_HEADERS, **(headers or {})})
+    return HTMLResponse(shown, status, {**HEADERS, **(headers or {})})
 
 
-def leads_to(path: str, **query: object) -> RedirectResponse:
+def leads_to(path: str, /, **query: object) -> RedirectResponse:
     """Return an answer that sends the browser to another page, after a form was accepted."""
-    return RedirectResponse(address(path, **query), 303, _HEADERS)
+    return RedirectResponse(address(path, **query), 303, HEADERS)
 
 
 @assets.get("/assets/{version}/{name}")
@@ -121,7 +125,7 @@ def read_asset(version: str, name: str) -> Response:
     if name not in _ASSETS:
         raise HttpError(404, "not_found", "there is nothing here")
     kept = "public, max-age=31536000, immutable" if version == _version() else "no-cache"
-    return Response(_asset(name), media_type=_ASSETS[name], headers=_HEADERS | {"Cache-Control": kept})
+    return Response(_asset(name), media_type=_ASSETS[name], headers=HEADERS | {"Cache-Control": kept})
 
 
 def build(context: Context, routers: tuple[APIRouter, ...]) -> FastAPI:
@@ -131,7 +135,9 @@ def build(context: Context, routers: tuple[APIRouter, ...]) -> FastAPI:
     for router in (assets, *routers):
         app.include_router(router)
     app.add_exception_handler(HttpError, _show_failure)
+    app.add_exception_handler(RequestValidationError, _show_unusable)
     app.add_exception_handler(HTTPException, _show_framework)
+    app.add_exception_handler(InactiveOrganizationError, _show_inactive)
     for kind in AWAY:
         app.add_exception_handler(kind, _show_away)
     app.add_exception_handler(Exception, _show_crash)
@@ -162,39 +168,54 @@ class Doors:
 async def _show_failure(request: Request, error: Exception) -> Response:
     if not isinstance(error, HttpError):
         raise error
-    if isinstance(error, NotSignedInError):
+    if isinstance(error, NotSignedInError) and request.method == "GET":
         here = address(request.url.path, **request.query_params)
-        if request.method == "GET":
-            return leads_to("/sign-in", next="" if here == "/" else here)
-        return _failure(error.status, error.message, error.form, error.headers)
-    return _failure(error.status, error.message, None, error.headers)
+        return leads_to("/sign-in", next="" if here == "/" else here)
+    return await _failure(request, error.status, error.message, error.headers)
 
 
-async def _show_framework(_request: Request, error: Exception) -> Response:
+async def _show_unusable(request: Request, error: Exception) -> Response:
+    (one, *_) = error.errors() if isinstance(error, RequestValidationError) else ({"loc": ("it",), "msg": str(error)},)
+    return await _failure(request, 400, f"{one['loc'][-1]} in the address: {one['msg']}")
+
+
+async def _show_framework(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
-    return _failure(status, "There is no such page." if status == 404 else "This is not offered here.")  # noqa: PLR2004
+    return await _failure(
+        request,
+        status,
+        "There is no such page." if status == HTTPStatus.NOT_FOUND else "This is not offered here.",
+        getattr(error, "headers", None),
+    )
 
 
-async def _show_away(_request: Request, error: Exception) -> Response:
+async def _show_inactive(request: Request, _error: Exception) -> Response:
+    return await _failure(request, 403, "The organization is not active.")
+
+
+async def _show_away(request: Request, error: Exception) -> Response:
     _logger.error("the database cannot be used: %s", getattr(error, "orig", None) or error)
     message = (
         "the database is away or overloaded, and it is unknown whether this took effect: look before you try again"
     )
-    return _failure(503, message, headers={"Retry-After": "2"})
+    return await _failure(request, 503, message, {"Retry-After": "2"})
 
 
 async def _show_crash(request: Request, error: Exception) -> Response:
     if isinstance(error, ServiceError):
         _logger.error("%s %s failed: %s", request.method, request.url.path, error)
-    return _failure(500, "The service failed. Its log says why: ask the operator.")
+    return await _failure(request, 500, "The service failed. Its log says why: ask the operator.")
 
 
-def _failure(
-    status: int, message: str, form: Form | None = None, headers: Mapping[str, str] | None = None
+async def _failure(
+    request: Request, status: int, message: str, headers: Mapping[str, str] | None = None
 ) -> HTMLResponse:
     """Return the page for a failure; it shows what was typed, so that nothing is lost."""
+    typed: Mapping[str, str] = {}
+    if request.method == "POST":
+        # What cannot be read, or was read in part, is not shown.
+        with contextlib.suppress(HttpError, RuntimeError):
+            typed = (await read_form(request)).typed
     title = _TITLES.get(status, "The service failed")
     message = message[:1].upper() + message[1:] + ("" if message.endswith((".", "!", "?")) else ".")
-    return page(
-        "failure", status=status, headers=headers, title=title, message=message, typed=form.typed if form else {}
-    )
+    return page("failure", status=status, headers=headers, title=title, message=message, typed=typed)

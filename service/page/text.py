@@ -1,7 +1,7 @@
 """Foreign text on the page: Markdown without anything active in it, and changes as lines with colours."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import Final
@@ -20,8 +20,12 @@ _TAGS: Final = (
     *("p", "br", "hr", "h1", "h2", "h3", "h4", "h5", "h6", "ul", "ol", "li", "blockquote", "pre", "code", "em"),
     *("strong", "s", "a", "table", "thead", "tbody", "tr", "th", "td"),
 )
-_HUNK: Final = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
-_HEAD: Final = re.compile(r'diff --git "?a/(.*?)"? "?b/(.*)')
+_HUNK: Final = re.compile(r"@@ -(\d{1,10})(?:,\d+)? \+(\d{1,10})(?:,\d+)? @@")
+_FILE_BYTES: Final = 300
+_ROW_BYTES: Final = 45
+"""About what a file of a change takes beside its lines, and a line beside its text."""
+_LONGEST: Final = 2000
+"""Characters that are shown of a line."""
 _LONGEST_COLOURED: Final = 500
 """Characters of a line that gets colours: a longer one was not written by a person."""
 _COLOURS: Final = (
@@ -43,7 +47,7 @@ def _markdown() -> MarkdownIt:
 
 def markdown(words: str | None) -> Markup:
     """Return Markdown as HTML: no scripts, images, styles or foreign forms; links open without a referrer."""
-    made = _markdown().render(printable(words or ""))
+    made = _markdown().render(words or "")
     clean = nh3.clean(
         made,
         tags=set(_TAGS),
@@ -51,8 +55,8 @@ def markdown(words: str | None) -> Markup:
         url_schemes={"http", "https", "mailto"},
         link_rel="noopener noreferrer nofollow",
     )
-    # Headings within a page's own would confuse its outline.
-    return Markup(re.sub(r"(</?)h[1-6]>", r"\1h4>", clean))  # noqa: S704 — just cleaned
+    # Headings within a page's own would confuse its outline. Characters may have been written as references.
+    return Markup(printable(re.sub(r"(</?)h[1-6]>", r"\1h4>", clean)))  # noqa: S704 — just cleaned
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +67,7 @@ class DiffLine:
     """`+`, `-`, a blank, or `@` for the head of a hunk."""
     old: int | None
     new: int | None
-    text: Markup
+    text: str
 
 
 @dataclass(slots=True)
@@ -78,39 +82,58 @@ class DiffFile:
     """What else changed: its name, its mode, or that it is not text."""
 
 
-def paths(patch: str) -> set[str]:
-    """Return the files that a patch leaves in place, as far as their names are plain."""
-    return set(re.findall(r"^\+\+\+ b/(.+)$", patch, re.MULTILINE))
+def shown(files: Iterable[DiffFile], start: int, size: int) -> Iterator[tuple[DiffFile, list[tuple[DiffLine, Markup]]]]:
+    """Yield files with their lines in colours, the first from a line on, until they make `size` bytes of a page."""
+    for file in files:
+        lexer = _lexer(file.path)
+        lines: list[tuple[DiffLine, Markup]] = []
+        size -= _FILE_BYTES
+        for line in file.lines[start:]:
+            if size <= 0:
+                break
+            lines.append((line, _coloured(line.text, None if line.kind == "@" else lexer)))
+            size -= len(lines[-1][1].encode()) + _ROW_BYTES
+        yield file, lines
+        if size <= 0:
+            return
+        start = 0
 
 
 def diff_files(patch: str) -> list[DiffFile]:
-    """Return the files of a patch as git writes it."""
+    """Return the files of a patch as git writes it, without renames."""
     made: list[DiffFile] = []
-    lexer: Lexer | None = None
     old = new = 0
     in_hunk = False
     for line in patch.split("\n"):
-        head = _HEAD.fullmatch(line)
-        if head and (not in_hunk or not line.startswith((" ", "+", "-"))):
-            made.append(DiffFile(head[2].removesuffix('"')))
-            lexer, in_hunk = _lexer(made[-1].path), False
+        if line.startswith("diff --git "):
+            made.append(DiffFile(_path(line.removeprefix("diff --git "))))
+            in_hunk = False
         elif not made:
             continue
-        elif found := _HUNK.match(line):
+        elif line.startswith("@@ ") and (found := _HUNK.match(line)):
             old, new, in_hunk = int(found[1]), int(found[2]), True
-            made[-1].lines.append(DiffLine("@", None, None, escape(printable(line))))
+            made[-1].lines.append(DiffLine("@", None, None, line))
         elif not in_hunk:
             _note(made[-1], line)
         elif line.startswith(("+", "-", " ")):
-            mark, shown = line[0], _coloured(line[1:], lexer)
-            is_new, is_old = mark != "-", mark != "+"
-            made[-1].lines.append(DiffLine(mark, old if is_old else None, new if is_new else None, shown))
-            made[-1].additions += mark == "+"
-            made[-1].deletions += mark == "-"
+            is_new, is_old = line[0] != "-", line[0] != "+"
+            one = DiffLine(line[0], old if is_old else None, new if is_new else None, line[1:])
+            made[-1].lines.append(one)
+            made[-1].additions += not is_old
+            made[-1].deletions += not is_new
             old, new = old + is_old, new + is_new
         elif line.startswith("\\"):
-            made[-1].lines.append(DiffLine("@", None, None, escape(line[2:])))
+            made[-1].lines.append(DiffLine("@", None, None, line[2:]))
     return made
+
+
+def _path(names: str) -> str:
+    """Return the path in `a/PATH b/PATH`, which may have blanks, and is quoted where it has special characters."""
+    path = names[len(names) // 2 + 1 :]
+    if not path.startswith('"'):
+        return path.removeprefix("b/")
+    quoted = path[1:-1].encode().decode("unicode_escape", "replace")
+    return quoted.encode("latin-1", "replace").decode("utf-8", "replace").removeprefix("b/")
 
 
 def _note(file: DiffFile, line: str) -> None:
@@ -139,6 +162,8 @@ def _lexer(path: str) -> Lexer | None:
 
 
 def _coloured(line: str, lexer: Lexer | None) -> Markup:
+    if len(line) > _LONGEST:
+        line = f"{line[:_LONGEST]} … {len(line) - _LONGEST:,} more characters"
     if lexer is None or len(line) > _LONGEST_COLOURED:
         return escape(printable(line))
     return Markup("").join(_spans(line, lexer))
@@ -148,4 +173,4 @@ def _spans(line: str, lexer: Lexer) -> Iterator[Markup]:
     for kind, value in lexer.get_tokens(line):
         colour = next((name for known, name in _COLOURS if kind in known), None)
         shown = escape(printable(value))
-        yield shown if colour is None else Markup("<span class={}>{}</span>").format(colour, shown)
+        yield shown if colour is None else Markup("<i class={}>{}</i>").format(colour, shown)

@@ -4,14 +4,15 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from fastapi import Depends, Request, Response
 
 from service.api.auth import Caller
-from service.api.bodies import read_bytes
-from service.api.context import Context, RequestContext
+from service.api.bodies import Reserve, read_bytes
+from service.api.context import Context, RequestContext, context_of
 from service.api.errors import HttpError, bad_request
 from service.observability.requests import record_of
 from service.store import organizations, sessions, tokens
@@ -23,6 +24,8 @@ CSRF: Final = "csrf"
 _SECRET: Final = frozenset({CSRF, "token", "code"})
 """Fields that are never shown again."""
 _MOST_FIELDS: Final = 200
+_UNPROVEN: Final = Reserve(64 << 20)
+"""Memory for large forms: each is read before its sender is known, so that it can be shown again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +47,8 @@ class Form:
 class NotSignedInError(HttpError):
     """The page that was asked for needs a session."""
 
-    def __init__(self, form: Form | None = None) -> None:
+    def __init__(self) -> None:
         super().__init__(401, "not_signed_in", "your session has ended, or you never signed in: sign in")
-        self.form = form
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,32 +78,41 @@ def open_session(response: Response, value: str) -> Response:
 
 
 async def read_form(request: Request) -> Form:
-    """Read the form of a request that a page of this site sent.
+    """Return the form of a request, whoever sent it.
 
     Raises:
-        HttpError: 403, another site sent it; 400 or 413, it cannot be read.
+        HttpError: 400, 413 or 503, it cannot be read.
     """
+    if not hasattr(request.state, "form"):
+        context = context_of(request)
+        raw = await read_bytes(request, context.settings.limits.body_bytes, _UNPROVEN)
+        request.state.form = await context.parsing.run(partial(_parsed, raw))
+    form: Form = request.state.form
+    return form
+
+
+def _parsed(raw: bytes) -> Form:
+    try:
+        pairs = parse_qsl(raw.decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict")
+    except ValueError as error:
+        raise bad_request("malformed_form", f"the form cannot be read: {error}") from error
+    if any("\0" in part for pair in pairs for part in pair):
+        raise bad_request("invalid_text", "no field may hold NUL")
+    return Form({name: value.replace("\r\n", "\n") for name, value in pairs})
+
+
+async def _own_form(request: Request) -> Form:
+    """Return the form of a request that a page of this site sent (403: another site did)."""
+    form = await read_form(request)
     site = request.headers.get("sec-fetch-site")
     origin = request.headers.get("origin")
     is_ours = site in {"same-origin", "none"} if site else not origin or urlsplit(origin).netloc == request.url.netloc
     if not is_ours:
         raise HttpError(403, "cross_site", "another site sent this form: open the page itself and try again there")
-    raw = await read_bytes(request, _limit(request))
-    try:
-        pairs = parse_qsl(raw.decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict")
-    except ValueError as error:
-        raise bad_request("malformed_form", f"the form cannot be read: {error}") from error
-    if any("\0" in part or any("\ud800" <= mark <= "\udfff" for mark in part) for pair in pairs for part in pair):
-        raise bad_request("invalid_text", "no field may hold NUL or half of a surrogate pair")
-    return Form({name: value.replace("\r\n", "\n") for name, value in pairs})
+    return form
 
 
-def _limit(request: Request) -> int:
-    context: Context = request.app.state.context
-    return context.settings.limits.body_bytes
-
-
-AnyForm = Annotated[Form, Depends(read_form)]
+AnyForm = Annotated[Form, Depends(_own_form)]
 
 
 def _session(context: Context, value: str, csrf: str) -> Visitor | None:
@@ -170,7 +181,7 @@ def _operator(visitor: Annotated[Visitor, Depends(_reader)]) -> Visitor:
 
 def _writer(visitor: Annotated[Visitor | None, Depends(anybody)], form: AnyForm) -> Form:
     if visitor is None:
-        raise NotSignedInError(form)
+        raise NotSignedInError
     if not hmac.compare_digest(form.get(CSRF).encode(), visitor.csrf.encode()):
         raise HttpError(403, "stale_form", "this form is from another session: go back, reload the page and try again")
     return form
@@ -189,7 +200,7 @@ def local_path(text: str) -> str:
     return text if text.startswith("/") and not text.startswith(("//", "/\\")) and text.isprintable() else "/runs"
 
 
-def address(path: str, **query: object) -> str:
+def address(path: str, /, **query: object) -> str:
     """Return a path with a query; what is empty is left out."""
     given = {name: str(value) for name, value in query.items() if value not in {None, ""}}
     return f"{path}?{urlencode(given)}" if given else path

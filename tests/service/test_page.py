@@ -12,11 +12,21 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.service.conftest import BARE, Api, http_client
+from service.page.text import markdown
+from tests.service.conftest import BARE, UNBOXED, Api, http_client
 from tests.waiting import eventually
 
 SCRIPT = "<script>alert(1)</script>"
 OPERATOR = "rwo_" + "o" * 40
+WRITER = """
+import json, pathlib
+pathlib.Path(".runwarden").mkdir()
+for name, text in {files!r}.items():
+    pathlib.Path(name).parent.mkdir(exist_ok=True)
+    pathlib.Path(name).write_text(text)
+pathlib.Path(".runwarden/findings.json").write_text(json.dumps({{"version": 1, "findings": {found!r}}}))
+"""
+"""An agent that writes files and findings."""
 
 
 class Browser:
@@ -176,30 +186,6 @@ def test_a_run_is_started_answered_and_cancelled(
     assert "⊘ cancelled" in text_of(browser.get("/runs?status=failed"))
 
 
-def test_a_finding_leads_to_its_line_if_that_is_in_the_change(
-    own: Callable[..., tuple[Api, Path]], browse: Any, tmp_path: Path
-) -> None:
-    """Of another file the place is named; hostile words stay words."""
-    found = [{"path": path, "line": 2, "title": SCRIPT, "message": SCRIPT} for path in ("new file.py", "README.md")]
-    source = (
-        "import json, os, pathlib\n"
-        "pathlib.Path('new file.py').write_text('one = 1\\ntwo = 2\\n')\n"
-        "pathlib.Path('.runwarden').mkdir(exist_ok=True)\n"
-        f"pathlib.Path('.runwarden/findings.json').write_text({json.dumps({'version': 1, 'findings': found})!r})\n"
-    )
-    mine, _ = own()
-    mine.add_agent(tmp_path, "finder", source)
-    run_id = mine.begin("finder")
-    mine.ended(run_id)
-    browser = browse(mine)
-    shown = browser.get(f"/runs/{run_id}")
-    links = re.findall(r'href="([^"]+#[^"]+:2)"', shown.text)
-    assert len(links) == 1
-    assert f'id="{links[0].partition("#")[2]}"' in browser.get(links[0].partition("#")[0]).text
-    assert "README.md:2" in text_of(shown)
-    assert SCRIPT not in shown.text
-
-
 def test_the_list_takes_the_filters_of_the_api(own: Callable[..., tuple[Api, Path]], browse: Any) -> None:
     """Page by page; days count whole; what cannot be used is named, and stays in its field."""
     mine, _ = own()
@@ -334,3 +320,107 @@ def test_the_page_can_be_turned_off(start: Callable[..., Api]) -> None:
     answer = BARE.get(api.service.base_url.removesuffix("/v1") + "/sign-in")
     assert answer.status_code == 404
     assert answer.json()["error_code"] == "not_found"
+
+
+def test_a_large_change_is_shown_in_pages_of_their_own(own: Callable[..., tuple[Api, Path]], browse: Any) -> None:
+    """Each is under 50 KB and quick, however large the change is; a finding leads to its line, wherever that is."""
+    mine, _ = own()
+    written = "\n".join(f"    total_{number} = compute(number, 'text', {number})" for number in range(50_000))
+    found = [
+        {"path": "big.py", "line": 40_000, "title": "far down"},
+        {"path": "elsewhere.py", "line": 3, "title": "not in the change"},
+    ]
+    mine.add_agent(
+        mine.service.data_dir, "writer", WRITER.format(files={"big.py": written, "one": "x" * 1_000_000}, found=found)
+    )
+    run = f"/runs/{mine.begin('writer', instructions='write')}"
+    mine.ended(run.rpartition("/")[2])
+    browser = browse(mine)
+
+    first = browser.get(f"{run}/changes")
+    seen, onward = "", re.search(r'href="(/runs/[^"]+start=\d+)"', first.text)
+    assert onward is not None
+    for path in (f"{run}/changes", html.unescape(onward[1]), f"{run}/changes?file=1", f"{run}/changes?file=7"):
+        shown = browser.get(path)
+        assert shown.status_code == 200
+        assert len(shown.content) < 50_000, path
+        seen += text_of(shown)
+    assert "total_0 =" in seen
+    assert "998,000 more characters" in seen
+    links = [html.unescape(one) for one in re.findall(rf'href="({run}/changes[^"]+#line)"', browser.get(run).text)]
+    far, elsewhere = (browser.get(one) for one in links)
+    assert re.search(r'<tr class="added" id="line"><td><td>40000<td>\+<td> +total_39999', far.text)
+    assert len(far.content) < 50_000
+    assert "This change does not touch elsewhere.py" in text_of(elsewhere)
+
+
+def test_the_name_of_a_file_is_the_one_that_it_has(own: Callable[..., tuple[Api, Path]], browse: Any) -> None:
+    """Also with blanks, quotes and special characters, and one that looks like two names of git's."""
+    mine, _ = own()
+    names = ["x b/y", 'quoted "é\t\\', "plain.txt"]
+    mine.add_agent(mine.service.data_dir, "namer", WRITER.format(files=dict.fromkeys(names, "x\n"), found=[]))
+    run_id = mine.begin("namer", instructions="write")
+    mine.ended(run_id)
+
+    shown = browse(mine).get(f"/runs/{run_id}/changes").text
+    assert sorted(html.unescape(one) for one in re.findall(r"<h2[^>]*><code>([^<]*)</code>", shown)) == sorted(names)
+
+
+def test_markdown_cannot_name_what_a_page_does_not_show() -> None:
+    """A character that turns text around or steers a terminal is a sign in its place, also written as a reference."""
+    assert markdown("&#8238;live &#27;]8;; &#x2066;\u202e&nbsp;") == "<p>�live �]8;; ��&nbsp;</p>\n"
+
+
+def test_an_address_or_form_that_cannot_be_used_gets_a_page(own: Callable[..., tuple[Api, Path]], browse: Any) -> None:
+    """With the API's status, and no failure of the service."""
+    mine, _ = own()
+    run = f"/runs/{mine.start('something')}"
+    mine.ended(run.rpartition("/")[2])
+    browser = browse(mine)
+    assert browse().get("/runs?path=x").headers["location"] == "/sign-in?next=%2Fruns%3Fpath%3Dx"
+    for path in (f"{run}/changes?file=x", f"{run}/log?before=x", f"{run}/changes?line={'9' * 5000}"):
+        shown = browser.get(path)
+        assert shown.status_code == 400, path
+        assert "That cannot be used" in text_of(shown)
+    for fields in ({}, {"agent": "scribe"}, {"repository": "acme/api"}, {"agent": "nobody", "repository": "acme/api"}):
+        assert browser.post("/runs/new", **fields).status_code in {400, 404}
+
+
+def test_nothing_typed_is_lost_where_a_form_is_refused(start: Callable[..., Api]) -> None:
+    """Whatever the reason is, and whenever it was found; secrets are not shown again."""
+    api = start(settings=f"{UNBOXED}[limits]\nrequests_per_minute = 60\n")
+    browser = Browser(api.service.base_url)
+    browser.sign_in(api.token)
+    given = {"agent": "scribe", "repository": "acme/api", "instructions": f"long {SCRIPT} words"}
+    run_id = api.start("something")
+    api.ended(run_id)
+
+    def kept(status: int, path: str = "/runs/new", headers: dict[str, str] | None = None, **more: str) -> None:
+        answer = browser.post(path, headers, **given | more)
+        assert answer.status_code == status
+        assert f"long {SCRIPT} words" in text_of(answer)
+        assert "hush" not in answer.text
+
+    kept(403, csrf="hush")
+    kept(403, headers={"Sec-Fetch-Site": "cross-site"})
+    kept(404, "/runs/none/reply")
+    kept(400, branch_name="a b")
+    api.service.admin("org", "deactivate", api.organization["slug"])
+    kept(403, token="hush")
+    api.service.admin("org", "activate", api.organization["slug"])
+    while browser.get("/runs").status_code == 200:
+        pass
+    kept(429)
+
+
+def test_nothing_of_an_organization_is_kept_by_a_cache(own: Callable[..., tuple[Api, Path]], browse: Any) -> None:
+    """Patches and logs neither; they have the policy of all pages."""
+    mine, _ = own()
+    run = f"/runs/{mine.start('something')}"
+    mine.ended(run.rpartition("/")[2])
+    browser = browse(mine)
+    for path in (run, f"{run}/changes", f"{run}/changes.patch", f"{run}/log/1", f"{run}/log/1?form=steps"):
+        shown = browser.get(path).headers
+        assert shown["cache-control"] == "no-store", path
+        assert "default-src 'none'" in shown["content-security-policy"]
+        assert shown["x-content-type-options"] == "nosniff"
