@@ -13,6 +13,8 @@ INSTRUCTIONS: Final = "instructions"
 """The input that every agent takes: what it is to do, in free text."""
 _UNASKED: Final = "Do what you are configured for."
 _FIELD: Final = re.compile(r"\{([A-Za-z_][\w.-]*)\}", re.ASCII)
+_NEARLY: Final = re.compile(r"\{\s*inputs?\s*[.\[][^{}]*\}")
+"""What is meant for a field in other languages of templates, and would be told as it stands."""
 _KINDS: Final[Mapping[str, tuple[type, ...]]] = {
     "text": (str,),
     "integer": (int,),
@@ -66,13 +68,16 @@ class AgentInput(BaseModel):
 
 def misplaced(prompt: str, declared: Mapping[str, AgentInput]) -> Iterator[str]:
     """Yield what a prompt says of inputs that a turn could not fill in, each with its cure."""
+    known = ", ".join(f"{{inputs.{one}}}" for one in dict.fromkeys((*declared, INSTRUCTIONS)))
+    for near in _NEARLY.findall(prompt):
+        if not _FIELD.fullmatch(near):
+            yield f"prompt: {near} is not known: write one of {known}"
     for found in _FIELD.finditer(prompt):
         scope, name = _scoped(found)
         one = declared.get(name)
         if scope == "" and one is not None:
             yield f"prompt: write {{inputs.{name}}}, not {found[0]}"
         elif scope not in {"", "inputs"} or (scope and one is None and name != INSTRUCTIONS):
-            known = ", ".join(f"{{inputs.{one}}}" for one in dict.fromkeys((*declared, INSTRUCTIONS)))
             yield f"prompt: {found[0]} is not known: declare the input, or write one of {known}"
         elif scope and one is not None and not one.required and one.default is None:
             yield f"prompt: {found[0]} may be left out: give inputs.{name} a default, or required = true"

@@ -11,7 +11,7 @@ from service.agents.options import ChangeLimits
 from service.execution.git import GitCommandError, GitRunner
 from service.text import plural
 
-EMPTY_TREE: Final = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+_EMPTY_TREE: Final = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 # With this option on submodules, git reads no `.gitmodules`: the repository could make it fail with that file.
 _COMPARE: Final = ("diff-tree", "-r", "--no-renames", "--ignore-submodules=none")
 _MOST_CONTENT: Final = 256 << 20
@@ -27,16 +27,19 @@ class ChangedFiles:
     """The files that differ between two trees, also those that only one of them has."""
 
     names: tuple[str, ...]
+    before: tuple[str, ...]
+    """The mode and id of each in the base, as the index of git has them; zeros: it is not there."""
     blobs: frozenset[str]
     """The ids of their contents, before and after."""
 
 
 def changed_between(git: GitRunner, git_dir: Path, base: str | None, tree: str) -> ChangedFiles:
     """Return the files that differ between a base (None: the empty tree) and a commit or tree."""
-    listing = git(*_COMPARE, "-z", "--raw", base or EMPTY_TREE, tree, git_dir=git_dir).split("\0")[:-1]
+    listing = git(*_COMPARE, "-z", "--raw", base or _EMPTY_TREE, tree, git_dir=git_dir).split("\0")[:-1]
     # Entries alternate: modes, object ids and status, then the path.
-    blobs = {blob for entry in listing[::2] for blob in entry.split()[2:4]}
-    return ChangedFiles(tuple(listing[1::2]), frozenset(blobs))
+    entries = [entry.removeprefix(":").split() for entry in listing[::2]]
+    before = tuple(f"{entry[0]} {entry[2]}" for entry in entries)
+    return ChangedFiles(tuple(listing[1::2]), before, frozenset(blob for entry in entries for blob in entry[2:4]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +98,7 @@ class Patches:
 
     def _write_patch(self, file: Path, git_dir: Path, base: str | None, commit: str) -> tuple[int, int, int]:
         """Write a patch into a file; return the numbers of files, added lines and removed lines."""
-        found = self.git.feed(None, *_PATCH, base or EMPTY_TREE, commit, git_dir=git_dir)
+        found = self.git.feed(None, *_PATCH, base or _EMPTY_TREE, commit, git_dir=git_dir)
         # A line for each file comes first, then an empty one.
         counts, _, patch = found.partition("\n\n")
         file.write_bytes(self.mask(patch).encode("utf-8", "surrogateescape"))

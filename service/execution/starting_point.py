@@ -1,6 +1,6 @@
 """The starting point of a turn: its branch, and what an earlier turn changed that was not pushed."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from service.execution.git import GitCommandError, GitRunner
@@ -44,6 +44,15 @@ def begin(
     whose = "An earlier attempt at this turn" if number == turn.number else f"Turn {number}"
     text = f"{whose} was not finished: what it changed is in the checkout, and not committed yet."
     return StartingPoint("patch", number, text)
+
+
+def gone(branch: str, default: str | None, pushed: int, begun: StartingPoint | None) -> StartingPoint:
+    """Return the starting point of a turn whose branch, to which the turn `pushed` pushed last, is gone."""
+    text = f"The branch {branch} is gone, and was made again from {default or 'nothing'}: "
+    text += "what earlier turns pushed is there only if it was merged."
+    if begun is None:
+        return StartingPoint("branch", pushed, text)
+    return replace(begun, text=f"{text} {begun.text}")
 
 
 def _dropped(number: int, why: str) -> StartingPoint:

@@ -26,7 +26,7 @@ from service.execution.preparation import preparation_of
 from service.execution.processes import free_bytes
 from service.execution.sandbox import Sandbox
 from service.execution.secrets import Secrets, of_environment, of_url
-from service.execution.starting_point import StartingPoint, begin
+from service.execution.starting_point import StartingPoint, begin, gone
 from service.execution.workspace import TurnCommit, Workspace, Workspaces
 from service.findings.collect import collect
 from service.findings.document import packed
@@ -436,7 +436,7 @@ class TurnExecution:
         with self._tracer.step("check out"):
             base = attempt.workspace.check_out(attempt.git, snapshot, attempt.run.branch)
         attempt.log_line(f"branch {attempt.run.branch} at {base or 'nothing: the repository is empty'}", self._clock)
-        task = task_of(attempt, snapshot, self._begin(attempt))
+        task = task_of(attempt, snapshot, self._begin(attempt, snapshot))
         attempt.workspace.give(task)
         attempt.log_line(f"sandbox: {self.sandbox}", self._clock)
         commit = snapshot.branches.get(attempt.run.branch)
@@ -556,7 +556,7 @@ class TurnExecution:
         attempt.log_line(f"pushed {pushed} to {attempt.run.branch}", self._clock)
         return attempt.completed(pushed, result.summary or message.partition("\n")[0], change)
 
-    def _begin(self, attempt: Attempt) -> StartingPoint | None:
+    def _begin(self, attempt: Attempt, snapshot: RepositorySnapshot) -> StartingPoint | None:
         """Begin with the kept patch of an earlier turn, or of an earlier attempt, if the turn is to."""
         turn, patch = attempt.turn, None
         if turn.from_turn is not None:
@@ -564,6 +564,9 @@ class TurnExecution:
             with self._database.read() as connection:
                 patch = turn_files.diff(connection, self._folder, key, "diff")
         begun = begin(attempt.workspace, attempt.git, turn, turns.last_begun(attempt.conversation), patch)
+        pushed = [past.number for past in attempt.conversation if past.commit_sha]
+        if pushed and attempt.run.branch not in snapshot.branches:
+            begun = gone(attempt.run.branch, snapshot.default_branch, pushed[-1], begun)
         if begun is not None:
             attempt.log_line(begun.text, self._clock)
         return begun

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from service.execution import processes, trees
-from service.execution.change import EMPTY_TREE, ChangedFiles, changed_between
+from service.execution.change import ChangedFiles, changed_between
 from service.execution.git import GitCommandError, GitRunner
 from service.execution.mirror import RepositorySnapshot
 from service.findings import collect
@@ -135,6 +135,7 @@ class Workspace:
 
     def note_prepared(self, since_ns: int) -> None:
         """Note what the set-up, which began at `since_ns`, left in the checkout: it is no part of the turn's change."""
+        collect.clear(self.tree)
         self._prepared = {}
         for path, _, entries in trees.walk_paths(self.tree):
             for entry in entries:
@@ -180,10 +181,8 @@ class Workspace:
             left_out += names
         tree = git("write-tree", git_dir=self.ours)
         files = changed_between(git, self.ours, base, tree)
-        if prepared := self._prepared_among(files.names):
-            as_before = ("reset", "--quiet", base or EMPTY_TREE, "--pathspec-from-file=-", "--pathspec-file-nul")
-            places = {"git_dir": self.ours, "work_tree": self.tree}
-            git.feed("\0".join(prepared), "--literal-pathspecs", *as_before, **places)
+        if prepared := self._prepared_among(files):
+            git.feed(prepared, "update-index", "-z", "--index-info", git_dir=self.ours)
             tree = git("write-tree", git_dir=self.ours)
             files = changed_between(git, self.ours, base, tree)
         if not files.names and not left_out:
@@ -192,12 +191,13 @@ class Workspace:
         sha = git.feed(message, "commit-tree", tree, *parents, "-F", "-", git_dir=self.ours).strip()
         return TurnCommit(sha, tree, files, _listed(left_out) if left_out else None)
 
-    def _prepared_among(self, names: Sequence[str]) -> list[str]:
-        """Return the files that are as the set-up left them, other than those that the turn began with."""
+    def _prepared_among(self, files: ChangedFiles) -> str:
+        """Return the entries in the base of files that are as the set-up left them, but for those of the kept patch."""
         if self._prepared is None:
-            return []
-        before = self._prepared
-        return [one for one in names if one not in self.begun_with and before.get(one) == self._digest(one)]
+            return ""
+        entries = zip(files.names, files.before, strict=True)
+        left = (one for one in entries if one[0] not in self.begun_with)
+        return "".join(f"{old}\t{name}\0" for name, old in left if self._prepared.get(name) == self._digest(name))
 
     def _names(self, git: GitRunner, *arguments: str) -> list[str]:
         return git(*arguments, git_dir=self.ours, work_tree=self.tree).split("\0")[:-1]

@@ -130,7 +130,7 @@ class _Linked(_Model):
 
 
 class _PullRequest(_Linked):
-    state: str = "open"
+    state: _Name = "open"
     draft: bool = False
     updated_at: datetime
 
@@ -186,7 +186,7 @@ class _Comment(_Model):
 
 class _Issue(_Model):
     number: _Number
-    state: str = "open"
+    state: _Name = "open"
     labels: list[_Named] = []
     pull_request: object = None
     """None: it is no pull request."""
@@ -312,7 +312,7 @@ class _Attributes(_Request):
     """Empty when GitLab only recomputed something."""
     oldrev: str | None = None
     """The head before a push; None: nothing was pushed."""
-    state: str = "opened"
+    state: _Name = "opened"
     last_commit: _Commit
     draft: bool = False
     work_in_progress: bool = False
@@ -383,7 +383,7 @@ class _NoteText(_Model):
 
 
 class _NotedRequest(_Request):
-    state: str = "opened"
+    state: _Name = "opened"
     last_commit: _Commit
     labels: list[_Named] = []
 

@@ -133,6 +133,25 @@ def test_a_patch_that_does_not_fit_is_dropped_and_said(at_work: tuple[Api, Path]
     assert git("show", f"{done['branch_name']}:done.txt", cwd=bare) == "three"
 
 
+@pytest.mark.parametrize("start_from", ["branch", "patch"])
+def test_a_branch_that_is_gone_is_said_to_be_gone(at_work: tuple[Api, Path], start_from: str) -> None:
+    """The agent may remember what it pushed there."""
+    api, bare = at_work
+    run_id = api.begin("worker", instructions="write done.txt ok")
+    branch = api.ended(run_id)["branch_name"]
+    go_on(api, run_id, "write half.txt half; fail")
+    api.ended(run_id)
+    git("branch", "-D", branch, cwd=bare)
+    go_on(api, run_id, "write more.txt more", start_from)
+    api.ended(run_id)
+    report, text = told(turns_of(api, run_id)[2]), f"The branch {branch} is gone, and was made again from main: what "
+
+    assert report["begun"]["text"].startswith(f"{text}earlier turns pushed is there only if it was merged. ")
+    assert report["begun"]["from"] == start_from
+    assert report["files"] == (["half.txt"] if start_from == "patch" else [])
+    assert text in api.log(run_id, 3)
+
+
 def test_a_patch_without_its_secret_is_dropped_and_said(own: Callable[..., tuple[Api, Path]], tmp_path: Path) -> None:
     """What a change takes out may be a secret, which is stored nowhere: not for want of a branch that fits."""
     api, _ = own({"keys.txt": "one\ns3cr3t\n"})

@@ -118,13 +118,14 @@ SET_UP: Final = [
     "echo made > ü; echo made > made; ln -s made link; mkdir -p folder; echo made > folder/made",
     "chmod +x executed kept",
     "rm gone",
+    """mkdir .runwarden; echo '{"question": "Which?"}' > .runwarden/question.json""",
 ]
 
 
 def test_what_a_set_up_changes_is_no_part_of_the_turn_s_change(
     own: Callable[..., tuple[Api, Path]], tmp_path: Path
 ) -> None:
-    """It is there for the agent, and neither committed nor kept, so that it is not done twice.
+    """It is there for the agent, and neither committed nor kept, so that it is not done twice; nor is it a question.
 
     A file that the agent changes further is the agent's as a whole; to undo a change and redo it is none.
     """

@@ -143,6 +143,20 @@ def test_a_date_that_cannot_be_read_is_named(name: str, document: dict[str, Any]
 
 
 @pytest.mark.parametrize(
+    ("name", "document"),
+    [
+        ("issue_comment", github_comment("@runwarden review", state="\ud800")),
+        ("pull_request_review_comment", github_comment("@runwarden review", SHA, state="\x00")),
+        ("Note Hook", gitlab_note("@runwarden review", SHA, state="\ud800")),
+    ],
+)
+def test_what_is_kept_of_a_delivery_is_text(name: str, document: dict[str, Any]) -> None:
+    """Of a kind that a database takes: it would be delivered again and again."""
+    with pytest.raises(PayloadError, match=r"\.state: "):
+        event(name, document)
+
+
+@pytest.mark.parametrize(
     ("name", "document", "check"),
     [
         ("check_run", github_check(SHA), "test"),
