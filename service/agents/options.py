@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from service.agents.inputs import AgentInput, InputName
+from service.agents.prices import Price, price_of
 
 VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 PresetName = Literal["claude-code", "codex", "opencode", "gemini", "aider", "goose"]
@@ -40,17 +41,6 @@ class _Options(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
-class Price(_Options):
-    """The price of a million tokens, in US dollars."""
-
-    input: Annotated[float, Field(ge=0)]
-    output: Annotated[float, Field(ge=0)]
-    cached: Annotated[float, Field(ge=0)] | None = None
-    """Input that the provider read from its cache; None: the price of other input."""
-    cache_write: Annotated[float, Field(ge=0)] | None = None
-    """Input that the provider wrote to its cache; None: the price of other input."""
-
-
 class SpendingLimits(_Options):
     """How much an agent may spend before it is stopped; None: no limit of this kind."""
 
@@ -80,7 +70,7 @@ class ModelAccess(_Options):
     """Further headers of each request; no place for a secret."""
     budget: SpendingLimits = SpendingLimits()
     prices: dict[str, Price] = {}
-    """Prices by prefix of the model's name; the longest matching prefix decides."""
+    """Prices by prefix of the model's name; the longest matching prefix decides, and without one the list price."""
 
     @property
     def shown(self) -> str:
@@ -116,9 +106,11 @@ class ModelAccess(_Options):
 
     @model_validator(mode="after")
     def _can_count_dollars(self) -> Self:
-        if (self.budget.run_usd or self.budget.day_usd) and not self.prices:
+        is_limited = self.budget.run_usd or self.budget.day_usd
+        if is_limited and self.name and price_of(self.name, self.prices) is None:
             raise ValueError(
-                'a budget in dollars needs prices, such as prices = { "claude-" = { input = 3, output = 15 } }'
+                f"{self.name} has no known price, which a budget in dollars needs: "
+                f'add prices = {{ "{self.name}" = {{ input = 3, output = 15 }} }}, with its own'
             )
         return self
 

@@ -18,13 +18,14 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from service.agents.options import ModelAccess, Price
+from service.agents.options import ModelAccess
 from service.agents.outcome import Ending, TurnFailure
+from service.agents.prices import Price, price_of
 from service.egress import refusals
 from service.egress.budget import BudgetSpentError, SpendingWatch, UsageMeter
 from service.egress.door import Door
 from service.egress.refusals import Refusal
-from service.egress.usage import Meter, price_of
+from service.egress.usage import Meter
 from service.errors import ServiceError
 
 _LONGEST_REQUEST: Final = 64 << 20

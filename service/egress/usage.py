@@ -1,12 +1,11 @@
 """The cost of a model's answers: their tokens, as each provider reports them, and the price."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final, Self
 
-from service.agents.options import Price
 from service.agents.outcome import Ending
+from service.agents.prices import ListPrice, Price
 
 _LONGEST_ANSWER: Final = 32 << 20
 _LONGEST_LINE: Final = 8 << 20
@@ -37,10 +36,13 @@ class Usage:
         """Return the larger figure of each kind: a stream reports running totals."""
         return Usage(*(max(getattr(self, one.name), getattr(other, one.name)) for one in fields(Usage)))
 
-    def micro_usd(self, price: Price | None) -> int:
-        """Return the price in millionths of a dollar; 0 without a price."""
+    def micro_usd(self, price: Price | None) -> int | None:
+        """Return the cost of one request in millionths of a dollar; None: the price is not known."""
         if price is None:
-            return 0
+            return None
+        if isinstance(price, ListPrice) and price.beyond is not None:
+            longest, other = price.beyond
+            price = other if self.input + self.cached + self.cache_write > longest else price
         cached = price.input if price.cached is None else price.cached
         written = price.input if price.cache_write is None else price.cache_write
         # Dollars for a million tokens are millionths of a dollar for one.
@@ -48,12 +50,6 @@ class Usage:
             self.input * price.input + self.cached * cached + self.cache_write * written + self.output * price.output
         )
         return round(exact)
-
-
-def price_of(model: str, prices: Mapping[str, Price]) -> Price | None:
-    """Return the price with the longest name that a model's name starts with; None: there is none."""
-    fitting = max((name for name in prices if model.startswith(name)), key=len, default=None)
-    return None if fitting is None else prices[fitting]
 
 
 class Meter:

@@ -88,7 +88,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
             ({"egress": ["10.0.0.1"]}, "write a host such as"),
             ({"egress": ["https://a.example/"]}, "write a host such as"),
             ({"model": GEMINI | {"base_url": "http://a.example"}}, "use https"),
-            ({"model": GEMINI | {"budget": {"run_usd": 1}}}, "needs prices"),
+            ({"model": GEMINI | {"name": "g-x", "budget": {"run_usd": 1}}}, "g-x has no known price"),
             ({"model": GEMINI | {"headers": {"Authorization": "Bearer x"}}}, "Authorization is the service's own"),
             ({"model": GEMINI | {"headers": {"Transfer-Encoding": "x"}}}, "Transfer-Encoding is the service's own"),
             ({"model": GEMINI | {"headers": {"X-A": "a", "x-a": "b"}}}, "x-a is there twice"),

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from service.agents.options import Price
+from service.agents.prices import Price, price_of
 from service.egress import model
 from service.egress.model import PROVIDERS
-from service.egress.usage import Meter, Usage, price_of
+from service.egress.usage import Meter, Usage
 from service.settings import AgentLimits, ExecutionSettings
 from tests.lab import Drop, Hang, Raw, Respond, Step
 from tests.service.agents.model_server import CACHED, INPUT, OUTPUT, ModelServer
@@ -66,7 +66,7 @@ def test_the_key_is_added_outside_and_all_tokens_are_counted(ask: Make, server: 
 
     assert done.failure is None, done.log
     (asked,) = server.requests
-    assert done.used == [(MODELS[provider], Usage(INPUT, CACHED, 0, OUTPUT), 0)]
+    assert done.used == [(MODELS[provider], Usage(INPUT, CACHED, 0, OUTPUT), None)]
     assert asked.headers[PROVIDERS[provider].header.lower()].removeprefix("Bearer ") == KEY
     assert "worthless" not in str(asked)
     assert not [word for word in ("[masked]", "MODEL_KEY") if word in done.log]
@@ -213,7 +213,7 @@ def test_a_provider_that_is_away_for_a_while_is_waited_for(ask: Make, server: Mo
     done = ask("anthropic", *PATHS["anthropic streamed"])
 
     assert (done.failure, "200\n" in done.log) == (None, True), done.log
-    assert done.used == [("claude-x", Usage(INPUT, CACHED, 0, OUTPUT), 0)]
+    assert done.used == [("claude-x", Usage(INPUT, CACHED, 0, OUTPUT), None)]
     assert len(server.requests) == len(AWAY), "one of the connections carried no request"
 
 
@@ -296,6 +296,47 @@ def test_the_longest_name_that_fits_has_the_price() -> None:
     assert price_of("gpt", {"claude-": cheap}) is None
     assert Usage(1000, 1000, 1000, 1000).micro_usd(dear) == 22_050
     assert Usage(1000, 1000, 0, 0).micro_usd(cheap) == 2000
+    assert Usage(1000).micro_usd(Price(input=0, output=0)) == 0
+    assert Usage(1000).micro_usd(None) is None
+
+
+@pytest.mark.parametrize(
+    ("model", "figures"),
+    [
+        ("claude-opus-4-5", (5, 25)),
+        ("claude-opus-4-5-20251101", (5, 25)),
+        ("claude-opus-4-5@20251101", (5, 25)),
+        ("claude-opus-4-1-20250805", (15, 75)),
+        ("gpt-5.4", (2.5, 15)),
+        ("gpt-5.4-2026-03-05", (2.5, 15)),
+        ("gemini-2.5-flash-latest", (0.3, 2.5)),
+        *((name, None) for name in ("gpt-5.4-mini", "gpt-5.41", "gpt-5", "claude-opus-4-55", "claude-opus-4-5-x")),
+        *((name, None) for name in ("us.anthropic.claude-opus-4-5-20251101-v1:0", "my/gpt-5.4", "unknown", "")),
+    ],
+)
+def test_a_list_price_is_that_of_the_whole_name(model: str, figures: tuple[float, float] | None) -> None:
+    """But for a date or `-latest` at its end: what is called similarly costs something else, which is not known."""
+    price = price_of(model, {})
+
+    assert (None if price is None else (price.input, price.output)) == figures
+    assert price_of(model, {"": Price(input=0, output=0)}) == Price(input=0, output=0), "the operator's wins"
+
+
+def test_a_list_price_may_depend_on_the_prompt_s_length() -> None:
+    """With what was read from the cache; all of the request has the other price."""
+    price = price_of("gemini-2.5-pro", {})
+
+    assert Usage(200_000, 0, 0, 1000).micro_usd(price) == 260_000
+    assert Usage(200_000, 1000, 0, 1000).micro_usd(price) == 515_250
+
+
+def test_a_budget_in_dollars_holds_at_list_prices(ask: Make, server: ModelServer) -> None:
+    """For an agent without prices of its own."""
+    budget = {"run_usd": 0.006}
+    done = ask("anthropic", "/v1/messages", {"model": "claude-opus-4-5-20251101", "max_tokens": 9}, 5, budget=budget)
+
+    assert (done.reason, len(server.requests)) == ("out_of_budget", 1)
+    assert done.used == [("claude-opus-4-5-20251101", Usage(INPUT, CACHED, 0, OUTPUT), 6350)]
 
 
 @pytest.mark.parametrize(
