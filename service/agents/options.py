@@ -13,7 +13,7 @@ from service.agents.prices import Price, price_of
 
 VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 PresetName = Literal["claude-code", "codex", "opencode", "gemini", "aider", "goose"]
-ProviderName = Literal["anthropic", "openai", "gemini"]
+ProviderName = Literal["anthropic", "openai", "gemini", "vertex", "bedrock"]
 _HOST: Final = re.compile(r"(\*\.)?([a-z0-9_]([a-z0-9_-]*[a-z0-9_])?\.)+[a-z]([a-z0-9-]*[a-z0-9])?(:[0-9]{1,5})?")
 _INTERNAL: Final = re.compile(r"(?P<host>[a-z0-9]([a-z0-9_.-]*[a-z0-9])?):[0-9]{1,5}(=(?P<address>[0-9a-f.:]+))?")
 """A host that is allowed at one address, also one that is not public."""
@@ -25,7 +25,13 @@ CI_FILES: Final = (
     *("CODEOWNERS", ".github/CODEOWNERS", ".gitlab/CODEOWNERS", "docs/CODEOWNERS"),
 )
 """Files that a code host executes with its secrets as soon as they are pushed, or that say who must approve."""
-_PROVIDERS: Final[dict[ProviderName, str]] = {"anthropic": "Anthropic", "openai": "OpenAI", "gemini": "Gemini"}
+_PROVIDERS: Final = {"anthropic": "Anthropic", "openai": "OpenAI", "gemini": "Gemini"}
+"""Those with an address of their own."""
+_ADDRESSES: Final = {
+    "vertex": "https://us-east5-aiplatform.googleapis.com/v1/projects/PROJECT/locations/us-east5",
+    "bedrock": "https://bedrock-runtime.us-east-1.amazonaws.com",
+}
+"""What the address of the others looks like."""
 _OWN_HEADERS: Final = frozenset(
     (
         *("authorization", "proxy-authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie"),
@@ -54,8 +60,10 @@ class ModelAccess(_Options):
     """A model that the agent reaches through the service, which alone holds the key."""
 
     provider: ProviderName
-    key_env: VariableName
-    """The service's variable with the key."""
+    key_env: VariableName | None = None
+    """The service's variable with the key; None: `key_command` prints it."""
+    key_command: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    """A command of the operator's, run by the service outside of the sandbox, which prints a key of short life."""
     key_ends: date | None = None
     """The day on which the key ends; None: not known."""
     # Not {0,199} of \w, which each process would compile for a tenth of a second.
@@ -80,7 +88,7 @@ class ModelAccess(_Options):
     @property
     def source(self) -> str:
         """What fails for all that share it: the provider, its address and the key."""
-        return f"{self.provider} {self.base_url or ''} {self.key_env}"
+        return f"{self.provider} {self.base_url or ''} {self.key_env or ' '.join(self.key_command)}"
 
     @field_validator("base_url")
     @classmethod
@@ -103,6 +111,18 @@ class ModelAccess(_Options):
                 raise ValueError(f"{name} is there twice")
             lowered[name.lower()] = value
         return lowered
+
+    @model_validator(mode="after")
+    def _has_one_key_and_an_address(self) -> Self:
+        if (self.key_env is None) == (not self.key_command):
+            raise ValueError(
+                "it needs key_env, the variable with its key, or key_command, which prints one, and not both"
+            )
+        if self.key_ends is not None and self.key_env is None:
+            raise ValueError("key_ends is about the key in key_env: remove it")
+        if self.base_url is None and self.provider in _ADDRESSES:
+            raise ValueError(f"{self.provider} needs base_url, such as {_ADDRESSES[self.provider]}")
+        return self
 
     @model_validator(mode="after")
     def _can_count_dollars(self) -> Self:

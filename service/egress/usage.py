@@ -1,5 +1,7 @@
 """The cost of a model's answers: their tokens, as each provider reports them, and the price."""
 
+import base64
+import contextlib
 import json
 from dataclasses import dataclass, fields
 from typing import Any, Final, Self
@@ -14,6 +16,8 @@ _ENDINGS: Final[dict[str, Ending]] = {
     **dict.fromkeys(("refusal", "content_filter", "SAFETY", "PROHIBITED_CONTENT"), "refused"),
 }
 _ENDS: Final = tuple(f'"{word}"'.encode() for word in _ENDINGS)
+_FRAME_HEAD: Final = 12
+_CHECKSUM: Final = 4
 BYTES_PER_TOKEN: Final = 4
 """The assumed length of a token, for answers whose tokens the provider did not report."""
 
@@ -55,8 +59,9 @@ class Usage:
 class Meter:
     """Reads the usage from one answer while it passes."""
 
-    def __init__(self, request_bytes: int, *, is_stream: bool) -> None:
-        self._is_stream = is_stream
+    def __init__(self, request_bytes: int, content_type: str) -> None:
+        self._is_framed = "amazon.eventstream" in content_type
+        self._is_stream = self._is_framed or "event-stream" in content_type
         self._held = b""
         self._received = 0
         self._estimate = Usage(input=request_bytes // BYTES_PER_TOKEN)
@@ -68,7 +73,9 @@ class Meter:
         """Take a piece of the answer."""
         self._received += len(piece)
         self._held += piece
-        if self._is_stream:
+        if self._is_framed:
+            self._read_frames()
+        elif self._is_stream:
             *lines, self._held = self._held.split(b"\n")
             for line in lines:
                 # Most events carry a word of the answer; only those with figures or an end are parsed.
@@ -85,6 +92,19 @@ class Meter:
         if self._counted.tokens == 0:
             return Usage(input=self._estimate.input, output=output)
         return self._counted if is_complete else self._counted.most(Usage(output=output))
+
+    def _read_frames(self) -> None:
+        """Read the whole frames of AWS's event stream: lengths, headers, and JSON with an event in base64."""
+        while len(self._held) >= _FRAME_HEAD:
+            length = int.from_bytes(self._held[:4])
+            if length < _FRAME_HEAD + _CHECKSUM:
+                self._held = b""
+            if len(self._held) < length or not self._held:
+                return
+            start = _FRAME_HEAD + int.from_bytes(self._held[4:8])
+            with contextlib.suppress(ValueError, TypeError, KeyError, RecursionError):
+                self._read(base64.b64decode(json.loads(self._held[start : length - _CHECKSUM])["bytes"]))
+            self._held = self._held[length:]
 
     def _read(self, text: bytes) -> None:
         try:
