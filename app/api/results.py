@@ -40,6 +40,8 @@ class _UsageBody(WireModel):
     cached_tokens: int = 0
     output_tokens: int = 0
     cost_usd: float | None = None
+    unpriced_requests: int = 0
+    list_prices_of: str | None = None
 
 
 class _FindingBody(WireModel):

@@ -1,6 +1,7 @@
 """Checks what an agent's configuration needs on this machine, so that a turn does not fail for lack of it."""
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,7 +46,10 @@ def missing(argv: tuple[str, ...], options: AgentOptions, environment: tuple[str
             layouts.find(name)
     except NoProgramError as error:
         yield str(error)
-    keys = () if options.model is None else (options.model.key_env,)
+    model = options.model
+    keys = () if model is None or model.key_env is None else (model.key_env,)
+    if model is not None and model.key_command and shutil.which(model.key_command[0]) is None:
+        yield f"key_command: {model.key_command[0]!r} is not there: install it for the service's user"
     for variable in (*environment, *keys):
         if not os.environ.get(variable):
             yield f"the variable {variable} is not set: set it for the service, and here"
@@ -60,7 +64,8 @@ def missing_keys(options: AgentOptions, environment: tuple[str, ...]) -> list[st
     """Return the missing keys of the agent's model, each with its cure."""
     if options.model is not None:
         key = options.model.key_env
-        return [] if os.environ.get(key) else [f"there is no key: set {key} in the environment of the service"]
+        has_key = key is None or os.environ.get(key)
+        return [] if has_key else [f"there is no key: set {key} in the environment of the service"]
     if options.preset is None:
         return []
     given = [name for name in PRESETS[options.preset].keys if name in environment]

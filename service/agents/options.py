@@ -9,10 +9,11 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from service.agents.inputs import AgentInput, InputName
+from service.agents.prices import Price, price_of
 
 VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 PresetName = Literal["claude-code", "codex", "opencode", "gemini", "aider", "goose"]
-ProviderName = Literal["anthropic", "openai", "gemini"]
+ProviderName = Literal["anthropic", "openai", "gemini", "vertex", "bedrock"]
 _HOST: Final = re.compile(r"(\*\.)?([a-z0-9_]([a-z0-9_-]*[a-z0-9_])?\.)+[a-z]([a-z0-9-]*[a-z0-9])?(:[0-9]{1,5})?")
 _INTERNAL: Final = re.compile(r"(?P<host>[a-z0-9]([a-z0-9_.-]*[a-z0-9])?):[0-9]{1,5}(=(?P<address>[0-9a-f.:]+))?")
 """A host that is allowed at one address, also one that is not public."""
@@ -24,7 +25,13 @@ CI_FILES: Final = (
     *("CODEOWNERS", ".github/CODEOWNERS", ".gitlab/CODEOWNERS", "docs/CODEOWNERS"),
 )
 """Files that a code host executes with its secrets as soon as they are pushed, or that say who must approve."""
-_PROVIDERS: Final[dict[ProviderName, str]] = {"anthropic": "Anthropic", "openai": "OpenAI", "gemini": "Gemini"}
+_PROVIDERS: Final = {"anthropic": "Anthropic", "openai": "OpenAI", "gemini": "Gemini"}
+"""Those with an address of their own."""
+_ADDRESSES: Final = {
+    "vertex": "https://us-east5-aiplatform.googleapis.com/v1/projects/PROJECT/locations/us-east5",
+    "bedrock": "https://bedrock-runtime.us-east-1.amazonaws.com",
+}
+"""What the address of the others looks like."""
 _OWN_HEADERS: Final = frozenset(
     (
         *("authorization", "proxy-authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie"),
@@ -40,17 +47,6 @@ class _Options(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
-class Price(_Options):
-    """The price of a million tokens, in US dollars."""
-
-    input: Annotated[float, Field(ge=0)]
-    output: Annotated[float, Field(ge=0)]
-    cached: Annotated[float, Field(ge=0)] | None = None
-    """Input that the provider read from its cache; None: the price of other input."""
-    cache_write: Annotated[float, Field(ge=0)] | None = None
-    """Input that the provider wrote to its cache; None: the price of other input."""
-
-
 class SpendingLimits(_Options):
     """How much an agent may spend before it is stopped; None: no limit of this kind."""
 
@@ -64,8 +60,10 @@ class ModelAccess(_Options):
     """A model that the agent reaches through the service, which alone holds the key."""
 
     provider: ProviderName
-    key_env: VariableName
-    """The service's variable with the key."""
+    key_env: VariableName | None = None
+    """The service's variable with the key; None: `key_command` prints it."""
+    key_command: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    """A command of the operator's, run by the service outside of the sandbox, which prints a key of short life."""
     key_ends: date | None = None
     """The day on which the key ends; None: not known."""
     # Not {0,199} of \w, which each process would compile for a tenth of a second.
@@ -80,7 +78,7 @@ class ModelAccess(_Options):
     """Further headers of each request; no place for a secret."""
     budget: SpendingLimits = SpendingLimits()
     prices: dict[str, Price] = {}
-    """Prices by prefix of the model's name; the longest matching prefix decides."""
+    """Prices by prefix of the model's name; the longest matching prefix decides, and without one the list price."""
 
     @property
     def shown(self) -> str:
@@ -90,7 +88,7 @@ class ModelAccess(_Options):
     @property
     def source(self) -> str:
         """What fails for all that share it: the provider, its address and the key."""
-        return f"{self.provider} {self.base_url or ''} {self.key_env}"
+        return f"{self.provider} {self.base_url or ''} {self.key_env or ' '.join(self.key_command)}"
 
     @field_validator("base_url")
     @classmethod
@@ -115,10 +113,24 @@ class ModelAccess(_Options):
         return lowered
 
     @model_validator(mode="after")
-    def _can_count_dollars(self) -> Self:
-        if (self.budget.run_usd or self.budget.day_usd) and not self.prices:
+    def _has_one_key_and_an_address(self) -> Self:
+        if (self.key_env is None) == (not self.key_command):
             raise ValueError(
-                'a budget in dollars needs prices, such as prices = { "claude-" = { input = 3, output = 15 } }'
+                "it needs key_env, the variable with its key, or key_command, which prints one, and not both"
+            )
+        if self.key_ends is not None and self.key_env is None:
+            raise ValueError("key_ends is about the key in key_env: remove it")
+        if self.base_url is None and self.provider in _ADDRESSES:
+            raise ValueError(f"{self.provider} needs base_url, such as {_ADDRESSES[self.provider]}")
+        return self
+
+    @model_validator(mode="after")
+    def _can_count_dollars(self) -> Self:
+        is_limited = self.budget.run_usd or self.budget.day_usd
+        if is_limited and self.name and price_of(self.name, self.prices) is None:
+            raise ValueError(
+                f"{self.name} has no known price, which a budget in dollars needs: "
+                f'add prices = {{ "{self.name}" = {{ input = 3, output = 15 }} }}, with its own'
             )
         return self
 

@@ -91,15 +91,33 @@ GENERIC: Final = {
     "anthropic": ModelWords({"ANTHROPIC_BASE_URL": "{url}", "ANTHROPIC_API_KEY": "{token}"}),
     "openai": ModelWords({"OPENAI_BASE_URL": "{url}/v1", "OPENAI_API_BASE": "{url}/v1", "OPENAI_API_KEY": "{token}"}),
     "gemini": ModelWords({"GOOGLE_GEMINI_BASE_URL": "{url}", "GEMINI_API_KEY": "{token}"}),
+    # Project and location are those of the operator's base_url.
+    "vertex": ModelWords(
+        {
+            "ANTHROPIC_VERTEX_BASE_URL": "{url}/v1",
+            "ANTHROPIC_VERTEX_PROJECT_ID": "runwarden",
+            "CLOUD_ML_REGION": "global",
+        }
+    ),
+    "bedrock": ModelWords({"ANTHROPIC_BEDROCK_BASE_URL": "{url}", "AWS_REGION": "us-east-1"}),
 }
 """For a command of the operator's own: the variables that most clients read."""
+
+
+def _claude(provider: str, **variables: str) -> ModelWords:
+    return ModelWords({**GENERIC[provider].environment, **variables}, name=("--model", "{model}"))
+
 
 PRESETS: Final = {
     "claude-code": Preset(
         program="claude",
         argv=("-p", "--output-format", "stream-json", "--verbose", "--dangerously-skip-permissions"),
         resume=("--resume", "{session}"),
-        models={"anthropic": replace(GENERIC["anthropic"], name=("--model", "{model}"))},
+        models={
+            "anthropic": replace(GENERIC["anthropic"], name=("--model", "{model}")),
+            "vertex": _claude("vertex", CLAUDE_CODE_USE_VERTEX="1", CLAUDE_CODE_SKIP_VERTEX_AUTH="1"),
+            "bedrock": _claude("bedrock", CLAUDE_CODE_USE_BEDROCK="1", CLAUDE_CODE_SKIP_BEDROCK_AUTH="1"),
+        },
         keys=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
         environment={
             "CLAUDE_CONFIG_DIR": "{home}/.claude",

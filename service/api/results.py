@@ -53,6 +53,8 @@ class UsageBody(BaseModel):
     cached_tokens: int
     output_tokens: int
     cost_usd: float | None
+    unpriced_requests: int
+    list_prices_of: str | None
 
 
 class TurnBody(BaseModel):

@@ -72,7 +72,7 @@ def list_all(admin: AdminContext, slug: str | None, since: str | None, action: s
 @click.option("--by", type=click.Choice(get_args(Grouping)), default="organization", show_default=True)
 @admin_command
 def usage(admin: AdminContext, slug: str | None, first: datetime | None, last: datetime | None, by: Grouping) -> None:
-    """Show what agents used of their models: requests, tokens, and dollars at the configured prices."""
+    """Show what agents used of their models: requests, tokens, and dollars, at configured or at list prices."""
     if first is not None and last is not None and last < first:
         raise click.UsageError("--to is before --from: swap them.")
     names = _SUBJECTS[by]
@@ -82,6 +82,10 @@ def usage(admin: AdminContext, slug: str | None, first: datetime | None, last: d
         entries = [_entry(one) for one in totals(connection, filters, by)]
         whole = _entry(totals(connection, filters, None)[0])
     lines = _table([*entries, {names[0]: "total"} | whole], names) if entries else []
+    if whole["list_prices_of"]:
+        lines.append(f"USD: an estimate by list prices of {whole['list_prices_of']} where none is configured.")
+    if whole["unpriced_requests"]:
+        lines.append(f"USD: without the requests to models of unknown price: {whole['unpriced_requests']:,}.")
     admin.show({"by": by, "usage": entries, "total": whole}, lines)
 
 

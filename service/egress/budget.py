@@ -6,7 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from service.agents.options import ModelAccess, Price, SpendingLimits
+from service.agents.options import ModelAccess, SpendingLimits
+from service.agents.prices import Price
 from service.egress.usage import BYTES_PER_TOKEN, Usage
 from service.errors import ServiceError
 
@@ -46,7 +47,7 @@ class UsageMeter(Protocol):
         """Return the use of the run and of the agent's day."""
         ...
 
-    def add(self, model: str, usage: Usage, micro_usd: int) -> None:
+    def add(self, model: str, usage: Usage, price: Price | None) -> None:
         """Store one request's use: the provider answers."""
         ...
 
@@ -59,16 +60,16 @@ class UsageMeter(Protocol):
 class MemoryMeter:
     """Keeps usage for as long as it lives."""
 
-    used: list[tuple[str, Usage, int]] = field(default_factory=list)
+    used: list[tuple[str, Usage, int | None]] = field(default_factory=list)
 
     def spent(self) -> Spending:
         """Return the sums; run and day are the same here."""
-        cost = sum(micro_usd for _, _, micro_usd in self.used)
+        cost = sum(micro_usd or 0 for _, _, micro_usd in self.used)
         return Spending(cost, cost, sum(usage.tokens for _, usage, _ in self.used))
 
-    def add(self, model: str, usage: Usage, micro_usd: int) -> None:
+    def add(self, model: str, usage: Usage, price: Price | None) -> None:
         """Store one request's use."""
-        self.used.append((model, usage, micro_usd))
+        self.used.append((model, usage, usage.micro_usd(price)))
 
     def is_away_for_all(self) -> bool:
         """Return that it is not: there is no other agent here, and no turn that could wait."""
@@ -120,7 +121,7 @@ class SpendingWatch:
     def add(self, model: str, usage: Usage, price: Price | None) -> str | None:
         """Store one request's use, and return which budget is spent by now; None: none is."""
         with self._settled:
-            self._meter.add(model, usage, usage.micro_usd(price))
+            self._meter.add(model, usage, price)
             try:
                 self._check(_NOTHING, has_price=True)
             except BudgetSpentError as error:
@@ -128,7 +129,7 @@ class SpendingWatch:
         return None
 
     def _move(self, expected: Usage, price: Price | None, sign: int) -> None:
-        cost = sign * expected.micro_usd(price)
+        cost = sign * (expected.micro_usd(price) or 0)
         held = self._under_way
         self._under_way = Spending(
             held.run_micro_usd + cost, held.day_micro_usd + cost, held.run_tokens + sign * expected.tokens

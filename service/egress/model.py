@@ -16,15 +16,17 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
-from service.agents.options import ModelAccess, Price
+from service.agents.options import ModelAccess
 from service.agents.outcome import Ending, TurnFailure
+from service.agents.prices import Price, price_of
 from service.egress import refusals
 from service.egress.budget import BudgetSpentError, SpendingWatch, UsageMeter
 from service.egress.door import Door
+from service.egress.key import ModelKey, NoKeyError
 from service.egress.refusals import Refusal
-from service.egress.usage import Meter, price_of
+from service.egress.usage import Meter
 from service.errors import ServiceError
 
 _LONGEST_REQUEST: Final = 64 << 20
@@ -42,6 +44,7 @@ _SPREAD: Final = 0.25
 _LOOK_S: Final = 0.5
 _GOOD: Final = 2
 """The first digit of a successful status."""
+_NOT_THIS_KEY: Final = frozenset({401, 403})
 _CHUNK: Final = 65_536
 _LONGEST_REFUSAL: Final = 64 << 10
 _PASSED_ON: Final = ("content-type", "accept", "user-agent", "openai-beta", "x-goog-api-client")
@@ -144,6 +147,10 @@ class Visit(BaseHTTPRequestHandler):
             self.wfile.write(b"0\r\n\r\n")
 
 
+_VERTEX: Final = r"/v1/projects/[\w.-]+/locations/[\w-]+/publishers/anthropic/models"
+_BEDROCK: Final = r"/v1/model/(?P<model>(?!.*\.\.)\w([\w.:-]|%3A|%2F)*)"
+
+
 @dataclass(frozen=True, slots=True)
 class Provider:
     """How to ask a provider."""
@@ -157,6 +164,8 @@ class Provider:
     """Paths that cost tokens; the model's name is in the body, or in the group."""
     free: re.Pattern[str]
     """Other paths that agents may use; all others (files, batches, administration) are closed."""
+    place: re.Pattern[str] | None = None
+    """The beginning of a path, for which the operator's base URL stands; None: the version, if that ends with it."""
 
 
 PROVIDERS: Final = {
@@ -180,6 +189,22 @@ PROVIDERS: Final = {
         "",
         re.compile(r"/v1(?:beta)?/models/(?P<model>[\w.-]+):(generateContent|streamGenerateContent|embedContent)"),
         re.compile(r"/v1(beta)?/models(/[\w.-]+(:countTokens)?)?"),
+    ),
+    "vertex": Provider(
+        "",
+        "Authorization",
+        "Bearer ",
+        re.compile(rf"{_VERTEX}/(?!count-tokens:)(?P<model>\w[\w.@-]*):(rawPredict|streamRawPredict)"),
+        re.compile(rf"{_VERTEX}/count-tokens:rawPredict"),
+        re.compile(r"/v1/projects/[^/]+/locations/[^/]+"),
+    ),
+    "bedrock": Provider(
+        "",
+        "Authorization",
+        "Bearer ",
+        re.compile(rf"{_BEDROCK}/(invoke|invoke-with-response-stream)", re.IGNORECASE),
+        re.compile(rf"{_BEDROCK}/count-tokens", re.IGNORECASE),
+        re.compile(r"/v1"),
     ),
 }
 
@@ -212,7 +237,7 @@ class ModelProxy(Door):
     While the provider is away, the agent's requests are held and made again, for `patience_s` in all.
     """
 
-    def __init__(self, path: Path, access: ModelAccess, key: str, ledger: UsageMeter, patience_s: float) -> None:
+    def __init__(self, path: Path, access: ModelAccess, key: ModelKey, ledger: UsageMeter, patience_s: float) -> None:
         self._access = access
         self._provider = PROVIDERS[access.provider]
         self._base = urlsplit((access.base_url or self._provider.base_url).rstrip("/"))
@@ -268,6 +293,9 @@ class ModelProxy(Door):
             if not isinstance(error, ClosedPathError):
                 self._fail(TurnFailure("failed", f"the model's proxy refused a request: {error}"))
             visit.refuse(403, str(error))
+        except NoKeyError as error:
+            self._fail(TurnFailure("no_key", str(error)), is_final=True)
+            visit.refuse(403, str(error))
         except OSError:
             raise
         except Exception:
@@ -292,7 +320,7 @@ class ModelProxy(Door):
                 raise BlockedRequestError("its body is not JSON") from error
             if not isinstance(document, dict):
                 raise BlockedRequestError("its body is not an object")
-            model = billed.groupdict().get("model") or str(document.get("model") or "unknown")[:200]
+            model = (unquote(billed.groupdict().get("model") or "") or str(document.get("model") or "unknown"))[:200]
             is_stream = bool(document.get("stream")) or "stream" in path
             if path.endswith("completions") and document.get("stream"):
                 # Without this option, a stream does not report its usage.
@@ -307,9 +335,11 @@ class ModelProxy(Door):
         headers |= self._access.headers
         if asked_for and added:
             headers["anthropic-beta"] = f"{asked_for},{added}"
-        headers |= {self._provider.header: self._provider.prefix + self._key, "Accept-Encoding": "identity"}
-        # The operator's base URL may end with the version.
-        suffix = path.removeprefix("/v1") if self._base.path.endswith("/v1") else path
+        headers["Accept-Encoding"] = "identity"
+        if self._provider.place is not None:
+            suffix = self._provider.place.sub("", path, count=1)
+        else:
+            suffix = path.removeprefix("/v1") if self._base.path.endswith("/v1") else path
         target = f"{self._base.path}{suffix}{f'?{query}' if query else ''}"
         return _Request(visit.command, target, body, headers, model, SILENT_S[is_stream])
 
@@ -338,16 +368,21 @@ class ModelProxy(Door):
                 return False
         return True
 
-    def _ask(self, visit: Visit, request: _Request, price: Price | None) -> Refusal | None:
-        """Make a request once, and pass the answer back; return why there is none to pass back."""
+    def _ask(self, visit: Visit, request: _Request, price: Price | None, refused: str | None = None) -> Refusal | None:
+        """Make a request once, and pass the answer back; return why there is none to pass back.
+
+        A key that was refused is replaced once, if there is another.
+        """
         asked_at, is_connected, answer, start = time.monotonic(), False, None, b""
+        key = self._key.get(refused)
+        headers = request.headers | {self._provider.header: self._provider.prefix + key}
         with self._connection() as outside:
             try:
                 outside.connect()
                 self.register(outside.sock)
                 is_connected = True
                 outside.sock.settimeout(request.silent_s)
-                outside.request(request.method, request.path, request.body or None, request.headers)
+                outside.request(request.method, request.path, request.body or None, headers)
                 answer = outside.getresponse()
                 start = answer.read1(_CHUNK)
                 _check_length(answer, start)
@@ -361,6 +396,9 @@ class ModelProxy(Door):
                 if status is None:
                     self._pass_back(visit, request, price, answer, start)
                     return None
+                if status in _NOT_THIS_KEY and refused is None and self._key.get(key) != key:
+                    return self._ask(visit, request, price, key)
+                start = start.replace(key.encode(), b"[masked]") if key else start
                 given = (status, dict(answer.headers), start, time.time())
                 refusal = refusals.answered(self._access, request.model, *given)
             if request.model or refusal.then == "stop":
@@ -377,7 +415,7 @@ class ModelProxy(Door):
     def _pass_back(
         self, visit: Visit, request: _Request, price: Price | None, answer: http.client.HTTPResponse, start: bytes
     ) -> None:
-        meter = Meter(len(request.body), is_stream="event-stream" in (answer.headers.get("content-type") or ""))
+        meter = Meter(len(request.body), answer.headers.get("content-type") or "")
         visit.begin(answer)
         is_complete, held = False, start
         try:

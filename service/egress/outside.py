@@ -1,7 +1,6 @@
 """An agent's access to the outside, for one turn: its proxies, and the failures that they noticed."""
 
 import contextlib
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Self
@@ -10,6 +9,7 @@ from service.agents.invocation import MODEL_PORT, PROXY_PORT
 from service.agents.options import AgentOptions
 from service.agents.outcome import Ending, TurnFailure
 from service.egress.budget import UsageMeter
+from service.egress.key import ModelKey
 from service.egress.model import ModelProxy, Pause
 from service.egress.proxy import EgressProxy
 
@@ -35,7 +35,7 @@ class Outside:
         doors.mkdir(mode=0o700)
         self._stack.enter_context(EgressProxy(doors / PROXY_DOOR, options.egress or (), say))
         if options.model is not None:
-            key = os.environ.get(options.model.key_env, "")
+            key = ModelKey(options.model)
             proxy = ModelProxy(doors / MODEL_DOOR, options.model, key, meter, patience_s)
             self._model = self._stack.enter_context(proxy)
 

@@ -111,7 +111,9 @@ def answered(
         one for one in _CAUSES if re.match(one.statuses, str(status)) and re.search(one.words, text, re.IGNORECASE)
     )
     said = sentence_in(text)
-    cure = cause.cure.format(key=access.key_env, provider=access.shown)
+    cure = cause.cure.format(key=access.key_env or "key_command", provider=access.shown)
+    if access.key_env is None and cause.reason == "no_key":
+        cure = "let key_command print a valid key"
     what = f"{access.shown} answered {status} for {model}" if model else f"{access.shown} answered {status}"
     why = f"{what}: {said.rstrip('.')}; {cure}" if said else f"{what} and gave no reason; {cure}"
     return Refusal(TurnFailure(cause.reason, why), cause.then, _wait_s(headers, text, now_s))

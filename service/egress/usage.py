@@ -1,12 +1,13 @@
 """The cost of a model's answers: their tokens, as each provider reports them, and the price."""
 
+import base64
+import contextlib
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final, Self
 
-from service.agents.options import Price
 from service.agents.outcome import Ending
+from service.agents.prices import ListPrice, Price
 
 _LONGEST_ANSWER: Final = 32 << 20
 _LONGEST_LINE: Final = 8 << 20
@@ -15,6 +16,8 @@ _ENDINGS: Final[dict[str, Ending]] = {
     **dict.fromkeys(("refusal", "content_filter", "SAFETY", "PROHIBITED_CONTENT"), "refused"),
 }
 _ENDS: Final = tuple(f'"{word}"'.encode() for word in _ENDINGS)
+_FRAME_HEAD: Final = 12
+_CHECKSUM: Final = 4
 BYTES_PER_TOKEN: Final = 4
 """The assumed length of a token, for answers whose tokens the provider did not report."""
 
@@ -37,10 +40,13 @@ class Usage:
         """Return the larger figure of each kind: a stream reports running totals."""
         return Usage(*(max(getattr(self, one.name), getattr(other, one.name)) for one in fields(Usage)))
 
-    def micro_usd(self, price: Price | None) -> int:
-        """Return the price in millionths of a dollar; 0 without a price."""
+    def micro_usd(self, price: Price | None) -> int | None:
+        """Return the cost of one request in millionths of a dollar; None: the price is not known."""
         if price is None:
-            return 0
+            return None
+        if isinstance(price, ListPrice) and price.beyond is not None:
+            longest, other = price.beyond
+            price = other if self.input + self.cached + self.cache_write > longest else price
         cached = price.input if price.cached is None else price.cached
         written = price.input if price.cache_write is None else price.cache_write
         # Dollars for a million tokens are millionths of a dollar for one.
@@ -50,17 +56,12 @@ class Usage:
         return round(exact)
 
 
-def price_of(model: str, prices: Mapping[str, Price]) -> Price | None:
-    """Return the price with the longest name that a model's name starts with; None: there is none."""
-    fitting = max((name for name in prices if model.startswith(name)), key=len, default=None)
-    return None if fitting is None else prices[fitting]
-
-
 class Meter:
     """Reads the usage from one answer while it passes."""
 
-    def __init__(self, request_bytes: int, *, is_stream: bool) -> None:
-        self._is_stream = is_stream
+    def __init__(self, request_bytes: int, content_type: str) -> None:
+        self._is_framed = "amazon.eventstream" in content_type
+        self._is_stream = self._is_framed or "event-stream" in content_type
         self._held = b""
         self._received = 0
         self._estimate = Usage(input=request_bytes // BYTES_PER_TOKEN)
@@ -72,7 +73,9 @@ class Meter:
         """Take a piece of the answer."""
         self._received += len(piece)
         self._held += piece
-        if self._is_stream:
+        if self._is_framed:
+            self._read_frames()
+        elif self._is_stream:
             *lines, self._held = self._held.split(b"\n")
             for line in lines:
                 # Most events carry a word of the answer; only those with figures or an end are parsed.
@@ -89,6 +92,19 @@ class Meter:
         if self._counted.tokens == 0:
             return Usage(input=self._estimate.input, output=output)
         return self._counted if is_complete else self._counted.most(Usage(output=output))
+
+    def _read_frames(self) -> None:
+        """Read the whole frames of AWS's event stream: lengths, headers, and JSON with an event in base64."""
+        while len(self._held) >= _FRAME_HEAD:
+            length = int.from_bytes(self._held[:4])
+            if length < _FRAME_HEAD + _CHECKSUM:
+                self._held = b""
+            if len(self._held) < length or not self._held:
+                return
+            start = _FRAME_HEAD + int.from_bytes(self._held[4:8])
+            with contextlib.suppress(ValueError, TypeError, KeyError, RecursionError):
+                self._read(base64.b64decode(json.loads(self._held[start : length - _CHECKSUM])["bytes"]))
+            self._held = self._held[length:]
 
     def _read(self, text: bytes) -> None:
         try:

@@ -31,8 +31,8 @@ class RehearsalResult:
     """The change that would have been committed."""
     reason: str | None = None
     """The kind of the failure; None: it is not known."""
-    used: Sequence[tuple[str, Usage, int]] = ()
-    """For each request to a model: the model's name, its tokens, and its cost in millionths of a dollar."""
+    used: Sequence[tuple[str, Usage, int | None]] = ()
+    """For each request to a model: the model's name, its tokens, and its cost in millionths of a dollar, if known."""
 
 
 def scratch_repository(folder: Path, settings: ExecutionSettings) -> str:

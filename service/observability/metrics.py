@@ -257,7 +257,7 @@ class _ModelUsage:
         self._tokens = Counter(
             "runwarden_model_tokens", "Tokens that models counted.", (*labels, "kind"), registry=None
         )
-        self._cost = Counter("runwarden_model_cost_usd", "US dollars, at the configured prices.", labels, registry=None)
+        self._cost = Counter("runwarden_model_cost_usd", "US dollars, at known prices.", labels, registry=None)
         self.metrics = (self._tokens, self._cost)
 
     def catch_up(self, connection: sa.Connection) -> None:
@@ -275,7 +275,8 @@ class _ModelUsage:
             for kind in ("input", "cached", "output"):
                 name = f"{kind}_tokens"
                 self._tokens.labels(*labels, kind).inc(max(0, getattr(now, name) - getattr(before, name)))
-            self._cost.labels(*labels).inc(max(0, now.micro_usd - before.micro_usd) / MICROS_PER_USD)
+            if now.unpriced_requests < now.requests:
+                self._cost.labels(*labels).inc(max(0, now.micro_usd - before.micro_usd) / MICROS_PER_USD)
         self._seen = found
 
 

@@ -35,8 +35,8 @@ class Agent:
     @property
     def secret_names(self) -> tuple[str, ...]:
         """The variables whose values must be masked in everything that is stored."""
-        model = self.options.model
-        return self.environment if model is None else (*self.environment, model.key_env)
+        key = None if self.options.model is None else self.options.model.key_env
+        return self.environment if key is None else (*self.environment, key)
 
     @property
     def key(self) -> str:

@@ -55,7 +55,7 @@ def soon(connection: sa.Connection, now: int) -> list[EndingKey]:
         found["host_token", slugs.get(owner, owner), name] = _micros(day)
     for owner, agent in agents.all_of(connection):
         model = agent.options.model
-        if model is not None and model.key_ends is not None:
+        if model is not None and model.key_env is not None and model.key_ends is not None:
             slug = "" if owner is None else slugs.get(owner, owner)
             found["model_key", slug, model.key_env] = _micros(model.key_ends.isoformat())
     listed = [

@@ -326,7 +326,9 @@ model_usage = _table(
     *_texts("model", key=True),
     # The agent's owner and name: its row is replaced whenever it is configured again.
     *_texts("agent_key", "provider"),
-    *_large("requests", "input_tokens", "cached_tokens", "output_tokens", "micro_usd"),
+    *_large("requests", "unpriced_requests", "input_tokens", "cached_tokens", "output_tokens", "micro_usd"),
+    # The day of the list price that was used.
+    *_texts("list_prices_of", nullable=True),
     # Days since 1970 (UTC): a turn may pass midnight.
     *_large("day", key=True),
     sa.Index("model_usage_by_day", "day", "agent_key"),

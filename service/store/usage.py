@@ -7,6 +7,7 @@ from typing import Any, Final, Literal
 import sqlalchemy as sa
 
 from service.agents.options import SpendingLimits
+from service.agents.prices import ListPrice, Price
 from service.clock import DAY_MICROS, Clock
 from service.egress.budget import OrganizationDay, Spending
 from service.egress.usage import Usage
@@ -18,9 +19,11 @@ from service.store.turns import Turn
 
 Grouping = Literal["organization", "repository", "agent", "day"]
 MICROS_PER_USD: Final = 1_000_000
-_FIGURES: Final = ("requests", "input_tokens", "cached_tokens", "output_tokens", "micro_usd")
-
-_SUMS: Final = tuple(sa.func.coalesce(sa.func.sum(model_usage.c[name]), 0).label(name) for name in _FIGURES)
+_FIGURES: Final = ("requests", "input_tokens", "cached_tokens", "output_tokens", "micro_usd", "unpriced_requests")
+_SUMS: Final = (
+    sa.func.min(model_usage.c.list_prices_of).label("list_prices_of"),
+    *(sa.func.coalesce(sa.func.sum(model_usage.c[name]), 0).label(name) for name in _FIGURES),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,10 @@ class UsageFigures:
     """Input tokens that the provider read from its cache; `input_tokens` does not include them."""
     output_tokens: int
     micro_usd: int
+    """Of the requests with a known price."""
+    unpriced_requests: int = 0
+    list_prices_of: str | None = None
+    """The day (`2026-01-31`) of the oldest list price that was used; None: only the operator's prices were."""
 
     @property
     def tokens(self) -> int:
@@ -40,10 +47,11 @@ class UsageFigures:
         return self.input_tokens + self.cached_tokens + self.output_tokens
 
     def document(self) -> dict[str, object]:
-        """Return the figures as the API and the command line show them; without a price, the cost is left out."""
+        """Return the figures as the API and the command line show them; the cost is null if no price is known."""
         found = asdict(self)
-        micro_usd = found.pop("micro_usd")
-        return found | {"cost_usd": micro_usd / MICROS_PER_USD if micro_usd else None}
+        cost_usd = found.pop("micro_usd") / MICROS_PER_USD
+        last = {name: found.pop(name) for name in ("unpriced_requests", "list_prices_of")}
+        return found | {"cost_usd": None if self.unpriced_requests == self.requests else cost_usd} | last
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +62,9 @@ class ModelUse:
     provider: str
     model: str
     usage: Usage
-    micro_usd: int
+    micro_usd: int | None
+    """None: the price is not known."""
+    list_prices_of: str | None = None
 
 
 class TurnMeter:
@@ -79,11 +89,12 @@ class TurnMeter:
 
         return self._database.retried(read)
 
-    def add(self, model: str, usage: Usage, micro_usd: int) -> None:
+    def add(self, model: str, usage: Usage, price: Price | None) -> None:
         """Store what one request used."""
         access = self._agent.options.model
         provider = "" if access is None else access.provider
-        use = ModelUse(self._agent.key, provider, model, usage, micro_usd)
+        listed = price.looked_up.isoformat() if isinstance(price, ListPrice) else None
+        use = ModelUse(self._agent.key, provider, model, usage, usage.micro_usd(price), listed)
 
         def write() -> None:
             with self._database.write() as connection:
@@ -116,13 +127,16 @@ def add(connection: sa.Connection, turn: Turn, use: ModelUse, now: int) -> None:
         "input_tokens": use.usage.input + use.usage.cache_write,
         "cached_tokens": use.usage.cached,
         "output_tokens": use.usage.output,
-        "micro_usd": use.micro_usd,
+        "micro_usd": use.micro_usd or 0,
+        "unpriced_requests": int(use.micro_usd is None),
     }
     key = {"run_id": turn.run_id, "number": turn.number, "model": use.model, "day": now // DAY_MICROS}
     # The insert is tried first: several requests of one agent may be answered at the same time.
-    if not insert_new(connection, model_usage, key | figures | {"agent_key": use.agent_key, "provider": use.provider}):
+    once = {"agent_key": use.agent_key, "provider": use.provider, "list_prices_of": use.list_prices_of}
+    if not insert_new(connection, model_usage, key | figures | once):
         condition = [model_usage.c[name] == value for name, value in key.items()]
-        more = {name: model_usage.c[name] + figure for name, figure in figures.items()}
+        more: dict[str, object] = {name: model_usage.c[name] + figure for name, figure in figures.items()}
+        more |= {} if use.list_prices_of is None else {"list_prices_of": use.list_prices_of}
         connection.execute(sa.update(model_usage).where(*condition).values(more))
 
 
@@ -183,7 +197,7 @@ def by_agent(connection: sa.Connection, first_day: int) -> dict[tuple[str, str, 
     """Return what was used from a day on, by organization (slug), agent and day; the most expensive first."""
     key = (organizations.c.slug, runs.c.agent, model_usage.c.day)
     query = _joined(*key, *_SUMS).where(model_usage.c.day >= first_day).group_by(*key)
-    rows = connection.execute(query.order_by(_SUMS[-1].desc(), *key))
+    rows = connection.execute(query.order_by(sa.desc("micro_usd"), *key))
     return {(row.slug, row.agent, row.day): _figures(row) for row in rows}
 
 
@@ -243,4 +257,4 @@ def _joined(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
 
 def _figures(row: sa.Row[Any]) -> UsageFigures:
     # PostgreSQL's sums are decimals.
-    return UsageFigures(**{name: int(row._mapping[name]) for name in _FIGURES})
+    return UsageFigures(**{name: int(row._mapping[name]) for name in _FIGURES}, list_prices_of=row.list_prices_of)

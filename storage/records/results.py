@@ -25,12 +25,20 @@ class ModelUsage(Struct, frozen=True):
     """Read from the provider's cache; not among `input_tokens`."""
     output_tokens: int
     cost_usd: float | None
-    """None: the service has no prices."""
+    """None: no price is known."""
+    unpriced_requests: int = 0
+    """Requests to models without a known price, which `cost_usd` leaves out."""
+    list_prices_of: str | None = None
+    """The day of the list prices that were used (`2026-01-31`); None: only configured ones were."""
 
     def __str__(self) -> str:
-        """Return it in a few words: `1,203 tokens  $0.35`."""
-        cost = "" if self.cost_usd is None else f"  ${self.cost_usd:.{2 if self.cost_usd >= 1 else 4}f}"
-        return f"{self.input_tokens + self.cached_tokens + self.output_tokens:,} tokens{cost}"
+        """Return it in a few words: `1,203 tokens  $1.35, list prices of 2026-01-31`."""
+        tokens = f"{self.input_tokens + self.cached_tokens + self.output_tokens:,} tokens  "
+        if self.cost_usd is None:
+            return f"{tokens}cost unknown"
+        least = "at least " if self.unpriced_requests else ""
+        listed = f", list prices of {self.list_prices_of}" if self.list_prices_of else ""
+        return f"{tokens}{least}${self.cost_usd:.{2 if self.cost_usd >= 1 else 4}f}{listed}"
 
 
 class ReportedFinding(Struct, frozen=True):

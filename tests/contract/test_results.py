@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 import pytest
+from msgspec.structs import replace
 
 from app.api.client import Client
 from app.api.errors import (
@@ -61,6 +62,9 @@ async def test_turns_come_in_order_with_what_is_known(client: Client, server: Se
         1, "cancelled", "go", "ci", began, outcome="cancelled", commit=COMMIT, files=2, usage=used, findings=found
     )
     assert str(told.turns[0].usage) == "1,203 tokens  $0.3500"
+    assert str(replace(used, cost_usd=None)) == "1,203 tokens  cost unknown"
+    listed = replace(used, cost_usd=2, unpriced_requests=1, list_prices_of="2026-11-24")
+    assert str(listed) == "1,203 tokens  at least $2.00, list prices of 2026-11-24"
     assert (told.turns[1].commit, told.turns[1].usage, told.turns[1].findings) == (None, None, None)
 
 

@@ -3,7 +3,6 @@
 import email
 import email.policy
 import html
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path

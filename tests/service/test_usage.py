@@ -11,7 +11,8 @@ from typing import Any, Final
 import pytest
 from click.testing import CliRunner
 
-from service.agents.options import ModelAccess, Price, SpendingLimits
+from service.agents.options import ModelAccess, SpendingLimits
+from service.agents.prices import Price, price_of
 from service.cli import main
 from service.clock import DAY_MICROS
 from service.egress.budget import BudgetSpentError, MemoryMeter, OrganizationDay, Spending, SpendingWatch
@@ -19,6 +20,7 @@ from service.egress.usage import Usage
 from service.observability.metrics import OTHERS, ServiceMetrics
 from service.settings import DataFolder
 from service.store import deletions, organizations, turns, usage
+from service.store.agents import Agent
 from service.store.database import Database
 from service.store.usage import ModelUse, UsageFilters, totals
 from tests.service.conftest import BOTH, NOW, Api, accepted
@@ -29,13 +31,21 @@ WRITTEN: Final = "2027-01-15"
 
 
 def used(
-    database: Database, run_id: str, tokens: int, micro_usd: int, *, number: int = 1, model: str = "m", at: int = NOW
+    database: Database,
+    run_id: str,
+    tokens: int,
+    micro_usd: int | None,
+    *,
+    number: int = 1,
+    model: str = "m",
+    at: int = NOW,
+    listed: str | None = None,
 ) -> None:
     """Keep one request of a turn."""
     with database.write() as connection:
         turn = replace(turns.of(connection, run_id)[0], number=number)
         counted = Usage(tokens, cached=1, output=2)
-        usage.add(connection, turn, ModelUse("/helper", "anthropic", model, counted, micro_usd), at)
+        usage.add(connection, turn, ModelUse("/helper", "anthropic", model, counted, micro_usd, listed), at)
 
 
 def begun(database: Database, slug: str, agent: str, path: str = "acme/api") -> str:
@@ -74,6 +84,37 @@ def test_usage_is_summed_by_what_is_asked(database: Database) -> None:
         of_turns = usage.of_turns(connection, first)
     figures = [(number, one.requests, one.document()["cost_usd"]) for number, one in of_turns.items()]
     assert figures == [(1, 2, 0.5), (2, 1, 0.25)]
+
+
+@BOTH
+def test_a_cost_is_unknown_where_no_price_is_and_nothing_costs_nothing(database: Database) -> None:
+    """What could not be priced is counted beside the cost; the oldest list price tells its day."""
+    run_id = begun(database, "acme", "claude")
+    used(database, run_id, 1, None)
+    used(database, run_id, 1, 0, number=2)
+    used(database, run_id, 1, 250_000, number=3, listed="2026-11-28")
+    used(database, run_id, 1, 250_000, number=3, listed="2026-11-28")
+    used(database, run_id, 1, 500_000, number=3, model="n", listed="2026-11-24")
+    used(database, run_id, 1, None, number=3, model="o")
+    with database.read() as connection:
+        told = [one.document() for one in usage.of_turns(connection, run_id).values()]
+        whole = totals(connection, UsageFilters(), None)[0].figures.document()
+
+    found = [[one[key] for key in ("cost_usd", "unpriced_requests", "list_prices_of")] for one in (*told, whole)]
+    assert found == [[None, 1, None], [0, 0, None], [1, 1, "2026-11-24"], [1, 2, "2026-11-24"]]
+
+
+def test_the_usage_of_a_turn_tells_the_day_of_its_list_price(database: Database) -> None:
+    """As the model proxy stores it."""
+    run_id = begun(database, "acme", "claude")
+    with database.read() as connection:
+        turn = turns.of(connection, run_id)[0]
+    meter = usage.TurnMeter(database, turn, Agent("claude", ("sh",), 9), lambda: NOW)
+    meter.add("gpt-5.4", Usage(1_000_000), price_of("gpt-5.4", {}))
+    with database.read() as connection:
+        told = usage.of_turns(connection, run_id)[1].document()
+
+    assert (told["cost_usd"], told["list_prices_of"], told["unpriced_requests"]) == (5.0, "2026-11-24", 0)
 
 
 @BOTH
@@ -187,7 +228,7 @@ def test_a_service_tells_its_usage(api: Api, tenant: Callable[..., Api], shared_
     client.follow(run_id, "nothing more")
     listed = client.ended(run_id)
     database = Database(DataFolder(api.service.data_dir).database_url)
-    used(database, run_id, 1200, 345_678)
+    used(database, run_id, 1200, 345_678, listed="2026-11-24")
     database.close()
     turns_told = client.get(f"/external/runs/{run_id}").json()["turns"]
     given = ["--org", "acme", "--from", WRITTEN, "--to", WRITTEN]
@@ -198,6 +239,7 @@ def test_a_service_tells_its_usage(api: Api, tenant: Callable[..., Api], shared_
         return CliRunner().invoke(main, ["usage", *arguments, "--data-dir", str(api.service.data_dir)]).output
 
     figures = {"input_tokens": 1200, "cached_tokens": 1, "output_tokens": 2, "cost_usd": 0.345678}
+    figures |= {"unpriced_requests": 0, "list_prices_of": "2026-11-24"}
     assert [one["usage"] for one in turns_told] == [{"requests": 1} | figures, None]
     assert client.run(run_id) == listed
     assert "usage" not in listed
@@ -208,7 +250,9 @@ def test_a_service_tells_its_usage(api: Api, tenant: Callable[..., Api], shared_
     assert shown(*given, "--by", "repository").splitlines()[1].split() == [
         *("acme", "github:acme/api", "1", "1", "1", "1,200", "1", "2", "0.3457")
     ]
-    assert shown(*given, "-o", "csv").splitlines()[1] == "acme,1,1,1,1200,1,2,0.345678"
+    assert shown(*given, "-o", "csv").splitlines()[1] == "acme,1,1,1,1200,1,2,0.345678,0,2026-11-24"
+    footnote = "USD: an estimate by list prices of 2026-11-24 where none is configured."
+    assert shown(*given).splitlines()[-1] == footnote
     assert shown("--to", "2001-01-01").strip() == "nothing yet"
     assert "--to is before --from" in shown("--from", WRITTEN, "--to", "2001-01-01")
 

@@ -2,6 +2,8 @@
 
 import json
 import re
+from base64 import b64encode
+from binascii import crc32
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,8 +36,11 @@ class ModelServer(Server):
             return Respond(200, {"data": [], "input_tokens": 1, "totalTokens": 1})
         asked = {} if request.path.startswith("/v1beta/") else request.json()
         is_stream, words = asked.get("stream"), self.words
-        if request.path.endswith("/messages"):
+        if re.search("/messages$|:streamRawPredict$|:rawPredict$|/invoke", request.path):
             message = _message(words, self.ending)
+            if request.path.endswith("/invoke-with-response-stream"):
+                return _frames(event for _, event in _anthropic(message))
+            is_stream = is_stream and not request.path.endswith(":rawPredict")
             return _events(_anthropic(message)) if is_stream else Respond(200, message)
         if request.path.endswith("/responses"):
             return _events(_responses(words, self.ending))
@@ -52,6 +57,21 @@ def _events(events: Iterable[tuple[str, Any]]) -> Respond:
         for name, event in events
     ]
     return Respond(200, "".join(texts), {"Content-Type": "text/event-stream"})
+
+
+def _frames(events: Iterable[dict[str, Any]]) -> Respond:
+    """Answer as Amazon Bedrock: each event in base64, in a frame with checksums."""
+    whole = b""
+    headers = b"".join(
+        bytes([len(name)]) + name + b"\x07" + len(value).to_bytes(2) + value
+        for name, value in ((b":event-type", b"chunk"), (b":message-type", b"event"))
+    )
+    for event in events:
+        payload = json.dumps({"bytes": b64encode(json.dumps(event).encode()).decode(), "p": "abc"}).encode()
+        head = (16 + len(headers) + len(payload)).to_bytes(4) + len(headers).to_bytes(4)
+        frame = head + crc32(head).to_bytes(4) + headers + payload
+        whole += frame + crc32(frame).to_bytes(4)
+    return Respond(200, whole, {"Content-Type": "application/vnd.amazon.eventstream"})
 
 
 def _message(words: str, ending: str) -> dict[str, Any]:

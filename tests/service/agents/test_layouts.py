@@ -88,10 +88,14 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
             ({"egress": ["10.0.0.1"]}, "write a host such as"),
             ({"egress": ["https://a.example/"]}, "write a host such as"),
             ({"model": GEMINI | {"base_url": "http://a.example"}}, "use https"),
-            ({"model": GEMINI | {"budget": {"run_usd": 1}}}, "needs prices"),
+            ({"model": GEMINI | {"name": "g-x", "budget": {"run_usd": 1}}}, "g-x has no known price"),
             ({"model": GEMINI | {"headers": {"Authorization": "Bearer x"}}}, "Authorization is the service's own"),
             ({"model": GEMINI | {"headers": {"Transfer-Encoding": "x"}}}, "Transfer-Encoding is the service's own"),
             ({"model": GEMINI | {"headers": {"X-A": "a", "x-a": "b"}}}, "x-a is there twice"),
+            ({"model": {"provider": "gemini"}}, "it needs key_env, the variable with its key, or key_command"),
+            ({"model": GEMINI | {"key_command": ["sh"]}}, "and not both"),
+            ({"model": {"provider": "gemini", "key_command": ["no-such"]}}, "key_command: 'no-such' is not there"),
+            ({"model": GEMINI | {"provider": "vertex"}}, "vertex needs base_url, such as https://us-east5-"),
         )
     ),
 ]

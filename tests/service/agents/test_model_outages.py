@@ -230,7 +230,7 @@ def test_a_provider_is_away_for_all_until_any_turn_gets_an_answer(database: Data
     first = one.is_away_for_all()
     now[0] += 1
     second = one.is_away_for_all(), other.is_away_for_all()
-    other.add("m", Usage(), 0)
+    other.add("m", Usage(), None)
     now[0] += 1
 
     assert (first, second) == (True, (True, True))

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from service.agents.options import Price
+from service.agents.prices import Price, price_of
 from service.egress import model
 from service.egress.model import PROVIDERS
-from service.egress.usage import Meter, Usage, price_of
+from service.egress.usage import Meter, Usage
 from service.settings import AgentLimits, ExecutionSettings
 from tests.lab import Drop, Hang, Raw, Respond, Step
 from tests.service.agents.model_server import CACHED, INPUT, OUTPUT, ModelServer
@@ -28,6 +28,32 @@ PATHS = {
     "gemini streamed": ("/v1beta/models/gemini-x:streamGenerateContent?alt=sse&key=worthless", {}),
 }
 MODELS = {"anthropic": "claude-x", "openai": "gpt-x", "gemini": "gemini-x"}
+
+
+CLOUDS = {
+    "Vertex": (
+        "vertex",
+        "/v1/projects/acme/locations/here",
+        "/v1/projects/other/locations/there/publishers/anthropic/models/claude-x@20250929:rawPredict",
+        "/v1/projects/acme/locations/here/publishers/anthropic/models/claude-x@20250929:rawPredict",
+    ),
+    "Vertex, streamed": (
+        "vertex",
+        "/v1/projects/acme/locations/here",
+        "/v1/projects/other/locations/there/publishers/anthropic/models/claude-x@20250929:streamRawPredict",
+        "/v1/projects/acme/locations/here/publishers/anthropic/models/claude-x@20250929:streamRawPredict",
+    ),
+    "Bedrock": ("bedrock", "", "/model/us.claude-x-v1%3A0/invoke", "/model/us.claude-x-v1%3A0/invoke"),
+    "Bedrock, streamed": (
+        "bedrock",
+        "",
+        "/model/us.claude-x-v1:0/invoke-with-response-stream",
+        "/model/us.claude-x-v1:0/invoke-with-response-stream",
+    ),
+    "Azure": ("openai", "/openai/v1", "/v1/chat/completions", "/openai/v1/chat/completions"),
+    "Azure, streamed": ("openai", "/openai/v1", "/v1/responses", "/openai/v1/responses"),
+}
+CLOUD_MODELS = {"vertex": "claude-x@20250929", "bedrock": "us.claude-x-v1:0", "openai": "deployed"}
 
 
 @pytest.fixture
@@ -66,10 +92,70 @@ def test_the_key_is_added_outside_and_all_tokens_are_counted(ask: Make, server: 
 
     assert done.failure is None, done.log
     (asked,) = server.requests
-    assert done.used == [(MODELS[provider], Usage(INPUT, CACHED, 0, OUTPUT), 0)]
+    assert done.used == [(MODELS[provider], Usage(INPUT, CACHED, 0, OUTPUT), None)]
     assert asked.headers[PROVIDERS[provider].header.lower()].removeprefix("Bearer ") == KEY
     assert "worthless" not in str(asked)
     assert not [word for word in ("[masked]", "MODEL_KEY") if word in done.log]
+
+
+@pytest.mark.parametrize("cloud", CLOUDS)
+def test_clouds_are_asked_at_the_operator_s_address_with_its_token(ask: Make, server: ModelServer, cloud: str) -> None:
+    """Whatever project and place the program names; the tokens are counted in what each of them speaks."""
+    provider, base, path, asked_at = CLOUDS[cloud]
+    body = {"model": "deployed"} | ({"stream": True} if "streamed" in cloud else {})
+    done = ask(provider, path, body, base_url=server.origin + base)
+
+    assert (done.failure, "200\n" in done.log) == (None, True), done.log
+    assert done.used == [(CLOUD_MODELS[provider], Usage(INPUT, CACHED, 0, OUTPUT), None)]
+    assert [(one.path, one.headers["authorization"]) for one in server.requests] == [(asked_at, f"Bearer {KEY}")]
+
+
+@pytest.fixture
+def prints(tmp_path: Path) -> Callable[[str], dict[str, Any]]:
+    """`prints(source)` is a `key_command` of a shell script, which is told how often it was called."""
+
+    def make(source: str) -> dict[str, Any]:
+        file = tmp_path / "print-key"
+        calls = tmp_path / "calls"
+        file.write_text(f"#!/bin/sh\necho >> '{calls}'\nn=$(wc -l < '{calls}')\n{source}\n", "utf-8")
+        file.chmod(0o755)
+        return {"key_env": None, "key_command": [str(file)]}
+
+    return make
+
+
+def test_a_key_that_a_command_prints_is_kept_until_it_is_refused(
+    ask: Make, server: ModelServer, prints: Callable[[str], dict[str, Any]]
+) -> None:
+    """Then the request is made again with the next one, and the program notices nothing."""
+    expired = Respond(401, {"error": {"message": "expired: printed-key-1"}})
+    server.otherwise = lambda request: expired if len(server.requests) == 3 else server.answer(request)
+    done = ask("anthropic", *PATHS["anthropic streamed"], 3, **prints('echo "printed-key-$n"'))
+
+    assert (done.failure, done.log.count("200\n")) == (None, 3), done.log
+    assert [one.headers["x-api-key"][-1] for one in server.requests] == ["1", "1", "1", "2"]
+    assert "printed-key" not in done.log
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("echo printed-key", "answered 401 for claude-x: not [masked]; let key_command print a valid key"),
+        ("echo oh >&2; echo 'log in first' >&2; exit 3", "print-key' printed no key: log in first"),
+        ("exit 3", "print-key' printed no key: it ended with 3"),
+        ("echo two words", "print-key' printed no key: what it printed is not one word"),
+    ],
+)
+def test_a_command_without_a_valid_key_ends_the_turn_with_its_own_words(
+    ask: Make, server: ModelServer, prints: Callable[[str], dict[str, Any]], source: str, words: str
+) -> None:
+    """What a provider repeats of a key is masked."""
+    server.status, server.refusal = 401, {"error": {"message": "not printed-key"}}
+    done = ask("anthropic", *PATHS["anthropic"], 1000, **prints(source))
+
+    assert done.reason == "no_key"
+    assert words in str(done.failure)
+    assert len(server.requests) <= 1
 
 
 def test_the_operator_s_headers_go_with_each_request(ask: Make, server: ModelServer) -> None:
@@ -213,7 +299,7 @@ def test_a_provider_that_is_away_for_a_while_is_waited_for(ask: Make, server: Mo
     done = ask("anthropic", *PATHS["anthropic streamed"])
 
     assert (done.failure, "200\n" in done.log) == (None, True), done.log
-    assert done.used == [("claude-x", Usage(INPUT, CACHED, 0, OUTPUT), 0)]
+    assert done.used == [("claude-x", Usage(INPUT, CACHED, 0, OUTPUT), None)]
     assert len(server.requests) == len(AWAY), "one of the connections carried no request"
 
 
@@ -296,6 +382,47 @@ def test_the_longest_name_that_fits_has_the_price() -> None:
     assert price_of("gpt", {"claude-": cheap}) is None
     assert Usage(1000, 1000, 1000, 1000).micro_usd(dear) == 22_050
     assert Usage(1000, 1000, 0, 0).micro_usd(cheap) == 2000
+    assert Usage(1000).micro_usd(Price(input=0, output=0)) == 0
+    assert Usage(1000).micro_usd(None) is None
+
+
+@pytest.mark.parametrize(
+    ("model", "figures"),
+    [
+        ("claude-opus-4-5", (5, 25)),
+        ("claude-opus-4-5-20251101", (5, 25)),
+        ("claude-opus-4-5@20251101", (5, 25)),
+        ("claude-opus-4-1-20250805", (15, 75)),
+        ("gpt-5.4", (2.5, 15)),
+        ("gpt-5.4-2026-03-05", (2.5, 15)),
+        ("gemini-2.5-flash-latest", (0.3, 2.5)),
+        *((name, None) for name in ("gpt-5.4-mini", "gpt-5.41", "gpt-5", "claude-opus-4-55", "claude-opus-4-5-x")),
+        *((name, None) for name in ("us.anthropic.claude-opus-4-5-20251101-v1:0", "my/gpt-5.4", "unknown", "")),
+    ],
+)
+def test_a_list_price_is_that_of_the_whole_name(model: str, figures: tuple[float, float] | None) -> None:
+    """But for a date or `-latest` at its end: what is called similarly costs something else, which is not known."""
+    price = price_of(model, {})
+
+    assert (None if price is None else (price.input, price.output)) == figures
+    assert price_of(model, {"": Price(input=0, output=0)}) == Price(input=0, output=0), "the operator's wins"
+
+
+def test_a_list_price_may_depend_on_the_prompt_s_length() -> None:
+    """With what was read from the cache; all of the request has the other price."""
+    price = price_of("gemini-2.5-pro", {})
+
+    assert Usage(200_000, 0, 0, 1000).micro_usd(price) == 260_000
+    assert Usage(200_000, 1000, 0, 1000).micro_usd(price) == 515_250
+
+
+def test_a_budget_in_dollars_holds_at_list_prices(ask: Make, server: ModelServer) -> None:
+    """For an agent without prices of its own."""
+    budget = {"run_usd": 0.006}
+    done = ask("anthropic", "/v1/messages", {"model": "claude-opus-4-5-20251101", "max_tokens": 9}, 5, budget=budget)
+
+    assert (done.reason, len(server.requests)) == ("out_of_budget", 1)
+    assert done.used == [("claude-opus-4-5-20251101", Usage(INPUT, CACHED, 0, OUTPUT), 6350)]
 
 
 @pytest.mark.parametrize(
@@ -303,9 +430,11 @@ def test_the_longest_name_that_fits_has_the_price() -> None:
 )
 def test_an_answer_that_counts_nothing_is_counted_by_its_length(text: bytes) -> None:
     """A provider that says nothing, or nonsense, does not make its tokens free; nor does a stream that breaks off."""
-    plain, cut = Meter(400, is_stream=False), Meter(400, is_stream=True)
+    plain, cut, framed = Meter(400, ""), Meter(400, "text/event-stream"), Meter(400, "x/vnd.amazon.eventstream")
     plain.feed(text + b" " * 4000)
+    framed.feed(text + b"\0" * 4000)
     cut.feed(b'data: {"message": {"usage": {"input_tokens": 9, "output_tokens": 1}}}\n' + b"x" * 4000)
 
     assert plain.total(is_complete=True) == Usage(100, 0, 0, (len(text) + 4000) // 4)
     assert cut.total(is_complete=False).output > 1000
+    assert framed.total(is_complete=True) == Usage(100, 0, 0, (len(text) + 4000) // 4)

@@ -235,6 +235,29 @@ def test_a_program_does_not_notice_that_its_provider_was_away(
     assert sum(usage.tokens for _, usage, _ in done.used) == len(done.used) * (INPUT + CACHED + OUTPUT)
 
 
+@pytest.mark.parametrize(
+    ("preset", "provider", "base", "asked"),
+    [
+        ("claude-code", "vertex", "/v1/projects/p/locations/l", "/publishers/anthropic/models/m:streamRawPredict"),
+        ("claude-code", "bedrock", "", "/model/m/invoke-with-response-stream"),
+        ("codex", "openai", "/openai/v1", "/responses"),
+    ],
+)
+def test_a_program_reaches_its_model_in_a_cloud(
+    ready: Make, server: ModelServer, request: pytest.FixtureRequest, preset: str, provider: str, base: str, asked: str
+) -> None:
+    """Over the operator's address and key alone, without an account of the cloud."""
+    if request.node.callspec.params["installed"] == "stub" and preset == "claude-code":
+        pytest.skip("the stand-in speaks with Anthropic only")
+    stage, agent = ready(preset, provider=provider, base_url=server.origin + base, name="m")
+    done = stage.turn(agent, "go")
+
+    assert (done.failure, done.result.summary in {"Noted.", "All done.", None}) == (None, True), done.log[-2000:]
+    assert {one.path for one in server.questions} == {base + asked}
+    assert {one.headers["authorization"] for one in server.requests} == {f"Bearer {KEY}"}
+    assert sum(usage.tokens for _, usage, _ in done.used) == len(done.used) * (INPUT + CACHED + OUTPUT)
+
+
 @pytest.mark.parametrize(("ending", "reason"), [("refusal", "refused"), ("length", "cut_short")])
 @pytest.mark.parametrize("preset", PRESETS)
 def test_an_answer_that_did_not_end_well_is_no_success(
