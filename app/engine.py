@@ -131,7 +131,7 @@ class Engine(Struct, frozen=True):
         )
         backfill = Backfill(runs, client, ring, settings.history)
         listing = Listing(runs)
-        reconciliation = Reconciliation(runs, listing, ledger, ring)
+        reconciliation = Reconciliation(runs, listing, ledger, ring, extension)
         by = f"{actor}:{login()}"
         actions = Actions(client, ledger, runs.store, ring, clock, by, profile.read_only, settings.command_line)
         chores = {

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from app.api.requests import ContinueRun, StartRun, WriteRequest, request_of
 from app.times import span
 from storage.records import Action, ActionKind, Run, RunClock, RunDetail, RunFilter
+from storage.records.results import Turn
 
 FINDABLE: Final[tuple[ActionKind, ...]] = ("run.start", "run.continue")
 """Kinds of writes whose results the service lists."""
@@ -39,6 +40,12 @@ class Candidate(Struct, frozen=True):
     """Its next turn was seen to begin around the send. False: only its last change is known."""
     is_marked: bool = False
     """It shows the action's own id, which nothing else was given."""
+    asked: str | None = None
+    """Its instructions; None: the service does not tell them."""
+    caller: str | None = None
+    """Who gave them; None: not known."""
+    is_same: bool | None = None
+    """Whether they are the action's own; None: not known."""
 
     @property
     def evidence(self) -> str:
@@ -49,7 +56,10 @@ class Candidate(Struct, frozen=True):
         else:
             seconds = self.after.total_seconds()
             when = f"{verb}{span(abs(seconds))} {'after' if seconds >= 0 else 'before'} the send"
-        return f"{when}, carries this action's id" if self.is_marked else when
+        words = None if self.is_same is None else "same words" if self.is_same else "other words"
+        by = f"by {self.caller}" if self.caller else None
+        mark = "carries this action's id" if self.is_marked else None
+        return ", ".join(filter(None, (when, words, by, mark)))
 
     @property
     def line(self) -> str:
@@ -69,6 +79,14 @@ class Proposal(Struct, frozen=True):
     def is_certain(self) -> bool:
         """Whether nothing but the action can have made the first candidate."""
         return [candidate.is_marked for candidate in self.candidates].count(True) == 1
+
+    @property
+    def likely(self) -> Candidate | None:
+        """The only candidate that is marked, or that asks the same while all others ask something else."""
+        if self.is_certain:
+            return next(one for one in self.candidates if one.is_marked)
+        same = [one for one in self.candidates if one.is_same is not False]
+        return same[0] if len(same) == 1 and same[0].is_same else None
 
 
 class Send(Struct, frozen=True):
@@ -127,6 +145,8 @@ class Send(Struct, frozen=True):
         run = detail.run
         if detail.first_seen_at < self.sent_at - ANSWER or not self.is_place(run, branch):
             return None
+        if self.clock.is_known and run.created_at is not None and run.created_at < self.shown_at - EXACT:
+            return None
         return self._marked(Candidate(run, self.after(run.created_at)))
 
     def continued(self, detail: RunDetail, others: Iterable[datetime]) -> Candidate | None:
@@ -158,6 +178,14 @@ class Send(Struct, frozen=True):
             in_branch = not found.is_turn and mark in run.branch_name
             return replace(found, is_marked=mark in self.action.body_json and (in_branch or mark in shown))
         return found
+
+    def told(self, candidate: Candidate, turns: Sequence[Turn]) -> Candidate:
+        """The candidate with what the service tells of its turns."""
+        turn = turns[-1 if candidate.is_turn else 0] if turns else None
+        if turn is None or turn.instructions is None:
+            return candidate
+        is_same = turn.instructions.strip() == self.request.instructions.strip()
+        return replace(candidate, asked=turn.instructions, caller=turn.caller, is_same=is_same)
 
     def ranked(self, found: Sequence[tuple[Candidate, RunDetail]]) -> tuple[Candidate, ...]:
         """The candidates, the likeliest first."""

@@ -13,6 +13,7 @@ from app.api.errors import ApiError, EndlessListError
 from app.api.requests import CancelRun, OnboardProject
 from app.events import ActionChanged, Announce
 from app.reconcile.candidates import FINDABLE, Candidate, Proposal, Send, request_sent
+from app.results.service import ServiceExtension
 from app.sync.listing import Listing
 from app.sync.runs import RunSync
 from app.times import span
@@ -45,6 +46,8 @@ LIMIT: Final = 50
 """Candidates of one action."""
 MOST: Final = 500
 """Runs around a send that are looked at."""
+TOLD: Final = 5
+"""Candidates whose words the service is asked for."""
 PAGES: Final = 30
 """Pages that are read to look for one action."""
 EXECUTIONS: Final = 1_000
@@ -79,6 +82,7 @@ class Reconciliation:
     listing: Listing
     ledger: Ledger
     announce: Announce
+    extension: ServiceExtension
     _searches: dict[str, Search] = field(default_factory=dict)
     """The searches, by action."""
 
@@ -145,7 +149,17 @@ class Reconciliation:
                     break
         except EndlessListError:
             is_whole = False
-        return replace(await self.cached(action), is_whole=is_whole)
+        found = await self.cached(action)
+        told: list[Candidate] = []
+        for candidate in found.candidates[:TOLD]:
+            answer = await self.extension.turns_now(candidate.run.run_id)
+            told.append(candidate if answer is None else send.told(candidate, answer.turns))
+        # Those that ask the same come first, and those that ask something else last.
+        ordered = sorted(
+            (*told, *found.candidates[TOLD:]),
+            key=lambda one: (not one.is_marked, one.is_same is False, not one.is_same),
+        )
+        return Proposal(tuple(ordered), is_whole)
 
     async def check(self, action: Action, result_id: str) -> None:
         """Check that the action may have made this.

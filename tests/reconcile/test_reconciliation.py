@@ -179,6 +179,18 @@ async def test_a_colleagues_run_on_the_same_branch_is_a_candidate_and_never_cert
         assert await proposed(engine, action) == ["run_theirs"]
 
 
+async def test_what_was_there_before_the_send_is_no_candidate(peer: Lab, tmp_path: Path) -> None:
+    """Where the service's clock is known: a colleague's run of a minute before is not what was made."""
+    with_history(peer)
+    async with Desk(peer, tmp_path).engine() as engine:
+        await engine.refresh()
+        peer.put("run_minute_before", "queued", created=peer.now - MINUTE, branch_name="fix/x")
+        action = await lost(engine, peer, StartRun("Fix it.", API, "fix/x"))
+        made = next(reversed(peer.runs))
+
+        assert await proposed(engine, action) == [made]
+
+
 async def test_what_our_other_actions_made_is_no_candidate(peer: Lab, tmp_path: Path) -> None:
     """Starts before and after it, and a continuation that came later."""
     with_history(peer)

@@ -78,7 +78,8 @@ class ResolveForm(ModalScreen[Action | None]):
         self._doubted: str | None = None
         """The id that looks wrong, and that the user may record anyway."""
         self._best = ""
-        """The id of the likeliest candidate, or of the one that was picked."""
+        """The id of the candidate that was picked, or of the only one that fits in all that is known."""
+        self._is_picked = False
         self._ids: tuple[str, ...] = ()
         """The ids of all candidates, the likeliest first."""
         self._found = Options(id="found", compact=True)
@@ -204,7 +205,7 @@ class ResolveForm(ModalScreen[Action | None]):
 
     @on(OptionList.OptionSelected, "#found")
     def _picked(self, event: OptionList.OptionSelected) -> None:
-        self._best = self._ids[event.option_index]
+        self._best, self._is_picked = self._ids[event.option_index], True
         self._choice.chosen = 0
         self._evidence.fill(self._best)
 
@@ -263,15 +264,16 @@ class ResolveForm(ModalScreen[Action | None]):
         else:
             runs, them = ("One run fits", "it") if count == 1 else (f"{count} runs fit", "them")
             said = f"{runs} by place and time. A colleague may have started {them}."
+            if found.likely is not None:
+                said = f"{runs} by place and time, and one asks the same."
         dialog.note(safe_text(said))
 
     def _offer(self, found: Proposal) -> None:
-        """Show the candidates and fill in the likeliest, unless one was picked or an id was typed."""
+        """Show the candidates; fill in the one that fits in all, unless one was picked or an id was typed."""
         before = self._best
-        is_picked = self._best not in {"", *self._ids[:1]}
         self._ids = tuple(candidate.run.run_id for candidate in found.candidates)
-        if not is_picked:
-            self._best = self._ids[0] if self._ids else ""
+        if not self._is_picked:
+            self._best = "" if found.likely is None else found.likely.run.run_id
         self._found.set_options([Content(candidate_line(candidate)) for candidate in found.candidates])
         if self._resolution == "created" and self._evidence.value in {"", before}:
             self._evidence.fill(self._best)
@@ -280,4 +282,6 @@ class ResolveForm(ModalScreen[Action | None]):
 def candidate_line(candidate: Candidate) -> SafeText:
     """Format a candidate: its id cut, why it is one, and its branch, which the list cuts where there is no room."""
     run_id = shorten(safe_text(candidate.run.run_id, limit=100), _ID_CELLS, "middle")
-    return safe_text(f"{run_id}  {candidate.evidence}  {candidate.run.status}  {candidate.run.branch_name}", limit=300)
+    asked = f"  “{candidate.asked.strip().partition(chr(10))[0]}”" if candidate.asked and not candidate.is_same else ""
+    where = f"{candidate.run.status}  {candidate.run.branch_name}"
+    return safe_text(f"{run_id}  {candidate.evidence}{asked}  {where}", limit=300)

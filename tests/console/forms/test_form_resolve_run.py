@@ -20,11 +20,19 @@ def listed(run_id: str, branch: str) -> dict[str, object]:
     return CREATED | {"run_id": run_id, "branch_name": branch}
 
 
-async def unknown_start(engine: Engine, server: Server, answer: Step) -> Action:
-    """A start whose answer was lost; the list then answers as told."""
+async def unknown_start(
+    engine: Engine, server: Server, answer: Step, words: dict[str, str | None] | None = None
+) -> Action:
+    """A start whose answer was lost; the list then answers as told, and the extension tells the words of runs."""
 
     def otherwise(request: Received) -> Step:
-        return Drop() if request.method == "POST" else answer
+        run_id = request.path.rpartition("/")[2]
+        if request.method == "POST":
+            return Drop()
+        if words and run_id in words:
+            turn = {"number": 1, "state": "working", "instructions": words[run_id], "caller": "ada"}
+            return Respond(200, {"run_id": run_id, "turns": [turn]})
+        return answer
 
     server.otherwise = otherwise
     return await engine.actions.submit(StartRun("Fix it.", Repository.parse("acme/web"), "fix/x"))
@@ -33,17 +41,43 @@ async def unknown_start(engine: Engine, server: Server, answer: Step) -> Action:
 RUNS = Respond(200, {"runs": [listed("run_other", "main"), listed("run_made1", "fix/x")]})
 
 
-async def test_the_run_it_may_have_made_is_shown_and_prefilled(stage: Any, engine: Engine, server: Server) -> None:
-    """One match on its branch is no proof: a person says so."""
+async def test_a_run_that_only_fits_by_place_and_time_is_not_prefilled(
+    stage: Any, engine: Engine, server: Server
+) -> None:
+    """It is no proof: a person picks it, and then says so."""
     action = await unknown_start(engine, server, RUNS)
     app = stage(lambda engine: ResolveForm(engine, action))
     async with opened(app) as pilot:
         text = words(app)
         await press(pilot, "1", "ctrl+s")
+        refused = words(app)
+        await pilot.click("#found", offset=(20, 0))
+        await press(pilot, "ctrl+s")
 
     assert "One run fits by place and time. A colleague may have started it." in text
     assert re.search(r"run_made1 \d+s (after|before) the send queued fix/x", text)
+    assert "Give the id" in refused
     assert (app.outcome.state, app.outcome.result_id) == ("confirmed", "run_made1")
+
+
+async def test_a_run_that_asks_the_same_is_prefilled_if_no_other_may(
+    stage: Any, engine: Engine, server: Server
+) -> None:
+    """Each says who asked, and what if it was something else; without words of one of them, nothing is prefilled."""
+    runs = Respond(200, {"runs": [listed("run_other1", "fix/x"), listed("run_made1", "fix/x")]})
+    for other, prefilled in (("Tidy up.", "run_made1"), (None, ""), ("Fix it.", "")):
+        action = await unknown_start(engine, server, runs, {"run_made1": "Fix it.", "run_other1": other})
+        app = stage(lambda engine, action=action: ResolveForm(engine, action))
+        async with opened(app) as pilot:
+            text = painted(app)
+            await press(pilot, "1")
+            assert app.screen.query_one(LineInput).value == prefilled
+            await press(pilot, "escape")
+        assert "same words, by ada" in text
+        if other == "Tidy up.":
+            assert "other words, by" in text
+            assert text.index("run_made1") < text.index("run_other1")
+        await engine.actions.resolve_not_created(action.action_id)
 
 
 async def test_another_candidate_is_taken_by_a_click(stage: Any, engine: Engine, server: Server) -> None:
@@ -63,7 +97,7 @@ async def test_another_candidate_is_taken_by_a_click(stage: Any, engine: Engine,
 
 async def test_sending_again_says_what_to_type_beside_candidates(stage: Any, engine: Engine, server: Server) -> None:
     """The ids that fit are offered for what it made, not for the word that confirms a second send."""
-    action = await unknown_start(engine, server, RUNS)
+    action = await unknown_start(engine, server, RUNS, {"run_made1": "Fix it."})
     app = stage(lambda engine: ResolveForm(engine, action))
     async with opened(app) as pilot:
         await press(pilot, "1", "3")
