@@ -18,6 +18,11 @@ def one_line(text: str) -> str:
     return printable(text).replace("\n", _picture("\n")).replace("\t", " ")
 
 
+def storable(text: str) -> str:
+    """Return the text without NUL and halves of characters, which git and databases do not take."""
+    return text.replace("\0", "").encode("utf-8", "replace").decode()
+
+
 def plural(count: int, noun: str) -> str:
     """Return a count with its noun, in the singular for one."""
     return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -14,6 +14,8 @@ _HARMLESS: Final = re.compile(
     re.IGNORECASE,
 )
 """Names of variables whose values are not secret; the value of any other variable that an agent gets is."""
+_HALVES: Final = re.compile("[\ud800-\udc7f\udd00-\udfff]")
+"""What JSON can hold and UTF-8 cannot."""
 _SHORTEST: Final = 6
 """The shortest value that is masked: shorter ones occur in any text."""
 
@@ -31,8 +33,9 @@ class Secrets:
         self._longest = max(map(len, self._forms), default=0)
 
     def mask(self, text: str) -> str:
-        """Return the text without the values."""
-        return self.masked(text.encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
+        """Return the text without the values, and without halves of characters other than undecoded bytes."""
+        whole = _HALVES.sub("\N{REPLACEMENT CHARACTER}", text)
+        return self.masked(whole.encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
 
     def masked(self, data: bytes) -> bytes:
         """Return the bytes without the values."""

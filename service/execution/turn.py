@@ -43,7 +43,7 @@ from service.store.runs import Run
 from service.store.turn_files import Key
 from service.store.turns import Turn, TurnOutcome, TurnPause
 from service.store.usage import TurnMeter
-from service.text import plural
+from service.text import plural, storable
 
 TRAILER: Final = "Runwarden-Run"
 # git allows blanks around a key, and looks for no trailer below a scissors line.
@@ -386,7 +386,7 @@ class TurnExecution:
         self._tracer.ended(outcome.status)
 
         def mask(text: str | None) -> str | None:
-            return None if text is None else attempt.secrets.mask(text)
+            return None if text is None else storable(attempt.secrets.mask(text))
 
         outcome = replace(outcome, failure=mask(outcome.failure), summary=mask(outcome.summary))
         attempt.log_line(f"{outcome.status}{f': {outcome.failure}' if outcome.failure else ''}", self._clock)
@@ -399,7 +399,7 @@ class TurnExecution:
         if until > (turn.started_at or now) + DAY_MICROS:
             text = f"{failure.text}; a turn waits for its model for a day, and not longer"
             return TurnOutcome("failed", failure=text, failure_kind=failure.reason, attempt=turn.attempt)
-        what = attempt.secrets.mask(failure.text)
+        what = storable(attempt.secrets.mask(failure.text))
         why = None if error.pause.limit_s is None else f"resumes {clock_time(until)}: {what}"
         change = self._keep(attempt)
         first = turn.from_turn if change is None else turn.number if change.files else None

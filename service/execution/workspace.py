@@ -18,7 +18,7 @@ from service.execution.git import GitCommandError, GitRunner
 from service.execution.mirror import RepositorySnapshot
 from service.findings import collect
 from service.settings import DataFolder
-from service.text import one_line
+from service.text import one_line, storable
 
 _PIECE = 1 << 20
 _LARGEST_RESULT = 256 * 1024
@@ -315,9 +315,7 @@ def _listed(names: Sequence[str]) -> str:
 def _clean(value: object, length: int) -> str | None:
     if not isinstance(value, str):
         return None
-    # git refuses NUL, UTF-8 has no lone surrogates, and the database takes neither.
-    text = value.replace("\x00", "").encode("utf-8", "replace").decode().strip()
-    return text[:length] or None
+    return storable(value).strip()[:length] or None
 
 
 def _remove(path: Path) -> None:

@@ -71,8 +71,9 @@ class Turn:
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether its agent may have changed what was not pushed."""
-        return self.is_unpushed or (self.status == "failed" and self.attempt > 0 and self.files is None)
+        """Whether there may be a change that was not pushed: its agent's, or the one that it was to begin with."""
+        is_begun = self.attempt > 0 and (self.from_turn is not None or self.failure_kind != "setup_failed")
+        return self.is_unpushed or (self.status == "failed" and is_begun and self.files is None)
 
     @property
     def kept_turn(self) -> int | None:

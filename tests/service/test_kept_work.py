@@ -133,6 +133,23 @@ def test_a_patch_that_does_not_fit_is_dropped_and_said(at_work: tuple[Api, Path]
     assert git("show", f"{done['branch_name']}:done.txt", cwd=bare) == "three"
 
 
+def test_a_turn_whose_set_up_failed_left_nothing_that_could_be_dropped(
+    own: Callable[..., tuple[Api, Path]], tmp_path: Path
+) -> None:
+    """Its agent did not begin, and the next one is told of no changes."""
+    flag = tmp_path / "flag"
+    api, _ = own(setup={"run": [f"test -e {flag}"]})
+    api.add_agent(tmp_path, "worker", WORKER, "--org", api.organization["slug"])
+    run_id = api.begin("worker", instructions="write done.txt ok")
+    api.ended(run_id)
+    flag.touch()
+    go_on(api, run_id, "write done.txt ok")
+    api.ended(run_id)
+    first, second = turns_of(api, run_id)
+
+    assert (first["failure_kind"], first["files"], told(second)["begun"]) == ("setup_failed", None, None)
+
+
 @pytest.mark.parametrize("start_from", ["branch", "patch"])
 def test_a_branch_that_is_gone_is_said_to_be_gone(at_work: tuple[Api, Path], start_from: str) -> None:
     """The agent may remember what it pushed there."""

@@ -1,5 +1,6 @@
 """A preset in the whole service: its turns resume, its usage is kept, and its key is nowhere."""
 
+import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -65,3 +66,25 @@ def test_a_preset_s_run_is_a_conversation_whose_cost_is_kept(
     assert (ended["status"], spent["failure_kind"], spent["commit"]) == ("failed", "out_of_budget", None)
     assert spent["reason"].endswith("is spent (budget.run_usd); the agent's last answer passed it")
     assert spent["files"] == 2, "what it changed is kept"
+
+
+@NEEDS_SANDBOX
+def test_what_a_program_says_of_itself_is_only_text(start: Callable[..., Api], tmp_path: Path) -> None:
+    """JSON can hold halves of characters and NUL, which no database takes: the turn ends as it did, once."""
+    model = {"provider": "anthropic", "key_env": "MODEL_KEY"}
+    setup = demo_setup(tmp_path)
+    for name, is_error in (("failing", True), ("done", False)):
+        result = "\udc00 half \ud800 \udcff \0 of it"
+        event = {"type": "result", "is_error": is_error, "result": result, "subtype": "success"}
+        program = tmp_path / name
+        program.write_text(f"#!/bin/sh\ncat > told.txt\ncat <<'EOF'\n{json.dumps(event)}\nEOF\n", "utf-8")
+        program.chmod(0o755)
+        setup["agents"] += [{"name": name, "preset": "claude-code", "argv": [str(program)], "model": model}]
+    api = start(setup=setup, environment={"MODEL_KEY": KEY})
+    runs = [api.begin(name, instructions="go") for name in ("failing", "done")]
+    failed, done = (api.get(f"/external/runs/{api.ended(one)['run_id']}").json()["turns"][0] for one in runs)
+
+    assert [one["outcome"] for one in (failed, done)] == ["failed", "completed"], (failed, done)
+    assert failed["reason"] == "the agent says: \N{REPLACEMENT CHARACTER} half \N{REPLACEMENT CHARACTER} ?  of it"
+    assert done["summary"] == "? half ? ?  of it"
+    assert [api.log(one).count("attempt ") for one in runs] == [1, 1]
