@@ -344,13 +344,20 @@ def _repository(
 
 
 def check_triggers(connection: sa.Connection, organization: Organization, repository: repositories.Repository) -> None:
-    """Check that the agents of a repository's rules exist.
+    """Check that the agents of a repository's rules exist, and take its MCP servers.
 
     Raises:
-        SetupError: An agent is missing.
+        SetupError: An agent is missing, or takes no servers.
     """
     for rule in repository.triggers:
-        if agents.by_name(connection, organization.id, rule.agent) is None:
+        agent = agents.by_name(connection, organization.id, rule.agent)
+        has_servers = repository.setup is not None and repository.setup.mcp_servers
+        if agent is not None and has_servers and not check.takes_servers(agent.options):
+            raise SetupError(
+                f"repository {repository.name}: it has mcp_servers, and a trigger names the agent {rule.agent!r}, "
+                f"but {check.TAKES_NONE}"
+            )
+        if agent is None:
             raise SetupError(
                 f"repository {repository.name}: a trigger names the agent {rule.agent!r}, which is not configured; "
                 "list them with: runwarden service agent list"

@@ -4,6 +4,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from service.agents import layouts
 from service.agents.inputs import misplaced
@@ -72,6 +73,16 @@ def missing_keys(options: AgentOptions, environment: tuple[str, ...]) -> list[st
     if any(os.environ.get(name) for name in given):
         return []
     return [f"there is no key: set {' or '.join(given) or 'model'} in the environment of the service"]
+
+
+TAKES_NONE: Final = (
+    f"only agents with the preset {', '.join(name for name, one in PRESETS.items() if one.servers)} take them"
+)
+
+
+def takes_servers(options: AgentOptions) -> bool:
+    """Whether an agent's program is told of the repository's MCP servers."""
+    return options.preset is not None and PRESETS[options.preset].servers is not None
 
 
 def program_name(argv: tuple[str, ...], options: AgentOptions) -> str | None:

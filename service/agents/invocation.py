@@ -1,13 +1,15 @@
 """The invocation of an agent's program for one turn, made from its configuration and its preset."""
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from service.agents.options import ModelAccess
+from service.agents.options import ModelAccess, RepositorySetup
 from service.agents.outcome import OutcomeReader
 from service.agents.presets import GENERIC, PRESETS, ModelWords, Preset
+from service.agents.servers import ServerWords
 from service.errors import ServiceError
 from service.store.agents import Agent
 
@@ -101,10 +103,12 @@ def reads_document(agent: Agent) -> bool:
     return agent.options.preset is None and not words & {"instructions", "instructions_file"}
 
 
-def of(agent: Agent, home: str, guidance: str, session: str | None) -> CommandTemplate:
+def of(
+    agent: Agent, home: str, guidance: str, session: str | None, setup: RepositorySetup | None = None
+) -> CommandTemplate:
     """Return the agent's invocation; `session` names the session of an earlier turn of the run, if there is one.
 
-    `guidance` is the path of the repository's text for the model, or of an empty file.
+    `guidance` is the path of the repository's text for the model, or of an empty file; `setup` is the repository's.
     """
     preset, options = preset_of(agent), agent.options
     proxied = _PROXY if is_relayed(agent) else {}
@@ -119,18 +123,25 @@ def of(agent: Agent, home: str, guidance: str, session: str | None) -> CommandTe
     guard = () if options.trust_repository else preset.untrusted
     resume = () if session is None else preset.resume
     values = _values(options.model, home, guidance, session)
+    told = ServerWords()
+    if setup is not None and setup.mcp_servers and preset.servers is not None:
+        told = preset.servers(setup.mcp_servers, (*setup.variables, *agent.environment, *proxied))
     # For some programs, resuming is a subcommand, which follows the options.
-    given = (*preset.argv, *guard, *model.argv, *name, *agent.argv[1:], *resume, *preset.last)
+    given = (*guard, *model.argv, *name, *agent.argv[1:], *resume, *preset.last)
     variables = {**preset.environment, **model.environment}
     variables |= {} if options.trust_repository else preset.untrusted_environment
     return CommandTemplate(
         program=agent.argv[0] if agent.argv else preset.program,
-        words=tuple(_replace(word, values) for word in given),
+        words=(
+            *(_replace(word, values) for word in preset.argv),
+            *told.argv,
+            *(_replace(word, values) for word in given),
+        ),
         stdin="instructions" if preset.is_prompted else "nothing",
-        environment={**proxied, **_replaced(variables, values)},
+        environment={**proxied, **_extended(_replaced(variables, values), told)},
         folders=preset.folders,
         sealed=preset.sealed,
-        settings=preset.settings,
+        settings=_extended(preset.settings, told),
         hidden=() if options.trust_repository else preset.hidden,
         left_behind=preset.left_behind,
         reader=preset.reader(),
@@ -150,6 +161,13 @@ def _values(model: ModelAccess | None, home: str, guidance: str, session: str | 
 
 def _replaced(variables: Mapping[str, str], values: Mapping[str, str]) -> dict[str, str]:
     return {name: _replace(value, values) for name, value in variables.items()}
+
+
+def _extended(documents: Mapping[str, str], told: ServerWords) -> dict[str, str]:
+    return {
+        name: json.dumps(json.loads(text) | told.settings[name]) if name in told.settings else text
+        for name, text in documents.items()
+    }
 
 
 def _replace(text: str, values: Mapping[str, str]) -> str:

@@ -156,6 +156,22 @@ class ChangeLimits(_Options):
     """Files that a turn may not change: patterns, or folders, which end with a slash."""
 
 
+class McpServer(_Options):
+    """A server of tools for agents that work in a repository: a command in the sandbox, or an address."""
+
+    command: tuple[Annotated[str, Field(min_length=1, max_length=2000, pattern=r"^[^\x00]*$")], ...] = ()
+    url: Annotated[str, Field(max_length=2000)] | None = None
+
+    @model_validator(mode="after")
+    def _is_one_of_both(self) -> Self:
+        if (self.url is None) == (not self.command):
+            raise ValueError('write command = ["node_modules/.bin/docs-mcp"], or url = "https://docs.example/mcp"')
+        parts = urlsplit(self.url or "https://none.example")
+        if parts.scheme != "https" or not parts.hostname or parts.username:
+            raise ValueError("write an https address, such as https://docs.example/mcp, and allow its host in egress")
+        return self
+
+
 class RepositorySetup(_Options):
     """What a repository needs before an agent can work in it."""
 
@@ -166,6 +182,8 @@ class RepositorySetup(_Options):
     variables: dict[VariableName, Annotated[str, Field(max_length=10_000, pattern=r"^[^\x00]*$")]] = {}
     """For the commands and for the agent."""
     timeout_s: Annotated[float, Field(gt=0, le=86_400)] = 900
+    mcp_servers: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")], McpServer] = {}
+    """Servers of tools for the agent, if its program takes any."""
 
     @field_validator("cache")
     @classmethod

@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from service.agents import outcome
+from service.agents import outcome, servers
 from service.agents.outcome import AgentReport, Listener, OutcomeReader
+from service.agents.servers import Teller
 
 _CODEX_MODEL: Final = "model_providers.runwarden"
 _OPENCODE: Final[dict[str, object]] = {
@@ -53,6 +54,8 @@ class Preset:
     """Folders of its home that are read-only, so that it installs nothing there."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Files of its home with their content, written before each turn."""
+    servers: Teller | None = None
+    """Tells it of a repository's MCP servers; None: it takes none."""
     guidance: tuple[str, ...] = ()
     """Files of a repository with text for the model, which the program reads by itself only if it also obeys the
     repository's configuration: the first that is there is passed on."""
@@ -126,6 +129,7 @@ PRESETS: Final = {
             # As root it refuses to skip permissions, unless it is told that it runs in a sandbox.
             "IS_SANDBOX": "1",
         },
+        servers=servers.claude,
         guidance=("CLAUDE.md", ".claude/CLAUDE.md"),
         untrusted=("--setting-sources", "user", "--strict-mcp-config", "--append-system-prompt-file", "{guidance}"),
         hidden=(".claude/settings.json", ".claude/settings.local.json", ".mcp.json"),
@@ -155,6 +159,7 @@ PRESETS: Final = {
         last=("-",),
         environment={"CODEX_HOME": "{home}/.codex"},
         folders=(".codex",),
+        servers=servers.codex,
         hidden=(".codex/config.toml", ".codex/hooks.json"),
         listener=outcome.codex,
     ),
@@ -182,6 +187,7 @@ PRESETS: Final = {
         },
         # At each start it installs a package for plugins into the folder of its configuration, unless it cannot write.
         sealed=(".config/opencode",),
+        servers=servers.opencode,
         guidance=("AGENTS.md", "CLAUDE.md"),
         untrusted_environment={"OPENCODE_DISABLE_PROJECT_CONFIG": "1"},
         hidden=("opencode.json", "opencode.jsonc", ".opencode"),
@@ -207,6 +213,7 @@ PRESETS: Final = {
                 }
             )
         },
+        servers=servers.gemini,
         hidden=(".gemini/settings.json", ".gemini/.env", ".env", ".gemini/extensions", ".gemini/commands"),
         listener=outcome.gemini,
     ),

@@ -13,6 +13,7 @@ from service import ids
 from service.agents import check, invocation, layouts
 from service.agents.invocation import CommandTemplate, PlaceholderError
 from service.agents.layouts import NoProgramError, Program
+from service.agents.options import RepositorySetup
 from service.agents.outcome import AgentReport, Ending, Reason
 from service.egress.budget import MemoryMeter, UsageMeter
 from service.egress.model import Pause
@@ -70,8 +71,8 @@ class AgentCommand:
     cache: Path | None = None
     meter: UsageMeter = field(default_factory=MemoryMeter)
     """Stores its use of a model."""
-    variables: Mapping[str, str] = field(default_factory=dict)
-    """The repository's own; those of the service come before them."""
+    setup: RepositorySetup = field(default_factory=RepositorySetup)
+    """The repository's; the service's variables come before its own."""
     kept: Mapping[Path, str] = field(default_factory=dict)
     """Cached folders, with the path of each in the checkout, or after `~/` in the home."""
 
@@ -90,7 +91,7 @@ class AgentCommand:
         """The program's invocation."""
         file = self._session_file
         session = file.read_text("utf-8") if file is not None and file.exists() else None
-        return invocation.of(self.agent, self._home_inside, self._guidance, session)
+        return invocation.of(self.agent, self._home_inside, self._guidance, session, self.setup)
 
     @property
     def home(self) -> Path:
@@ -159,7 +160,7 @@ class AgentCommand:
     def environment(self) -> dict[str, str]:
         """Return the whole environment of the agent: the allow-list and the contract's variables."""
         allowed = (*_PASSED_ON, *self.agent.environment)
-        given = {**self.variables} | {name: os.environ[name] for name in allowed if name in os.environ}
+        given = {**self.setup.variables} | {name: os.environ[name] for name in allowed if name in os.environ}
         if self.program is not None:
             given["PATH"] = os.pathsep.join([*map(str, self.program.search), given.get("PATH", os.defpath)])
         if self.invocation.program == PYTHON:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from service.agents.options import RepositorySetup
 from service.egress.budget import MemoryMeter
 from service.egress.usage import Usage
 from service.execution import agent as agent_process
@@ -55,8 +56,18 @@ class Rehearsal:
         self._identity = identity_of(settings.author_name, settings.author_email)
         self._url = url
 
-    def turn(self, agent: Agent, instructions: str, run_id: str = "run_rehearsal", number: int = 1) -> RehearsalResult:
-        """Let an agent do one turn; a later turn of the same run continues the session of the first."""
+    def turn(
+        self,
+        agent: Agent,
+        instructions: str,
+        run_id: str = "run_rehearsal",
+        number: int = 1,
+        setup: RepositorySetup | None = None,
+    ) -> RehearsalResult:
+        """Let an agent do one turn; a later turn of the same run continues the session of the first.
+
+        Of the repository's `setup`, the commands and the cache are left out.
+        """
         workspace = Workspace(self._folder.work / f"rehearsal.{run_id}-{number}-1")
         git = GitRunner(workspace.git_home, self._settings.git_timeout_s, self._identity)
         log = io.BytesIO()
@@ -71,7 +82,8 @@ class Rehearsal:
             workspace.give(task)
             base = workspace.check_out(git, snapshot, _BRANCH)
             kept = session_of(self._folder, run_id, agent), cache_of(self._folder, "rehearsal", agent)
-            command = AgentCommand(agent, workspace, snapshot.git_dir / "objects", self._sandbox, task, *kept, meter)
+            objects, given = snapshot.git_dir / "objects", setup or RepositorySetup()
+            command = AgentCommand(agent, workspace, objects, self._sandbox, task, *kept, meter, given)
             try:
                 agent_process.run(command, log, self._settings.agent, secrets, lambda: None)
             except (AgentFailedError, NoSandboxError) as error:

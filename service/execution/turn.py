@@ -12,6 +12,7 @@ from typing import IO, Any, Final, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
+from service.agents import check as check_agent
 from service.agents.invocation import preset_of
 from service.agents.outcome import REFUSED
 from service.clock import DAY_MICROS, SECOND_MICROS, Clock, rfc3339
@@ -445,6 +446,8 @@ class TurnExecution:
             self._write(lambda connection: postings.at_work(connection, *at_work))
         setup = None if configured is None else configured.setup
         preparation = preparation_of(self._folder, run, setup, attempt.workspace)
+        if preparation.setup.mcp_servers and not check_agent.takes_servers(attempt.agent.options):
+            attempt.log_line(f"the repository's MCP servers are left out: {check_agent.TAKES_NONE}", self._clock)
         command = AgentCommand(
             attempt.agent,
             attempt.workspace,
@@ -454,7 +457,7 @@ class TurnExecution:
             session_of(self._folder, attempt.run.id, attempt.agent),
             cache_of(self._folder, attempt.run.organization_id, attempt.agent),
             TurnMeter(self._database, attempt.turn, attempt.agent, self._clock),
-            preparation.setup.variables,
+            preparation.setup,
             preparation.kept,
         )
 

@@ -1,4 +1,4 @@
-"""Dockerfile, compose.yaml and Caddyfile, read without a container: `make container-check` starts them."""
+"""Dockerfile, compose.yaml, Caddyfile and the CI of forks, only read: `make container-check` starts the first three."""
 
 import re
 import shutil
@@ -31,6 +31,11 @@ def linter(name: str, cure: str) -> str:
             "check-jsonschema",
             "make container-check installs it",
             ["--builtin-schema", "vendor.compose-spec", "compose.yaml"],
+        ),
+        (
+            "check-jsonschema",
+            "make container-check installs it",
+            ["--builtin-schema", "vendor.github-workflows", str(ROOT / ".github" / "workflows" / "ci.yml")],
         ),
         ("caddy", "Debian's package: caddy", ["validate", "--adapter", "caddyfile", "--config", "Caddyfile"]),
     ],

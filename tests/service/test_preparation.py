@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ from service.execution.preparation import Preparation
 from service.execution.workspace import Workspace
 from service.store.turns import NOTHING_CHANGED
 from tests.service.conftest import NEEDS_SANDBOX, Api
-from tests.service_process import git, make_repository
+from tests.service_process import command, git, make_repository
 
 WORKER = """
 import json, os, pathlib
@@ -174,6 +175,31 @@ def test_what_a_set_up_that_failed_did_is_not_kept(own: Callable[..., tuple[Api,
     ]
 
 
+def test_servers_of_tools_are_left_out_for_a_program_that_takes_none(prepared: Callable[..., tuple[Api, Path]]) -> None:
+    """And the log says so."""
+    api, _ = prepared({"mcp_servers": {"docs": {"command": ["docs-mcp"]}}})
+    run_id = api.start("go")
+
+    assert api.ended(run_id)["status"] == "completed", api.log(run_id)
+    assert "MCP servers are left out: only agents with the preset claude-code, codex, opencode, gemini" in api.log(
+        run_id
+    )
+
+
+def test_a_rule_gives_servers_only_to_a_program_that_takes_them(tmp_path: Path) -> None:
+    """`apply` refuses it otherwise, and changes nothing."""
+    entry = {"name": "api", "platform": "github", "path": "acme/api", "url": "https://git.example/api"}
+    entry |= {"setup": {"mcp_servers": {"docs": {"url": "https://docs.example/mcp"}}}}
+    model = {"provider": "openai", "key_env": "HOME"}
+    agents = [{"name": name, "preset": name, "model": model} for name in ("aider", "codex")]
+    for name, words in (("aider", "names the agent 'aider', but only agents with the preset"), ("codex", None)):
+        entry["triggers"] = [{"agent": name, "instructions": "go"}]
+        document = {"organizations": [{"name": "Acme", "repositories": [entry]}], "agents": agents}
+        (tmp_path / "setup.json").write_text(json.dumps(document), "utf-8")
+        with pytest.raises(AssertionError, match=words) if words else nullcontext():
+            command(tmp_path / "data", "apply", str(tmp_path / "setup.json"), "--elsewhere")
+
+
 @NEEDS_SANDBOX
 def test_a_cached_folder_follows_no_link(prepared: Callable[..., tuple[Api, Path]], tmp_path: Path) -> None:
     """What the repository holds in its place could lead anywhere."""
@@ -229,6 +255,16 @@ def test_a_cached_folder_lies_in_the_checkout_or_the_home(name: str) -> None:
     """Nothing else can be named."""
     with pytest.raises(ValidationError):
         RepositorySetup(cache=(name,))
+
+
+@pytest.mark.parametrize(
+    "server",
+    [{}, {"command": ["x"], "url": "https://a.test"}, {"url": "http://a.test"}, {"command": ["x"], "env": {"A": "b"}}],
+)
+def test_a_server_of_tools_is_a_command_or_an_address(server: dict[str, Any]) -> None:
+    """Not both, nothing in clear, and no values but the set-up's variables."""
+    with pytest.raises(ValidationError):
+        RepositorySetup.model_validate({"mcp_servers": {"docs": server}})
 
 
 def test_the_command_line_sets_it_and_keeps_it(api: Api) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from service.agents.options import AgentOptions
+from service.agents.options import AgentOptions, RepositorySetup
 from service.agents.presets import PRESETS
 from service.cli import main
 from service.egress import model as egress
@@ -256,6 +256,39 @@ def test_a_program_reaches_its_model_in_a_cloud(
     assert {one.path for one in server.questions} == {base + asked}
     assert {one.headers["authorization"] for one in server.requests} == {f"Bearer {KEY}"}
     assert sum(usage.tokens for _, usage, _ in done.used) == len(done.used) * (INPUT + CACHED + OUTPUT)
+
+
+SERVER = """
+import json, os, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    told = {}
+    if asked["method"] == "initialize":
+        told = {"protocolVersion": asked["params"]["protocolVersion"], "capabilities": {"tools": {}}}
+        told["serverInfo"] = {"name": "docs", "version": "1"}
+        open("served.txt", "w").write(" ".join([*sys.argv[1:], os.environ["GREETING"], os.environ["HTTPS_PROXY"]]))
+    if asked["method"] == "tools/list":
+        told = {"tools": [{"name": "look_it_up", "description": "Looks.", "inputSchema": {"type": "object"}}]}
+    if "id" in asked:
+        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": told}), flush=True)
+"""
+
+
+@pytest.mark.parametrize("preset", [name for name, one in PRESETS.items() if one.servers])
+def test_the_repository_s_servers_are_its_agent_s_and_no_others(
+    ready: Make, server: ModelServer, request: pytest.FixtureRequest, preset: str
+) -> None:
+    """With arguments as they are, and the variables; the model is offered their tools."""
+    argv = [str(Path(sys.executable).resolve()), "tools/docs.py", "a {url} \"'"]
+    setup = {"variables": {"GREETING": "hello"}, "mcp_servers": {"docs": {"command": argv}}}
+    stage, agent = ready(preset, HOSTILE | {"tools/docs.py": SERVER})
+    done = stage.turn(agent, "go", setup=RepositorySetup.model_validate(setup))
+
+    assert done.failure is None, done.log[-2000:]
+    assert "+a {url} \"' hello http://127.0.0.1:3128" in done.diff
+    assert "owned" not in done.diff
+    if request.node.callspec.params["installed"] == "real":
+        assert any(b"look_it_up" in one.body for one in server.questions)
 
 
 @pytest.mark.parametrize(("ending", "reason"), [("refusal", "refused"), ("length", "cut_short")])
