@@ -23,7 +23,7 @@ from prometheus_client.registry import Collector
 from service import DISTRIBUTION
 from service.clock import DAY_MICROS, SECOND_MICROS, Clock
 from service.observability.requests import RequestRecord
-from service.settings import MetricsSettings, SettingsError
+from service.settings import SettingsError
 from service.store import dispatch, endings, invitations, postings, turns, usage, workers
 from service.store.database import Database, round_trip_s
 from service.store.dispatch import Share
@@ -108,18 +108,18 @@ class ServiceMetrics:
         return generate_latest(self._registry)
 
 
-def scraping_token(settings: MetricsSettings, environment: Mapping[str, str]) -> str | None:
-    """Return the token that a scrape must carry; None: there is none, and `/metrics` is not offered.
+def operators_token(variable: str, environment: Mapping[str, str]) -> str | None:
+    """Return a token that the operator set, for scraping or for the page; None: there is none.
 
     Raises:
         SettingsError: It is too short to be a secret.
     """
-    token = environment.get(settings.token_env, "")
+    token = environment.get(variable, "")
     if not token:
         return None
     if len(token) < _SHORTEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
         raise SettingsError(
-            f"{settings.token_env}: a token for scraping has at least {_SHORTEST_TOKEN} ASCII characters "
+            f"{variable}: a token has at least {_SHORTEST_TOKEN} ASCII characters "
             "and no spaces; make one with: openssl rand -hex 32"
         )
     return token

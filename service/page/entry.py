@@ -7,6 +7,7 @@ from typing import Final
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 
+from service.api.auth import Caller
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError
 from service.page.site import leads_to, page
@@ -15,7 +16,7 @@ from service.setup import SetupError, TokenEntry, make_token
 from service.store import audit, invitations, organizations, sessions, tokens
 
 ATTEMPTS_A_MINUTE: Final = 30
-"""Sign-ins and invitations from one address, and from those that share a counter with it."""
+"""Wrong ones from one address, and from those that share a counter with it."""
 _COUNTERS: Final = 4096
 _UNKNOWN: Final = "this token is unknown, revoked or expired: paste another, or ask your administrator for one"
 _BAD_CODE: Final = (
@@ -33,33 +34,53 @@ def enter(visitor: Anybody) -> Response:
 
 
 @router.get("/sign-in")
-def show_sign_in(context: RequestContext, visitor: Anybody, next: str = "") -> Response:  # noqa: A002 — in addresses
+def show_sign_in(context: RequestContext, next: str = "") -> Response:  # noqa: A002 — in addresses
     """Show the form for a token."""
-    return page("sign_in", visitor, next=next, fault=None, oidc=context.settings.page.oidc)
+    return page("sign_in", next=next, fault=None, oidc=context.settings.page.oidc)
 
 
 @router.post("/sign-in")
 def sign_in(request: Request, context: RequestContext, form: AnyForm) -> Response:
     """Open a session for a token, of which nothing is stored."""
-    _limit(request)
     now, given = context.expiry_clock(), form.get("token")
-    if context.operator_token and hmac.compare_digest(given.encode(), context.operator_token.encode()):
+    secret = context.operator_token
+    if secret and hmac.compare_digest(given.encode(), secret.encode()):
         with context.database.write() as connection:
-            value = sessions.begin(connection, now)
+            value = sessions.begin(connection, now, secret=secret)
             audit.record(connection, "operator:page", "session.begin", context.clock())
         return open_session(leads_to("/operator"), value)
+    try:
+        caller = _caller(request, context, given)
+    except HttpError as error:
+        fault, status, headers = error.message, error.status, error.headers
+        return page(
+            "sign_in",
+            status=status,
+            headers=headers,
+            next=form.get("next"),
+            fault=fault,
+            oidc=context.settings.page.oidc,
+        )
     with context.database.write() as connection:
+        owner, token, at = caller.organization.id, caller.token.id, context.clock()
+        value = sessions.begin(connection, now, organization_id=owner, token_id=token)
+        audit.record(connection, caller.actor, "session.begin", at, target=token, organization_id=owner)
+        tokens.note_use(connection, token, at)
+    return open_session(leads_to(local_path(form.get("next"))), value)
+
+
+def _caller(request: Request, context: Context, given: str) -> Caller:
+    with context.database.read() as connection:
         token = tokens.by_value(connection, given)
         owner = None if token is None else organizations.by_id(connection, token.organization_id)
-        if token is None or owner is None or not token.is_valid(now):
-            return page("sign_in", status=401, next=form.get("next"), fault=_UNKNOWN, oidc=context.settings.page.oidc)
-        if not owner.active:
-            raise HttpError(403, "organization_inactive", f"the organization {owner.slug} is not active")
-        value = sessions.begin(connection, now, organization_id=owner.id, token_id=token.id)
-        who, at = f"token:{token.id}", context.clock()
-        audit.record(connection, who, "session.begin", at, target=token.id, organization_id=owner.id)
-        tokens.note_use(connection, token.id, at)
-    return open_session(leads_to(local_path(form.get("next"))), value)
+    if token is None or owner is None or not token.is_valid(context.expiry_clock()):
+        _count_attempt(request)
+        raise HttpError(401, "invalid_token", _UNKNOWN)
+    if not owner.active:
+        raise HttpError(403, "organization_inactive", f"the organization {owner.slug} is not active")
+    caller = Caller(owner, token)
+    caller.require_scope("admin")
+    return caller
 
 
 @router.post("/sign-out")
@@ -82,10 +103,12 @@ def show_invitation(context: RequestContext, code: str = "") -> Response:
 @router.post("/invitation")
 def accept_invitation(request: Request, context: RequestContext, form: AnyForm) -> Response:
     """Accept an invitation: show the organization's first token, once, and sign the administrator in."""
-    _limit(request)
     now = context.expiry_clock()
-    with context.database.write() as connection:
+    with context.database.read() as connection:
         invitation = invitations.by_code(connection, form.get("code"))
+    if invitation is None:
+        _count_attempt(request)
+    with context.database.write() as connection:
         owner_id = invitations.accept(connection, form.get("code"), now)
         owner = None if owner_id is None else organizations.by_id(connection, owner_id)
         if owner is None or invitation is None:
@@ -116,8 +139,11 @@ def _invitation(context: Context, code: str) -> Response:
     return page("invitation", fault=None, invitation=invitation, owner=owner, parent=parent, code=code)
 
 
-def _limit(request: Request) -> None:
-    """Refuse further attempts of an address for a while (429)."""
+def _count_attempt(request: Request) -> None:
+    """Count a wrong attempt, and refuse further ones of its address for a while (429).
+
+    Right ones are never refused: behind a proxy all visitors have one address, and a stranger could lock them out.
+    """
     peer = request.client.host if request.client else ""
     key = int.from_bytes(hashlib.sha256(peer.encode()).digest()[:4]) % _COUNTERS
     wait_s = request.app.state.attempts.wait_s(f"page:{key}")

@@ -55,8 +55,8 @@ def markdown(words: str | None) -> Markup:
         url_schemes={"http", "https", "mailto"},
         link_rel="noopener noreferrer nofollow",
     )
-    # Headings within a page's own would confuse its outline. Characters may have been written as references.
-    return Markup(printable(re.sub(r"(</?)h[1-6]>", r"\1h4>", clean)))  # noqa: S704 — just cleaned
+    # They stand below a turn's own heading. Characters may have been written as references.
+    return Markup(printable(re.sub(r"(</?)h[1-6]>", r"\1h3>", clean)))  # noqa: S704 — just cleaned
 
 
 @dataclass(frozen=True, slots=True)

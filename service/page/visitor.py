@@ -19,7 +19,8 @@ from service.store import organizations, sessions, tokens
 from service.store.sessions import Session
 from service.store.tokens import TokenRecord
 
-COOKIE: Final = "runwarden_session"
+COOKIE: Final = "__Host-runwarden_session"
+"""The prefix lets no other host of the domain set it."""
 CSRF: Final = "csrf"
 _SECRET: Final = frozenset({CSRF, "token", "code"})
 """Fields that are never shown again."""
@@ -119,6 +120,8 @@ def _session(context: Context, value: str, csrf: str) -> Visitor | None:
     now = context.expiry_clock()
     with context.database.read() as connection:
         session = sessions.by_value(connection, value, now)
+        if session is None and context.operator_token:
+            session = sessions.by_value(connection, value, now, secret=context.operator_token)
         if session is None:
             return None
         owner = None if session.organization_id is None else organizations.by_id(connection, session.organization_id)
@@ -128,7 +131,7 @@ def _session(context: Context, value: str, csrf: str) -> Visitor | None:
         with context.database.write() as connection:
             sessions.note_use(connection, session, now)
     if session.organization_id is None:
-        return Visitor(session, csrf) if context.operator_token else None
+        return Visitor(session, csrf)
     if member is not None:
         # What an administrator may do, for as long as the session lasts.
         token = TokenRecord(member.id, member.organization_id, member.email, tokens.SCOPES, now, now + 1, None)

@@ -47,19 +47,23 @@ def begin(
     organization_id: str | None = None,
     token_id: str | None = None,
     member_id: str | None = None,
+    secret: str = "",
 ) -> str:
-    """Open a session and return what the browser keeps of it; sessions that ended are removed."""
+    """Open a session and return what the browser keeps of it; sessions that ended are removed.
+
+    `secret`: what else it takes to find the session, which ends when that changes.
+    """
     ended = (sessions.c.opened_at <= now - LIFE_MICROS, sessions.c.seen_at <= now - IDLE_MICROS)
     connection.execute(sa.delete(sessions).where(sa.or_(*ended)))
     value = secrets.token_urlsafe(32)
-    made = Session(ids.digest(value), organization_id, token_id, member_id, now, now)
+    made = Session(ids.digest(value + secret), organization_id, token_id, member_id, now, now)
     connection.execute(sa.insert(sessions).values({name: getattr(made, name) for name in Session.__slots__}))
     return value
 
 
-def by_value(connection: sa.Connection, value: str, now: int) -> Session | None:
+def by_value(connection: sa.Connection, value: str, now: int, secret: str = "") -> Session | None:
     """Return an open session: used within twelve hours, and opened within seven days."""
-    session = first(connection, Session, sessions, sessions.c.digest == ids.digest(value))
+    session = first(connection, Session, sessions, sessions.c.digest == ids.digest(value + secret))
     if session is None or now - session.seen_at >= IDLE_MICROS or now - session.opened_at >= LIFE_MICROS:
         return None
     return session

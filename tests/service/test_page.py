@@ -5,6 +5,7 @@ import email.policy
 import html
 import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ import httpx
 import pytest
 
 from service.page.text import markdown
-from tests.service.conftest import BARE, UNBOXED, Api, http_client
+from tests.service.conftest import BARE, UNBOXED, Api, Laboratory, http_client
+from tests.service.deployment import VARIABLE
+from tests.service_process import refused_start
 from tests.waiting import eventually
 
 SCRIPT = "<script>alert(1)</script>"
@@ -304,7 +307,7 @@ def test_every_page_forbids_foreign_and_inline_code(browse: Any, tenant: Callabl
 
 
 def test_attempts_are_limited(start: Callable[..., Api]) -> None:
-    """Thirty a minute, then 429 with Retry-After, also for a right token."""
+    """Thirty wrong ones a minute, then 429 with Retry-After."""
     api = start()
     browser = Browser(api.service.base_url)
     answers = [browser.post("/sign-in", token=f"rwt_{number}") for number in range(32)]
@@ -423,3 +426,158 @@ def test_nothing_of_an_organization_is_kept_by_a_cache(own: Callable[..., tuple[
         assert shown["cache-control"] == "no-store", path
         assert "default-src 'none'" in shown["content-security-policy"]
         assert shown["x-content-type-options"] == "nosniff"
+
+
+def test_a_stranger_locks_nobody_out(start: Callable[..., Api]) -> None:
+    """Only wrong attempts are counted: behind a proxy all visitors have one address."""
+    api = start(environment={"RUNWARDEN_OPERATOR_TOKEN": OPERATOR})
+    made = api.post("/external/organizations", {"email": "jane@customer.example"}).json()
+    found = re.search(r"rwt_[\w-]+", (api.service.outbox / f"{made['organization_id']}.eml").read_text())
+    assert found is not None
+    stranger = Browser(api.service.base_url)
+    while stranger.sign_in("rwt_guess").status_code != 429:
+        pass
+
+    assert stranger.post("/invitation", code="rwt_guess").status_code == 429
+    assert Browser(api.service.base_url).sign_in(api.token).status_code == 303
+    assert Browser(api.service.base_url).sign_in(OPERATOR).status_code == 303
+    assert Browser(api.service.base_url).post("/invitation", code=found[0]).status_code == 200
+
+
+def test_a_token_that_opens_no_page_is_refused_at_the_door(
+    tenant: Callable[..., Api], browse: Any, shared_service: Any
+) -> None:
+    """One without scope admin, and one of an inactive organization; another one signs in on the same page."""
+    mine = tenant(tokens=[{"alias": "creates", "scopes": ["organizations:create"]}])
+    browser = browse()
+    refused = browser.sign_in(mine.token)
+    assert refused.status_code == 403
+    assert "scope admin" in text_of(refused)
+    assert "set-cookie" not in refused.headers
+
+    other = tenant()
+    left = browse(other)
+    shared_service.admin("org", "deactivate", other.organization["slug"])
+    for shown in (browser.sign_in(other.token), left.get("/runs"), left.get("/")):
+        assert shown.status_code == 403
+        assert "is not active" in text_of(shown)
+    assert 'href="/sign-in"' in left.get("/runs").text
+    assert left.get("/sign-in").status_code == 200
+    assert left.sign_in(tenant().token).status_code == 303
+    assert left.get("/runs").status_code == 200
+
+
+def test_a_session_ends_with_what_opened_it(tenant: Any, browse: Any, shared_service: Any) -> None:
+    """Its token, its organization, and the person's leave; it is a new one at each sign-in."""
+    revoked, deleted = tenant(), tenant()
+    browsers = browse(revoked), browse(deleted)
+    shared_service.admin("token", "revoke", revoked.organization["tokens"][0]["id"])
+    shared_service.admin("org", "delete", "--yes", deleted.organization["slug"])
+    for one in browsers:
+        assert one.get("/runs").headers["location"] == "/sign-in?next=%2Fruns"
+
+    mine = tenant()
+    browser = browse()
+    browser.http.headers["Cookie"] = "__Host-runwarden_session=chosen-by-another"
+    browser.sign_in(mine.token)
+    first = browser.http.headers["Cookie"]
+    assert "chosen-by-another" not in first
+    browser.sign_in(mine.token)
+    assert browser.http.headers["Cookie"] != first
+    used = browser.http.headers["Cookie"]
+    browser.post("/sign-out")
+    browser.http.headers["Cookie"] = used
+    assert browser.get("/runs").status_code == 303
+
+
+def test_a_session_ends_without_use_and_after_a_week(lab: Laboratory) -> None:
+    """Twelve hours after its last use, and seven days after it was opened, however much it is used."""
+    hour = 3600
+    token = lab.api.service.admin("token", "create", "--org", "acme", "--scope", "admin", "--duration", "30d")["value"]
+
+    def at(offset_h: float) -> int:
+        lab.put("/clock", {"offset_s": int(offset_h * hour)})
+        return browser.get("/runs").status_code
+
+    browser = Browser(lab.service.base_url)
+    browser.sign_in(token)
+    assert [at(11.9), at(23.7), at(35.8)] == [200, 200, 303]
+    lab.put("/clock", {"offset_s": 0})
+    browser.sign_in(token)
+    assert {at(hours) for hours in range(0, 7 * 24, 11)} == {200}
+    assert at(7 * 24 + 0.1) == 303
+
+
+def test_an_operators_session_ends_with_the_operators_token(start: Callable[..., Api]) -> None:
+    """Another token in its variable ends it, and none at all; a token that is no secret starts no service."""
+    api = start(environment={"RUNWARDEN_OPERATOR_TOKEN": OPERATOR})
+    browser = Browser(api.service.base_url)
+    browser.sign_in(OPERATOR)
+    assert browser.get("/operator").status_code == 200
+    for token, status in (("rwo_" + "p" * 40, 303), (OPERATOR, 200), ("", 303)):
+        api.service.stop()
+        api.service.environment = {"RUNWARDEN_OPERATOR_TOKEN": token}
+        api.service.restart()
+        assert browser.get("/operator").status_code == status
+        assert Browser(api.service.base_url).sign_in("").status_code == 401
+    api.service.stop()
+    refused = refused_start(api.service.data_dir, RUNWARDEN_OPERATOR_TOKEN="guess")
+    assert refused.returncode != 0
+    assert "RUNWARDEN_OPERATOR_TOKEN" in refused.stderr
+
+
+def test_the_log_holds_no_secret(start: Callable[..., Api]) -> None:
+    """Neither tokens nor codes nor sessions, whatever happens with them."""
+    api = start(environment={"RUNWARDEN_OPERATOR_TOKEN": OPERATOR})
+    made = api.post("/external/organizations", {"email": "jane@customer.example"}).json()
+    found = re.search(r"rwt_[\w-]+", (api.service.outbox / f"{made['organization_id']}.eml").read_text())
+    assert found is not None
+    browser = Browser(api.service.base_url)
+    browser.get(f"/invitation?code={found[0]}")
+    token = re.search(r'value="(rwt_[\w-]+)" readonly', browser.post("/invitation", code=found[0]).text)
+    assert token is not None
+    secrets = [found[0], token[1], api.token, OPERATOR, browser.http.headers["Cookie"].partition("=")[2], browser.csrf]
+    for one in (api.token, OPERATOR, "rwt_mistyped", token[1]):
+        browser.sign_in(one)
+        secrets += [one, browser.http.headers["Cookie"].partition("=")[2], browser.csrf]
+    browser.post("/runs/new", token=token[1], instructions=token[1])
+    browser.get(f"/runs/{token[1]}")
+    browser.get(f"/sign-in?next=/runs/{token[1]}")
+
+    assert api.service.stop() == 0
+    assert not [one for one in secrets if one and one in api.service.log]
+
+
+def test_a_code_makes_one_token_however_often_it_is_sent(start: Callable[..., Api], either_url: str | None) -> None:
+    """Eight at once: one is shown the token, the others that it was accepted; a token is revoked at once by many."""
+    api = start(environment={} if either_url is None else {VARIABLE: either_url})
+    made = api.post("/external/organizations", {"email": "jane@customer.example"}).json()
+    found = re.search(r"rwt_[\w-]+", (api.service.outbox / f"{made['organization_id']}.eml").read_text())
+    assert found is not None
+    browsers = [Browser(api.service.base_url) for _ in range(8)]
+    with ThreadPoolExecutor(8) as at_once:
+        answers = list(at_once.map(lambda one: one.post("/invitation", code=found[0]), browsers))
+    assert sorted(answer.status_code for answer in answers) == [200] + [400] * 7
+    (winner,) = (one for one, answer in zip(browsers, answers, strict=True) if answer.status_code == 200)
+    listed = winner.get("/settings/tokens")
+    (revoke,) = re.findall(r"/settings/tokens/tok_\w+/revoke", listed.text)
+    with ThreadPoolExecutor(8) as at_once:
+        answers = list(at_once.map(lambda _: winner.post(revoke), range(8)))
+    assert {answer.status_code for answer in answers} <= {303, 401}
+    trail = api.service.admin("audit", "list")["entries"]
+    assert [one["action"] for one in trail].count("token.revoke") == 1
+
+
+def test_no_get_changes_anything(own: Callable[..., tuple[Api, Path]], browse: Any) -> None:
+    """An address that a form is sent to is not offered otherwise."""
+    mine, _ = own()
+    run = f"/runs/{mine.start('something')}"
+    mine.ended(run.rpartition("/")[2])
+    browser = browse(mine)
+    token = mine.organization["tokens"][0]["id"]
+    for path in ("/sign-out", f"{run}/reply", f"{run}/cancel", f"/settings/tokens/{token}/revoke"):
+        shown = browser.get(path)
+        assert shown.status_code == 405
+        assert shown.headers["allow"] == "POST"
+    assert browser.get("/runs").status_code == 200
+    assert len(mine.get(f"/external{run}").json()["turns"]) == 1
