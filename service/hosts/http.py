@@ -145,5 +145,5 @@ def _reason(error: Exception, started: float, timeout_s: float) -> str:
         return f"no whole answer within {timeout_s:g} s"
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate cannot be trusted: {error.verify_message}; name its authority in SSL_CERT_FILE"
-    text = str(error)
+    text = (error.strerror if isinstance(error, OSError) else None) or str(error)
     return text if text and isinstance(error, (OSError, ValueError)) else f"{type(error).__name__} {text}".strip()
