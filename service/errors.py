@@ -5,7 +5,8 @@ ServiceError
 │   ├── SettingsError, SetupError        the settings file, or what a command or a document asks for, cannot be met
 │   ├── StartError, DatabaseError        a process cannot start (also by NoSandboxError); its database cannot be used
 │   ├── BackupError                      a back-up cannot be written, read or restored
-│   └── ApprovalError                    a delivery cannot be approved
+│   ├── ApprovalError                    a delivery cannot be approved
+│   └── EndpointError                    an endpoint may not be told of events; also at a retry, and on the page
 ├── in an answer of the API: a status and a code (`api.errors`)
 │   ├── HttpError                        a request is refused; endpoints make those below into one
 │   ├── InactiveOrganizationError        an organization may not have runs or repositories

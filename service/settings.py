@@ -2,6 +2,7 @@
 
 import tomllib
 from email.utils import parseaddr
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -156,6 +157,19 @@ class ForgeSettings(_Section):
     """How long a posting is retried."""
 
 
+class EventSettings(_Section):
+    """How events are delivered to the endpoints of organizations."""
+
+    allow_private: tuple[IPv4Network | IPv6Network, ...] = ()
+    """Networks and addresses that endpoints may be at though they are not public, also without TLS."""
+    timeout_s: Annotated[float, Field(gt=0, le=60)] = 15
+    """The time limit of one attempt, after the look-up of the name."""
+    retry_s: Annotated[float, Field(gt=0)] = 5
+    """The wait before a failed delivery is retried; doubled each time, up to an hour."""
+    give_up_s: Annotated[float, Field(gt=0)] = 259_200
+    """How long an event is retried."""
+
+
 class TriggerSettings(_Section):
     """Deliveries to `/hooks/github` and `/hooks/gitlab`, and the runs they may start."""
 
@@ -185,6 +199,8 @@ class RetentionSettings(_Section):
     """Entries of the audit trail; None: they stay for good."""
     deliveries_days: Annotated[float, Field(ge=7, le=36_500)] = 90
     """Decisions on deliveries; an older change starts nothing."""
+    events_days: Annotated[float, Field(gt=0, le=36_500)] = 30
+    """Events for the endpoints of organizations, whatever became of them."""
     branches_days: Annotated[float, Field(gt=0, le=36_500)] | None = None
     """Branches made for runs that ended, unless they are protected or hold commits of others; None: they stay."""
 
@@ -251,6 +267,7 @@ class Settings(_Section):
     probing: ProbingSettings = ProbingSettings()
     gitlab: GitLabSettings = GitLabSettings()
     forge: ForgeSettings = ForgeSettings()
+    events: EventSettings = EventSettings()
     triggers: TriggerSettings = TriggerSettings()
     retention: RetentionSettings = RetentionSettings()
     log: LogSettings = LogSettings()

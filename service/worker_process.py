@@ -26,6 +26,7 @@ from service.observability.traces import Tracer, open_tracer
 from service.settings import DataFolder, ExecutionSettings, Settings
 from service.store import agents, hosts, repositories
 from service.store.database import Database
+from service.webhooks import EventSender
 
 _logger = logging.getLogger(__name__)
 
@@ -135,7 +136,9 @@ def build_worker(
         now_micros,
         settings.secret_names,
     )
+    sender = EventSender(database, settings.events, now_micros)
     errands: dict[str, Callable[[str], object]] = {"mail": partial(mail.deliver, only_due=True), "post": poster.post}
+    errands["tell"] = sender.deliver
     slots = concurrency or settings.execution.concurrency
     return TurnWorker(
         database, folder, settings.execution, execution, retention, errands, now_micros, concurrency=slots

@@ -97,16 +97,21 @@ def _health(context: Context, caller: Caller) -> dict[str, object]:
         connected = hosts.of(connection, caller.organization.id)
         known = repositories.of(connection, caller.organization.id)
         told = hosts.told_ends(connection, caller.organization.id)
+        before = hosts.last_statuses(connection, caller.organization.id)
     if not connected:
         raise HttpError(
             404, "no_code_host", "no code host is connected; connect one with runwarden service host connect"
         )
     found = context.probes.ask(connected, known)
     news = {name: day for name, one in found.items() if (day := one.token_ends) and day != told.get(name)}
-    if news:
+    changed = [(host, last) for host in connected if found[host.platform].status != (last := before[host.platform])]
+    if news or changed:
         with context.database.write() as connection:
             for name, day in news.items():
                 hosts.note_token_end(connection, caller.organization.id, name, day)
+            for host, last in changed:
+                status = found[host.platform].status
+                hosts.note_status(connection, caller.organization.id, host, last, status, context.clock())
     body: dict[str, dict[str, str]] = {}
     for host in connected:
         body[host.platform] = {"status": found[host.platform].status}

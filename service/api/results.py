@@ -19,7 +19,7 @@ from service.api.answers import RunBody
 from service.api.auth import Administrator, Caller
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, bad_request, documented
-from service.api.runs import no_run, run_body
+from service.api.runs import no_run
 from service.clock import rfc3339
 from service.findings.document import IdentifiedFinding
 from service.store import agents, audit, outages, postings, runs, turn_files, turns, usage
@@ -193,7 +193,7 @@ def run_document(run_id: str, context: Context, caller: Caller) -> dict[str, obj
     bodies = [_turn_body(turn, used.get(turn.number), findings.get(turn.number)) for turn in found]
     model = None if agent is None else agent.options.model
     share = None if model is None else usage.run_share(used.values(), model.budget)
-    body = run_body(run) | {"agent": run.agent, "turns": bodies, "postings": posted}
+    body = run.body | {"agent": run.agent, "turns": bodies, "postings": posted}
     return body if share is None else body | {"budget_used": share}
 
 
@@ -392,10 +392,10 @@ def cancel_run(run_id: str, context: RequestContext, caller: Administrator) -> d
             last = turns.by_number(connection, run_id, run.turn)
             if last is None or last.outcome != turns.CANCELLED:
                 raise HttpError(409, "run_not_active", f"the run {run_id} has ended already: it is {run.status}")
-            return run_body(run)
+            return run.body
         run = runs.by_id(connection, run_id) or run
         owner = run.organization_id
         audit.record(connection, caller.actor, "run.cancel", context.clock(), target=run_id, organization_id=owner)
     _logger.info("%s turn %d %s", run_id, run.turn, reason)
     context.wake()
-    return run_body(run)
+    return run.body

@@ -14,7 +14,6 @@ from service.api.answers import RunListBody
 from service.api.auth import Administrator, Caller
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, bad_request, documented
-from service.api.runs import run_body
 from service.clock import parse_rfc3339
 from service.reference import NAMED, NO_NUL, PLATFORMS, checked_path, location, reference
 from service.store import hosts, runs
@@ -145,7 +144,7 @@ def listed(context: Context, caller: Caller, given: dict[str, str]) -> dict[str,
     shown = found[:size]
     more = len(found) > size
     return {
-        "runs": [run_body(run) for run in shown],
+        "runs": [run.body for run in shown],
         "page_size": size,
         "next_token": cursor.after(shown[-1].created_at, shown[-1].id) if more else None,
         "total_count": total,

@@ -46,18 +46,6 @@ class _Target:
     """Patterns of branches that no run may work on; None: the default branch alone."""
 
 
-def run_body(run: Run) -> dict[str, object]:
-    """Return a run as it stands in a body (spec 2.4)."""
-    return {
-        "run_id": run.id,
-        "status": run.status,
-        "branch_name": run.branch,
-        "repository": run.reference.body,
-        "created_at": rfc3339(run.created_at),
-        "updated_at": rfc3339(run.updated_at),
-    }
-
-
 def checked_branch(name: str | None) -> str | None:
     """Return the branch that a caller names; a name that git would refuse is a 400."""
     fault = None if name is None else branch_fault(name)
@@ -88,8 +76,8 @@ async def begin(context: Context, caller: Caller, start: RunStart, begin_with: s
     target, request = await run_in_threadpool(_run_request, context, caller, start)
     await _refuse_protected(context, target, request)
     if start.run_id is None:
-        return run_body(await run_in_threadpool(accept, context, request))
-    return run_body(await run_in_threadpool(_resume, context, start.run_id, request, target, begin_with))
+        return (await run_in_threadpool(accept, context, request)).body
+    return (await run_in_threadpool(_resume, context, start.run_id, request, target, begin_with)).body
 
 
 def _run_request(context: Context, caller: Caller, start: RunStart) -> tuple[_Target, TurnRequest]:

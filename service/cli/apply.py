@@ -15,7 +15,7 @@ from service.cli.output import AdminContext, admin_command, elsewhere_option, fi
 from service.clock import SECOND_MICROS, now_micros, rfc3339
 from service.execution.sandbox import NoSandboxError, find
 from service.setup import Setup, SetupError, apply_setup
-from service.store import endings, invitations, outages, postings, workers
+from service.store import endings, events, invitations, outages, postings, workers
 from service.store.schema import runs
 from service.text import one_line, plural
 
@@ -87,7 +87,7 @@ def _apply_lines(made: dict[str, Any]) -> list[str]:
 @click.command("status")
 @admin_command
 def status(admin: AdminContext) -> None:
-    """Show sandbox, limits, workers, runs, models that give no answer, keys that end soon, and results not posted."""
+    """Show sandbox, limits, workers, runs, models that give no answer, keys that end soon, and what was given up."""
     settings = admin.folder.settings().execution
     with admin.database() as database, database.read() as connection:
         counted = connection.execute(sa.select(runs.c.status, sa.func.count()).group_by(runs.c.status))
@@ -97,6 +97,7 @@ def status(admin: AdminContext) -> None:
         ending = endings.soon(connection, now_micros())
         refused = postings.refused(connection, _MOST_REFUSED)
         away = outages.Sources(connection).waiting(connection)
+        disabled = [one for one in events.endpoints(connection) if one.disabled_at is not None]
         address = database.url.render_as_string(hide_password=True)
     try:
         sandbox = str(find(settings))
@@ -114,6 +115,7 @@ def status(admin: AdminContext) -> None:
         "mails": unsent,
         "ending_keys": [one.document() for one in ending],
         "refused_postings": [one.document() | {"run_id": one.run_id} for one in refused],
+        "disabled_endpoints": [one.id for one in disabled],
         "model_outages": [{"provider": one.shown, "since": rfc3339(one.since), "turns": n} for one, n in away],
     }
     facts: list[tuple[str, object]] = [
@@ -134,5 +136,6 @@ def status(admin: AdminContext) -> None:
         when = f"ends within {plural(key.days, 'day')}" if key.days else "has ended"
         of = f" of {key.organization}" if key.organization else ""
         lines.append(f"{when}: {key.kind.replace('_', ' ')} {one_line(key.name)}{of}, on {rfc3339(key.ends_at)[:10]}")
+    lines += [f"told of no events: endpoint {one.id} of {one.organization_id}, {one.url}" for one in disabled]
     lines += [f"not posted: {one.kind} of {one.run_id}: {one_line(one.failure or '')}" for one in refused]
     admin.show(document, lines)

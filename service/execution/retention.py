@@ -20,7 +20,7 @@ from service.execution.workspace import attempts_at_work
 from service.hosts.http import token_for
 from service.reference import MADE_BRANCHES, without_login
 from service.settings import DataFolder, Settings
-from service.store import audit, deletions, deliveries, organizations, repositories, runs, turn_files, turns
+from service.store import audit, deletions, deliveries, events, organizations, repositories, runs, turn_files, turns
 from service.store.database import Database
 from service.store.runs import Run
 
@@ -259,6 +259,7 @@ class Retention:
         stored = 0 if settings.logs_days is None else self._pruner.stored_files(self._before(settings.logs_days))
         with self._database.write() as connection:
             deliveries.remove(connection, self._before(settings.deliveries_days))
+            events.remove(connection, self._before(settings.events_days))
             deletions.forget(connection, self._before(_REMEMBERED_DAYS))
             if settings.audit_days is not None:
                 audit.remove(connection, self._before(settings.audit_days))

@@ -29,7 +29,7 @@ from service.execution.turn import (
 from service.execution.workspace import Workspaces
 from service.observability.log import bound
 from service.settings import DataFolder, ExecutionSettings
-from service.store import dispatch, invitations, organizations, postings, turns, workers
+from service.store import dispatch, events, invitations, organizations, postings, turns, workers
 from service.store.database import AWAY, Database
 from service.store.doorbell import Doorbell
 from service.store.workers import Worker
@@ -42,9 +42,12 @@ _LATE_S: Final = 3 * _ROUND_S
 _RECOVERY_PAUSE_S: Final = 2.0
 """How often turns without a living worker are looked for."""
 _ERRANDS_AT_ONCE: Final = 4
+_ENDPOINTS_AT_ONCE: Final = 2
+"""How many of those may tell endpoints of events: they may be slow, and must not keep mails and postings waiting."""
 _DISPATCH: Final = 1
 """The number of the task that one worker does at a time: beginning turns and errands, in the order of all."""
 _RUNS_TO_POST: Final = 100
+_ENDPOINTS_TO_TELL: Final = 100
 _PUT_BACK_S: Final = 10.0
 """How long a turn that this machine had no room for keeps its place: other turns would fare no better."""
 _logger = logging.getLogger(__name__)
@@ -65,7 +68,7 @@ class TurnWorker:
         *,
         concurrency: int,
     ) -> None:
-        """`errands`: `mail` sends an invitation's mail, and `post` a run's results, if they are due."""
+        """`errands`, of what is due: `mail` an invitation, `post` a run's results, `tell` an endpoint of events."""
         self._database = database
         self._folder = folder
         self._settings = settings
@@ -290,11 +293,15 @@ class TurnWorker:
             due = ["prune:"] if self._prune_due.is_set() else []
             due += [f"mail:{one}" for one in invitations.due_mails(connection, self._clock())]
             due += [f"post:{one}" for one in postings.due_runs(connection, self._clock(), _RUNS_TO_POST)]
+            due += [f"tell:{one}" for one in events.due_endpoints(connection, self._clock(), _ENDPOINTS_TO_TELL)]
         if room <= 0 or not (due := [name for name in due if name not in mine]):
             return
         held = self._engine.held()
         self._prune_due.clear()
-        for name in [name for name in due if name not in held][:room]:
+        due = [name for name in due if name not in held]
+        told = [name for name in due if name.startswith("tell:")]
+        able = max(0, _ENDPOINTS_AT_ONCE - sum(name.startswith("tell:") for name in mine))
+        for name in [name for name in due if name not in told[able:]][:room]:
             # An earlier one of the same name may be on record, as ended.
             self._engine.forget([name])
             self._engine.begin_errand(name)

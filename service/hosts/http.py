@@ -1,11 +1,13 @@
-"""Requests to code hosts: their tokens, and HTTP without redirects or proxies, with a limited size and deadline."""
+"""HTTP without redirects or proxies, with a limited size and deadline; and the tokens of code hosts."""
 
+import contextlib
 import http.client
 import json
 import os
+import socket
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -19,6 +21,8 @@ from service.store import hosts
 from service.store.hosts import Host
 
 _LARGEST_ANSWER: Final = 1 << 20
+_SHORTEST_S: Final = 0.01
+"""A time-out of nothing would mean: without waiting."""
 
 
 def token_of(host: Host) -> str | None:
@@ -62,8 +66,11 @@ def ask(
     method: str = "GET",
     document: object = None,
     largest: int = _LARGEST_ANSWER,
+    addresses: Sequence[tuple[str, int]] | None = None,
 ) -> HostResponse:
-    """Send one request, with a JSON document if there is one, and read at most `largest` bytes of the answer.
+    """Send one request, with a JSON document (or its bytes) if there is one, and read at most `largest` bytes.
+
+    `addresses`: the only ones to connect to; None: those of the host's name, for which the system is asked.
 
     Raises:
         HostUnreachableError: No connection, no answer within the deadline, or not HTTP.
@@ -72,17 +79,22 @@ def ask(
     given = {"User-Agent": "runwarden", "Accept": "application/json", "Accept-Encoding": "identity"} | dict(
         headers or {}
     )
-    body = None if document is None else json.dumps(document).encode()
+    body = document if document is None or isinstance(document, bytes) else json.dumps(document).encode()
     given |= {} if body is None else {"Content-Type": "application/json"}
     try:
         parts = urlsplit(url)
-        connection = _connection(parts.scheme, parts.hostname or "", parts.port, timeout_s)
+        connection = _connection(parts.scheme, parts.hostname or "", parts.port)
         try:
-            connection.connect()
+            there = [(connection.host, connection.port)] if addresses is None else addresses
+            opened = connection.sock = _dial(there, started + timeout_s)
+            if parts.scheme == "https":
+                context = ssl.create_default_context()
+                opened = context.wrap_socket(opened, server_hostname=connection.host, do_handshake_on_connect=False)
+                connection.sock = opened
             # The response takes the socket from the connection, and the deadline still needs it.
-            opened = connection.sock
-            left_s = started + timeout_s - time.monotonic()
-            with cut_off(left_s, lambda: opened):
+            with cut_off(started + timeout_s - time.monotonic(), lambda: opened):
+                if isinstance(opened, ssl.SSLSocket):
+                    opened.do_handshake()
                 connection.request(
                     method, (parts.path or "/") + (f"?{parts.query}" if parts.query else ""), body=body, headers=given
                 )
@@ -110,14 +122,22 @@ def ask(
     return HostResponse(response.status, got, document, time.monotonic() - started)
 
 
-def _connection(scheme: str, host: str, port: int | None, timeout_s: float) -> http.client.HTTPConnection:
+def _connection(scheme: str, host: str, port: int | None) -> http.client.HTTPConnection:
     if not host:
         raise ValueError("the address names no host")
     if scheme == "https":
-        return http.client.HTTPSConnection(host, port, timeout=timeout_s, context=ssl.create_default_context())
+        return http.client.HTTPSConnection(host, port or http.client.HTTPS_PORT)
     if scheme == "http":
-        return http.client.HTTPConnection(host, port, timeout=timeout_s)
+        return http.client.HTTPConnection(host, port or http.client.HTTP_PORT)
     raise ValueError("the address must begin with https:// or http://")
+
+
+def _dial(addresses: Sequence[tuple[str, int]], until: float) -> socket.socket:
+    """Connect to the first address that answers until an instant (monotonic seconds)."""
+    for address in addresses[:-1]:
+        with contextlib.suppress(OSError):
+            return socket.create_connection(address, max(_SHORTEST_S, until - time.monotonic()))
+    return socket.create_connection(addresses[-1], max(_SHORTEST_S, until - time.monotonic()))
 
 
 def _reason(error: Exception, started: float, timeout_s: float) -> str:
@@ -125,5 +145,5 @@ def _reason(error: Exception, started: float, timeout_s: float) -> str:
         return f"no whole answer within {timeout_s:g} s"
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate cannot be trusted: {error.verify_message}; name its authority in SSL_CERT_FILE"
-    text = str(error)
+    text = (error.strerror if isinstance(error, OSError) else None) or str(error)
     return text if text and isinstance(error, (OSError, ValueError)) else f"{type(error).__name__} {text}".strip()

@@ -11,7 +11,7 @@ from service.api.organizations import mail_sender
 from service.clock import SECOND_MICROS
 from service.page.site import leads_to, page
 from service.page.visitor import Operator, Writer
-from service.store import audit, endings, invitations, organizations, outages, postings, workers
+from service.store import audit, endings, events, invitations, organizations, outages, postings, workers
 from service.store.schema import runs
 
 _MOST: Final = 100
@@ -33,6 +33,7 @@ def show(context: RequestContext, visitor: Operator) -> Response:
         ending = endings.soon(connection, now)
         refused = postings.refused(connection, _MOST)
         away = outages.Sources(connection).waiting(connection)
+        disabled = [one for one in events.endpoints(connection) if one.disabled_at is not None]
         trail = audit.latest(connection, _MOST)[::-1]
     return page(
         "operator",
@@ -47,6 +48,7 @@ def show(context: RequestContext, visitor: Operator) -> Response:
         ending=ending,
         refused=refused,
         away=away,
+        disabled=disabled,
         trail=trail,
         names={one.id: one.name for one in owners},
     )

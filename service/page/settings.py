@@ -1,6 +1,8 @@
-"""An organization's settings: tokens, members, code hosts, agents and usage."""
+"""An organization's settings: tokens, members, code hosts, agents, events and usage."""
 
+from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 
 from fastapi import APIRouter, Response
@@ -16,14 +18,16 @@ from service.clock import DAY_MICROS, EPOCH
 from service.errors import first_fault
 from service.mail.message import checked_address
 from service.page.site import leads_to, page
-from service.page.visitor import Anybody, Member, Visitor, Writer
+from service.page.visitor import Anybody, Form, Member, Visitor, Writer
 from service.setup import SetupError, TokenEntry, make_token
-from service.store import audit, repositories, sessions, tokens, trials, usage
+from service.store import audit, events, repositories, sessions, tokens, trials, usage
 from service.store.tokens import SCOPES
 from service.store.usage import UsageFilters
+from service.webhooks import EndpointError, addresses_of, new_endpoint
 
 DURATIONS: Final = ("1d", "7d", "30d", "90d", "365d")
 _DAYS: Final = 30
+_MOST_EVENTS: Final = 100
 router = APIRouter(prefix="/settings")
 
 
@@ -152,6 +156,96 @@ def _repositories(context: Context, caller: Caller) -> list[repositories.Reposit
 def show_agents(context: RequestContext, caller: Member, visitor: Anybody) -> Response:
     """Show the agents with the inputs that they take."""
     return page("agents", visitor, agents=agents_api.list_agents(context, caller)["agents"])
+
+
+@router.get("/events")
+def show_events(context: RequestContext, caller: Member, visitor: Anybody) -> Response:
+    """Show the endpoints, and the newest events with what became of them."""
+    return _events(context, caller, visitor, types=events.TYPES)
+
+
+def _events(
+    context: Context,
+    caller: Caller,
+    visitor: Visitor | None,
+    fault: str | None = None,
+    *,
+    url: str = "",
+    types: Sequence[str],
+) -> Response:
+    with context.database.read() as connection:
+        found = events.endpoints(connection, caller.organization.id)
+        newest = events.latest(connection, _MOST_EVENTS, caller.organization.id)
+    return page(
+        "events",
+        visitor,
+        status=400 if fault else 200,
+        fault=fault,
+        endpoints=found,
+        urls={one.id: one.url for one in found},
+        events=newest,
+        types=events.TYPES,
+        chosen=types,
+        url=url,
+    )
+
+
+@router.post("/events/endpoints")
+async def add_endpoint(context: RequestContext, form: Writer, caller: Member, visitor: Anybody) -> Response:
+    """Add an endpoint and show its secret, which cannot be shown again."""
+    # Its name is looked up, which may take long.
+    return await context.outgoing.run(partial(_add_endpoint, context, form, caller, visitor), caller.organization.id)
+
+
+def _add_endpoint(context: Context, form: Form, caller: Caller, visitor: Visitor | None) -> Response:
+    url, types = form.get("url"), [kind for kind in events.TYPES if form.get(f"type-{kind}")]
+    try:
+        addresses_of(url, context.settings.events.allow_private)
+        with context.database.write() as connection:
+            made = new_endpoint(connection, caller.organization.id, url, types, (), context.clock())
+            _record(connection, context, caller, "endpoint.add", made.id)
+    except EndpointError as error:
+        return _events(context, caller, visitor, str(error), url=url, types=types)
+    return page("new_secret", visitor, endpoint=made, secret=made.secret)
+
+
+@router.post("/events/endpoints/{endpoint_id}/rotate")
+def rotate_secret(endpoint_id: str, context: RequestContext, _: Writer, caller: Member, visitor: Anybody) -> Response:
+    """Give an endpoint a new secret and show it; for a day the old one signs as well."""
+    with context.database.write() as connection:
+        old = _endpoint(connection, endpoint_id, caller)
+        secret = events.rotate(connection, old, context.clock())
+        _record(connection, context, caller, "endpoint.rotate", old.id)
+    return page("new_secret", visitor, endpoint=old, secret=secret)
+
+
+@router.post("/events/endpoints/{endpoint_id}/remove")
+def remove_endpoint(endpoint_id: str, context: RequestContext, _: Writer, caller: Member) -> Response:
+    """Remove an endpoint with its events."""
+    with context.database.write() as connection:
+        events.remove_endpoint(connection, _endpoint(connection, endpoint_id, caller).id)
+        _record(connection, context, caller, "endpoint.remove", endpoint_id)
+    return leads_to("/settings/events")
+
+
+def _endpoint(connection: Any, endpoint_id: str, caller: Caller) -> events.Endpoint:
+    found = events.endpoint(connection, endpoint_id, caller.organization.id)
+    if found is None:
+        raise HttpError(404, "endpoint_not_found", "there is no such endpoint")
+    return found
+
+
+@router.post("/events/{event_id}/replay")
+def replay_event(event_id: str, context: RequestContext, _: Writer, caller: Member) -> Response:
+    """Deliver an event again, whatever became of it."""
+    with context.database.write() as connection:
+        found = events.by_id(connection, event_id, caller.organization.id)
+        if found is None:
+            raise HttpError(404, "event_not_found", "there is no such event: it may be too old")
+        events.replay(connection, found, context.clock())
+        _record(connection, context, caller, "event.replay", event_id)
+    context.wake()
+    return leads_to("/settings/events")
 
 
 @router.get("/usage")

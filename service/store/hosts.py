@@ -8,10 +8,12 @@ from typing import Final
 import sqlalchemy as sa
 
 from service import ids
+from service.store import events
 from service.store.database import one_at_a_time
 from service.store.schema import by_owner, found, hosts
 
 PROBES: Final = ("api", "git")
+_last_status: Final = sa.func.coalesce(hosts.c.status, "ok")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,22 @@ def told_ends(connection: sa.Connection, organization_id: str) -> dict[str, str 
     """Return the day that each connected host told last, by platform; None: it told none."""
     mine = sa.select(hosts.c.platform, hosts.c.token_told).where(hosts.c.organization_id == organization_id)
     return dict(connection.execute(mine).all())
+
+
+def last_statuses(connection: sa.Connection, organization_id: str) -> dict[str, str]:
+    """Return the status of each connected host when it was last asked, by platform; at first it is `ok`."""
+    mine = sa.select(hosts.c.platform, _last_status).where(hosts.c.organization_id == organization_id)
+    return dict(connection.execute(mine).all())
+
+
+def note_status(
+    connection: sa.Connection, organization_id: str, host: Host, before: str, status: str, now: int
+) -> None:
+    """Store a host's new status with its event, unless another request did so first."""
+    mine = (hosts.c.organization_id == organization_id, hosts.c.platform == host.platform, _last_status == before)
+    if connection.execute(sa.update(hosts).where(*mine).values(status=status)).rowcount:
+        data = {"platform": host.platform, "host": host.host, "status": status, "previous_status": before}
+        events.record(connection, organization_id, "health.changed", data, now)
 
 
 def put_all(connection: sa.Connection, connected: Sequence[tuple[str, Host]], now: int) -> None:

@@ -7,6 +7,7 @@ import sqlalchemy as sa
 
 from service import ids
 from service.clock import DAY_MICROS, SECOND_MICROS
+from service.store import events
 from service.store.schema import invitations, mails
 
 LIFE_MICROS: Final = 30 * DAY_MICROS
@@ -90,7 +91,7 @@ def by_code(connection: sa.Connection, code: str) -> Invitation | None:
 
 def accept(connection: sa.Connection, code: str, now: int) -> str | None:
     """Accept an invitation and return its organization's id; None when the code is unknown, used or expired."""
-    return connection.execute(
+    accepted = connection.execute(
         sa.update(invitations)
         .where(
             invitations.c.code_digest == ids.digest(code),
@@ -98,8 +99,14 @@ def accept(connection: sa.Connection, code: str, now: int) -> str | None:
             invitations.c.expires_at > now,
         )
         .values(accepted_at=now)
-        .returning(invitations.c.organization_id)
-    ).scalar()
+        .returning(invitations.c.organization_id, invitations.c.id, invitations.c.email)
+    ).first()
+    if accepted is None:
+        return None
+    owner = accepted.organization_id
+    data = {"organization_id": owner, "invitation_id": accepted.id, "email": accepted.email}
+    events.record(connection, owner, "invitation.accepted", data, now)
+    return str(owner)
 
 
 def withdraw(connection: sa.Connection, invitation_id: str, now: int) -> bool:

@@ -10,6 +10,7 @@ from typing import Final
 import sqlalchemy as sa
 
 from service import ids
+from service.clock import rfc3339
 from service.errors import ServiceError
 from service.reference import MADE_BRANCHES, Reference, default_branch, is_made_for
 from service.store.schema import first, found, organizations, runs, turns
@@ -50,6 +51,18 @@ class Run:
     def reference(self) -> Reference:
         """The repository it works on."""
         return Reference(self.platform, self.path)
+
+    @property
+    def body(self) -> dict[str, object]:
+        """The run as it stands in a body (spec 2.4)."""
+        return {
+            "run_id": self.id,
+            "status": self.status,
+            "branch_name": self.branch,
+            "repository": self.reference.body,
+            "created_at": rfc3339(self.created_at),
+            "updated_at": rfc3339(self.updated_at),
+        }
 
 
 @dataclass(frozen=True, slots=True)

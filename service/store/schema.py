@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from functools import partial
+from ipaddress import IPv4Network, IPv6Network
 from types import NoneType
 from typing import Any, Final, TypeVar
 
@@ -25,6 +26,7 @@ _KEYS_AT_ONCE: Final = 500
 
 
 Record = TypeVar("Record")
+Network = IPv4Network | IPv6Network
 
 
 def found(
@@ -210,6 +212,8 @@ hosts = _table(
     *_texts("group", "api_url", "clone_url", "token_env", nullable=True),
     # The day on which the token ends, as the operator says and as the host itself does.
     *_texts("token_ends", "token_told", nullable=True),
+    # When it was last asked; NULL: never, or `ok`.
+    *_texts("status", nullable=True),
     *_large("connected_at"),
     sa.UniqueConstraint("organization_id", "platform"),
 )
@@ -378,6 +382,36 @@ postings = _table(
     sa.Index("postings_due", "state", "due_at"),
 )
 """What a code host is to show of a run, and whether it does; posted after the push, and retried until it succeeds."""
+
+event_endpoints = _table(
+    "event_endpoints",
+    *_texts("id", key=True),
+    _owner(),
+    # The secrets are in clear text, because each delivery is signed with them.
+    *_texts("url", "secret"),
+    *_texts("old_secret", nullable=True),
+    sa.Column("types", _TEXTS, nullable=False),
+    sa.Column("allowed", _Json(tuple[Network, ...], tuple)),
+    *_large("created_at"),
+    *_large("rotated_at", "disabled_at", nullable=True),
+    sa.Index("event_endpoints_of_organization", "organization_id"),
+)
+
+events = _table(
+    "events",
+    *_texts("id", key=True),
+    sa.Column("endpoint_id", sa.ForeignKey("event_endpoints.id", ondelete="CASCADE"), nullable=False),
+    sa.Column("run_id", sa.ForeignKey("runs.id", ondelete="CASCADE")),
+    *_texts("type", "payload", "state"),
+    *_numbers("attempts"),
+    *_large("occurred_at", "wanted_at", "due_at"),
+    *_large("delivered_at", nullable=True),
+    *_texts("failure", nullable=True),
+    sa.Index("events_due", "state", "due_at", "endpoint_id"),
+    sa.Index("events_newest", "endpoint_id", "id"),
+    sa.Index("events_of_run", "run_id"),
+)
+"""What each endpoint is told, and whether it was; retried until it succeeds or is given up."""
 
 workers = _table(
     "workers",

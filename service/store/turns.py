@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from service.store import postings
+from service.store import events, postings
 from service.store import runs as run_store
 from service.store.schema import UNDER_WAY, first, found, runs, turns
 
@@ -160,7 +160,10 @@ def claim(connection: sa.Connection, run_id: str, number: int, executor: str, no
     if changed.rowcount == 0:
         return None
     run_store.set_status(connection, run_id, "working", now)
-    return by_number(connection, run_id, number)
+    turn = by_number(connection, run_id, number)
+    if turn is not None and turn.attempt == 1:
+        _tell(connection, "run.started", turn, {}, now)
+    return turn
 
 
 def pause(connection: sa.Connection, turn: Turn, paused: TurnPause, now: int) -> bool:
@@ -215,7 +218,17 @@ def end(connection: sa.Connection, run_id: str, number: int, outcome: TurnOutcom
         is_cancelled = outcome.failure is not None and outcome.failure.startswith(CANCELLED)
         state = "error" if is_cancelled else "success" if outcome.status == "completed" else "failure"
         postings.at_end(connection, (run_id, number), outcome, state, now)
+        turn = by_number(connection, run_id, number)
+        if turn is not None:
+            _tell(connection, "run.ended", turn, {"outcome": turn.outcome, "reason": turn.reason}, now)
     return changed.rowcount > 0
+
+
+def _tell(connection: sa.Connection, kind: events.EventType, turn: Turn, more: Mapping[str, object], now: int) -> None:
+    run = run_store.by_id(connection, turn.run_id)
+    if run is not None:
+        data = {**run.body, "turn": turn.number, **more}
+        events.record(connection, run.organization_id, kind, data, now, run_id=run.id)
 
 
 def note_pushed(connection: sa.Connection, run_id: str, number: int, outcome: TurnOutcome) -> None:

@@ -7,22 +7,25 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.lab import free_port
+from tests.lab import Received, Respond, Step, free_port
 from tests.service.conftest import Api
 from tests.service.deployment import Deployment, deployment
 from tests.service.processes import running
+from tests.service.receiver import Receiver
 from tests.service_process import Node, demo_setup, git
 from tests.waiting import eventually
 
 REPOSITORIES = ("acme/api", "acme/web")
 DEADLINE_S = 1500
 SETTINGS = '[execution]\nsandbox = "prefer"\nworker_ttl_s = 3\ndrain_s = 1\n[limits]\nrequests_per_minute = 1000000\n'
+SETTINGS += '[events]\nretry_s = 0.2\nallow_private = ["127.0.0.1"]\n'
 # Takes its time, so that it is often at work when its worker is killed; starts what would stay if left alone.
 DAWDLER = """
 import json, os, pathlib, random, subprocess, sys, time
@@ -136,16 +139,17 @@ def run_campaign(caller: Caller, killer: Killer, runs: int, kills: int) -> None:
             caller.all_ended()
 
 
-def check(made: Deployment, caller: Caller) -> int:
+def check(made: Deployment, caller: Caller, receiver: Receiver) -> int:
     """Hold the service to its word; return how many turns needed more than one attempt."""
     runs = caller.listed()
     assert set(caller.accepted) <= set(runs), "a run that was answered with 201 is missing"
     form = "--format=%(trailers:key=Runwarden-Run,valueonly,separator=%x2C)"
     logs = [git("log", "--branches", form, cwd=made.repositories[path]) for path in REPOSITORIES]
     found = Counter(line for log in logs for line in log.splitlines() if line)
-    repeated, expected = 0, set()
+    repeated, expected, wanted = 0, set(), Counter[tuple[str, int]]()
     for run_id in runs:
         turns = made.admin("run", run_id)["turns"]
+        wanted.update((run_id, turn["turn"]) for turn in turns)
         repeated += sum(turn["attempt"] > 1 for turn in turns)
         for turn in turns:
             assert turn["status"] in {"completed", "failed"}
@@ -155,7 +159,19 @@ def check(made: Deployment, caller: Caller) -> int:
             assert turn["status"] == ("failed" if asked.startswith("fail") else "completed"), (turn, asked)
     assert set(found) == expected
     assert set(found.values()) == {1}, "a turn was committed twice"
+    for kind in ("run.started", "run.ended"):
+        eventually(lambda kind=kind: len(receiver.told(kind)) >= wanted.total(), f"all {kind} are told", DEADLINE_S)
+        told = Counter((one["run_id"], one["turn"]) for one in receiver.told(kind))
+        assert told == wanted, f"{kind} is told once of each turn"
+    assert receiver.refused == []
     return repeated
+
+
+def flawed(receiver: Receiver, rng: random.Random, request: Received) -> Step:
+    """Take an event, but say of every fifth that it was not taken, or do not take it."""
+    is_flawed = rng.random() < 0.2
+    answer = Respond(503) if is_flawed and rng.random() < 0.5 else receiver.answer(request)
+    return Respond(503) if is_flawed else answer
 
 
 LONG = (pytest.mark.campaign, pytest.mark.timeout(3600))
@@ -166,20 +182,22 @@ LONG = (pytest.mark.campaign, pytest.mark.timeout(3600))
     [
         # Among several machines, each way to lose a worker has a test of its own (test_postgresql.py).
         ("sqlite", 6, 2),
-        *(pytest.param(kind, runs, 12, marks=LONG) for kind in ("sqlite", "postgresql") for runs in (30, 200)),
+        *(pytest.param(kind, runs, 20, marks=LONG) for kind in ("sqlite", "postgresql") for runs in (30, 200)),
     ],
 )
 def test_no_death_of_a_worker_loses_or_doubles_anything(
     tmp_path: Path, request: pytest.FixtureRequest, kind: str, runs: int, kills: int
 ) -> None:
-    """Every run ends, every turn has exactly one commit, no process and no folder is left."""
+    """Every run ends, every turn has one commit and is told of once, no process and no folder is left."""
     url = None if kind == "sqlite" else str(request.getfixturevalue("postgres_url"))
     (tmp_path / "dawdler.py").write_text(DAWDLER, "utf-8")
     folder = tmp_path / "deployment"
     setup = demo_setup(folder)
     setup["agents"].append({"name": "dawdler", "argv": ["{python}", str(tmp_path / "dawdler.py")]})
     count = min(4, runs // 3)
-    with deployment(folder, url, settings=SETTINGS, setup=setup) as made:
+    with Receiver() as receiver, deployment(folder, url, settings=SETTINGS, setup=setup) as made:
+        receiver.secret = made.admin("events", "endpoints", "add", receiver.origin, "--org", "acme")["secret"]
+        receiver.otherwise = partial(flawed, receiver, random.Random(kills))
         if url is None:
             # One process that serves and executes: a kill takes the API with it.
             # The address is its own: while the process is dead, no other connection takes the port.
@@ -193,7 +211,7 @@ def test_no_death_of_a_worker_loses_or_doubles_anything(
         # The short one starts few processes, also where a slow machine gives time for many kills.
         killer = Killer(list(made.nodes), random.Random(runs), kills if runs < 10 else 1_000_000)
         run_campaign(caller, killer, runs, kills)
-        repeated = check(made, caller)
+        repeated = check(made, caller, receiver)
     # The last of the killed are swept up by those who lived, at the latest when they start.
     for node in made.nodes:
         node.start()

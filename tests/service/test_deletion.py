@@ -16,7 +16,7 @@ from service.clock import now_micros
 from service.execution.retention import Deletion
 from service.execution.workspace import Workspaces
 from service.settings import DataFolder
-from service.store import audit, deletions, invitations, organizations, repositories, runs, tokens, turns
+from service.store import audit, deletions, events, invitations, organizations, repositories, runs, tokens, turns
 from service.store.database import Database
 from service.store.repositories import Repository
 from service.store.runs import InactiveOrganizationError
@@ -156,6 +156,7 @@ def an_organization(database: Database, folder: DataFolder, slug: str, url: str)
         tokens.create(connection, owner, scopes=("admin",), alias=None, now=now)
         invitations.invite(connection, owner, "a@b.example", now)
         repositories.put(connection, owner, Repository("api", "github", "acme/api", url), now)
+        events.add_endpoint(connection, owner, f"https://hooks.example/{owner}", events.TYPES, (), now)
         for run_id in made:
             turns.end(connection, run_id, 1, TurnOutcome("completed"), now)
     for run_id in made:

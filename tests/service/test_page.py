@@ -13,8 +13,10 @@ import httpx
 import pytest
 
 from service.page.text import markdown
+from tests.lab import Respond
 from tests.service.conftest import BARE, UNBOXED, Api, Laboratory, http_client
 from tests.service.deployment import VARIABLE
+from tests.service.receiver import Receiver
 from tests.service_process import refused_start
 from tests.waiting import eventually
 
@@ -209,7 +211,7 @@ def test_the_list_takes_the_filters_of_the_api(own: Callable[..., tuple[Api, Pat
 
 
 def test_no_session_reaches_another_organization(
-    own: Callable[..., tuple[Api, Path]], tenant: Any, browse: Any
+    own: Callable[..., tuple[Api, Path]], tenant: Any, browse: Any, api: Api
 ) -> None:
     """Every address of one, with the session of the other, is as if there were nothing."""
     mine, other = own()[0], tenant()
@@ -220,18 +222,34 @@ def test_no_session_reaches_another_organization(
     browser.post("/settings/members", email="a@customer.example")
     member = re.search(r"/settings/members/(mem_\w+)/remove", browser.get("/settings/members").text)
     assert member is not None
+    slug = mine.organization["slug"]
+    allowed = ("events", "endpoints", "add", "http://127.0.0.1:9/", "--org", slug, "--allow-private", "127.0.0.1")
+    endpoint = f"/settings/events/endpoints/{api.service.admin(*allowed)['id']}"
+    mine.ended(mine.start("more"))
+    event = re.search(r"/settings/events/evt_\w+/replay", browser.get("/settings/events").text)
+    assert event is not None
     run = f"/runs/{run_id}"
     for path in (run, f"{run}/changes", f"{run}/changes?turn=1", f"{run}/changes.patch", f"{run}/log", f"{run}/log/1"):
         assert stranger.get(path).status_code == 404, path
         assert browser.get(path).status_code == 200, path
-    for path in (f"{run}/reply", f"{run}/cancel", f"/settings/tokens/{token}/revoke", member[0]):
+    for path in (f"{run}/reply", f"{run}/cancel", f"/settings/tokens/{token}/revoke", member[0], event[0]):
         assert stranger.post(path, instructions="x").status_code == 404, path
-    for path in ("/runs", "/settings/tokens", "/settings/members", "/settings/usage", "/settings/hosts"):
+    for act in ("rotate", "remove"):
+        assert stranger.post(f"{endpoint}/{act}").status_code == 404
+    for path in (
+        "/runs",
+        "/settings/tokens",
+        "/settings/members",
+        "/settings/usage",
+        "/settings/hosts",
+        "/settings/events",
+    ):
         shown = stranger.get(path)
         assert shown.status_code == 200
         assert run_id not in shown.text
         assert token not in shown.text
         assert member[1] not in shown.text
+        assert "127.0.0.1:9" not in shown.text
     assert stranger.get(f"/runs/new?like={run_id}").status_code == 404
     assert stranger.get("/operator").status_code == 404
 
@@ -259,6 +277,63 @@ def test_tokens_are_made_shown_once_and_revoked(tenant: Callable[..., Api], brow
     assert client.get("/external/runs").status_code == 401
     # Its own token was among them.
     assert browser.get("/runs").status_code == 303
+
+
+def test_endpoints_are_told_of_events_and_events_replayed(
+    own: Callable[..., tuple[Api, Path]], browse: Any, api: Api
+) -> None:
+    """A secret is shown once; an address that may not be told is named, and stays in its field."""
+    mine, _ = own()
+    browser = browse(mine)
+    private = "https://127.0.0.1/?<script>alert(1)</script>"
+    refused = browser.post("/settings/events/endpoints", url=private, **{"type-run.ended": "on"})
+    assert refused.status_code == 400
+    assert "127.0.0.1 has no public address" in text_of(refused)
+    assert f'value="{html.escape(private)}"' in refused.text
+    nothing = browser.post("/settings/events/endpoints", url="https://9.9.9.9/")
+    assert "Choose at least one type of event" in text_of(nothing)
+
+    with Receiver() as receiver:
+        slug = mine.organization["slug"]
+        added = ("events", "endpoints", "add", f"{receiver.origin}/{private[-25:]}", "--org", slug)
+        receiver.secret = api.service.admin(*added, "--allow-private", "127.0.0.1", "--type", "run.ended")["secret"]
+        receiver.script(Respond(503))
+        run_id = mine.start("nothing")
+        mine.ended(run_id)
+        receiver.wait_for(1)
+        eventually(lambda: "it answered 503" in text_of(browser.get("/settings/events")), "the failure is shown")
+        eventually(lambda: "✓ delivered" in text_of(browser.get("/settings/events")), "the success is shown")
+        shown = browser.get("/settings/events")
+        assert SCRIPT in text_of(shown)
+        assert SCRIPT not in shown.text
+        assert receiver.secret not in shown.text
+        replay = re.search(r"/settings/events/(evt_\w+)/replay", shown.text)
+        assert replay is not None
+        assert browser.post(replay[0]).headers["location"] == "/settings/events"
+        assert receiver.wait_for(3)[-1].headers["webhook-id"] == replay[1]
+        assert receiver.told("run.ended")[0]["run_id"] == run_id
+
+        endpoint = re.search(r"/settings/events/endpoints/(ep_\w+)/remove", shown.text)
+        assert endpoint is not None
+        newer = browser.post(endpoint[0].replace("/remove", "/rotate"))
+        secret = re.search(r'value="(whsec_[^"]+)" readonly', newer.text)
+        assert secret is not None
+        assert "as well" in text_of(newer)
+        assert html.unescape(secret[1]) != receiver.secret
+        browser.post(endpoint[0])
+        assert "Deliveries" not in text_of(browser.get("/settings/events"))
+
+
+def test_a_public_endpoint_is_added_on_the_page(tenant: Callable[..., Api], browse: Any) -> None:
+    """By its address alone nothing is sent."""
+    browser = browse(tenant())
+    made = browser.post("/settings/events/endpoints", url="https://9.9.9.9/hook", **{"type-run.ended": "on"})
+    assert made.status_code == 200
+    secret = re.search(r'value="(whsec_[^"]+)" readonly', made.text)
+    assert secret is not None
+    listed = browser.get("/settings/events")
+    assert "https://9.9.9.9/hook run.ended" in text_of(listed)
+    assert html.unescape(secret[1]) not in html.unescape(listed.text)
 
 
 def test_the_operator_sees_all_and_invites_again(start: Callable[..., Api]) -> None:
@@ -292,6 +367,7 @@ def test_every_page_forbids_foreign_and_inline_code(browse: Any, tenant: Callabl
         "/runs",
         "/runs/new",
         "/settings/tokens",
+        "/settings/events",
         "/api",
         "/runs/none",
         "/settings/x",

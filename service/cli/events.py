@@ -1,0 +1,174 @@
+"""`events`: what endpoints of organizations are told of, whether they were, and the endpoints themselves."""
+
+import json
+from ipaddress import ip_network
+from typing import Any
+
+import click
+from sqlalchemy import Connection
+
+from service.cli.output import AdminContext, admin_command, fields, line, missing, organization_option, owner_of
+from service.clock import now_micros, rfc3339
+from service.setup import find_organization
+from service.store import events as stored
+from service.store.events import STATES, TYPES, WAITING, Endpoint, Event
+from service.webhooks import EndpointError, addresses_of, new_endpoint
+
+
+@click.group("events")
+def events() -> None:
+    """Events that endpoints of organizations are told of."""
+
+
+def _event(connection: Connection, event_id: str) -> Event:
+    found = stored.by_id(connection, event_id)
+    if found is None:
+        raise missing("event", event_id, "service events list")
+    return found
+
+
+def _endpoint(connection: Connection, endpoint_id: str) -> Endpoint:
+    found = stored.endpoint(connection, endpoint_id)
+    if found is None:
+        raise missing("endpoint", endpoint_id, "service events endpoints list")
+    return found
+
+
+def _show(admin: AdminContext, found: list[Event]) -> None:
+    documents = [_document(one) for one in found]
+    lines = [
+        line(
+            rfc3339(one.occurred_at),
+            one.id,
+            one.type,
+            one.state,
+            f"attempts {one.attempts}",
+            one.endpoint_id,
+            one.failure,
+        )
+        for one in found
+    ]
+    admin.show({"events": documents}, lines)
+
+
+def _document(one: Event, **more: Any) -> dict[str, object]:
+    due = rfc3339(one.due_at) if one.state == WAITING else None
+    return fields(
+        one, "id endpoint_id type state attempts occurred_at delivered_at failure", next_attempt_at=due, **more
+    )
+
+
+@events.command("list")
+@click.option("--org", "slug", help="The organization's slug or id; all of them if left out.")
+@click.option("--state", type=click.Choice(STATES), help="Only events in this state.")
+@click.option("--limit", default=200, show_default=True, type=click.IntRange(1, 100_000), help="How many events.")
+@admin_command
+def list_all(admin: AdminContext, slug: str | None, state: str | None, limit: int) -> None:
+    """List events of the last days, the latest at the end: waiting, delivered, or given up."""
+    with admin.read() as connection:
+        found = stored.latest(connection, limit, owner_of(connection, slug), state)
+    _show(admin, found[::-1])
+
+
+@events.command("show")
+@click.argument("event_id")
+@admin_command
+def show(admin: AdminContext, event_id: str) -> None:
+    """Show an event with what its endpoint is told."""
+    with admin.read() as connection:
+        found = _event(connection, event_id)
+    payload = json.loads(found.payload)
+    document = _document(found, payload=payload)
+    lines = [f"{name:18}{value}" for name, value in document.items() if name != "payload" and value is not None]
+    admin.show(document, [*lines, json.dumps(payload, indent=2)])
+
+
+@events.command("replay")
+@click.argument("event_ids", nargs=-1, required=True, metavar="EVENT_ID...")
+@admin_command
+def replay(admin: AdminContext, event_ids: tuple[str, ...]) -> None:
+    """Deliver events again, whatever became of them; an endpoint that was disabled is active again."""
+    with admin.change("event.replay") as change:
+        for event_id in event_ids:
+            event = _event(change.connection, event_id)
+            stored.replay(change.connection, event, now_micros())
+            change.target = event.id
+            change.organization_id = _endpoint(change.connection, event.endpoint_id).organization_id
+            change.record("event.replay")
+        found = [_event(change.connection, event_id) for event_id in event_ids]
+    _show(admin, found)
+
+
+@events.group("endpoints")
+def endpoints() -> None:
+    """Addresses that are told of events."""
+
+
+def _endpoint_document(one: Endpoint, **more: Any) -> dict[str, object]:
+    allowed = [str(network) for network in one.allowed]
+    return fields(
+        one, "id organization_id url types state created_at rotated_at disabled_at", allow_private=allowed, **more
+    )
+
+
+def _endpoint_line(one: Endpoint) -> str:
+    return line(one.id, one.state, one.url, " ".join(one.types), one.organization_id)
+
+
+@endpoints.command("list")
+@click.option("--org", "slug", help="The organization's slug or id; all of them if left out.")
+@admin_command
+def list_endpoints(admin: AdminContext, slug: str | None) -> None:
+    """List endpoints, active or disabled."""
+    with admin.read() as connection:
+        found = stored.endpoints(connection, owner_of(connection, slug))
+    admin.show({"endpoints": [_endpoint_document(one) for one in found]}, [_endpoint_line(one) for one in found])
+
+
+@endpoints.command("add")
+@click.argument("url")
+@organization_option
+@click.option("--type", "types", multiple=True, type=click.Choice(TYPES), help="May be repeated; all if left out.")
+@click.option(
+    "--allow-private",
+    multiple=True,
+    metavar="NETWORK",
+    help="A network or address, not public, at which it may be, also without TLS; may be repeated.",
+)
+@admin_command
+def add(admin: AdminContext, url: str, slug: str, types: tuple[str, ...], allow_private: tuple[str, ...]) -> None:
+    """Add an endpoint of an organization; the secret that its deliveries are signed with is printed once."""
+    try:
+        allowed = tuple(ip_network(one) for one in allow_private)
+    except ValueError as error:
+        raise EndpointError(f"--allow-private: {error}") from error
+    addresses_of(url, (*admin.folder.settings().events.allow_private, *allowed))
+    with admin.change("endpoint.add") as change:
+        owner = change.organization_id = find_organization(change.connection, slug).id
+        made = new_endpoint(change.connection, owner, url, types or TYPES, allowed, now_micros())
+        change.target = made.id
+    admin.show(_endpoint_document(made, secret=made.secret), [_endpoint_line(made), f"secret  {made.secret}"])
+
+
+@endpoints.command("rotate")
+@click.argument("endpoint_id")
+@admin_command
+def rotate(admin: AdminContext, endpoint_id: str) -> None:
+    """Give an endpoint a new secret, printed once; for a day deliveries are signed with the old one too."""
+    with admin.change("endpoint.rotate") as change:
+        old = _endpoint(change.connection, endpoint_id)
+        secret = stored.rotate(change.connection, old, now_micros())
+        change.target, change.organization_id = old.id, old.organization_id
+    admin.show({"id": old.id, "secret": secret}, [line(old.id, f"secret  {secret}")])
+
+
+@endpoints.command("remove")
+@click.argument("endpoint_id")
+@admin_command
+def remove(admin: AdminContext, endpoint_id: str) -> None:
+    """Remove an endpoint with its events."""
+    with admin.change("endpoint.remove") as change:
+        old = _endpoint(change.connection, endpoint_id)
+        stored.remove_endpoint(change.connection, old.id)
+        change.target, change.organization_id = old.id, old.organization_id
+    admin.show({"id": old.id, "state": "removed"}, [f"{old.id} removed"])

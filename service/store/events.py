@@ -1,0 +1,215 @@
+"""Events out: what endpoints are told is stored in the transaction of the change itself, and delivered afterwards."""
+
+import base64
+import json
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, get_args
+
+import sqlalchemy as sa
+
+from service import ids
+from service.clock import rfc3339
+from service.store.schema import Network, event_endpoints, events, first, found
+
+EventType = Literal["run.started", "run.ended", "health.changed", "invitation.accepted"]
+TYPES: Final[tuple[str, ...]] = get_args(EventType)
+WAITING: Final = "waiting"
+DELIVERED: Final = "delivered"
+GIVEN_UP: Final = "given up"
+STATES: Final = (WAITING, DELIVERED, GIVEN_UP)
+_SECRET_BYTES: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """An address that an organization wants to be told at."""
+
+    id: str
+    organization_id: str
+    url: str
+    types: tuple[str, ...]
+    secret: str = field(repr=False)
+    """What deliveries are signed with, in the form of Standard Webhooks: `whsec_` and base64."""
+    old_secret: str | None = field(repr=False)
+    """The secret before, which also signs for a day after `rotated_at`."""
+    allowed: tuple[Network, ...]
+    """Networks at which the operator allows it though they are not public, also without TLS."""
+    created_at: int
+    rotated_at: int | None
+    disabled_at: int | None
+    """None: it is told of new events."""
+
+    @property
+    def state(self) -> str:
+        """`active` or `disabled`."""
+        return "active" if self.disabled_at is None else "disabled"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event for one endpoint; its id is the same at every attempt."""
+
+    id: str
+    endpoint_id: str
+    type: str
+    payload: str
+    """The body that is delivered: JSON with `type`, `timestamp` and `data`."""
+    state: str
+    """`waiting`, `delivered` or `given up`."""
+    attempts: int
+    occurred_at: int
+    wanted_at: int
+    """When it occurred or was last replayed: from then on it is retried for so long."""
+    due_at: int
+    delivered_at: int | None
+    failure: str | None
+    """Why the last attempt failed."""
+
+
+def add_endpoint(
+    connection: sa.Connection,
+    organization_id: str,
+    url: str,
+    types: tuple[str, ...],
+    allowed: tuple[Network, ...],
+    now: int,
+) -> Endpoint:
+    """Store an endpoint with a new secret."""
+    made = Endpoint(f"ep_{ids.ulid(now)}", organization_id, url, types, _new_secret(), None, allowed, now, None, None)
+    connection.execute(sa.insert(event_endpoints).values({name: getattr(made, name) for name in Endpoint.__slots__}))
+    return made
+
+
+def endpoints(connection: sa.Connection, organization_id: str | None = None) -> list[Endpoint]:
+    """Return the endpoints of an organization, or of all of them, oldest first."""
+    return found(connection, Endpoint, event_endpoints, *_owned(organization_id), order=[event_endpoints.c.id])
+
+
+def endpoint(connection: sa.Connection, endpoint_id: str, organization_id: str | None = None) -> Endpoint | None:
+    """Return one endpoint, of an organization or of any."""
+    return first(connection, Endpoint, event_endpoints, event_endpoints.c.id == endpoint_id, *_owned(organization_id))
+
+
+def remove_endpoint(connection: sa.Connection, endpoint_id: str) -> None:
+    """Remove an endpoint with its events."""
+    connection.execute(sa.delete(event_endpoints).where(event_endpoints.c.id == endpoint_id))
+
+
+def rotate(connection: sa.Connection, old: Endpoint, now: int) -> str:
+    """Give an endpoint a new secret and return it; the old one also signs for a day."""
+    made = _new_secret()
+    of_it = sa.update(event_endpoints).where(event_endpoints.c.id == old.id)
+    connection.execute(of_it.values(secret=made, old_secret=old.secret, rotated_at=now))
+    return made
+
+
+def record(
+    connection: sa.Connection,
+    organization_id: str,
+    kind: EventType,
+    data: Mapping[str, object],
+    now: int,
+    *,
+    run_id: str | None = None,
+) -> None:
+    """Store an event for each endpoint of an organization that wants its type, in the transaction of the change."""
+    # Locked, so that no endpoint is removed before its event is there.
+    wanting = sa.select(event_endpoints.c.id, event_endpoints.c.types).with_for_update(read=True, key_share=True)
+    active = (*_owned(organization_id), event_endpoints.c.disabled_at.is_(None))
+    chosen = [row.id for row in connection.execute(wanting.where(*active)) if kind in row.types]
+    payload = json.dumps({"type": kind, "timestamp": rfc3339(now), "data": data}, separators=(",", ":"))
+    for one in chosen:
+        values = {"id": f"evt_{ids.ulid(now)}", "endpoint_id": one, "run_id": run_id, "type": kind, "payload": payload}
+        values |= {"state": WAITING, "attempts": 0, **dict.fromkeys(("occurred_at", "wanted_at", "due_at"), now)}
+        connection.execute(sa.insert(events).values(values))
+
+
+def due_endpoints(connection: sa.Connection, now: int, limit: int) -> list[str]:
+    """Return endpoints with events that are due, in no order: none waits behind others that are slow."""
+    query = sa.select(events.c.endpoint_id).where(*_due(now)).group_by(events.c.endpoint_id)
+    return list(connection.execute(query.order_by(sa.func.random()).limit(limit)).scalars())
+
+
+def first_due(connection: sa.Connection, endpoint_id: str, now: int) -> Event | None:
+    """Return the event of an endpoint that is due the longest."""
+    order = [events.c.due_at, events.c.id]
+    return first(connection, Event, events, *_due(now), events.c.endpoint_id == endpoint_id, order=order)
+
+
+def mark_delivered(connection: sa.Connection, event_id: str, now: int) -> None:
+    """Record a success."""
+    values = {"state": DELIVERED, "delivered_at": now, "failure": None, "attempts": events.c.attempts + 1}
+    connection.execute(sa.update(events).where(events.c.id == event_id).values(values))
+
+
+def mark_failed(connection: sa.Connection, event: Event, failure: str, *, due_at: int | None) -> None:
+    """Record why an event that still waits was not delivered; `due_at` is when to retry, None: never."""
+    again = {"state": GIVEN_UP} if due_at is None else {"due_at": due_at}
+    tried = sa.update(events).where(events.c.id == event.id, events.c.state == WAITING)
+    connection.execute(tried.values({"failure": failure, "attempts": events.c.attempts + 1} | again))
+
+
+def put_off(connection: sa.Connection, endpoint_id: str, until: int) -> None:
+    """Let everything due at an endpoint wait until an instant: it asked for a pause, or does not answer."""
+    waiting = (events.c.endpoint_id == endpoint_id, events.c.state == WAITING, events.c.due_at < until)
+    connection.execute(sa.update(events).where(*waiting).values(due_at=until))
+
+
+def has_taken_since(connection: sa.Connection, endpoint_id: str, since: int) -> bool:
+    """Whether an endpoint took any event since an instant."""
+    taken = (events.c.endpoint_id == endpoint_id, events.c.delivered_at >= since)
+    return connection.execute(sa.select(events.c.id).where(*taken).limit(1)).first() is not None
+
+
+def disable(connection: sa.Connection, endpoint_id: str, why: str, now: int) -> None:
+    """Tell an endpoint of nothing more, and give up what waits for it."""
+    connection.execute(sa.update(event_endpoints).where(event_endpoints.c.id == endpoint_id).values(disabled_at=now))
+    waiting = (events.c.endpoint_id == endpoint_id, events.c.state == WAITING)
+    connection.execute(sa.update(events).where(*waiting).values(state=GIVEN_UP, failure=why))
+
+
+def latest(
+    connection: sa.Connection, limit: int, organization_id: str | None = None, state: str | None = None
+) -> list[Event]:
+    """Return the newest events of an organization, or of all; `state`: only those in it."""
+    chosen = sa.true() if state is None else events.c.state == state
+    mine = events.c.endpoint_id.in_(_ids(organization_id))
+    return found(connection, Event, events, mine, chosen, order=[events.c.id.desc()], limit=limit)
+
+
+def by_id(connection: sa.Connection, event_id: str, organization_id: str | None = None) -> Event | None:
+    """Return one event, of an organization or of any."""
+    return first(connection, Event, events, events.c.id == event_id, events.c.endpoint_id.in_(_ids(organization_id)))
+
+
+def replay(connection: sa.Connection, event: Event, now: int) -> None:
+    """Deliver an event again, whatever became of it; its endpoint, if it was disabled, is active again."""
+    again = {"state": WAITING, "attempts": 0, "wanted_at": now, "due_at": now, "failure": None}
+    connection.execute(sa.update(events).where(events.c.id == event.id).values(again))
+    of_it = sa.update(event_endpoints).where(event_endpoints.c.id == event.endpoint_id)
+    connection.execute(of_it.values(disabled_at=None))
+
+
+def remove(connection: sa.Connection, before: int) -> int:
+    """Remove events that occurred before an instant (microseconds); return their number."""
+    # Ids begin with their time.
+    end = f"evt_{ids.ulid(max(0, before), lambda _: 0)}"
+    return connection.execute(sa.delete(events).where(events.c.id < end)).rowcount
+
+
+def _new_secret() -> str:
+    return f"whsec_{base64.b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()}"
+
+
+def _owned(organization_id: str | None) -> list[sa.ColumnElement[bool]]:
+    return [] if organization_id is None else [event_endpoints.c.organization_id == organization_id]
+
+
+def _ids(organization_id: str | None) -> sa.Select[tuple[str]]:
+    return sa.select(event_endpoints.c.id).where(*_owned(organization_id))
+
+
+def _due(now: int) -> tuple[sa.ColumnElement[bool], ...]:
+    return events.c.state == WAITING, events.c.due_at <= now

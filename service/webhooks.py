@@ -1,0 +1,179 @@
+"""Events out: each is signed as Standard Webhooks says and retried until its endpoint takes it or it is given up."""
+
+import base64
+import hmac
+import ipaddress
+import logging
+import random
+import re
+import socket
+import time
+from collections.abc import Sequence
+from typing import Final
+from urllib.parse import urlsplit
+
+import sqlalchemy as sa
+
+from service.clock import DAY_MICROS, SECOND_MICROS, Clock
+from service.egress.proxy import is_public
+from service.errors import ServiceError
+from service.forge.client import wait_of
+from service.hosts.http import HostUnreachableError, ask
+from service.settings import EventSettings
+from service.store import events
+from service.store.database import Database, one_at_a_time
+from service.store.events import Endpoint, Event
+from service.store.schema import Network
+
+MOST_ENDPOINTS: Final = 10
+"""Of one organization."""
+_ADDRESS: Final = re.compile(r"https?://[A-Za-z0-9._:\[\]-]{1,255}([/?][!-\"$-~]{0,1700})?")
+"""An address of printable ASCII, without login or fragment."""
+_FORM: Final = "the address must read https://host/path, without login or fragment"
+_SUCCESS: Final = range(200, 300)
+_REDIRECT: Final = range(300, 400)
+_GONE: Final = 410
+_LONGEST_WAIT_S: Final = 3600.0
+_TURN_S: Final = 15.0
+"""How long an endpoint is told of its events before another one's turn comes."""
+_logger = logging.getLogger(__name__)
+
+
+class EndpointError(ServiceError):
+    """An endpoint may not be told, or cannot be added; the text says why."""
+
+
+def new_endpoint(
+    connection: sa.Connection,
+    organization_id: str,
+    url: str,
+    types: Sequence[str],
+    allowed: tuple[Network, ...],
+    now: int,
+) -> Endpoint:
+    """Store an endpoint whose address was checked.
+
+    Raises:
+        EndpointError: It wants no event that there is, or the organization has as many as it may have.
+    """
+    chosen = tuple(kind for kind in events.TYPES if kind in types)
+    if not chosen:
+        raise EndpointError(f"choose at least one type of event: {', '.join(events.TYPES)}")
+    one_at_a_time(connection, "endpoint", organization_id)
+    if len(events.endpoints(connection, organization_id)) >= MOST_ENDPOINTS:
+        raise EndpointError(f"an organization has at most {MOST_ENDPOINTS} endpoints: remove one first")
+    return events.add_endpoint(connection, organization_id, url, chosen, allowed, now)
+
+
+def addresses_of(url: str, allowed: Sequence[Network]) -> list[tuple[str, int]]:
+    """Look up where an endpoint is, now; only addresses that may be connected to are returned.
+
+    Raises:
+        EndpointError: There is none: the address cannot be used, or leads to what is neither public nor allowed.
+    """
+    try:
+        parts = urlsplit(url if _ADDRESS.fullmatch(url) else "")
+        host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError as error:
+        raise EndpointError(_FORM) from error
+    if not host:
+        raise EndpointError(_FORM)
+    try:
+        there = [str(one[4][0]) for one in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+    except (OSError, UnicodeError):
+        there = []
+    may = [address for address in there if _is_listed(address, allowed)]
+    if parts.scheme == "https":
+        may += [address for address in there if is_public(address) and address not in may]
+    if not may:
+        lacks = "has no public address" if parts.scheme == "https" else "needs https://"
+        raise EndpointError(f"{host} {lacks}; the operator can allow it: events.allow_private in service.toml")
+    return [(address, port) for address in may]
+
+
+def _is_listed(address: str, allowed: Sequence[Network]) -> bool:
+    ip = ipaddress.ip_address(address.partition("%")[0])
+    return any(ip in network for network in allowed)
+
+
+def signed_headers(endpoint: Endpoint, event: Event, now: int) -> dict[str, str]:
+    """Return the headers of one attempt, as Standard Webhooks says."""
+    at = str(now // SECOND_MICROS)
+    is_recent = endpoint.rotated_at is not None and now < endpoint.rotated_at + DAY_MICROS
+    signatures = []
+    for secret in (endpoint.secret, endpoint.old_secret if is_recent else None):
+        if secret is not None:
+            key = base64.b64decode(secret.removeprefix("whsec_"))
+            digest = hmac.digest(key, f"{event.id}.{at}.{event.payload}".encode(), "sha256")
+            signatures.append(f"v1,{base64.b64encode(digest).decode()}")
+    return {"webhook-id": event.id, "webhook-timestamp": at, "webhook-signature": " ".join(signatures)}
+
+
+class EventSender:
+    """Delivers the events of one database; each endpoint is told by one worker at a time."""
+
+    def __init__(self, database: Database, settings: EventSettings, clock: Clock) -> None:
+        self._database = database
+        self._settings = settings
+        self._clock = clock
+
+    def deliver(self, endpoint_id: str) -> None:
+        """Tell an endpoint of what is due, for a while."""
+        until = time.monotonic() + _TURN_S
+        while time.monotonic() < until:
+            with self._database.read() as connection:
+                endpoint = events.endpoint(connection, endpoint_id)
+                event = events.first_due(connection, endpoint_id, self._clock())
+            if endpoint is None or event is None:
+                return
+            self._attempt(endpoint, event)
+
+    def _attempt(self, endpoint: Endpoint, event: Event) -> None:
+        pause_s, failure, is_gone = None, None, False
+        try:
+            answer = ask(
+                endpoint.url,
+                self._settings.timeout_s,
+                method="POST",
+                document=event.payload.encode(),
+                headers=signed_headers(endpoint, event, self._clock()),
+                addresses=addresses_of(endpoint.url, (*self._settings.allow_private, *endpoint.allowed)),
+            )
+        except (HostUnreachableError, EndpointError) as error:
+            # Without the address: its path may hold a secret, and the log shows the reason.
+            failure, pause_s = str(error).removeprefix(f"{endpoint.url.partition('?')[0]}: "), 0.0
+        else:
+            if answer.status not in _SUCCESS:
+                hint = ": redirects are not followed" if answer.status in _REDIRECT else ""
+                failure, pause_s = f"it answered {answer.status}{hint}", wait_of(answer)
+                is_gone = answer.status == _GONE
+        if failure is None:
+            with self._database.write() as connection:
+                events.mark_delivered(connection, event.id, self._clock())
+            _logger.info("told %s of %s (%s)", endpoint.id, event.type, event.id)
+        else:
+            self._fail(endpoint, event, failure, pause_s, is_gone=is_gone)
+
+    def _fail(self, endpoint: Endpoint, event: Event, failure: str, pause_s: float | None, *, is_gone: bool) -> None:
+        """Retry an event later, or give it up; `pause_s`: how long all that is due there waits, None: only this one."""
+        now = self._clock()
+        # The random part spreads the retries of what failed together.
+        wait_s = min(self._settings.retry_s * 2 ** min(event.attempts, 20), _LONGEST_WAIT_S) * random.uniform(0.5, 1.0)  # noqa: S311 — no secret
+        last = event.wanted_at + int(self._settings.give_up_s * SECOND_MICROS)
+        due_at = min(now + int(max(wait_s, pause_s or 0.0) * SECOND_MICROS), last)
+        is_over = is_gone or now >= last
+        with self._database.write() as connection:
+            if pause_s is not None and not is_over:
+                events.put_off(connection, endpoint.id, due_at)
+            events.mark_failed(connection, event, failure, due_at=None if is_over else due_at)
+            is_dead = is_gone or (is_over and not events.has_taken_since(connection, endpoint.id, event.wanted_at))
+            if is_dead:
+                events.disable(connection, endpoint.id, f"the endpoint was disabled: {failure}", now)
+        fate = (
+            "the endpoint is disabled"
+            if is_dead
+            else "given up"
+            if is_over
+            else f"retried in {(due_at - now) / SECOND_MICROS:.0f} s"
+        )
+        _logger.warning("%s was not told of %s (%s): %s; %s", endpoint.id, event.type, event.id, failure, fate)

@@ -1,0 +1,554 @@
+"""Events out: stored with the change itself, signed, retried, given up and replayed (docs/service.md, "Events")."""
+
+import contextlib
+import json
+import re
+import shutil
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from click.testing import CliRunner
+from standardwebhooks.webhooks import Webhook, WebhookVerificationError
+
+from service.cli import main
+from service.clock import DAY_MICROS, SECOND_MICROS, now_micros
+from service.settings import DataFolder, EventSettings
+from service.store import deletions, events, hosts, invitations, turns
+from service.store.database import Database
+from service.store.events import DELIVERED, GIVEN_UP, WAITING, Endpoint, Event
+from service.store.hosts import Host
+from service.store.turns import TurnOutcome
+from service.webhooks import MOST_ENDPOINTS, EndpointError, EventSender, addresses_of, new_endpoint
+from tests.lab import Drip, Drop, Flood, Hang, Received, Respond, Server, Step
+from tests.service.certificates import make_certificate
+from tests.service.conftest import BOTH, Api, accepted, organization
+from tests.service.receiver import Receiver
+from tests.service_process import ROOT
+from tests.waiting import eventually
+
+LOOPBACK = (ip_network("127.0.0.0/8"),)
+SETTINGS = '[execution]\nsandbox = "none"\n[events]\nretry_s = 0.2\nallow_private = ["127.0.0.0/8"]\n'
+ALL = events.TYPES
+
+
+class Desk:
+    """One organization's endpoint, the sender, and a clock to move."""
+
+    def __init__(self, database: Database) -> None:
+        self.database, self.owner, self.late = database, organization(database), 0
+        self.sender = EventSender(database, EventSettings(allow_private=LOOPBACK, timeout_s=30), self.now)
+
+    def now(self) -> int:
+        return now_micros() + self.late
+
+    def add(self, url: str, types: tuple[str, ...] = ALL, owner: str = "") -> Endpoint:
+        with self.database.write() as connection:
+            return new_endpoint(connection, owner or self.owner, url, types, (), self.now())
+
+    def happen(self, kind: Any = "health.changed", number: int = 0) -> None:
+        with self.database.write() as connection:
+            events.record(connection, self.owner, kind, {"number": number}, self.now())
+
+    def deliver(self) -> None:
+        """Deliver what is due, as the errands of workers do."""
+        with self.database.read() as connection:
+            due = events.due_endpoints(connection, self.now(), 100)
+        for one in due:
+            self.sender.deliver(one)
+
+    def pass_on(self) -> None:
+        """Move the clock to the next attempt."""
+        self.late += max(0, min(one.due_at for one in self.stored() if one.state == WAITING) - self.now())
+
+    def stored(self, owner: str = "") -> list[Event]:
+        """Return the events, oldest first."""
+        with self.database.read() as connection:
+            # Ids of the same millisecond are in no order.
+            return sorted(events.latest(connection, 1000, owner or self.owner), key=lambda one: one.occurred_at)
+
+    def endpoint(self, one: Endpoint) -> Endpoint:
+        with self.database.read() as connection:
+            found = events.endpoint(connection, one.id)
+        assert found is not None
+        return found
+
+
+@pytest.fixture
+def desk(database: Database) -> Desk:
+    return Desk(database)
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with Receiver() as made:
+        yield made
+
+
+@BOTH
+def test_an_event_is_stored_with_its_change_for_who_wants_it(desk: Desk) -> None:
+    """One for each endpoint; a change that is undone, another organization's or an unwanted one stores none."""
+    database, now = desk.database, now_micros()
+    both = [desk.add("https://a.example/"), desk.add("https://b.example/", ("run.ended", "health.changed"))]
+    desk.add("https://c.example/", owner=organization(database, "other"))
+    run = accepted(database)
+
+    def undone() -> None:
+        with database.write() as connection:
+            assert turns.claim(connection, run.id, 1, "worker", now) is not None
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        undone()
+    with database.write() as connection:
+        # The second attempt is no second start, and a turn ends once.
+        assert [turns.claim(connection, run.id, 1, name, now) is not None for name in ("one", "two")] == [True, True]
+        ends = [turns.end(connection, run.id, 1, TurnOutcome("failed", failure="it gave up"), now) for _ in range(2)]
+        assert ends == [True, False]
+
+    found = [(one.endpoint_id, one.type) for one in desk.stored()]
+    assert sorted(found) == sorted([(both[0].id, "run.started"), (both[0].id, "run.ended"), (both[1].id, "run.ended")])
+    ended = next(json.loads(one.payload) for one in desk.stored() if one.type == "run.ended")
+    assert ended["data"] == {**run.body, "status": "failed", "turn": 1, "outcome": "failed", "reason": "it gave up"} | {
+        "updated_at": ended["data"]["updated_at"]
+    }
+    assert len({one.id for one in desk.stored()}) == 3
+
+    # What a deleted run was about goes with it.
+    with database.write() as connection:
+        deletions.delete_runs(connection, [run.id], now)
+    assert desk.stored() == []
+
+
+@BOTH
+def test_health_and_invitations_are_told_once(desk: Desk) -> None:
+    """Of two requests that see a host change at the same time, one stores it; a code is accepted once."""
+    desk.add("https://a.example/")
+    host = Host("github", "github.example", None, "api", "https://api.example", None, None)
+    with desk.database.write() as connection:
+        hosts.connect(connection, desk.owner, host, 1)
+        assert hosts.last_statuses(connection, desk.owner) == {"github": "ok"}
+        for before, after in (("ok", "degraded"), ("ok", "degraded"), ("degraded", "ok")):
+            hosts.note_status(connection, desk.owner, host, before, after, desk.now())
+        invitation = invitations.invite(connection, desk.owner, "ada@acme.example", desk.now())
+        code = str(invitations.waiting_code(connection, invitation))
+        assert [invitations.accept(connection, code, desk.now()) for _ in range(2)] == [desk.owner, None]
+
+    told = [(one.type, json.loads(one.payload)["data"]) for one in desk.stored()]
+    about = {"platform": "github", "host": "github.example"}
+    assert sorted(told, key=str) == sorted(
+        [
+            ("health.changed", about | {"status": "degraded", "previous_status": "ok"}),
+            ("health.changed", about | {"status": "ok", "previous_status": "degraded"}),
+            (
+                "invitation.accepted",
+                {"organization_id": desk.owner, "invitation_id": invitation, "email": "ada@acme.example"},
+            ),
+        ],
+        key=str,
+    )
+
+
+def test_a_delivery_is_signed_and_a_new_secret_takes_over(desk: Desk, receiver: Receiver) -> None:
+    """The library verifies it; for a day with either secret, then with the new one alone."""
+    made = desk.add(f"{receiver.origin}/hooks?to=me")
+    receiver.secret = made.secret
+    desk.happen(number=1)
+    desk.deliver()
+    with desk.database.write() as connection:
+        newer = events.rotate(connection, made, desk.now())
+    desk.happen(number=2)
+    desk.deliver()
+    receiver.secret = newer
+    desk.happen(number=3)
+    desk.deliver()
+    desk.late = DAY_MICROS
+    desk.happen(number=4)
+    desk.deliver()
+
+    assert [event["data"]["number"] for event in receiver.taken.values()] == [1, 2, 3]
+    assert [one.state for one in desk.stored()] == [DELIVERED] * 3 + [WAITING], "the last is from tomorrow"
+    first = receiver.requests[0]
+    assert (first.method, first.target) == ("POST", "/hooks?to=me")
+    assert first.headers["webhook-id"] == desk.stored()[0].id
+    assert [one.headers["webhook-signature"].count("v1,") for one in receiver.requests] == [1, 2, 2, 1]
+    assert json.loads(first.body) == {
+        "type": "health.changed",
+        "timestamp": json.loads(desk.stored()[0].payload)["timestamp"],
+        "data": {"number": 1},
+    }
+    with pytest.raises(WebhookVerificationError, match="No matching signature"):
+        Webhook(newer).verify(first.body, first.headers)
+    assert made.secret not in repr(made)
+
+
+def test_a_failing_endpoint_is_retried_for_three_days_then_disabled(desk: Desk, receiver: Receiver) -> None:
+    """Ever more seldom, with one id; what was given up is replayed, and the endpoint is active again."""
+    made = desk.add(receiver.origin)
+    receiver.otherwise = lambda _: Respond(500)
+    desk.happen(number=1)
+    while desk.stored()[0].state == WAITING:
+        desk.pass_on()
+        desk.deliver()
+    desk.happen(number=2)
+    (given_up,) = desk.stored()
+
+    assert given_up.state == GIVEN_UP
+    assert given_up.failure == "it answered 500"
+    assert desk.now() - given_up.wanted_at >= 3 * DAY_MICROS
+    assert 70 < given_up.attempts < 170
+    assert {one.headers["webhook-id"] for one in receiver.requests} == {given_up.id}
+    assert desk.endpoint(made).state == "disabled"
+
+    desk.late, receiver.otherwise, receiver.secret = 0, receiver.answer, made.secret
+    with desk.database.write() as connection:
+        events.replay(connection, given_up, desk.now())
+    desk.deliver()
+    assert [*receiver.taken] == [given_up.id]
+    assert desk.endpoint(made).state == "active"
+    (taken,) = desk.stored()
+    assert (taken.state, taken.attempts, taken.failure) == (DELIVERED, 1, None)
+
+
+@BOTH
+def test_an_event_that_is_refused_holds_up_no_other(desk: Desk, receiver: Receiver) -> None:
+    """Its endpoint takes the rest, and stays active when it is given up."""
+    settings = EventSettings(allow_private=LOOPBACK, timeout_s=30, retry_s=600, give_up_s=3600)
+    desk.sender = EventSender(desk.database, settings, desk.now)
+    made = desk.add(receiver.origin)
+    receiver.otherwise = lambda request: Respond(400 if request.json()["data"]["number"] == 1 else 200)
+    for number in (1, 2, 3):
+        desk.happen(number=number)
+    desk.deliver()
+    assert [one.state for one in desk.stored()] == [WAITING, DELIVERED, DELIVERED]
+    while desk.stored()[0].state == WAITING:
+        desk.pass_on()
+        desk.happen(number=9)
+        desk.deliver()
+
+    assert desk.endpoint(made).state == "active"
+    assert desk.stored()[0].failure == "it answered 400"
+
+
+@BOTH
+def test_what_is_away_is_asked_for_one_event_at_a_time(desk: Desk, receiver: Receiver) -> None:
+    """No answer, and a wait that was asked for, put off all that is due there; 410 ends it."""
+    made = desk.add(receiver.origin)
+    for number in range(5):
+        desk.happen(number=number)
+    receiver.script(Drop(), Respond(429, headers={"Retry-After": "60"}), Respond(410))
+    for requests in (1, 2):
+        desk.deliver()
+        assert len(receiver.requests) == requests
+        desk.pass_on()
+    wait_s = (min(one.due_at for one in desk.stored()) - desk.stored()[0].wanted_at) / SECOND_MICROS
+    assert wait_s >= 60
+    desk.deliver()
+
+    assert len(receiver.requests) == 3
+    assert desk.endpoint(made).state == "disabled"
+    assert {one.state for one in desk.stored()} == {GIVEN_UP}
+
+
+def test_an_answer_is_bounded_in_time_and_size_and_leads_nowhere(desk: Desk, receiver: Receiver) -> None:
+    """Byte by byte, without an end, never, in no HTTP, or a redirect: each is a failure, told in plain words."""
+    desk.add(receiver.origin)
+    with Server() as elsewhere:
+        desk.happen()
+        for step, failure in (
+            (Flood(), "the answer is too large"),
+            (Respond(302, headers={"Location": elsewhere.origin}), "it answered 302: redirects are not followed"),
+            (Respond(307, headers={"Location": elsewhere.origin}), "it answered 307: redirects are not followed"),
+        ):
+            receiver.script(step)
+            desk.deliver()
+            assert desk.stored()[0].failure == failure
+            desk.pass_on()
+        desk.sender = EventSender(desk.database, EventSettings(allow_private=LOOPBACK, timeout_s=0.3), desk.now)
+        for step in (Drip(0.001), Hang()):
+            receiver.script(step)
+            desk.deliver()
+            assert desk.stored()[0].failure == "no whole answer within 0.3 s"
+            desk.pass_on()
+        assert elsewhere.connections == 0
+
+
+def test_a_handshake_that_drips_is_left_in_time(desk: Desk) -> None:
+    """A time-out of its own for each byte would never come."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    desk.add(f"https://127.0.0.1:{listener.getsockname()[1]}/")
+    desk.sender = EventSender(desk.database, EventSettings(allow_private=LOOPBACK, timeout_s=0.5), desk.now)
+    desk.happen()
+
+    def drip() -> None:
+        with listener.accept()[0] as connection, contextlib.suppress(OSError):
+            # The head of a record of 16 KiB, which goes on for as long as the client listens.
+            connection.sendall(b"\x16\x03\x03\x40\x00")
+            while True:
+                connection.sendall(b"\x02")
+                over.wait(0.01)
+
+    over = threading.Event()
+    thread = threading.Thread(target=drip)
+    thread.start()
+    desk.deliver()
+    thread.join()
+    listener.close()
+
+    assert desk.stored()[0].failure == "no whole answer within 0.5 s"
+
+
+PRIVATE = [
+    *("127.0.0.1", "10.0.0.1", "172.16.0.1", "192.168.0.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "0"),
+    *("[::1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[64:ff9b::7f00:1]", "[fd00:ec2::254]", "[fe80::1]", "[::]"),
+    *("localhost", "2130706433", "0x7f.1", "127.1", "inside.example"),
+]
+
+
+@pytest.mark.parametrize("host", PRIVATE)
+def test_no_private_address_is_told(desk: Desk, receiver: Receiver, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However it is written, or a name that leads there; neither at once nor when an event is delivered."""
+    resolve = socket.getaddrinfo
+    inside = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("10.0.0.1", 443))]
+    inside += [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 443))]
+    known = lambda name, *more, **given: inside if name == "inside.example" else resolve(name, *more, **given)  # noqa: E731
+    monkeypatch.setattr(socket, "getaddrinfo", known)
+    desk.sender = EventSender(desk.database, EventSettings(), desk.now)
+    for scheme, lacks in (("https", "has no public address"), ("http", "needs https://")):
+        url = f"{scheme}://{host}:{receiver.port}/"
+        with pytest.raises(EndpointError, match=lacks):
+            addresses_of(url, ())
+        desk.add(url)
+    desk.happen()
+    desk.deliver()
+
+    assert all(one.attempts == 1 and "the operator can allow it" in str(one.failure) for one in desk.stored())
+    assert receiver.connections == 0
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("", "ftp://hooks.example/", "//hooks.example", "https://", "https://user:secret@hooks.example/"),
+        *(
+            "https://hooks.example/#part",
+            "https://hooks.example/ x",
+            "https://hooks.example\\@127.0.0.1/",
+            "https://a[b/",
+        ),
+        *(
+            "https://hooks.example:99999/",
+            "https://hooks.example/\nHost: x",
+            "https://h\u00f6oks.example/",
+            "file:///etc",
+        ),
+    ],
+)
+def test_an_address_that_cannot_be_used_is_refused(url: str) -> None:
+    """Also one that two readers could take for different hosts."""
+    with pytest.raises(EndpointError, match="must read https://host/path"):
+        addresses_of(url, LOOPBACK)
+
+
+def test_a_name_is_looked_up_once_and_its_certificate_checked(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is connected to is what was checked (DNS rebinding), and TLS has to fit the name."""
+    certificate = make_certificate(tmp_path, "DNS:hooks.example")
+    resolve, asked = socket.getaddrinfo, []
+
+    def rebinding(name: str, port: Any, *more: Any, **given: Any) -> Any:
+        if not name.endswith(".example"):
+            return resolve(name, port, *more, **given)
+        asked.append(name)
+        # From the second look-up on it leads to another machine.
+        address = "127.0.0.1" if len(asked) == 1 else "127.0.0.2"
+        return resolve(address, port, *more, **given)
+
+    monkeypatch.setattr(socket, "getaddrinfo", rebinding)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate.file))
+    desk.sender = EventSender(desk.database, EventSettings(allow_private=(ip_network("127.0.0.1"),)), desk.now)
+    receiver = Receiver()
+    receiver.tls = certificate.server_context()
+    with receiver:
+        receiver.secret = desk.add(f"https://hooks.example:{receiver.port}/").secret
+        desk.happen()
+        desk.deliver()
+        assert asked == ["hooks.example"]
+        assert len(receiver.taken) == 1
+        assert receiver.requests[0].headers["host"] == f"hooks.example:{receiver.port}"
+
+        asked.clear()
+        wrong = desk.add(f"https://other.example:{receiver.port}/", ("run.ended",))
+        desk.happen("run.ended")
+        desk.deliver()
+    failed = next(one for one in desk.stored() if one.endpoint_id == wrong.id)
+    assert "its certificate cannot be trusted" in str(failed.failure)
+    assert len(receiver.requests) == 1
+
+
+def test_an_organization_has_so_many_endpoints_and_no_more(desk: Desk) -> None:
+    """Each for a type that there is; another organization has its own."""
+    with pytest.raises(EndpointError, match=r"choose at least one type.*run\.started"):
+        desk.add("https://a.example/", ("run.exploded",))
+    for number in range(MOST_ENDPOINTS):
+        desk.add(f"https://a.example/{number}")
+    with pytest.raises(EndpointError, match="at most 10 endpoints"):
+        desk.add("https://a.example/more")
+    desk.add("https://a.example/", owner=organization(desk.database, "other"))
+
+
+@BOTH
+def test_old_events_go(desk: Desk) -> None:
+    """After thirty days, whatever became of them."""
+    desk.add("https://a.example/")
+    desk.happen(number=1)
+    desk.late = DAY_MICROS
+    desk.happen(number=2)
+    with desk.database.write() as connection:
+        assert events.remove(connection, desk.now() - SECOND_MICROS) == 1
+    assert [json.loads(one.payload)["data"]["number"] for one in desk.stored()] == [2]
+
+
+@pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+def test_a_change_outlives_an_endpoint_that_is_removed_meanwhile(desk: Desk) -> None:
+    """It waits for the removal, and then has one endpoint fewer to tell; it does not fail."""
+    made = desk.add("https://a.example/")
+    with ThreadPoolExecutor(1) as pool:
+        with desk.database.write() as connection:
+            events.remove_endpoint(connection, made.id)
+            happening = pool.submit(desk.happen)
+            waits = sa.text("SELECT 1 FROM pg_locks WHERE NOT granted")
+            eventually(lambda: bool(connection.execute(waits).all()), "the change waits")
+        happening.result()
+
+    assert desk.stored() == []
+
+
+def test_a_killed_service_tells_of_each_event_once(
+    start: Callable[..., Api], tmp_path: Path, receiver: Receiver
+) -> None:
+    """Kill -9 between the answer and its record: the same id comes again, which the receiver knows."""
+    api = start(settings=SETTINGS)
+    made = api.service.admin("events", "endpoints", "add", receiver.origin, "--org", "acme")
+    receiver.secret = made["secret"]
+    gate = threading.Event()
+
+    def hold(request: Received) -> Step:
+        assert gate.wait(300)
+        return receiver.answer(request)
+
+    receiver.otherwise = hold
+    run_id = api.start("write once")
+    receiver.wait_for(1)
+    api.service.kill()
+    gate.set()
+    api.service.restart()
+    ended = api.ended(run_id)
+    eventually(lambda: bool(receiver.told("run.ended")), "the end is told")
+
+    (begun,), (told,) = receiver.told("run.started"), receiver.told("run.ended")
+    assert (begun["run_id"], begun["status"], begun["turn"]) == (run_id, "working", 1)
+    assert (told["outcome"], told["reason"], told["status"]) == ("completed", None, "completed")
+    assert {name: told[name] for name in ("run_id", "branch_name", "repository", "created_at")} == {
+        name: ended[name] for name in ("run_id", "branch_name", "repository", "created_at")
+    }
+    assert len(receiver.taken) == 2 < len(receiver.requests)
+    eventually(lambda: {one["state"] for one in listed(api)} == {DELIVERED}, "both are recorded")
+
+
+def test_slow_endpoints_keep_no_mail_waiting(start: Callable[..., Api], receiver: Receiver) -> None:
+    """A worker tells two of them at a time, and is free for other errands."""
+    api = start(settings=SETTINGS)
+    gate = threading.Event()
+    receiver.otherwise = lambda _: Respond(200 if gate.wait(300) else 500)
+    for number in range(5):
+        url = f"{receiver.origin}/{number}"
+        api.service.admin("events", "endpoints", "add", url, "--org", "acme", "--type", "run.ended")
+    api.ended(api.start("nothing"))
+    receiver.wait_for(2)
+    url = DataFolder(api.service.data_dir).database_url
+    with contextlib.closing(Database(url)) as database, database.write() as connection:
+        # Left by another process ten minutes ago.
+        left_at = now_micros() - 601 * SECOND_MICROS
+        invitations.invite(connection, api.organization["id"], "ada@acme.example", left_at)
+    eventually(lambda: bool([*api.service.outbox.glob("*.eml")]), "the mail is sent")
+
+    assert len(receiver.requests) == 2
+    gate.set()
+    assert {one.path for one in receiver.wait_for(5)} == {f"/{number}" for number in range(5)}
+
+
+def test_the_receiver_of_the_documentation_takes_each_event_once(desk: Desk, receiver: Receiver) -> None:
+    """As it stands in docs/service.md."""
+    guide = (ROOT / "docs" / "service.md").read_text("utf-8").partition("\n## Events\n")[2]
+    example: dict[str, Any] = {}
+    exec(guide.partition("```python\n")[2].partition("```")[0], example)
+    secret = receiver.secret = desk.add(receiver.origin).secret
+    desk.happen(number=1)
+    desk.deliver()
+    (one,), seen = receiver.requests, set[str]()
+
+    assert example["take"](secret, one.body, one.headers, seen)["data"] == {"number": 1}
+    assert example["take"](secret, one.body, one.headers, seen) is None
+    with pytest.raises(WebhookVerificationError):
+        example["take"](secret, one.body + b" ", one.headers, seen)
+
+
+def listed(api: Api, *options: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = api.service.admin("events", "list", *options)["events"]
+    return found
+
+
+def test_an_operator_sees_replays_and_removes(start: Callable[..., Api], receiver: Receiver) -> None:
+    """By the command line; a secret is printed once, and each act is in the audit trail."""
+    api = start(settings=SETTINGS.replace("allow_private", "# allow_private"))
+    admin = api.service.admin
+    refused = CliRunner().invoke(
+        main, ["events", "endpoints", "add", receiver.origin, "--org", "acme", "--data-dir", str(api.service.data_dir)]
+    )
+    assert refused.exit_code == 2
+    assert "127.0.0.1 needs https://; the operator can allow it" in refused.stderr
+    added = ("events", "endpoints", "add", receiver.origin, "--org", "acme", "--allow-private", "127.0.0.1")
+    made = admin(*added, "--type", "health.changed", "--type", "invitation.accepted")
+    receiver.secret = made["secret"]
+    receiver.script(Respond(503))
+
+    # Its second host is asked for a repository that is none.
+    shutil.rmtree(api.service.repositories["acme/web"])
+    assert api.get("/external/installation/health").status_code == 200
+    code = re.search(r"rwt_[\w-]+", sent(api, "invitation", "send", "ada@acme.example", "--org", "acme"))
+    assert code is not None
+    admin("org", "accept-invitation", code[0])
+    eventually(lambda: len(receiver.taken) == 2, "both are told")
+    assert receiver.told("invitation.accepted")[0]["email"] == "ada@acme.example"
+    assert receiver.told("health.changed")[0]["previous_status"] == "ok"
+    eventually(lambda: {one["state"] for one in listed(api)} == {DELIVERED}, "both are recorded")
+
+    (one,) = [one for one in listed(api, "--org", "acme") if one["type"] == "invitation.accepted"]
+    shown = admin("events", "show", one["id"])
+    assert shown["payload"]["data"] == receiver.told("invitation.accepted")[0]
+    before = len(receiver.requests)
+    admin("events", "replay", one["id"])
+    assert receiver.wait_for(before + 1)[-1].headers["webhook-id"] == one["id"]
+    newer = admin("events", "endpoints", "rotate", made["id"])["secret"]
+    (kept,) = admin("events", "endpoints", "list")["endpoints"]
+    assert (kept["state"], kept["allow_private"]) == ("active", ["127.0.0.1/32"])
+    assert not {made["secret"], newer} & {str(value) for value in kept.values()}
+    admin("events", "endpoints", "remove", made["id"])
+    assert listed(api) == []
+    trail = {(one["action"], one["target"]) for one in admin("audit", "list")["entries"]}
+    acts = {(f"endpoint.{act}", made["id"]) for act in ("add", "rotate", "remove")}
+    assert acts | {("event.replay", one["id"])} <= trail
+    assert made["secret"] not in api.service.log
+
+
+def sent(api: Api, *command: str) -> str:
+    api.service.admin(*command)
+    return max(api.service.outbox.glob("*.eml")).read_text()
