@@ -508,7 +508,7 @@ class TurnExecution:
         with self._tracer.step("commit"):
             made = self._commit(attempt, snapshot, base, message)
         preset = preset_of(attempt.agent)
-        if made is None and found.findings is None and preset is not None and preset.listener is not None:
+        if made is None and found.findings is None and preset is not None:
             if result.summary is None:
                 raise AgentFailedError(f"the agent changed nothing and said nothing: {REFUSED.text}", REFUSED.reason)
             question = question or in_words(result.summary, attempt.secrets.mask)
