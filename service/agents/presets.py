@@ -218,6 +218,9 @@ PRESETS: Final = {
         is_prompted=False,
         # It breaks its lines for a terminal of this width.
         environment={"LITELLM_LOCAL_MODEL_COST_MAP": "True", "BROWSER": "false", "COLUMNS": "4000"},
+        folders=(".aider", ".aider/caches"),
+        # Without a list of prices it asks a host for one, in each turn.
+        settings={".aider/caches/model_prices_and_context_window.json": '{"": {}}'},
         hidden=(".aider.conf.yml", ".aider.model.settings.yml", ".aider.model.metadata.json", ".env"),
         left_behind=(".aider*",),
         of_line=outcome.aider,
