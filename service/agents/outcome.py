@@ -25,6 +25,8 @@ Reason = Literal[
 _LONGEST_LINE: Final = 1 << 20
 _LONGEST_TEXT: Final = 4000
 _KEPT_LINES: Final = 40
+_EDIT: Final = "\n<<<<<<< SEARCH"
+"""Begins an edit in an answer of aider's models."""
 _SESSION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 _KINDS: Final[dict[Reason, re.Pattern[str]]] = {
     "out_of_budget": re.compile(
@@ -186,15 +188,14 @@ def aider(line: str, report: AgentReport) -> None:
     if line.startswith("Tokens: "):
         report.ended, report.error = True, None
         report.summary, report.printed = _text(report.printed), ""
-    elif line.startswith("Applied edit to "):
-        # Its answer was the edit.
-        report.summary = None
+    elif line == ">>>>>>> REPLACE":
+        report.printed = report.printed.removesuffix(_EDIT)
     elif line.startswith(("Repo-map: ", "Retrying in ", "Empty response received from LLM")):
         report.printed = ""
     elif re.match(r"litellm\.\w*Error|.*API (provider|key).*(missing|not found)|Missing these environment", line):
         report.error = line
-    else:
-        report.printed = f"{report.printed}\n{line}"[:_LONGEST_TEXT]
+    elif not report.printed.endswith(_EDIT) and not line.startswith("```"):
+        report.printed = f"{report.printed}\n{line}"[-_LONGEST_TEXT:]
 
 
 class OutcomeReader:

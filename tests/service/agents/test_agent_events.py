@@ -37,6 +37,7 @@ def test_a_message_in_pieces_keeps_its_blanks() -> None:
 
 BANNER = "Aider v0.86.2\nMain model: openai/gpt-4o with diff edit format\nRepo-map: using 4096 tokens, auto refresh\n\n"
 COUNTED = "\nTokens: 1.2k sent, 50 received. Cost: $0.0035 message, $0.0035 session.\n"
+EDIT = "<<<<<<< SEARCH\n=======\nzebras\n>>>>>>> REPLACE\n"
 RETRY = "litellm.InternalServerError: down\nRetrying in 0.2 seconds...\n"
 
 
@@ -46,13 +47,18 @@ RETRY = "litellm.InternalServerError: down\nRetrying in 0.2 seconds...\n"
         (f"{BANNER}I looked.\n\nWhich database?\n{COUNTED}", "I looked.\nWhich database?"),
         (f"{BANNER}First.\n{COUNTED}Second.\n{COUNTED}", "Second."),
         (f"{BANNER}{RETRY}All done.\n{COUNTED}", "All done."),
-        (f"{BANNER}a.txt\n<<<<<<< SEARCH\n{COUNTED}a.txt\nApplied edit to a.txt\n", None),
+        (
+            f"{BANNER}I add it.\n\na.txt\n```\n{EDIT}```\n\nGo on?\n{COUNTED}a.txt\nApplied edit\n",
+            "I add it.\na.txt\nGo on?",
+        ),
+        (f"{BANNER}a.txt\n{EDIT}{COUNTED}a.txt\nApplied edit to a.txt\n", "a.txt"),
+        (f"{BANNER}{'x' * 5000}\nWhich one?\n{COUNTED}", f"{'x' * 3989}\nWhich one?"),
         (f"{BANNER}Empty response received from LLM. Check your provider account?\n{COUNTED}", None),
         (f"{BANNER}Half of", None),
     ],
 )
 def test_aider_s_last_answer_is_found_among_what_it_prints(printed: str, summary: str | None) -> None:
-    """Unless it is an edit, which is in the change."""
+    """Without its edits, which are in the change."""
     reader = OutcomeReader(of_line=aider, must_end=True)
     reader.feed(printed.encode())
 
