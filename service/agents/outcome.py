@@ -103,7 +103,7 @@ def classified(text: str) -> Reason:
     return next((reason for reason, words in _KINDS.items() if words.search(text)), "failed")
 
 
-def _failed(kind: Reason, words: str, model: str = "the model", what: str = "the agent says") -> TurnFailure:
+def _failed(kind: Reason, words: str, model: str = "the model", what: str = "") -> TurnFailure:
     said = f": {words.rstrip('.')}" if words else ""
     return TurnFailure(kind, f"{_ENDED.get(kind, what).format(model)}{said}; {_CURES[kind]}")
 
@@ -231,12 +231,13 @@ class OutcomeReader:
         """
         self._take(self._held)
         self._held, report = b"", self.report
+        error = in_words(report.error or "")
         if report.refused or (ending == "refused" and not report.error):
-            return _failed("refused", "", model)
+            return _failed("refused", error, model)
         if report.is_cut or (ending == "cut_short" and not report.error):
-            return _failed("cut_short", "", model)
+            return _failed("cut_short", error, model)
         if report.error:
-            return _failed(classified(report.error), in_words(report.error), model)
+            return _failed(classified(report.error), error, model, "the agent says" if error else "the agent failed")
         if status:
             words = in_words(" ".join(self._last[-3:]))
             return _failed(classified(words), words, model, f"the agent exited with status {status}")

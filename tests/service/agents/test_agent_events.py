@@ -67,6 +67,7 @@ def test_aider_s_last_answer_is_found_among_what_it_prints(printed: str, summary
 
 
 LONG = json.dumps({"request": "x" * 600, "error": {"type": "api_error", "message": "It broke."}})
+ODD = {"type": "error", "message": json.dumps({"code": "unauthorized"})}
 LOST = {"type": "result", "is_error": True, "result": "API Error: Connection error."}
 CUT = {"type": "turn.failed", "error": {"message": "Incomplete response returned, reason: max_output_tokens"}}
 UNSAFE = {"type": "error", "message": "The model response was blocked due to safety settings."}
@@ -97,12 +98,13 @@ UNSAFE = {"type": "error", "message": "The model response was blocked due to saf
                 "the answer of m-1 was cut at its limit of tokens: Incomplete response returned, reason: max",
             ),
         ),
+        (gemini, json.dumps(ODD), 0, ("no_key", "the agent failed; give it a valid key")),
         (gemini, json.dumps(UNSAFE), 0, ("refused", "m-1 refused the task: The model response was blocked due to")),
         (
             claude,
-            json.dumps({"type": "result", "stop_reason": "refusal"}),
-            0,
-            ("refused", "m-1 refused the task; say it in other words, or ask another model"),
+            json.dumps({"type": "result", "stop_reason": "refusal", "is_error": True, "result": "It won't."}),
+            1,
+            ("refused", "m-1 refused the task: It won't; say it in other words, or ask another model"),
         ),
         (
             gemini,
