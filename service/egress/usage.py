@@ -82,8 +82,7 @@ class Meter:
         """Whether what came is an answer with its end, which the end of a connection alone does not say."""
         text = self._held.strip()
         if self._is_stream:
-            self._watch(text)
-            return self._has_ended and self.error is None
+            return (self._has_ended or bool(_LAST.search(text))) and self.error is None
         # Of a document it is enough to look at both ends.
         return self._has_ended or (bool(text) and (text[:1] not in b"{[" or text[-1:] in b"}]"))
 
@@ -94,9 +93,9 @@ class Meter:
         if self._is_stream:
             *lines, self._held = self._held.split(b"\n")
             for line in lines:
-                self._watch(line)
-                # Most events carry a word of the answer; only those with figures or an end are parsed.
-                if b"usage" in line or any(word in line for word in _ENDS):
+                self._has_ended = self._has_ended or bool(_LAST.search(line))
+                # Most events carry a word of the answer; only those with figures, an end or an error are parsed.
+                if b"usage" in line or _ERROR.search(line) or any(word in line for word in _ENDS):
                     self._read(line.removeprefix(b"data:"))
         if len(self._held) > (_LONGEST_LINE if self._is_stream else _LONGEST_ANSWER):
             # What cannot be held cannot be looked at, and is taken for whole.
@@ -111,11 +110,6 @@ class Meter:
             return Usage(input=self._estimate.input, output=output)
         return self._counted if is_complete else self._counted.most(Usage(output=output))
 
-    def _watch(self, line: bytes) -> None:
-        self._has_ended = self._has_ended or _LAST.search(line) is not None
-        if _ERROR.search(line):
-            self.error = line
-
     def _read(self, text: bytes) -> None:
         try:
             document = json.loads(text)
@@ -125,6 +119,8 @@ class Meter:
             if isinstance(one, dict):
                 self._counted = self._counted.most(_usage_in(one))
                 self.ending = _ending_in(one) or self.ending
+                if isinstance(one.get("error"), dict) or one.get("type") == "response.failed":
+                    self.error = text
 
 
 def _usage_in(document: dict[str, object]) -> Usage:

@@ -361,7 +361,10 @@ def test_an_answer_that_counts_nothing_is_counted_by_its_length(text: bytes) -> 
         ('{"choices": [{"delta": {"content": "a"}, "finish_reason": null}]}', None, False),
         ('{"choices": [{"delta": {}, "finish_reason": "length"}]}', "cut_short", True),
         ('{"choices": [], "error": {"message": "down"}}', None, False),
+        ('{"choices": [], "error": {"message": "down"}}\n\ndata: [DONE]', None, False),
         ('{"type": "response.created", "response": {"error": null}}', None, False),
+        ('{"type": "response.failed", "response": {"error": {"message": "down"}}}', None, False),
+        ('{"type": "response.completed", "response": {"output": [{"error": {"code": 1}}]}}', None, True),
         ("[DONE]", None, True),
     ],
 )
