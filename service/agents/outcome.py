@@ -25,6 +25,8 @@ Reason = Literal[
 _LONGEST_LINE: Final = 1 << 20
 _LONGEST_TEXT: Final = 4000
 _KEPT_LINES: Final = 40
+_EDIT: Final = "\n<<<<<<< SEARCH"
+"""Begins an edit in an answer of aider's models."""
 _SESSION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 _KINDS: Final[dict[Reason, re.Pattern[str]]] = {
     "out_of_budget": re.compile(
@@ -41,8 +43,8 @@ _KINDS: Final[dict[Reason, re.Pattern[str]]] = {
         r"output\ token\ (maximum|limit) | max_(output_|completion_)?tokens | MAX_TOKENS", re.IGNORECASE | re.VERBOSE
     ),
     "model_unreachable": re.compile(
-        r"""connection.?(error|refused|reset) | ECONN | ENOTFOUND | EAI_AGAIN | fetch\ failed | unable\ to\ connect
-        | timed?\ ?out | cannot\ be\ reached | unreachable | network\ error | stream\ disconnected
+        r"""connection.?(error|refused|reset|failed) | ECONN | ENOTFOUND | EAI_AGAIN | fetch\ failed
+        | unable\ to\ connect | timed?\ ?out | cannot\ be\ reached | unreachable | network\ error | stream\ disconnected
         | error\ sending\ request | \b50[234]\b""",
         re.IGNORECASE | re.VERBOSE,
     ),
@@ -73,12 +75,24 @@ class AgentReport:
     refused: bool = False
     is_cut: bool = False
     """Whether its last answer ended at the model's limit of tokens."""
+    printed: str = ""
+    """What it printed since its last answer, if it prints text alone."""
     ended: bool = False
     """Whether it reported its end."""
 
 
-REFUSED: Final = TurnFailure("refused", "the model refused the task; say it in other words, or ask another model")
-CUT_SHORT: Final = "the model's answer was cut at its limit of tokens; ask for less at once, or continue the run"
+_CURES: Final[dict[Reason, str]] = {
+    "out_of_budget": "give the account of its key more credit, or raise the limit",
+    "no_key": "give it a valid key",
+    "cut_short": "ask for less at once, or continue the run",
+    "model_unreachable": "check the address of its model, and continue the run when that answers again",
+    "refused": "say it in other words, or ask another model",
+    "failed": "its log has more",
+}
+_ENDED: Final[dict[Reason, str]] = {
+    "cut_short": "the answer of {} was cut at its limit of tokens",
+    "refused": "{} refused the task",
+}
 Ending = Literal["refused", "cut_short"]
 """How a model's answer ended, where that is not as it should."""
 Listener = Callable[[dict[str, object], AgentReport], None]
@@ -87,6 +101,14 @@ Listener = Callable[[dict[str, object], AgentReport], None]
 def classified(text: str) -> Reason:
     """Return the reason that fits a program's error message."""
     return next((reason for reason, words in _KINDS.items() if words.search(text)), "failed")
+
+
+def _failed(kind: Reason, words: str, model: str = "the model", what: str = "") -> TurnFailure:
+    said = f": {words.rstrip('.')}" if words else ""
+    return TurnFailure(kind, f"{_ENDED.get(kind, what).format(model)}{said}; {_CURES[kind]}")
+
+
+REFUSED: Final = _failed("refused", "")
 
 
 def claude(event: dict[str, object], report: AgentReport) -> None:
@@ -165,8 +187,15 @@ def aider(line: str, report: AgentReport) -> None:
     """Read a line of aider's output; aider exits with 0 even after an error of the model."""
     if line.startswith("Tokens: "):
         report.ended, report.error = True, None
+        report.summary, report.printed = _text(report.printed), ""
+    elif line == ">>>>>>> REPLACE":
+        report.printed = report.printed.removesuffix(_EDIT)
+    elif line.startswith(("Repo-map: ", "Retrying in ", "Empty response received from LLM")):
+        report.printed = ""
     elif re.match(r"litellm\.\w*Error|.*API (provider|key).*(missing|not found)|Missing these environment", line):
         report.error = line
+    elif not report.printed.endswith(_EDIT) and not line.startswith("```"):
+        report.printed = f"{report.printed}\n{line}"[-_LONGEST_TEXT:]
 
 
 class OutcomeReader:
@@ -195,23 +224,23 @@ class OutcomeReader:
         if len(self._held) > _LONGEST_LINE:
             self._held = b""
 
-    def failure(self, status: int, ending: Ending | None = None) -> TurnFailure | None:
+    def failure(self, status: int, ending: Ending | None = None, model: str = "the model") -> TurnFailure | None:
         """Return why the turn failed; None: it succeeded.
 
-        `ending`: how the model's last answer ended, which some programs do not tell.
+        `ending`: how the model's last answer ended, which some programs do not tell; `model`: who answered.
         """
         self._take(self._held)
         self._held, report = b"", self.report
+        error = in_words(report.error or "")
         if report.refused or (ending == "refused" and not report.error):
-            return REFUSED
+            return _failed("refused", error, model)
         if report.is_cut or (ending == "cut_short" and not report.error):
-            return TurnFailure("cut_short", CUT_SHORT)
+            return _failed("cut_short", error, model)
         if report.error:
-            return TurnFailure(classified(report.error), f"the agent says: {' '.join(in_words(report.error).split())}")
+            return _failed(classified(report.error), error, model, "the agent says" if error else "the agent failed")
         if status:
             words = in_words(" ".join(self._last[-3:]))
-            kind = classified(words)
-            return TurnFailure(kind, f"the agent exited with status {status}{f': {words}' if words else ''}")
+            return _failed(classified(words), words, model, f"the agent exited with status {status}")
         if self._must_end and not report.ended:
             return TurnFailure("failed", "the agent ended without a result; its last lines are in the log")
         return None
@@ -225,11 +254,11 @@ class OutcomeReader:
             if isinstance(event, dict):
                 self._listener(event, self.report)
             return
-        text = line.decode("utf-8", "replace").strip()[:500]
+        text = line.decode("utf-8", "replace").strip()
         if text:
-            self._last = [*self._last[1 - _KEPT_LINES :], text]
+            self._last = [*self._last[1 - _KEPT_LINES :], in_words(text)]
             if self._of_line is not None:
-                self._of_line(text, self.report)
+                self._of_line(text[:_LONGEST_TEXT], self.report)
 
 
 def _text(value: object) -> str | None:

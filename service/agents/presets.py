@@ -19,6 +19,8 @@ _OPENCODE: Final[dict[str, object]] = {
     "autoupdate": False,
     "share": "disabled",
     "permission": "allow",
+    # It would ask a model of its own choice.
+    "agent": {"title": {"disable": True}},
     "instructions": ["{guidance}"],
 }
 
@@ -239,7 +241,11 @@ PRESETS: Final = {
         },
         keys=("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "DEEPSEEK_API_KEY", "OPENROUTER_API_KEY"),
         is_prompted=False,
-        environment={"LITELLM_LOCAL_MODEL_COST_MAP": "True", "BROWSER": "false"},
+        # It breaks its lines for a terminal of this width.
+        environment={"LITELLM_LOCAL_MODEL_COST_MAP": "True", "BROWSER": "false", "COLUMNS": "4000"},
+        folders=(".aider", ".aider/caches"),
+        # Without a list of prices it asks a host for one, in each turn.
+        settings={".aider/caches/model_prices_and_context_window.json": '{"": {}}'},
         hidden=(".aider.conf.yml", ".aider.model.settings.yml", ".aider.model.metadata.json", ".env"),
         left_behind=(".aider*",),
         of_line=outcome.aider,

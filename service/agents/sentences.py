@@ -1,4 +1,4 @@
-"""The sentence for people in an error of a provider or program, so that no JSON is shown."""
+"""The sentence for people in an error of a provider or program, without JSON."""
 
 import json
 import re
@@ -8,34 +8,57 @@ _LONGEST: Final = 400
 _DEPTH: Final = 4
 """Gateways and programs put the JSON of an error into the message of their own."""
 _TITLE: Final = re.compile(r"<title>([^<]{1,200})</title>", re.IGNORECASE)
+_BEGINS: Final = re.compile(r"""\{\s*["']\w""")
+_SAID: Final = re.compile(
+    r"""["'](?:message|detail|error)["']\s*:\s*(?:"((?:[^"\\]|\\.)*)|'((?:[^'\\]|\\.)*))""", re.DOTALL
+)
+"""The message in JSON that is cut off, or in a dictionary as Python prints it."""
+_PLAIN: Final = (
+    (re.compile(r"(http\.client\.)?(IncompleteRead|RemoteDisconnected)\([^)]*\)"), "the connection was cut"),
+    (re.compile(r"(TypeError: )?fetch failed"), "the connection failed"),
+)
 
 
 def sentence_in(body: str) -> str | None:
     """Return the sentence in an error's body, which may be JSON, an event of a stream, a page or text; None: none."""
     start = body.find("{")
-    if start >= 0 and (found := _decoded(body, start)) is not None:
-        return _line(in_words(_message(found[0]), _DEPTH - 1))
+    if start >= 0 and (found := _said(body, start)) is not None:
+        return in_words(found[0]) or None
     if body.lstrip().startswith("<"):
         title = _TITLE.search(body)
-        return _line(title[1]) if title else None
-    return _line(body if start < 0 else body[:start])
+        return in_words(title[1]) if title else None
+    return in_words(body if start < 0 else body[:start]) or None
 
 
-def in_words(text: str, depth: int = _DEPTH) -> str:
-    """Return a text with the sentences of errors in place of their JSON."""
+def in_words(text: str) -> str:
+    """Return a text as one line of at most 400 characters, with the sentences of errors in place of their JSON."""
+    text = _without_json(text, _DEPTH)
+    for pattern, words in _PLAIN:
+        text = pattern.sub(words, text)
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
+
+
+def _without_json(text: str, depth: int) -> str:
     start = text.find("{")
-    if start < 0 or depth == 0 or (found := _decoded(text, start)) is None:
+    if start < 0 or depth == 0 or (found := _said(text, start)) is None:
         return text
-    document, end = found
-    return text[:start] + in_words(_message(document), depth - 1) + in_words(text[end:], depth - 1)
+    said, end = found
+    # Gemini's errors may be in a list.
+    before, after = re.sub(r"\[\s*$", "", text[:start]), re.sub(r"^\s*\]", "", text[end:])
+    return before + _without_json(said, depth - 1) + _without_json(after, depth - 1)
 
 
-def _decoded(text: str, start: int) -> tuple[dict[str, object], int] | None:
+def _said(text: str, start: int) -> tuple[str, int] | None:
+    """Return the message of the JSON that begins at a place, and where it ends; None: it is none."""
     try:
         document, end = json.JSONDecoder().raw_decode(text, start)
     except (ValueError, RecursionError):
-        return None
-    return (document, end) if isinstance(document, dict) else None
+        if not _BEGINS.match(text, start):
+            return None
+        found = _SAID.search(text, start)
+        return "" if found is None else (found[1] or found[2] or "").replace("\\n", " ").replace("\\", ""), len(text)
+    return (_message(document), end) if isinstance(document, dict) else None
 
 
 def _message(document: dict[str, object]) -> str:
@@ -53,8 +76,3 @@ def _message(document: dict[str, object]) -> str:
             if isinstance(inner, dict) and isinstance(inner.get("message"), str):
                 return str(inner["message"])
     return ""
-
-
-def _line(text: str) -> str | None:
-    line = " ".join(text.split())
-    return (line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…") or None

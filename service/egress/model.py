@@ -251,9 +251,11 @@ class ModelProxy(Door):
         self.has_answered = False
         """Whether the model answered at all."""
         self.trouble: TurnFailure | None = None
-        """Why the last request failed; None: it was answered."""
+        """Why the last request that costs something failed; None: it was answered."""
         self.ending: Ending | None = None
         """How the last answer ended; None: as it should."""
+        self.answered_by = "the model"
+        """Who gave the last answer."""
         self.end: TurnFailure | None = None
         """Why the agent has to be ended."""
         self.overspent: TurnFailure | None = None
@@ -385,7 +387,8 @@ class ModelProxy(Door):
                 outside.request(request.method, request.path, request.body or None, headers)
                 answer = outside.getresponse()
                 start = answer.read1(_CHUNK)
-                _check_length(answer, start)
+                if not start and (answer.length or (request.model and answer.status // 100 == _GOOD)):
+                    raise http.client.IncompleteRead(start)
                 status = refusals.failed_stream(start) if answer.status // 100 == _GOOD else answer.status
                 while status is not None and len(start) < _LONGEST_REFUSAL and (piece := answer.read1(_CHUNK)):
                     start += piece
@@ -426,26 +429,37 @@ class ModelProxy(Door):
                 visit.send(held)
                 held = piece
                 meter.feed(piece)
-            _check_length(answer, piece)
-            is_complete = True
+            is_complete = not answer.length and (not request.model or meter.is_whole)
         except (OSError, http.client.HTTPException):
-            # The program has seen the beginning, so only the program can ask again.
-            self._fail(refusals.broken_off(self._access, request.model))
-            visit.close_connection = True
+            pass  # What has come is all there is.
         finally:
             if request.model:
                 spent = self._budget.add(request.model, meter.total(is_complete=is_complete), price)
                 if spent is not None:
                     # The agent may still do what the answer says: what it changes is kept.
                     self.overspent = TurnFailure("out_of_budget", f"{spent}; the agent's last answer passed it")
-        visit.send(held)
-        if is_complete:
+        # An agent that sees the end may end as well, so that what it means is noted before.
+        if request.model and not is_complete:
+            self._note_broken(refusals.broken_off(self._access, request.model, meter.error))
+        elif request.model:
             with self._counting:
-                self.has_answered |= bool(request.model)
+                self.has_answered = True
                 if self.end is None:
                     self._away_since, self.trouble = None, None
-                self.ending = meter.ending if request.model else self.ending
+                self.ending, self.answered_by = meter.ending, f"{request.model} of {self._access.shown}"
+        visit.send(held)
+        if is_complete:
             visit.finish_answer()
+        else:
+            # The program has seen the beginning, so only the program can ask again.
+            visit.close_connection = True
+
+    def _note_broken(self, failure: TurnFailure) -> None:
+        now = time.monotonic()
+        with self._counting:
+            self._away_since, self._pause = self._away_since or now, None
+            is_final = now > self._away_since + self._patience_s
+        self._fail(failure, is_final=is_final)
 
     def _note_away(self, asked_at: float, refusal: Refusal) -> None:
         is_limit = refusal.wait_s is not None and refusal.wait_s > self._patience_s
@@ -486,9 +500,3 @@ class ModelProxy(Door):
         with self._counting:
             self.trouble = failure
             self.end = self.end or (failure if is_final else None)
-
-
-def _check_length(answer: http.client.HTTPResponse, piece: bytes) -> None:
-    """Refuse the end of an answer before the length that it announced, which `read1` does not."""
-    if not piece and answer.length:
-        raise http.client.IncompleteRead(piece, answer.length)

@@ -78,6 +78,11 @@ class Outside:
         return None if self._model is None else self._model.ending
 
     @property
+    def answered_by(self) -> str:
+        """The model that gave the last answer, in words."""
+        return "the model" if self._model is None else self._model.answered_by
+
+    @property
     def trouble(self) -> TurnFailure | None:
         """Why the last request to the model failed; None: it was answered, or the agent has no model."""
         return None if self._model is None else self._model.trouble

@@ -141,10 +141,11 @@ def unreachable(access: ModelAccess, model: str, error: Exception, silent_s: flo
     return Refusal(TurnFailure("model_unreachable", text), then)
 
 
-def broken_off(access: ModelAccess, model: str) -> TurnFailure:
-    """Return what it means that an answer had begun and did not come to its end."""
-    text = f"{access.shown} broke off an answer of {model}, and the program did not get another; continue the run"
-    return TurnFailure("model_unreachable", text)
+def broken_off(access: ModelAccess, model: str, error: bytes | None) -> TurnFailure:
+    """Return what it means that an answer had begun and did not come to its end; `error`: what the provider said."""
+    said = sentence_in((error or b"").decode("utf-8", "replace"))
+    why = f": {said.rstrip('.')}" if said else ", and the program did not get another"
+    return TurnFailure("model_unreachable", f"{access.shown} broke off an answer of {model}{why}; continue the run")
 
 
 _BROKEN: Final[dict[type[Exception], str]] = {

@@ -3,6 +3,7 @@
 import base64
 import contextlib
 import json
+import re
 from dataclasses import dataclass, fields
 from typing import Any, Final, Self
 
@@ -18,6 +19,11 @@ _ENDINGS: Final[dict[str, Ending]] = {
 _ENDS: Final = tuple(f'"{word}"'.encode() for word in _ENDINGS)
 _FRAME_HEAD: Final = 12
 _CHECKSUM: Final = 4
+_LAST: Final = re.compile(
+    rb'"(message_stop|response\.(completed|incomplete)|blockReason)"|"(finish_reason|finishReason)"\s*:\s*"|data:\s*\[DONE\]'
+)
+"""In an event with which a stream ends as it should."""
+_ERROR: Final = re.compile(rb'"error"\s*:\s*\{')
 BYTES_PER_TOKEN: Final = 4
 """The assumed length of a token, for answers whose tokens the provider did not report."""
 
@@ -66,8 +72,20 @@ class Meter:
         self._received = 0
         self._estimate = Usage(input=request_bytes // BYTES_PER_TOKEN)
         self._counted = Usage()
+        self._has_ended = False
         self.ending: Ending | None = None
         """How the answer ended; None: as it should, or not yet."""
+        self.error: bytes | None = None
+        """The event in a stream with which the provider gave it up."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether what came is an answer with its end, which the end of a connection alone does not say."""
+        text = self._held.strip()
+        if self._is_stream:
+            return (self._has_ended or bool(_LAST.search(text))) and self.error is None
+        # Of a document it is enough to look at both ends.
+        return self._has_ended or (bool(text) and (text[:1] not in b"{[" or text[-1:] in b"}]"))
 
     def feed(self, piece: bytes) -> None:
         """Take a piece of the answer."""
@@ -78,11 +96,13 @@ class Meter:
         elif self._is_stream:
             *lines, self._held = self._held.split(b"\n")
             for line in lines:
-                # Most events carry a word of the answer; only those with figures or an end are parsed.
-                if b"usage" in line or any(word in line for word in _ENDS):
+                self._has_ended = self._has_ended or bool(_LAST.search(line))
+                # Most events carry a word of the answer; only those with figures, an end or an error are parsed.
+                if b"usage" in line or _ERROR.search(line) or any(word in line for word in _ENDS):
                     self._read(line.removeprefix(b"data:"))
         if len(self._held) > (_LONGEST_LINE if self._is_stream else _LONGEST_ANSWER):
-            self._held = b""
+            # What cannot be held cannot be looked at, and is taken for whole.
+            self._held, self._has_ended = b"", True
 
     def total(self, *, is_complete: bool) -> Usage:
         """Return the answer's usage, or an estimate by length if the provider did not report it."""
@@ -103,7 +123,9 @@ class Meter:
                 return
             start = _FRAME_HEAD + int.from_bytes(self._held[4:8])
             with contextlib.suppress(ValueError, TypeError, KeyError, RecursionError):
-                self._read(base64.b64decode(json.loads(self._held[start : length - _CHECKSUM])["bytes"]))
+                event = base64.b64decode(json.loads(self._held[start : length - _CHECKSUM])["bytes"])
+                self._has_ended = self._has_ended or bool(_LAST.search(event))
+                self._read(event)
             self._held = self._held[length:]
 
     def _read(self, text: bytes) -> None:
@@ -115,6 +137,8 @@ class Meter:
             if isinstance(one, dict):
                 self._counted = self._counted.most(_usage_in(one))
                 self.ending = _ending_in(one) or self.ending
+                if isinstance(one.get("error"), dict) or one.get("type") == "response.failed":
+                    self.error = text
 
 
 def _usage_in(document: dict[str, object]) -> Usage:
@@ -141,7 +165,9 @@ def _usage_in(document: dict[str, object]) -> Usage:
 
 def _ending_in(document: dict[str, Any]) -> Ending | None:
     """Return how an answer ended, by the words of Anthropic, of OpenAI's two interfaces, or of Gemini."""
-    response = document.get("response")
+    response, feedback = document.get("response"), document.get("promptFeedback")
+    if isinstance(feedback, dict) and feedback.get("blockReason"):
+        return "refused"
     told = [document, document.get("delta"), response, *(document.get("choices") or document.get("candidates") or ())]
     for holder in (one for one in told if isinstance(one, dict)):
         details = holder.get("incomplete_details")

@@ -82,7 +82,7 @@ def run(
         # The reason is the proxy's, or else the program's, or else the exit status.
         is_preset = command.invocation.reader is not None
         trouble = outside.trouble if status or is_preset else None
-        said = reader.failure(status, command.ending(outside.ending)) if is_preset else None
+        said = reader.failure(status, command.ending(outside.ending), outside.answered_by) if is_preset else None
         failure = outside.end or outside.overspent or trouble or said
         if failure is not None:
             raise AgentFailedError(failure.text, failure.reason)

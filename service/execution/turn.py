@@ -527,8 +527,7 @@ class TurnExecution:
                 raise
             made = None
         preset = preset_of(attempt.agent)
-        is_silent = made is None and found.findings is None and question is None
-        if is_silent and preset is not None and preset.listener is not None:
+        if made is None and found.findings is None and question is None and preset is not None:
             if result.summary is None:
                 raise AgentFailedError(f"the agent changed nothing and said nothing: {REFUSED.text}", REFUSED.reason)
             question = in_words(result.summary, attempt.secrets.mask)

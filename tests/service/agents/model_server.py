@@ -1,4 +1,7 @@
-"""A made-up model API on loopback: answers as Anthropic, OpenAI and Gemini do, and keeps what it was asked."""
+"""A made-up model API on loopback: answers as Anthropic, OpenAI and Gemini do, and keeps what it was asked.
+
+Streams come in chunks, an event in each, with words and the arguments of tools in pieces.
+"""
 
 import json
 import re
@@ -6,12 +9,28 @@ from base64 import b64encode
 from binascii import crc32
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
-from tests.lab import Received, Respond, Server, Step
+from tests.lab import Raw, Received, Respond, Server, Step
 
 INPUT, CACHED, OUTPUT = 1000, 200, 50
 """Tokens that each answer counts; `INPUT` are those that were not cached."""
+WRITTEN: Final = ("written.txt", "zebras\n")
+"""The file that an agent is told to write, and its content."""
+_BLOCK: Final = "{}\n<<<<<<< SEARCH\n=======\n{}>>>>>>> REPLACE\n"
+"""An edit as aider's models write it, which has no tools."""
+_RESULT: Final = re.compile(rb'"(tool_result|function_call_output|tool_call_id|functionResponse)"')
+Event = tuple[str, Any]
+"""Its name and data."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What the model says: words, or a call of a tool."""
+
+    words: str
+    ending: str
+    call: tuple[str, dict[str, str]] | None = None
 
 
 @dataclass(kw_only=True, eq=False)
@@ -19,10 +38,16 @@ class ModelServer(Server):
     """Serves until it is closed; `status` other than 200 is answered to every request for an answer."""
 
     status: int = 200
-    refusal: dict[str, Any] = field(default_factory=lambda: {"error": {"message": "no"}})
+    refusal: Any = field(default_factory=lambda: {"error": {"message": "no"}})
+    headers: dict[str, str] = field(default_factory=dict)
+    """Of the refusal."""
     words: str = "All done."
     ending: str = "stop"
     """How each answer ends; or `length`, cut at its limit of tokens, or `refusal`."""
+    writes: bool = False
+    """Whether it has a file written before it says its words."""
+    breaks: bool = False
+    """Whether each answer breaks off in its middle."""
 
     @property
     def questions(self) -> list[Received]:
@@ -31,32 +56,62 @@ class ModelServer(Server):
 
     def answer(self, request: Received) -> Step:
         if request.method == "POST" and self.status != 200:
-            return Respond(self.status, self.refusal)
+            return Respond(self.status, self.refusal, self.headers)
         if not request.body or request.path.endswith("count_tokens"):
             return Respond(200, {"data": [], "input_tokens": 1, "totalTokens": 1})
-        asked = {} if request.path.startswith("/v1beta/") else request.json()
-        is_stream, words = asked.get("stream"), self.words
+        asked = {} if request.path.startswith("/v1beta/") and not request.body else request.json()
+        said = Said(self.words, self.ending, self._call(asked, request.body))
+        is_stream = asked.get("stream")
+        if self.writes and not asked.get("tools"):
+            said = Said(_BLOCK.format(*WRITTEN), self.ending)
         if re.search("/messages$|:streamRawPredict$|:rawPredict$|/invoke", request.path):
-            message = _message(words, self.ending)
             if request.path.endswith("/invoke-with-response-stream"):
-                return _frames(event for _, event in _anthropic(message))
+                return _frames(event for _, event in _anthropic(said))
             is_stream = is_stream and not request.path.endswith(":rawPredict")
-            return _events(_anthropic(message)) if is_stream else Respond(200, message)
+            return self._events(_anthropic(said)) if is_stream else self._document(_message(said))
         if request.path.endswith("/responses"):
-            return _events(_responses(words, self.ending))
+            return self._events(_responses(said))
         if request.path.endswith("/chat/completions"):
-            whole = _whole(words, self.ending)
-            return _events(_chat(asked, whole)) if is_stream else Respond(200, whole)
-        whole = _gemini(words, self.ending)
-        return _events([("", whole)]) if "streamGenerateContent" in request.path else Respond(200, whole)
+            return self._events(_chat(asked, said)) if is_stream else self._document(_whole(said))
+        if "streamGenerateContent" in request.path:
+            return self._events(_gemini_stream(said))
+        return self._document(_gemini(said))
+
+    def _call(self, asked: dict[str, Any], body: bytes) -> tuple[str, dict[str, str]] | None:
+        """The call of the program's own tool that writes the file; None: it has none, or the file is written."""
+        if not self.writes or _RESULT.search(body):
+            return None
+        path, content = WRITTEN
+        whole = f"/workspace/{path}"
+        calls = {
+            "Write": {"file_path": whole, "content": content},
+            "write": {"filePath": whole, "content": content},
+            "write_file": {"file_path": whole, "content": content},
+            "exec_command": {"cmd": f"printf '{content}' > {path}"},
+        }
+        offered = [one for tool in asked.get("tools") or () for one in tool.get("functionDeclarations", (tool,))]
+        return next(((one["name"], calls[one["name"]]) for one in offered if one.get("name") in calls), None)
+
+    def _document(self, document: dict[str, Any]) -> Step:
+        text = json.dumps(document)
+        head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n"
+        return Raw(f"{head}{text[: len(text) // 2]}".encode()) if self.breaks else Respond(200, document)
+
+    def _events(self, events: Iterable[Event]) -> Raw:
+        texts = [
+            (f"event: {name}\n" if name else "") + f"data: {event if isinstance(event, str) else json.dumps(event)}\n\n"
+            for name, event in events
+        ]
+        if self.breaks:
+            texts = texts[: len(texts) // 2]
+        head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+        chunks = "".join(f"{len(text.encode()):x}\r\n{text}\r\n" for text in texts)
+        end = "" if self.breaks else "0\r\n\r\n"
+        return Raw(f"{head}{chunks}{end}".encode())
 
 
-def _events(events: Iterable[tuple[str, Any]]) -> Respond:
-    texts = [
-        (f"event: {name}\n" if name else "") + f"data: {event if isinstance(event, str) else json.dumps(event)}\n\n"
-        for name, event in events
-    ]
-    return Respond(200, "".join(texts), {"Content-Type": "text/event-stream"})
+def _pieces(text: str) -> tuple[str, str]:
+    return text[: len(text) // 2], text[len(text) // 2 :]
 
 
 def _frames(events: Iterable[dict[str, Any]]) -> Respond:
@@ -74,44 +129,59 @@ def _frames(events: Iterable[dict[str, Any]]) -> Respond:
     return Respond(200, whole, {"Content-Type": "application/vnd.amazon.eventstream"})
 
 
-def _message(words: str, ending: str) -> dict[str, Any]:
+def _message(said: Said) -> dict[str, Any]:
     counted = {"input_tokens": INPUT, "output_tokens": OUTPUT}
     usage = counted | {"cache_read_input_tokens": CACHED, "cache_creation_input_tokens": 0}
-    reason = {"stop": "end_turn", "length": "max_tokens"}.get(ending, ending)
-    content = [] if ending == "refusal" else [{"type": "text", "text": words}]
-    said = {"content": content, "stop_reason": reason, "stop_sequence": None}
-    return {"id": "msg_1", "type": "message", "role": "assistant", "model": "made-up", "usage": usage} | said
+    reason = {"stop": "end_turn", "length": "max_tokens"}.get(said.ending, said.ending)
+    content: list[dict[str, Any]] = [] if said.ending == "refusal" else [{"type": "text", "text": said.words}]
+    if said.call is not None:
+        name, given = said.call
+        content, reason = [{"type": "tool_use", "id": "toolu_1", "name": name, "input": given}], "tool_use"
+    made = {"content": content, "stop_reason": reason, "stop_sequence": None}
+    return {"id": "msg_1", "type": "message", "role": "assistant", "model": "made-up", "usage": usage} | made
 
 
-def _anthropic(whole: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    words = "".join(part["text"] for part in whole["content"])
+def _anthropic(said: Said) -> Iterator[Event]:
+    whole = _message(said)
     begun = whole | {"content": [], "stop_reason": None, "usage": whole["usage"] | {"output_tokens": 1}}
+    events: list[dict[str, Any]] = [{"type": "message_start", "message": begun}]
+    for block in whole["content"]:
+        is_text = block["type"] == "text"
+        empty = {"text": ""} if is_text else {"input": {}}
+        events.append({"type": "content_block_start", "index": 0, "content_block": block | empty})
+        for piece in _pieces(block["text"] if is_text else json.dumps(block["input"])):
+            part = {"type": "text_delta", "text": piece} if is_text else {"type": "input_json_delta"}
+            part |= {} if is_text else {"partial_json": piece}
+            events.append({"type": "content_block_delta", "index": 0, "delta": part})
+        events.append({"type": "content_block_stop", "index": 0})
     end = {"stop_reason": whole["stop_reason"], "stop_sequence": None}
-    for event in (
-        {"type": "message_start", "message": begun},
-        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
-        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": words}},
-        {"type": "content_block_stop", "index": 0},
-        {"type": "message_delta", "delta": end, "usage": {"output_tokens": OUTPUT}},
-        {"type": "message_stop"},
-    ):
-        yield str(event["type"]), event
+    events.append({"type": "message_delta", "delta": end, "usage": {"output_tokens": OUTPUT}})
+    events.append({"type": "message_stop"})
+    return ((str(event["type"]), event) for event in events)
 
 
-def _responses(words: str, ending: str) -> Iterator[tuple[str, Any]]:
-    said = {"type": "refusal", "refusal": words} if ending == "refusal" else {"type": "output_text", "text": words}
-    item = {"type": "message", "role": "assistant", "id": "m1", "content": [said]}
-    is_cut = ending == "length"
-    how = {"incomplete_details": {"reason": "max_output_tokens"} if is_cut else None}
+def _responses(said: Said) -> Iterator[Event]:
+    kind, word = ("refusal", "refusal") if said.ending == "refusal" else ("output_text", "text")
+    item: dict[str, Any] = {"type": "message", "role": "assistant", "id": "m1"}
+    made, whole, what = {"content": [{"type": kind, word: said.words}]}, said.words, kind
+    empty: dict[str, Any] = {"content": []}
+    if said.call is not None:
+        name, given = said.call
+        whole, what = json.dumps(given), "function_call_arguments"
+        item = {"type": "function_call", "id": "m1", "call_id": "call_1", "name": name}
+        made, empty = {"arguments": whole}, {"arguments": ""}  # type: ignore[dict-item]
+    is_cut = said.ending == "length"
     details = {"input_tokens_details": {"cached_tokens": CACHED}, "output_tokens_details": {"reasoning_tokens": 0}}
     counted = {"input_tokens": INPUT + CACHED, "output_tokens": OUTPUT, "total_tokens": INPUT + CACHED + OUTPUT}
+    end = {"id": "r1", "usage": counted | details, "output": [item | made]}
+    end |= {"incomplete_details": {"reason": "max_output_tokens"} if is_cut else None}
+    place = {"item_id": "m1", "output_index": 0, "content_index": 0}
     for event in (
         {"type": "response.created", "response": {"id": "r1"}},
-        {"type": "response.output_item.done", "item": item},
-        {
-            "type": f"response.{'incomplete' if is_cut else 'completed'}",
-            "response": {"id": "r1", "usage": counted | details, "output": [item], **how},
-        },
+        {"type": "response.output_item.added", "output_index": 0, "item": item | empty},
+        *({"type": f"response.{what}.delta", "delta": piece} | place for piece in _pieces(whole)),
+        {"type": "response.output_item.done", "output_index": 0, "item": item | made},
+        {"type": f"response.{'incomplete' if is_cut else 'completed'}", "response": end},
     ):
         yield str(event["type"]), event
 
@@ -121,29 +191,43 @@ def _chat_usage() -> dict[str, Any]:
     return counted | {"prompt_tokens_details": {"cached_tokens": CACHED}}
 
 
-def _whole(words: str, ending: str) -> dict[str, Any]:
-    message = {"role": "assistant", "content": words}
-    if ending == "refusal":
-        message = {"role": "assistant", "content": None, "refusal": words}
-    choice = {"index": 0, "finish_reason": "length" if ending == "length" else "stop", "message": message}
+def _whole(said: Said) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": said.words}
+    if said.ending == "refusal":
+        message = {"role": "assistant", "content": None, "refusal": said.words}
+    choice = {"index": 0, "finish_reason": "length" if said.ending == "length" else "stop", "message": message}
     made = {"id": "c1", "object": "chat.completion", "created": 1, "model": "m"}
     return made | {"choices": [choice], "usage": _chat_usage()}
 
 
-def _chat(body: dict[str, Any], whole: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    choice = whole["choices"][0]
+def _chat(asked: dict[str, Any], said: Said) -> Iterator[Event]:
+    choice = _whole(said)["choices"][0]
     begun = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
-    delta = {"index": 0, "delta": choice["message"], "finish_reason": None}
-    yield "", begun | {"choices": [delta]}
-    yield "", begun | {"choices": [{"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}]}
-    if (body.get("stream_options") or {}).get("include_usage"):
+    word = "refusal" if said.ending == "refusal" else "content"
+    deltas = [{"role": "assistant"}, *({word: piece} for piece in _pieces(said.words)), {}]
+    for number, delta in enumerate(deltas, 1):
+        finish = choice["finish_reason"] if number == len(deltas) else None
+        yield "", begun | {"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
+    if (asked.get("stream_options") or {}).get("include_usage"):
         yield "", begun | {"choices": [], "usage": _chat_usage()}
     yield "", "[DONE]"
 
 
-def _gemini(words: str, ending: str) -> dict[str, Any]:
-    content = {"role": "model", "parts": [] if ending == "refusal" else [{"text": words}]}
-    finish = {"stop": "STOP", "length": "MAX_TOKENS", "refusal": "SAFETY"}[ending]
+def _gemini(said: Said, parts: list[Any] | None = None) -> dict[str, Any]:
+    if parts is None:
+        parts = [{"text": said.words}]
+    if said.call is not None:
+        name, given = said.call
+        parts = [{"functionCall": {"name": name, "args": given}}]
+    content = {"role": "model", "parts": [] if said.ending == "refusal" else parts}
+    finish = {"stop": "STOP", "length": "MAX_TOKENS", "refusal": "SAFETY"}[said.ending]
     usage = {"promptTokenCount": INPUT + CACHED, "cachedContentTokenCount": CACHED, "candidatesTokenCount": OUTPUT}
     usage["totalTokenCount"] = INPUT + CACHED + OUTPUT
     return {"candidates": [{"content": content, "finishReason": finish, "index": 0}], "usageMetadata": usage}
+
+
+def _gemini_stream(said: Said) -> Iterator[Event]:
+    first, last = ([{"text": piece}] for piece in _pieces(said.words))
+    if said.call is None and said.ending != "refusal":
+        yield "", {"candidates": [{"content": {"role": "model", "parts": first}, "index": 0}]}
+    yield "", _gemini(said, last)

@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from service.agents.outcome import Listener, OutcomeReader, claude, codex, gemini, goose, opencode
+from service.agents.outcome import Listener, OutcomeReader, TurnFailure, aider, claude, codex, gemini, goose, opencode
 
 KINDS = ("result", "message", "error", "item.completed", "turn.failed", "text", "complete")
 FIELDS = ("type", "errors", "error", "status", "message", "item", "part", "result", "subtype", "role")
@@ -33,3 +33,96 @@ def test_a_message_in_pieces_keeps_its_blanks() -> None:
         reader.feed(f"{json.dumps(event)}\n".encode())
 
     assert reader.report.summary == "Let me look.\nAll done."
+
+
+BANNER = "Aider v0.86.2\nMain model: openai/gpt-4o with diff edit format\nRepo-map: using 4096 tokens, auto refresh\n\n"
+COUNTED = "\nTokens: 1.2k sent, 50 received. Cost: $0.0035 message, $0.0035 session.\n"
+EDIT = "<<<<<<< SEARCH\n=======\nzebras\n>>>>>>> REPLACE\n"
+RETRY = "litellm.InternalServerError: down\nRetrying in 0.2 seconds...\n"
+
+
+@pytest.mark.parametrize(
+    ("printed", "summary"),
+    [
+        (f"{BANNER}I looked.\n\nWhich database?\n{COUNTED}", "I looked.\nWhich database?"),
+        (f"{BANNER}First.\n{COUNTED}Second.\n{COUNTED}", "Second."),
+        (f"{BANNER}{RETRY}All done.\n{COUNTED}", "All done."),
+        (
+            f"{BANNER}I add it.\n\na.txt\n```\n{EDIT}```\n\nGo on?\n{COUNTED}a.txt\nApplied edit\n",
+            "I add it.\na.txt\nGo on?",
+        ),
+        (f"{BANNER}a.txt\n{EDIT}{COUNTED}a.txt\nApplied edit to a.txt\n", "a.txt"),
+        (f"{BANNER}{'x' * 5000}\nWhich one?\n{COUNTED}", f"{'x' * 3989}\nWhich one?"),
+        (f"{BANNER}Empty response received from LLM. Check your provider account?\n{COUNTED}", None),
+        (f"{BANNER}Half of", None),
+    ],
+)
+def test_aider_s_last_answer_is_found_among_what_it_prints(printed: str, summary: str | None) -> None:
+    """Without its edits, which are in the change."""
+    reader = OutcomeReader(of_line=aider, must_end=True)
+    reader.feed(printed.encode())
+
+    assert reader.report.summary == summary
+    assert (reader.failure(0) is None) == printed.endswith("\n")
+
+
+LONG = json.dumps({"request": "x" * 600, "error": {"type": "api_error", "message": "It broke."}})
+ODD = {"type": "error", "message": json.dumps({"code": "unauthorized"})}
+LOST = {"type": "result", "is_error": True, "result": "API Error: Connection error."}
+CUT = {"type": "turn.failed", "error": {"message": "Incomplete response returned, reason: max_output_tokens"}}
+UNSAFE = {"type": "error", "message": "The model response was blocked due to safety settings."}
+
+
+@pytest.mark.parametrize(
+    ("listener", "printed", "status", "failure"),
+    [
+        (
+            claude,
+            LONG.join(("Error: ", "\n")),
+            1,
+            ("failed", "the agent exited with status 1: Error: It broke; its log"),
+        ),
+        (claude, "", 2, ("failed", "the agent exited with status 2; its log has more")),
+        (
+            claude,
+            json.dumps(LOST),
+            1,
+            ("model_unreachable", "the agent says: API Error: Connection error; check the address of its model, and"),
+        ),
+        (
+            codex,
+            json.dumps(CUT),
+            1,
+            (
+                "cut_short",
+                "the answer of m-1 was cut at its limit of tokens: Incomplete response returned, reason: max",
+            ),
+        ),
+        (gemini, json.dumps(ODD), 0, ("no_key", "the agent failed; give it a valid key")),
+        (gemini, json.dumps(UNSAFE), 0, ("refused", "m-1 refused the task: The model response was blocked due to")),
+        (
+            claude,
+            json.dumps({"type": "result", "stop_reason": "refusal", "is_error": True, "result": "It won't."}),
+            1,
+            ("refused", "m-1 refused the task: It won't; say it in other words, or ask another model"),
+        ),
+        (
+            gemini,
+            json.dumps(
+                {"type": "result", "status": "error", "error": {"message": "exception TypeError: fetch failed"}}
+            ),
+            0,
+            ("model_unreachable", "the agent says: exception the connection failed; check the address of its model"),
+        ),
+    ],
+)
+def test_a_program_s_failure_is_told_with_a_cure(
+    listener: Listener, printed: str, status: int, failure: tuple[str, str]
+) -> None:
+    """The program's own words come first, without JSON however long it is; of an answer's end the model is named."""
+    reader = OutcomeReader(listener)
+    reader.feed(printed.encode())
+    told = reader.failure(status, None, "m-1")
+
+    assert isinstance(told, TurnFailure)
+    assert (told.reason, told.text[: len(failure[1])]) == failure

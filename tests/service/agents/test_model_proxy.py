@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from service.agents.prices import Price, price_of
-from service.egress import model
+from service.egress import model, usage
 from service.egress.model import PROVIDERS
 from service.egress.usage import Meter, Usage
 from service.settings import AgentLimits, ExecutionSettings
@@ -283,6 +283,8 @@ AWAY: dict[str, Step] = {
     "silence": Hang(),
     "no word of a stream": Raw(STREAM.encode()),
     "no byte of its length": Raw(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n"),
+    "an end at once": Raw(f"{STREAM}0\r\n\r\n".encode()),
+    "nothing": Respond(200, b""),
     "overloaded": Respond(529, OVERLOADED),
     "overloaded in the stream": Respond(
         200, f"event: error\ndata: {json.dumps(OVERLOADED)}\n\n", {"Content-Type": "text/event-stream"}
@@ -337,16 +339,56 @@ def test_the_time_limit_holds_while_a_request_is_held(ask: Make, server: ModelSe
     assert "answered 529 for claude-x: Overloaded" in str(done.failure)
 
 
-def test_an_answer_that_has_begun_is_not_made_twice(ask: Make, server: ModelServer) -> None:
+BEGUN = 'event: message_start\ndata: {"type": "message_start"}\n\n'
+BROKEN = {
+    "no last chunk": f"{STREAM}{len(BEGUN):x}\r\n{BEGUN}\r\n",
+    "a last chunk": f"{STREAM}{len(BEGUN):x}\r\n{BEGUN}\r\n0\r\n\r\n",
+    "no length": f"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n{BEGUN}",
+    "an error": f"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n{BEGUN}"
+    f"data: {json.dumps(OVERLOADED)}\n\ndata: [DONE]\n\n",
+    "half of a document": 'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{"message_start": [',
+}
+
+
+@pytest.mark.parametrize("how", BROKEN)
+def test_an_answer_that_has_begun_is_not_made_twice(ask: Make, server: ModelServer, how: str) -> None:
     """The program sees that it is cut, and may ask again; what had come is charged by its length."""
-    begun = 'event: message_start\ndata: {"type": "message_start"}\n\n'
-    cut = Raw(f"{STREAM}{len(begun):x}\r\n{begun}\r\n".encode(), after_s=0.2)
-    server.script(cut)
+    server.script(Raw(BROKEN[how].encode(), after_s=0.2))
     done = ask("anthropic", *PATHS["anthropic streamed"], 2)
 
     assert "message_start" in done.log
     assert "curl: (18)" in done.log
     assert (done.failure, len(done.used), len(server.requests)) == (None, 2, 2)
+
+
+@pytest.mark.parametrize(("how", "words"), [("no length", ", and the program"), ("an error", ": Overloaded; continue")])
+def test_a_provider_that_breaks_off_every_answer_is_not_asked_for_ever(
+    ask: Make, server: ModelServer, how: str, words: str
+) -> None:
+    """However often the program asks again, for no longer than the patience that is configured."""
+    server.otherwise = lambda _: Raw(BROKEN[how].encode())
+    done = ask("anthropic", *PATHS["anthropic streamed"], 10_000, patience_s=0.5)
+
+    assert done.reason == "model_unreachable"
+    assert f" broke off an answer of claude-x{words}" in str(done.failure)
+    assert len(done.used) > 1
+
+
+def test_an_answer_that_costs_nothing_does_not_hide_a_failure(
+    monkeypatch: pytest.MonkeyPatch, rehearse: Make, script: Make, server: ModelServer
+) -> None:
+    """A list of models that comes after it, whole or broken off, says nothing of the model."""
+    monkeypatch.setenv("MODEL_KEY", KEY)
+    server.script(
+        Respond(400, {"error": {"message": "no"}}), Respond(200, {"data": []}), Raw(BROKEN["no length"].encode())
+    )
+    url = "http://127.0.0.1:3129/v1"
+    source = f"""curl -s {url}/messages -d '{{"model": "m-1"}}'; curl -s {url}/models; curl -s {url}/models; exit 1"""
+    model = {"provider": "anthropic", "key_env": "MODEL_KEY", "base_url": server.origin}
+    done = rehearse().turn(script(source, model=model), "ask")
+
+    assert " answered 400 for m-1: no; " in str(done.failure)
+    assert len(server.requests) == 3
 
 
 def test_what_costs_nothing_is_not_waited_for(ask: Make, server: ModelServer) -> None:
@@ -438,3 +480,35 @@ def test_an_answer_that_counts_nothing_is_counted_by_its_length(text: bytes) -> 
     assert plain.total(is_complete=True) == Usage(100, 0, 0, (len(text) + 4000) // 4)
     assert cut.total(is_complete=False).output > 1000
     assert framed.total(is_complete=True) == Usage(100, 0, 0, (len(text) + 4000) // 4)
+
+
+@pytest.mark.parametrize(
+    ("event", "ending", "is_whole"),
+    [
+        ('{"promptFeedback": {"blockReason": "OTHER"}, "usageMetadata": {}}', "refused", True),
+        ('{"candidates": [{"finishReason": "SAFETY"}]}', "refused", True),
+        ('{"choices": [{"delta": {"content": "a"}, "finish_reason": null}]}', None, False),
+        ('{"choices": [{"delta": {}, "finish_reason": "length"}]}', "cut_short", True),
+        ('{"choices": [], "error": {"message": "down"}}', None, False),
+        ('{"choices": [], "error": {"message": "down"}}\n\ndata: [DONE]', None, False),
+        ('{"type": "response.created", "response": {"error": null}}', None, False),
+        ('{"type": "response.failed", "response": {"error": {"message": "down"}}}', None, False),
+        ('{"type": "response.completed", "response": {"output": [{"error": {"code": 1}}]}}', None, True),
+        ("[DONE]", None, True),
+    ],
+)
+def test_how_a_stream_ended_is_read_from_its_events(event: str, ending: str | None, *, is_whole: bool) -> None:
+    """The end of the connection alone says nothing."""
+    meter = Meter(400, "text/event-stream")
+    meter.feed(f"data: {event}\n\n".encode())
+
+    assert (meter.ending, meter.is_whole) == (ending, is_whole)
+
+
+def test_what_is_too_large_to_be_looked_at_is_taken_for_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rather than for broken off."""
+    monkeypatch.setattr(usage, "_LONGEST_LINE", 100)
+    meter = Meter(400, "text/event-stream")
+    meter.feed(b"data: " + b"x" * 200)
+
+    assert meter.is_whole

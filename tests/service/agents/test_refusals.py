@@ -98,7 +98,8 @@ def test_an_error_is_told_as_the_provider_says_it_with_its_cure(
         ('event: error\ndata: {"type": "error", "error": {"message": "in a stream"}}\n\n', ": in a stream; "),
         ('{"error": "as text"}', ": as text; "),
         ('{"unknown": 1}', " and gave no reason; "),
-        ('{"error": {"message": "cut off', " and gave no reason; "),
+        ('{"error": {"message": "cut off', ": cut off; "),
+        ('event: error\ndata: {"type": "error", "error": {"type": "overl', " and gave no reason; "),
     ],
 )
 def test_a_body_of_any_shape_becomes_a_sentence_or_none(body: str, words: str) -> None:
@@ -152,8 +153,23 @@ def test_a_stream_that_begins_with_an_error_is_told_from_an_answer() -> None:
     assert failed_stream(b'event: message_start\ndata: {"type":"message_start"}') is None
 
 
-def test_what_a_program_says_of_an_error_is_shown_without_json() -> None:
-    """The words around it stay."""
-    said = f"API Error: 529 {anthropic('overloaded_error', 'Overloaded')} · check the status page"
-    assert in_words(said) == "API Error: 529 Overloaded · check the status page"
-    assert in_words("no error {at all") == "no error {at all"
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (
+            f"API Error: 529 {anthropic('overloaded_error', 'Overloaded')} · check the status page",
+            "API Error: 529 Overloaded · check the status page",
+        ),
+        (f"API Error: 401 {anthropic('authentication_error', 'no')[:-28]}", "API Error: 401 no"),
+        (f"Error: {anthropic('overloaded_error', 'no')[:40]}", "Error:"),
+        (f"got status: 503. [{gemini(503, 'UNAVAILABLE', 'Overloaded.')}]", "got status: 503. Overloaded."),
+        ("Error code: 401 - {'error': {'message': \"It isn't\", 'code': None}}", "Error code: 401 - It isn't"),
+        ("Connection broken: IncompleteRead(0 bytes read)", "Connection broken: the connection was cut"),
+        ("exception TypeError: fetch failed sending request", "exception the connection failed sending request"),
+        ("no error {at all", "no error {at all"),
+        (f"Error: {openai('long ' * 200)}", f"Error: {'long ' * 78}lon…"),
+    ],
+)
+def test_what_a_program_says_of_an_error_is_shown_in_words(said: str, words: str) -> None:
+    """Without JSON, whole or cut off, and without the names of classes; the words around it stay."""
+    assert in_words(said) == words
