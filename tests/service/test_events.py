@@ -377,16 +377,16 @@ def test_a_name_is_looked_up_once_and_its_certificate_checked(
     receiver = Receiver()
     receiver.tls = certificate.server_context()
     with receiver:
-        receiver.secret = desk.add(f"https://hooks.example:{receiver.port}/").secret
-        desk.happen()
+        receiver.secret = desk.add(f"https://hooks.example:{receiver.port}/", ("run.ended",)).secret
+        desk.happen("run.ended")
         desk.deliver()
         assert asked == ["hooks.example"]
         assert len(receiver.taken) == 1
         assert receiver.requests[0].headers["host"] == f"hooks.example:{receiver.port}"
 
         asked.clear()
-        wrong = desk.add(f"https://other.example:{receiver.port}/", ("run.ended",))
-        desk.happen("run.ended")
+        wrong = desk.add(f"https://other.example:{receiver.port}/", ("run.started",))
+        desk.happen("run.started")
         desk.deliver()
     failed = next(one for one in desk.stored() if one.endpoint_id == wrong.id)
     assert "its certificate cannot be trusted" in str(failed.failure)
