@@ -47,8 +47,8 @@ class UsageMeter(Protocol):
         """Return the use of the run and of the agent's day."""
         ...
 
-    def add(self, model: str, usage: Usage, price: Price | None) -> None:
-        """Store one request's use: the provider answers."""
+    def add(self, model: str, usage: Usage, price: Price | None, asked_at: float = 0) -> None:
+        """Store the use of one request, made at a time (seconds since 1970; 0: not known): the provider answers."""
         ...
 
     def is_away_for_all(self) -> bool:
@@ -67,7 +67,7 @@ class MemoryMeter:
         cost = sum(micro_usd or 0 for _, _, micro_usd in self.used)
         return Spending(cost, cost, sum(usage.tokens for _, usage, _ in self.used))
 
-    def add(self, model: str, usage: Usage, price: Price | None) -> None:
+    def add(self, model: str, usage: Usage, price: Price | None, asked_at: float = 0) -> None:  # noqa: ARG002 — not kept
         """Store one request's use."""
         self.used.append((model, usage, usage.micro_usd(price)))
 
@@ -118,10 +118,10 @@ class SpendingWatch:
                 self._move(expected, price, -1)
                 self._settled.notify_all()
 
-    def add(self, model: str, usage: Usage, price: Price | None) -> str | None:
+    def add(self, model: str, usage: Usage, price: Price | None, asked_at: float = 0) -> str | None:
         """Store one request's use, and return which budget is spent by now; None: none is."""
         with self._settled:
-            self._meter.add(model, usage, price)
+            self._meter.add(model, usage, price, asked_at)
             try:
                 self._check(_NOTHING, has_price=True)
             except BudgetSpentError as error:

@@ -397,7 +397,7 @@ class ModelProxy(Door):
                 refusal = refusals.unreachable(self._access, request.model, error, silent_s)
             else:
                 if status is None:
-                    self._pass_back(visit, request, price, answer, start)
+                    self._pass_back(visit, request, price, answer, start, time.time() - (time.monotonic() - asked_at))
                     return None
                 if status in _NOT_THIS_KEY and refused is None and self._key.get(key) != key:
                     return self._ask(visit, request, price, key)
@@ -416,7 +416,13 @@ class ModelProxy(Door):
         return None
 
     def _pass_back(
-        self, visit: Visit, request: _Request, price: Price | None, answer: http.client.HTTPResponse, start: bytes
+        self,
+        visit: Visit,
+        request: _Request,
+        price: Price | None,
+        answer: http.client.HTTPResponse,
+        start: bytes,
+        asked_at: float,
     ) -> None:
         meter = Meter(len(request.body), answer.headers.get("content-type") or "")
         visit.begin(answer)
@@ -434,7 +440,7 @@ class ModelProxy(Door):
             pass  # What has come is all there is.
         finally:
             if request.model:
-                spent = self._budget.add(request.model, meter.total(is_complete=is_complete), price)
+                spent = self._budget.add(request.model, meter.total(is_complete=is_complete), price, asked_at)
                 if spent is not None:
                     # The agent may still do what the answer says: what it changes is kept.
                     self.overspent = TurnFailure("out_of_budget", f"{spent}; the agent's last answer passed it")

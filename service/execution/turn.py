@@ -448,6 +448,7 @@ class TurnExecution:
         preparation = preparation_of(self._folder, run, setup, attempt.workspace)
         if preparation.setup.mcp_servers and not check_agent.takes_servers(attempt.agent.options):
             attempt.log_line(f"the repository's MCP servers are left out: {check_agent.TAKES_NONE}", self._clock)
+        meter = TurnMeter(self._database, attempt.turn, attempt.agent, self._clock)
         command = AgentCommand(
             attempt.agent,
             attempt.workspace,
@@ -456,7 +457,7 @@ class TurnExecution:
             task,
             session_of(self._folder, attempt.run.id, attempt.agent),
             cache_of(self._folder, attempt.run.organization_id, attempt.agent),
-            TurnMeter(self._database, attempt.turn, attempt.agent, self._clock),
+            meter,
             preparation.setup,
             preparation.kept,
         )
@@ -473,7 +474,7 @@ class TurnExecution:
         attempt.at_work.begun = snapshot, base
         failed = None
         try:
-            with self._tracer.step("agent"):
+            with self._tracer.agent(attempt.agent, attempt.run, meter, attempt.at_work.log_file):
                 agent_process.run(command, attempt.log, self._settings.agent, attempt.secrets, check)
         except AgentFailedError as error:
             failed = error

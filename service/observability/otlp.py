@@ -3,7 +3,9 @@
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib import metadata
+from pathlib import Path
 from typing import Any, Final
 
 from fastapi import FastAPI
@@ -21,9 +23,25 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from opentelemetry.util.types import Attributes
 
 from service import DISTRIBUTION
+from service.agents.options import PresetName
+from service.agents.steps import steps_of
+from service.clock import parse_rfc3339
 from service.observability.traces import Tracer
+from service.store.agents import Agent
 from service.store.database import Database
+from service.store.runs import Run
+from service.store.usage import ModelCall, TurnMeter
 
+_PROVIDERS: Final = {
+    "anthropic": "anthropic",
+    "openai": "openai",
+    "gemini": "gcp.gemini",
+    "vertex": "gcp.vertex_ai",
+    "bedrock": "aws.bedrock",
+}
+_TOOLS: Final = frozenset({"ran", "edited", "used"})
+"""Steps that are calls of tools; what they did stays in the log."""
+_LONGEST_LOG: Final = 16 << 20
 _UNTRACED: Final = "/livez$,/readyz$,/metrics$"
 _PARENT: Final = "traceparent"
 _FLUSH_S: Final = 5.0
@@ -75,6 +93,63 @@ class OtlpTracer(Tracer):
         with self._span(name):
             yield
 
+    @contextmanager
+    def agent(self, agent: Agent, run: Run, meter: TurnMeter, log: Path) -> Iterator[None]:
+        """Trace an agent, with its calls of models and tools (OpenTelemetry's conventions for generative AI)."""
+        model = agent.options.model
+        known = {
+            "gen_ai.operation.name": "invoke_agent",
+            "gen_ai.agent.name": agent.name,
+            "gen_ai.conversation.id": run.id,
+            "gen_ai.provider.name": None if model is None else _PROVIDERS[model.provider],
+            "gen_ai.request.model": None if model is None else model.name,
+        }
+        attributes = {name: value for name, value in known.items() if value}
+        with self._span(f"invoke_agent {agent.name}", attributes=attributes) as span:
+            # The proxy's threads know no present span.
+            inside = trace.set_span_in_context(span)
+            meter.trace = partial(self._call_of_model, inside)
+            begin = log.stat().st_size
+            try:
+                yield
+            finally:
+                if agent.options.preset is not None and span.is_recording():
+                    self._calls_of_tools(inside, agent.options.preset, log, begin)
+
+    def _call_of_model(self, inside: Context, call: ModelCall) -> None:
+        used, began = call.usage, int(call.asked_at * 1e9) or None
+        attributes: dict[str, str | int] = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": _PROVIDERS.get(call.provider, call.provider),
+            "gen_ai.request.model": call.model,
+            "gen_ai.usage.input_tokens": used.input + used.cached + used.cache_write,
+            "gen_ai.usage.cache_read.input_tokens": used.cached,
+            "gen_ai.usage.cache_creation.input_tokens": used.cache_write,
+            "gen_ai.usage.output_tokens": used.output,
+        }
+        name, kind = f"chat {call.model}", SpanKind.CLIENT
+        self._tracer.start_span(name, inside, kind, attributes=attributes, start_time=began).end()
+
+    def _calls_of_tools(self, inside: Context, preset: PresetName, log: Path, begin: int) -> None:
+        """Trace the calls that the agent's program printed, as far as it tells when they were."""
+        with log.open("rb") as file:
+            file.seek(begin)
+            steps = steps_of(preset, file.read(_LONGEST_LOG))
+        results = {step.call: step for step in steps if step.kind == "result" and step.call}
+        for step in steps:
+            if step.kind not in _TOOLS:
+                continue
+            result = results.get(step.call or "")
+            began, ended = (None if one is None or one.at is None else _nanos(one.at) for one in (step, result))
+            attributes: dict[str, str] = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": step.kind}
+            attributes |= {"gen_ai.tool.call.id": step.call} if step.call else {}
+            span = self._tracer.start_span(
+                f"execute_tool {step.kind}", inside, attributes=attributes, start_time=began or ended
+            )
+            if step.failed or (result is not None and result.failed):
+                span.set_status(Status(StatusCode.ERROR))
+            span.end(ended or began)
+
     def ended(self, outcome: str) -> None:
         """Note how the attempt ended."""
         span = trace.get_current_span()
@@ -93,6 +168,10 @@ class OtlpTracer(Tracer):
         return self._tracer.start_as_current_span(
             name, record_exception=False, set_status_on_exception=False, **options
         )
+
+
+def _nanos(at: str) -> int:
+    return parse_rfc3339(at, round_up=False) * 1000
 
 
 class _NoOrphans(Sampler):

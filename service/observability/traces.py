@@ -2,13 +2,17 @@
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Final
 
 from fastapi import FastAPI
 
 from service import DISTRIBUTION
 from service.settings import SettingsError, TraceSettings
+from service.store.agents import Agent
 from service.store.database import Database
+from service.store.runs import Run
+from service.store.usage import TurnMeter
 
 _ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 """The standard variables, which count if `service.toml` names no collector."""
@@ -33,6 +37,10 @@ class Tracer:
 
     def step(self, _name: str) -> AbstractContextManager[None]:
         """Trace one step of the attempt."""
+        return nullcontext()
+
+    def agent(self, _agent: Agent, _run: Run, _meter: TurnMeter, _log: Path) -> AbstractContextManager[None]:
+        """Trace an agent, with its calls of models and tools (OpenTelemetry's conventions for generative AI)."""
         return nullcontext()
 
     def ended(self, outcome: str) -> None:

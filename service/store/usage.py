@@ -1,6 +1,6 @@
 """Usage of models: recorded for each turn, and summed over turns, runs, days and organizations."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
@@ -67,6 +67,17 @@ class ModelUse:
     list_prices_of: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ModelCall:
+    """A request to a model that was answered."""
+
+    provider: str
+    model: str
+    usage: Usage
+    asked_at: float
+    """Seconds since 1970; 0: not known."""
+
+
 class TurnMeter:
     """Stores what a turn uses after each request, so that nothing is lost if the worker dies.
 
@@ -74,6 +85,8 @@ class TurnMeter:
     """
 
     def __init__(self, database: Database, turn: Turn, agent: Agent, clock: Clock) -> None:
+        self.trace: Callable[[ModelCall], None] = lambda _: None
+        """Told each request."""
         self._database = database
         self._turn = turn
         self._agent = agent
@@ -89,7 +102,7 @@ class TurnMeter:
 
         return self._database.retried(read)
 
-    def add(self, model: str, usage: Usage, price: Price | None) -> None:
+    def add(self, model: str, usage: Usage, price: Price | None, asked_at: float = 0) -> None:
         """Store what one request used."""
         access = self._agent.options.model
         provider = "" if access is None else access.provider
@@ -104,6 +117,7 @@ class TurnMeter:
 
         self._database.retried(write)
         self._away_since = None
+        self.trace(ModelCall(provider, model, usage, asked_at))
 
     def is_away_for_all(self) -> bool:
         """Store that the provider gave no answer; return whether no turn has had one since it first gave none here."""

@@ -59,7 +59,7 @@ def test_a_turn_is_below_the_request_that_queued_it(start: Callable[..., Api], c
         steps[span.parent_span_id].append(span.name)
 
     assert collector.spans[turn.parent_span_id.hex()].name == "POST /v1/external/agents/{name}/runs"
-    named = ["fetch", "check out", "agent", "commit", "push"]
+    named = ["fetch", "check out", "invoke_agent scribe", "commit", "push"]
     assert [step for step in steps[turn.span_id] if step in named] == named
     assert fields["runwarden.run_id"] == run_id
     assert (fields["runwarden.turn"], fields["runwarden.attempt"], fields["runwarden.outcome"]) == (1, 1, "completed")
