@@ -118,7 +118,7 @@ class Meter:
         while len(self._held) >= _FRAME_HEAD:
             length = int.from_bytes(self._held[:4])
             if length < _FRAME_HEAD + _CHECKSUM:
-                self._held = b""
+                self._held, self._has_ended = b"", True
             if len(self._held) < length or not self._held:
                 return
             start = _FRAME_HEAD + int.from_bytes(self._held[4:8])

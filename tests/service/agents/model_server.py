@@ -66,7 +66,7 @@ class ModelServer(Server):
             said = Said(_BLOCK.format(*WRITTEN), self.ending)
         if re.search("/messages$|:streamRawPredict$|:rawPredict$|/invoke", request.path):
             if request.path.endswith("/invoke-with-response-stream"):
-                return _frames(event for _, event in _anthropic(said))
+                return frames(event for _, event in _anthropic(said))
             is_stream = is_stream and not request.path.endswith(":rawPredict")
             return self._events(_anthropic(said)) if is_stream else self._document(_message(said))
         if request.path.endswith("/responses"):
@@ -114,7 +114,7 @@ def _pieces(text: str) -> tuple[str, str]:
     return text[: len(text) // 2], text[len(text) // 2 :]
 
 
-def _frames(events: Iterable[dict[str, Any]]) -> Respond:
+def frames(events: Iterable[dict[str, Any]]) -> Respond:
     """Answer as Amazon Bedrock: each event in base64, in a frame with checksums."""
     whole = b""
     headers = b"".join(

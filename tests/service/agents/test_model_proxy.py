@@ -14,7 +14,7 @@ from service.egress.model import PROVIDERS
 from service.egress.usage import Meter, Usage
 from service.settings import AgentLimits, ExecutionSettings
 from tests.lab import Drop, Hang, Raw, Respond, Step
-from tests.service.agents.model_server import CACHED, INPUT, OUTPUT, ModelServer
+from tests.service.agents.model_server import CACHED, INPUT, OUTPUT, ModelServer, frames
 
 Make = Callable[..., Any]
 KEY = "sk-the-real-key-of-the-service"
@@ -503,6 +503,18 @@ def test_how_a_stream_ended_is_read_from_its_events(event: str, ending: str | No
     meter.feed(f"data: {event}\n\n".encode())
 
     assert (meter.ending, meter.is_whole) == (ending, is_whole)
+
+
+@pytest.mark.parametrize(
+    ("last", "is_whole"), [('{"type": "message_stop"}', True), ('{"type": "content_block_stop"}', False), (None, True)]
+)
+def test_how_a_stream_in_frames_ended_is_read_as_well(last: str | None, *, is_whole: bool) -> None:
+    """Bedrock's frames hold Anthropic's events; one that is no frame cannot be looked at."""
+    meter = Meter(400, "application/vnd.amazon.eventstream")
+    begun = frames([{"type": "message_start"}, *([] if last is None else [json.loads(last)])])
+    meter.feed(bytes(begun.body) + (b"" if last else bytes(20)))  # type: ignore[call-overload]
+
+    assert meter.is_whole == is_whole
 
 
 def test_what_is_too_large_to_be_looked_at_is_taken_for_whole(monkeypatch: pytest.MonkeyPatch) -> None:
