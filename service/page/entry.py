@@ -11,7 +11,7 @@ from service.api.auth import Caller
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError
 from service.page.site import leads_to, page
-from service.page.visitor import COOKIE, Anybody, AnyForm, Writer, local_path, open_session
+from service.page.visitor import COOKIE, Anybody, AnyForm, Writer, local_path, open_session, origin_of
 from service.setup import SetupError, TokenEntry, make_token
 from service.store import audit, invitations, organizations, sessions, tokens
 
@@ -123,7 +123,7 @@ def accept_invitation(request: Request, context: RequestContext, form: AnyForm) 
         session = sessions.begin(connection, now, organization_id=owner.id, token_id=token.id)
         who, at = f"member:{member.id}", context.clock()
         audit.record(connection, who, "invitation.accept", at, target=token.id, organization_id=owner.id)
-    shown = page("first_token", owner=owner, token=token, value=value)
+    shown = page("first_token", owner=owner, token=token, value=value, origin=origin_of(request))
     return open_session(shown, session)
 
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from pydantic import ValidationError
 
@@ -18,7 +18,11 @@ from service.clock import DAY_MICROS, EPOCH
 from service.errors import first_fault
 from service.mail.message import checked_address
 from service.page.site import leads_to, page
+<<<<<<< HEAD
 from service.page.visitor import Anybody, Form, Member, Visitor, Writer
+=======
+from service.page.visitor import Anybody, Member, Visitor, Writer, origin_of
+>>>>>>> wt-browser
 from service.setup import SetupError, TokenEntry, make_token
 from service.store import audit, events, repositories, sessions, tokens, trials, usage
 from service.store.tokens import SCOPES
@@ -63,7 +67,7 @@ def _tokens(
 
 
 @router.post("/tokens")
-def create_token(context: RequestContext, form: Writer, caller: Member, visitor: Anybody) -> Response:
+def create_token(request: Request, context: RequestContext, form: Writer, caller: Member, visitor: Anybody) -> Response:
     """Create a token and show its value, which cannot be shown again (spec 5.2 to 5.5)."""
     chosen = [scope for scope in SCOPES if form.get(f"scope-{scope}")]
     typed = {"alias": form.get("alias"), "duration": form.get("duration")} | {
@@ -82,7 +86,7 @@ def create_token(context: RequestContext, form: Writer, caller: Member, visitor:
         return _tokens(context, caller, visitor, first_fault(error), **typed)
     except SetupError as error:
         return _tokens(context, caller, visitor, str(error), **typed)
-    return page("new_token", visitor, token=made, value=value)
+    return page("new_token", visitor, token=made, value=value, origin=origin_of(request))
 
 
 @router.post("/tokens/{token_id}/revoke")

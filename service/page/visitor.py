@@ -198,6 +198,12 @@ Writer = Annotated[Form, Depends(_writer)]
 """A form that the signed-in person sent from a page of this session."""
 
 
+def origin_of(request: Request) -> str:
+    """Return the service's address, as the browser that sent a form knows it."""
+    given = request.headers.get("origin", "")
+    return given if given.startswith("http") else str(request.base_url).rstrip("/")
+
+
 def local_path(text: str) -> str:
     """Return where a sign-in leads to: a path of this site, and nowhere else."""
     return text if text.startswith("/") and not text.startswith(("//", "/\\")) and text.isprintable() else "/runs"

@@ -262,6 +262,7 @@ def test_tokens_are_made_shown_once_and_revoked(tenant: Callable[..., Api], brow
     made = browser.post("/settings/tokens", alias=f"ci {SCRIPT}", duration="7d", **{"scope-admin": "on"})
     value = re.search(r'value="(rwt_[\w-]+)" readonly', made.text)
     assert value is not None
+    assert f"{shared_service.base_url}/external/runs" in text_of(made)
     client = http_client(value[1], shared_service.base_url)
     listed = browser.get("/settings/tokens")
     assert SCRIPT in text_of(listed)
@@ -271,6 +272,9 @@ def test_tokens_are_made_shown_once_and_revoked(tenant: Callable[..., Api], brow
     listed = browser.get("/settings/tokens")
     assert "never" not in text_of(listed)
     assert value[1] not in listed.text
+    proxied = {"Origin": "https://runs.acme.example", "Host": "runs.acme.example"}
+    made_there = browser.post("/settings/tokens", proxied, alias="behind TLS", **{"scope-admin": "on"})
+    assert "https://runs.acme.example/v1/external/runs" in text_of(made_there)
     paths = re.findall(r"/settings/tokens/tok_\w+/revoke", listed.text)
     for path in paths:
         browser.post(path)

@@ -1,7 +1,5 @@
 "use strict";
-// Shows this service's own address, and follows a log. Without it, the page is reloaded to follow.
-for (const place of document.querySelectorAll("[data-origin]")) place.textContent = location.origin;
-
+// Follows a log. Without it, the page is reloaded to follow.
 const log = document.querySelector("[data-log]");
 
 function add(kind, text, failed) {
