@@ -18,11 +18,7 @@ from service.clock import DAY_MICROS, EPOCH
 from service.errors import first_fault
 from service.mail.message import checked_address
 from service.page.site import leads_to, page
-<<<<<<< HEAD
-from service.page.visitor import Anybody, Form, Member, Visitor, Writer
-=======
-from service.page.visitor import Anybody, Member, Visitor, Writer, origin_of
->>>>>>> wt-browser
+from service.page.visitor import Anybody, Form, Member, Visitor, Writer, origin_of
 from service.setup import SetupError, TokenEntry, make_token
 from service.store import audit, events, repositories, sessions, tokens, trials, usage
 from service.store.tokens import SCOPES
