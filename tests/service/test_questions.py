@@ -38,7 +38,7 @@ sys.exit(inputs.get("ends", 0))
 def asker(tenant: Callable[..., Api], api: Api, tmp_path_factory: pytest.TempPathFactory) -> Api:
     """The shared service with an agent that asks in its first turn."""
     api.add_agent(tmp_path_factory.mktemp("asker"), "asker", ASKER, "--env", "SECRET")
-    api.add_agent(tmp_path_factory.mktemp("hasty"), "hasty", ASKER, "--timeout-s", "3")
+    api.add_agent(tmp_path_factory.mktemp("hasty"), "hasty", ASKER, "--timeout-s", "8")
     return api
 
 
@@ -109,7 +109,7 @@ def test_an_odd_question_loses_nothing(asker: Api, how: str, remark: str) -> Non
     ("agent", "given", "why", "files"),
     [
         ("asker", {"ends": 3}, "; after that, the agent exited with status 3; its last lines are in the log", 1),
-        ("hasty", {"ends": "late"}, "; after that, the agent passed its time limit of 3 s and was ended", 1),
+        ("hasty", {"ends": "late"}, "; after that, the agent passed its time limit of 8 s and was ended", 1),
         ("asker", {"leaks": True}, "", None),
     ],
 )
