@@ -179,6 +179,7 @@ def test_a_run_is_started_answered_and_cancelled(
     assert "Cancel this run" in text_of(page)
     refused = browser.post(f"{run}/reply", instructions="too early")
     assert refused.status_code == 409
+    assert "too early" in text_of(refused)
     browser.post(f"{run}/cancel")
     eventually(lambda: "⊘ cancelled" in text_of(browser.get(run)), "it is shown as cancelled")
     assert browser.post(f"{run}/cancel").status_code in {303, 409}
@@ -278,6 +279,7 @@ def test_the_operator_sees_all_and_invites_again(start: Callable[..., Api]) -> N
     again = re.search(r"/operator/invitations/inv_\w+/resend", shown.text)
     assert again is not None
     assert browser.post(again[0]).status_code == 303
+    assert browser.post(again[0]).status_code == 404, "a second click sends no third code"
     codes = [re.search(r"rwt_[\w-]+", one.read_text()) for one in sorted(api.service.outbox.glob("*.eml"))]
     assert sorted(browser.post("/invitation", code=code[0]).status_code for code in codes if code) == [200, 400]
     trail = api.service.admin("audit", "list")["entries"]
