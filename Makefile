@@ -12,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE :=
 DEMO ?= $(HOME)/runwarden-demo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test again check lint campaign wheel-check container-check bench install lock pictures recording snapshots clean
+.PHONY: help demo test again check lint campaign wheel-check container-check page-check bench install lock pictures recording snapshots clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +47,9 @@ container-check: .venv/.dev .venv/.containers ## Build the image, and start it a
 	@$(BIN)/python -m pytest -n0 tests/distribution/test_container_files.py
 	@$(BIN)/python -m pytest -n0 -s -m campaign tests/distribution/test_containers.py
 
+page-check: .venv/.dev .venv/.browser .venv/.npm ## Use the page in Chromium by keyboard, and let axe-core judge it (needs chromium-driver and npm; minutes)
+	@$(BIN)/python -m pytest -n0 -s -m campaign tests/service/test_page_in_browser.py
+
 bench: .venv/.dev ## Measure, as ratios within one run
 	@$(BIN)/python -m bench
 
@@ -67,8 +70,9 @@ lock: .venv/.dev ## Update the pinned dependencies, with hashes and without addr
 		set -- $$set; name=$$1; shift; \
 		uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 			pyproject.toml "$$@" -o requirements/$$name.txt; done
-	@uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
-		--constraint requirements/dev.txt --group containers -o requirements/containers.txt
+	@set -e; for group in containers browser; do \
+		uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+			--constraint requirements/dev.txt --group $$group -o requirements/$$group.txt; done
 
 clean: ## Remove what the other targets made
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis snapshot_report.html
@@ -88,6 +92,9 @@ clean: ## Remove what the other targets made
 	@$(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@
 
-.venv/.containers: requirements/containers.txt | .venv/.dev
-	@$(PIP) install --require-hashes -r requirements/containers.txt
+.venv/.npm:
+	@npm install --silent --no-save --prefix $@ axe-core@4.14.1 || echo "Without npm's axe-core the tests that need it will skip." >&2
+
+.venv/.containers .venv/.browser: .venv/.%: requirements/%.txt | .venv/.dev
+	@$(PIP) install --require-hashes -r $<
 	@touch $@

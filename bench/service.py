@@ -1,4 +1,4 @@
-"""What the self-hosted service takes for a page of its list, deep ones too, and for accepting a run."""
+"""What the self-hosted service takes for a page of its list, deep ones too, in a browser, and for accepting a run."""
 
 import json
 import os
@@ -40,6 +40,11 @@ def measure(count: int) -> Iterator[Figure]:
                 first, last = _ends(database, organization, query)
                 deep, shallow = in_turn(_asking(client, last), _asking(client, first), rounds=5)
                 yield Figure(f"list: the last page of {name}", deep / REQUESTS, "its first page", shallow / REQUESTS)
+            signed_in = client.post(f"{base_url.removesuffix('/v1')}/sign-in", data={"token": token})
+            cookie = {"Cookie": signed_in.headers["set-cookie"].partition(";")[0]}
+            page = f"{base_url.removesuffix('/v1')}/runs"
+            (shown,) = in_turn(lambda: timed(lambda: client.get(page, headers=cookie).raise_for_status()))
+            yield Figure("the page's list of runs", shown, "30 ms", 0.03, bar=1.0)
             accepted, bare = in_turn(_accepting(client), _committing(data_dir), rounds=5)
             yield Figure("accept a run", accepted / REQUESTS, "bare SQLite commit", bare / REQUESTS)
         database.close()

@@ -60,7 +60,7 @@ def resend(invitation_id: str, context: RequestContext, _: Writer, __: Operator)
     now = context.clock()
     with context.database.write() as connection:
         old = invitations.by_id(connection, invitation_id)
-        if old is None or old.accepted_at is not None:
+        if old is None or old.state(now) in {"accepted", "withdrawn"}:
             raise HttpError(404, "invitation_not_found", "there is no invitation that could be sent again")
         invitations.withdraw(connection, invitation_id, now)
         made = invitations.invite(connection, old.organization_id, old.email, now)

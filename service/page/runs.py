@@ -25,7 +25,7 @@ from service.store.agents import DEFAULT_NAME
 STATUSES: Final = ("queued", "working", "completed", "failed")
 _FILTERS: Final = ("status", "repository", "date_from", "date_to", "page_token")
 _PAGE: Final = 25
-_LOG_BYTES: Final = 48 << 10
+_LOG_BYTES: Final = 36 << 10
 """Of a log on one page."""
 _DIFF_BYTES: Final = 36 << 10
 """Of a change on one page; what does not fit has pages of its own."""

@@ -10,7 +10,7 @@ from http import HTTPStatus
 from importlib.resources import files
 from typing import Any, Final
 
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.api.context import Context
-from service.api.errors import HttpError
+from service.api.errors import HttpError, bad_request
 from service.clock import EPOCH, parse_rfc3339
 from service.errors import ServiceError
 from service.page import text
@@ -130,7 +130,9 @@ def read_asset(version: str, name: str) -> Response:
 
 def build(context: Context, routers: tuple[APIRouter, ...]) -> FastAPI:
     """Return the page's application over a context."""
-    app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
+    app = FastAPI(
+        openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False, dependencies=[Depends(_check_address)]
+    )
     app.state.context = context
     for router in (assets, *routers):
         app.include_router(router)
@@ -163,6 +165,11 @@ class Doors:
             and (scope["path"].split("/", 2)[1] in self._ROOMS)
         )
         await (self._rooms if is_page else self._api)(scope, receive, send)
+
+
+def _check_address(request: Request) -> None:
+    if any("\0" in part for part in (request.scope["path"], *request.query_params.values())):
+        raise bad_request("invalid_text", "no address may hold NUL")
 
 
 async def _show_failure(request: Request, error: Exception) -> Response:

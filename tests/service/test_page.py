@@ -14,7 +14,7 @@ import pytest
 
 from service.page.text import markdown
 from tests.lab import Respond
-from tests.service.conftest import BARE, UNBOXED, Api, Laboratory, http_client
+from tests.service.conftest import API, BARE, UNBOXED, Api, Laboratory, http_client
 from tests.service.deployment import VARIABLE
 from tests.service.receiver import Receiver
 from tests.service_process import refused_start
@@ -184,6 +184,7 @@ def test_a_run_is_started_answered_and_cancelled(
     assert "Cancel this run" in text_of(page)
     refused = browser.post(f"{run}/reply", instructions="too early")
     assert refused.status_code == 409
+    assert "too early" in text_of(refused)
     browser.post(f"{run}/cancel")
     eventually(lambda: "⊘ cancelled" in text_of(browser.get(run)), "it is shown as cancelled")
     assert browser.post(f"{run}/cancel").status_code in {303, 409}
@@ -356,6 +357,7 @@ def test_the_operator_sees_all_and_invites_again(start: Callable[..., Api]) -> N
     again = re.search(r"/operator/invitations/inv_\w+/resend", shown.text)
     assert again is not None
     assert browser.post(again[0]).status_code == 303
+    assert browser.post(again[0]).status_code == 404, "a second click sends no third code"
     codes = [re.search(r"rwt_[\w-]+", one.read_text()) for one in sorted(api.service.outbox.glob("*.eml"))]
     assert sorted(browser.post("/invitation", code=code[0]).status_code for code in codes if code) == [200, 400]
     trail = api.service.admin("audit", "list")["entries"]
@@ -460,10 +462,13 @@ def test_an_address_or_form_that_cannot_be_used_gets_a_page(own: Callable[..., t
     mine.ended(run.rpartition("/")[2])
     browser = browse(mine)
     assert browse().get("/runs?path=x").headers["location"] == "/sign-in?next=%2Fruns%3Fpath%3Dx"
-    for path in (f"{run}/changes?file=x", f"{run}/log?before=x", f"{run}/changes?line={'9' * 5000}"):
+    # PostgreSQL stores no NUL.
+    unstorable = "/runs?status=%00", "/runs/%00", "/runs/new?repository=a%00"
+    for path in (f"{run}/changes?file=x", f"{run}/log?before=x", f"{run}/changes?line={'9' * 5000}", *unstorable):
         shown = browser.get(path)
         assert shown.status_code == 400, path
         assert "That cannot be used" in text_of(shown)
+    assert browser.post("/settings/members/%00/remove").status_code == 400
     for fields in ({}, {"agent": "scribe"}, {"repository": "acme/api"}, {"agent": "nobody", "repository": "acme/api"}):
         assert browser.post("/runs/new", **fields).status_code in {400, 404}
 
@@ -661,3 +666,35 @@ def test_no_get_changes_anything(own: Callable[..., tuple[Api, Path]], browse: A
         assert shown.headers["allow"] == "POST"
     assert browser.get("/runs").status_code == 200
     assert len(mine.get(f"/external{run}").json()["turns"]) == 1
+
+
+def test_what_an_agent_leaves_is_shown_as_it_is(own: Callable[..., tuple[Api, Path]], browse: Any) -> None:
+    """Nothing of it is a mark of the page, turns its text around or steers a terminal; a log is shown from its end."""
+    marks = f"{SCRIPT}\u202e\u2066\x1b]8;;https://x.example\x07"
+    mine, _ = own(branches={"a<b>": {"x": "x"}})
+    found = [{"path": f"{SCRIPT[:8]}.py", "line": 1, "title": marks, "message": marks, "suggestion": marks}]
+    source = WRITER.format(files={f"{SCRIPT[:8]}.py": marks}, found=found)
+    source += f"import os\nfor _ in range(5000): print({marks!r}, 'word ' * 5)\nprint('the last line')\n"
+    source += f"pathlib.Path(os.environ['RUNWARDEN_RESULT']).write_text(json.dumps(dict(summary={marks!r})))\n"
+    mine.add_agent(mine.service.data_dir, "vandal", source, "--description", SCRIPT)
+    run = f"/runs/{mine.begin('vandal', fields={'branch_name': 'a<b>'}, instructions=marks)}"
+    mine.ended(run.rpartition("/")[2])
+    browser = browse(mine)
+    for path in ("/runs", run, f"{run}/changes", f"{run}/log", f"{run}/log?before=90000", "/settings/agents"):
+        shown = browser.get(path)
+        assert shown.status_code == 200
+        assert len(shown.content) < 50_000, path
+        assert SCRIPT in text_of(shown), path
+        assert not [
+            one for one in (SCRIPT, "a<b>", "\u202e", "\u2066", "\x1b", "\x07") if one in shown.text.split("<h1")[1]
+        ]
+    assert "the last line" in text_of(browser.get(f"{run}/log"))
+
+
+def test_a_run_without_readable_words_has_a_name(own: Callable[..., tuple[Api, Path]], browse: Any) -> None:
+    """Its link in the list and its heading are its id."""
+    mine, _ = own()
+    run_id = mine.post("/external/runs", {"instructions": "\x1c", "repository": API}).json()["run_id"]
+    browser = browse(mine)
+    assert re.search(rf">\s*{run_id}</a>", browser.get("/runs").text)
+    assert re.search(rf"<h1>\s*{run_id}\s*</h1>", browser.get(f"/runs/{run_id}").text)
