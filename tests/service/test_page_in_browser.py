@@ -328,3 +328,28 @@ def test_everything_but_following_works_without_scripts(
     person.press("main a.button")
     person.press("header button")
     assert person.path == "/sign-in"
+
+
+def test_a_refused_reply_is_not_sent_by_itself(
+    start: Callable[..., Api], sit_down: Callable[..., Person], tmp_path: Path
+) -> None:
+    """The page of a reply that came while another turn works keeps it, and sends nothing when that turn ends."""
+    api = start(settings=UNBOXED)
+    run_id, gate = api.start("something"), tmp_path / "gate"
+    api.ended(run_id)
+    person = sit_down(api)
+    person.open(f"/runs/{run_id}")
+    person.type("#token", api.token)
+    person.press("main button")
+    person.type("#instructions", "these are my words")
+    api.follow(run_id, f"wait {gate}")
+    api.reaches(run_id, "working")
+    person.press(".reply button:not([name])")
+    assert "these are my words" in person.text
+    eventually(lambda: person.text.count("scribe at work") == 1, "the log is followed")
+    gate.touch()
+    api.ended(run_id)
+    eventually(lambda: "completed" in person.attribute("#log", "textContent"), "the log is followed to its end")
+
+    assert "these are my words" in person.text
+    assert len(api.get(f"/external/runs/{run_id}").json()["turns"]) == 2
