@@ -1,6 +1,7 @@
 """The run table: it draws any number of runs, holding only those near the view.
 
-The cursor and the visible rows stay on their runs, whatever arrives above.
+Once a person has moved in it, the cursor and the visible rows stay on their runs, whatever arrives above; until then
+the list stays at its top.
 """
 
 from collections.abc import Container, Iterable, Mapping
@@ -169,6 +170,8 @@ class RunTable(CursorView, can_focus=True):
         """The cursor's run; None: there is none, or its row is not loaded."""
         self._row: RunRow | None = None
         """The cursor's run, once it is loaded."""
+        self._is_moved = False
+        """Whether a person moved the cursor or the view, which pins it to its run; going to the first row ends that."""
         self._named: RunRow | RunGroup | None = None
         """The run announced last, or the group."""
         self._asked: tuple[int, int] | None = None
@@ -283,6 +286,8 @@ class RunTable(CursorView, can_focus=True):
         """The cursor's row in the rows that were read."""
         if self._cursor_id != request.cursor_id:
             return self._cursor + window.shift  # The user moved on while the rows were read.
+        if not (self._is_moved or self.is_replacing or self.scroll_offset.y):
+            return 0
         if window.cursor_index is not None:
             return window.cursor_index
         if self.is_replacing:
@@ -312,7 +317,7 @@ class RunTable(CursorView, can_focus=True):
         before, self._missing = self._missing, texts
         if (None in before) != (None in texts):
             self._count_rows()
-            self.put_cursor(self._cursor)
+            super().put_cursor(self._cursor)
         elif before != texts:
             for index in (*(number for number, _ in self._window.gaps), self._window.total):
                 self.repaint_row(index)
@@ -327,7 +332,7 @@ class RunTable(CursorView, can_focus=True):
         self.is_replacing = True
         self._keep_frame()
         if not follow:
-            self._cursor_id = None
+            self._cursor_id, self._is_moved = None, False
 
     def _keep_frame(self) -> None:
         """Paint nothing until the rows are here, for `WAITS_S` at most: a frame without them would only flicker."""
@@ -349,7 +354,17 @@ class RunTable(CursorView, can_focus=True):
 
     def seek(self, run_id: str) -> None:
         """Move the cursor to this run with the next rows, if it is among them."""
-        self._cursor_id, self._row = run_id, None
+        self._cursor_id, self._row, self._is_moved = run_id, None, True
+
+    def put_cursor(self, index: int) -> None:
+        """Put the cursor on a row, where it stays with its run."""
+        self._is_moved = True
+        super().put_cursor(index)
+
+    def action_first(self) -> None:
+        """Move the cursor to the first row, whichever run that is from now on."""
+        super().action_first()
+        self._is_moved = False
 
     @property
     def row(self) -> RunRow | None:
@@ -554,7 +569,7 @@ class RunTable(CursorView, can_focus=True):
     def on_resize(self) -> None:
         """Lay out the columns again."""
         self.resize_to(self.total)
-        self.put_cursor(self._cursor)
+        super().put_cursor(self._cursor)
         self._request_rows()
 
     def notify_style_update(self) -> None:

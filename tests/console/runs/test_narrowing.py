@@ -1,8 +1,10 @@
 """What a person acts on stays in sight, however the list is narrowed or widened."""
 
+import itertools
+
 from app.console.runs.screen import RunsScreen
 from tests.console.conftest import SMALL, Staged
-from tests.console.scenes import a_day
+from tests.console.scenes import MINUTES_INTO_THE_DAY, a_day
 from tests.lab import Lab
 
 
@@ -39,3 +41,28 @@ async def test_what_is_typed_behind_a_view_is_a_term_of_its_own(staged: Staged, 
         screen.set_line("is:activerepo:acme")
         await scene.press("ctrl+s")
         assert isinstance(scene.app.screen, RunsScreen)
+
+
+async def test_a_list_that_nobody_moves_in_stays_at_its_top(staged: Staged, board: Lab) -> None:
+    """With the cursor on its first run, however many arrive; a move pins it to a run, and home ends that."""
+    a_day(board, 300)
+    async with staged(SMALL) as scene:
+        screen = scene.app.screen
+        assert isinstance(screen, RunsScreen)
+
+        later = itertools.count()
+
+        async def arrive(*names: str) -> str | None:
+            for name in names:
+                board.put(name, "queued", created=MINUTES_INTO_THE_DAY + next(later) / 1000)
+            await scene.sync()
+            return screen.focused_run_id
+
+        assert await arrive("run_a") == "run_a"
+        assert await arrive(*(f"run_b{number:02}" for number in range(40))) == "run_b39"
+        assert " new ↑" not in scene.text
+        await scene.press("j", "k")
+        assert await arrive("run_c") == "run_b39"
+        await scene.press("g")
+        assert screen.focused_run_id == "run_c"
+        assert await arrive("run_d") == "run_d"
