@@ -12,24 +12,19 @@ from collections.abc import Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
-import sqlalchemy as sa
-
 from service.clock import DAY_MICROS, SECOND_MICROS, Clock
 from service.egress.proxy import is_public
-from service.errors import ServiceError
 from service.forge.client import wait_of
 from service.hosts.http import HostUnreachableError, ask
 from service.settings import EventSettings
 from service.store import events
-from service.store.database import Database, one_at_a_time
-from service.store.events import Endpoint, Event
+from service.store.database import Database
+from service.store.events import Endpoint, EndpointError, Event
 from service.store.schema import Network
 
-MOST_ENDPOINTS: Final = 10
-"""Of one organization."""
 _ADDRESS: Final = re.compile(r"https?://[A-Za-z0-9._:\[\]-]{1,255}([/?][!-\"$-~]{0,1700})?")
 """An address of printable ASCII, without login or fragment."""
-_FORM: Final = "the address must read https://host/path, without login or fragment"
+_PORTS: Final = {"https": 443, "http": 80}
 _SUCCESS: Final = range(200, 300)
 _REDIRECT: Final = range(300, 400)
 _GONE: Final = 410
@@ -37,32 +32,6 @@ _LONGEST_WAIT_S: Final = 3600.0
 _TURN_S: Final = 15.0
 """How long an endpoint is told of its events before another one's turn comes."""
 _logger = logging.getLogger(__name__)
-
-
-class EndpointError(ServiceError):
-    """An endpoint may not be told, or cannot be added; the text says why."""
-
-
-def new_endpoint(
-    connection: sa.Connection,
-    organization_id: str,
-    url: str,
-    types: Sequence[str],
-    allowed: tuple[Network, ...],
-    now: int,
-) -> Endpoint:
-    """Store an endpoint whose address was checked.
-
-    Raises:
-        EndpointError: It wants no event that there is, or the organization has as many as it may have.
-    """
-    chosen = tuple(kind for kind in events.TYPES if kind in types)
-    if not chosen:
-        raise EndpointError(f"choose at least one type of event: {', '.join(events.TYPES)}")
-    one_at_a_time(connection, "endpoint", organization_id)
-    if len(events.endpoints(connection, organization_id)) >= MOST_ENDPOINTS:
-        raise EndpointError(f"an organization has at most {MOST_ENDPOINTS} endpoints: remove one first")
-    return events.add_endpoint(connection, organization_id, url, chosen, allowed, now)
 
 
 def addresses_of(url: str, allowed: Sequence[Network]) -> list[tuple[str, int]]:
@@ -73,11 +42,9 @@ def addresses_of(url: str, allowed: Sequence[Network]) -> list[tuple[str, int]]:
     """
     try:
         parts = urlsplit(url if _ADDRESS.fullmatch(url) else "")
-        host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
-    except ValueError as error:
-        raise EndpointError(_FORM) from error
-    if not host:
-        raise EndpointError(_FORM)
+        host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
+    except (ValueError, KeyError) as error:
+        raise EndpointError("the address must read https://host/path, without login or fragment") from error
     try:
         there = [str(one[4][0]) for one in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
     except (OSError, UnicodeError):

@@ -11,8 +11,9 @@ from service.cli.output import AdminContext, admin_command, fields, line, missin
 from service.clock import now_micros, rfc3339
 from service.setup import find_organization
 from service.store import events as stored
-from service.store.events import STATES, TYPES, WAITING, Endpoint, Event
-from service.webhooks import EndpointError, addresses_of, new_endpoint
+from service.store.events import STATES, TYPES, WAITING, Endpoint, EndpointError, Event
+from service.text import plural
+from service.webhooks import addresses_of
 
 
 @click.group("events")
@@ -35,27 +36,17 @@ def _endpoint(connection: Connection, endpoint_id: str) -> Endpoint:
 
 
 def _show(admin: AdminContext, found: list[Event]) -> None:
-    documents = [_document(one) for one in found]
     lines = [
-        line(
-            rfc3339(one.occurred_at),
-            one.id,
-            one.type,
-            one.state,
-            f"attempts {one.attempts}",
-            one.endpoint_id,
-            one.failure,
-        )
+        line(rfc3339(one.occurred_at), one.id, one.type, one.state, plural(one.attempts, "attempt"), one.failure)
         for one in found
     ]
-    admin.show({"events": documents}, lines)
+    admin.show({"events": [_document(one) for one in found]}, lines)
 
 
 def _document(one: Event, **more: Any) -> dict[str, object]:
     due = rfc3339(one.due_at) if one.state == WAITING else None
-    return fields(
-        one, "id endpoint_id type state attempts occurred_at delivered_at failure", next_attempt_at=due, **more
-    )
+    names = "id endpoint_id type state attempts occurred_at delivered_at failure"
+    return fields(one, names, next_attempt_at=due, **more)
 
 
 @events.command("list")
@@ -145,7 +136,7 @@ def add(admin: AdminContext, url: str, slug: str, types: tuple[str, ...], allow_
     addresses_of(url, (*admin.folder.settings().events.allow_private, *allowed))
     with admin.change("endpoint.add") as change:
         owner = change.organization_id = find_organization(change.connection, slug).id
-        made = new_endpoint(change.connection, owner, url, types or TYPES, allowed, now_micros())
+        made = stored.add_endpoint(change.connection, owner, url, types or TYPES, allowed, now_micros())
         change.target = made.id
     admin.show(_endpoint_document(made, secret=made.secret), [_endpoint_line(made), f"secret  {made.secret}"])
 

@@ -46,8 +46,7 @@ _ENDPOINTS_AT_ONCE: Final = 2
 """How many of those may tell endpoints of events: they may be slow, and must not keep mails and postings waiting."""
 _DISPATCH: Final = 1
 """The number of the task that one worker does at a time: beginning turns and errands, in the order of all."""
-_RUNS_TO_POST: Final = 100
-_ENDPOINTS_TO_TELL: Final = 100
+_MOST_DUE: Final = 100
 _PUT_BACK_S: Final = 10.0
 """How long a turn that this machine had no room for keeps its place: other turns would fare no better."""
 _logger = logging.getLogger(__name__)
@@ -292,8 +291,8 @@ class TurnWorker:
         with self._database.read() as connection:
             due = ["prune:"] if self._prune_due.is_set() else []
             due += [f"mail:{one}" for one in invitations.due_mails(connection, self._clock())]
-            due += [f"post:{one}" for one in postings.due_runs(connection, self._clock(), _RUNS_TO_POST)]
-            due += [f"tell:{one}" for one in events.due_endpoints(connection, self._clock(), _ENDPOINTS_TO_TELL)]
+            due += [f"post:{one}" for one in postings.due_runs(connection, self._clock(), _MOST_DUE)]
+            due += [f"tell:{one}" for one in events.due_endpoints(connection, self._clock(), _MOST_DUE)]
         if room <= 0 or not (due := [name for name in due if name not in mine]):
             return
         held = self._engine.held()

@@ -89,12 +89,10 @@ def ask(
             opened = connection.sock = _dial(there, started + timeout_s)
             if parts.scheme == "https":
                 context = ssl.create_default_context()
-                opened = context.wrap_socket(opened, server_hostname=connection.host, do_handshake_on_connect=False)
-                connection.sock = opened
+                # The socket's time-out is one for the whole handshake.
+                opened = connection.sock = context.wrap_socket(opened, server_hostname=connection.host)
             # The response takes the socket from the connection, and the deadline still needs it.
             with cut_off(started + timeout_s - time.monotonic(), lambda: opened):
-                if isinstance(opened, ssl.SSLSocket):
-                    opened.do_handshake()
                 connection.request(
                     method, (parts.path or "/") + (f"?{parts.query}" if parts.query else ""), body=body, headers=given
                 )

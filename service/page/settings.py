@@ -23,7 +23,7 @@ from service.setup import SetupError, TokenEntry, make_token
 from service.store import audit, events, repositories, sessions, tokens, trials, usage
 from service.store.tokens import SCOPES
 from service.store.usage import UsageFilters
-from service.webhooks import EndpointError, addresses_of, new_endpoint
+from service.webhooks import addresses_of
 
 DURATIONS: Final = ("1d", "7d", "30d", "90d", "365d")
 _DAYS: Final = 30
@@ -202,9 +202,9 @@ def _add_endpoint(context: Context, form: Form, caller: Caller, visitor: Visitor
     try:
         addresses_of(url, context.settings.events.allow_private)
         with context.database.write() as connection:
-            made = new_endpoint(connection, caller.organization.id, url, types, (), context.clock())
+            made = events.add_endpoint(connection, caller.organization.id, url, types, (), context.clock())
             _record(connection, context, caller, "endpoint.add", made.id)
-    except EndpointError as error:
+    except events.EndpointError as error:
         return _events(context, caller, visitor, str(error), url=url, types=types)
     return page("new_secret", visitor, endpoint=made, secret=made.secret)
 

@@ -3,7 +3,7 @@
 import base64
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, get_args
 
@@ -11,6 +11,8 @@ import sqlalchemy as sa
 
 from service import ids
 from service.clock import rfc3339
+from service.errors import ServiceError
+from service.store.database import one_at_a_time
 from service.store.schema import Network, event_endpoints, events, first, found
 
 EventType = Literal["run.started", "run.ended", "health.changed", "invitation.accepted"]
@@ -19,7 +21,8 @@ WAITING: Final = "waiting"
 DELIVERED: Final = "delivered"
 GIVEN_UP: Final = "given up"
 STATES: Final = (WAITING, DELIVERED, GIVEN_UP)
-_SECRET_BYTES: Final = 32
+MOST_ENDPOINTS: Final = 10
+"""Of one organization."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +71,25 @@ class Event:
     """Why the last attempt failed."""
 
 
+class EndpointError(ServiceError):
+    """An endpoint may not be told, or cannot be added; the text says why."""
+
+
 def add_endpoint(
-    connection: sa.Connection,
-    organization_id: str,
-    url: str,
-    types: tuple[str, ...],
-    allowed: tuple[Network, ...],
-    now: int,
+    connection: sa.Connection, owner: str, url: str, wanted: Sequence[str], allowed: tuple[Network, ...], now: int
 ) -> Endpoint:
-    """Store an endpoint with a new secret."""
-    made = Endpoint(f"ep_{ids.ulid(now)}", organization_id, url, types, _new_secret(), None, allowed, now, None, None)
+    """Store an endpoint of an organization, whose address was checked, with a new secret.
+
+    Raises:
+        EndpointError: It wants no event that there is, or the organization has as many as it may have.
+    """
+    types = tuple(kind for kind in TYPES if kind in wanted)
+    if not types:
+        raise EndpointError(f"choose at least one type of event: {', '.join(TYPES)}")
+    one_at_a_time(connection, "endpoint", owner)
+    if len(endpoints(connection, owner)) >= MOST_ENDPOINTS:
+        raise EndpointError(f"an organization has at most {MOST_ENDPOINTS} endpoints: remove one first")
+    made = Endpoint(f"ep_{ids.ulid(now)}", owner, url, types, _new_secret(), None, allowed, now, None, None)
     connection.execute(sa.insert(event_endpoints).values({name: getattr(made, name) for name in Endpoint.__slots__}))
     return made
 
@@ -89,7 +101,9 @@ def endpoints(connection: sa.Connection, organization_id: str | None = None) -> 
 
 def endpoint(connection: sa.Connection, endpoint_id: str, organization_id: str | None = None) -> Endpoint | None:
     """Return one endpoint, of an organization or of any."""
-    return first(connection, Endpoint, event_endpoints, event_endpoints.c.id == endpoint_id, *_owned(organization_id))
+    # Ids come from addresses and may hold NUL, which PostgreSQL refuses as a parameter.
+    same = event_endpoints.c.id == endpoint_id.replace("\0", "")
+    return first(connection, Endpoint, event_endpoints, same, *_owned(organization_id))
 
 
 def remove_endpoint(connection: sa.Connection, endpoint_id: str) -> None:
@@ -175,13 +189,12 @@ def latest(
 ) -> list[Event]:
     """Return the newest events of an organization, or of all; `state`: only those in it."""
     chosen = sa.true() if state is None else events.c.state == state
-    mine = events.c.endpoint_id.in_(_ids(organization_id))
-    return found(connection, Event, events, mine, chosen, order=[events.c.id.desc()], limit=limit)
+    return found(connection, Event, events, _of(organization_id), chosen, order=[events.c.id.desc()], limit=limit)
 
 
 def by_id(connection: sa.Connection, event_id: str, organization_id: str | None = None) -> Event | None:
     """Return one event, of an organization or of any."""
-    return first(connection, Event, events, events.c.id == event_id, events.c.endpoint_id.in_(_ids(organization_id)))
+    return first(connection, Event, events, events.c.id == event_id.replace("\0", ""), _of(organization_id))
 
 
 def replay(connection: sa.Connection, event: Event, now: int) -> None:
@@ -200,15 +213,15 @@ def remove(connection: sa.Connection, before: int) -> int:
 
 
 def _new_secret() -> str:
-    return f"whsec_{base64.b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()}"
+    return f"whsec_{base64.b64encode(secrets.token_bytes(32)).decode()}"
 
 
 def _owned(organization_id: str | None) -> list[sa.ColumnElement[bool]]:
     return [] if organization_id is None else [event_endpoints.c.organization_id == organization_id]
 
 
-def _ids(organization_id: str | None) -> sa.Select[tuple[str]]:
-    return sa.select(event_endpoints.c.id).where(*_owned(organization_id))
+def _of(organization_id: str | None) -> sa.ColumnElement[bool]:
+    return events.c.endpoint_id.in_(sa.select(event_endpoints.c.id).where(*_owned(organization_id)))
 
 
 def _due(now: int) -> tuple[sa.ColumnElement[bool], ...]:

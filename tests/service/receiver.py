@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from standardwebhooks.webhooks import Webhook, WebhookVerificationError
+from standardwebhooks.webhooks import EmptyWebhookSecretError, Webhook, WebhookVerificationError
 
 from tests.lab import Received, Respond, Server, Step
 
@@ -20,7 +20,7 @@ class Receiver(Server):
     def answer(self, request: Received) -> Step:
         try:
             event = Webhook(self.secret).verify(request.body, request.headers)
-        except WebhookVerificationError:
+        except (EmptyWebhookSecretError, WebhookVerificationError):
             self.refused.append(request)
             return Respond(401)
         self.taken.setdefault(request.headers["webhook-id"], event)

@@ -22,10 +22,10 @@ from service.clock import DAY_MICROS, SECOND_MICROS, now_micros
 from service.settings import DataFolder, EventSettings
 from service.store import deletions, events, hosts, invitations, turns
 from service.store.database import Database
-from service.store.events import DELIVERED, GIVEN_UP, WAITING, Endpoint, Event
+from service.store.events import DELIVERED, GIVEN_UP, MOST_ENDPOINTS, WAITING, Endpoint, EndpointError, Event
 from service.store.hosts import Host
 from service.store.turns import TurnOutcome
-from service.webhooks import MOST_ENDPOINTS, EndpointError, EventSender, addresses_of, new_endpoint
+from service.webhooks import EventSender, addresses_of
 from tests.lab import Drip, Drop, Flood, Hang, Received, Respond, Server, Step
 from tests.service.certificates import make_certificate
 from tests.service.conftest import BOTH, Api, accepted, organization
@@ -50,7 +50,7 @@ class Desk:
 
     def add(self, url: str, types: tuple[str, ...] = ALL, owner: str = "") -> Endpoint:
         with self.database.write() as connection:
-            return new_endpoint(connection, owner or self.owner, url, types, (), self.now())
+            return events.add_endpoint(connection, owner or self.owner, url, types, (), self.now())
 
     def happen(self, kind: Any = "health.changed", number: int = 0) -> None:
         with self.database.write() as connection:
@@ -280,7 +280,7 @@ def test_an_answer_is_bounded_in_time_and_size_and_leads_nowhere(desk: Desk, rec
 
 
 def test_a_handshake_that_drips_is_left_in_time(desk: Desk) -> None:
-    """A time-out of its own for each byte would never come."""
+    """A time-out that begins again with each byte would never come."""
     listener = socket.create_server(("127.0.0.1", 0))
     desk.add(f"https://127.0.0.1:{listener.getsockname()[1]}/")
     desk.sender = EventSender(desk.database, EventSettings(allow_private=LOOPBACK, timeout_s=0.5), desk.now)
@@ -413,6 +413,7 @@ def test_old_events_go(desk: Desk) -> None:
     desk.happen(number=2)
     with desk.database.write() as connection:
         assert events.remove(connection, desk.now() - SECOND_MICROS) == 1
+        assert events.by_id(connection, "evt_\0") is events.endpoint(connection, "ep_\0") is None
     assert [json.loads(one.payload)["data"]["number"] for one in desk.stored()] == [2]
 
 
