@@ -11,7 +11,7 @@ from service.api.organizations import mail_sender
 from service.clock import SECOND_MICROS
 from service.page.site import leads_to, page
 from service.page.visitor import Operator, Writer
-from service.store import audit, endings, events, invitations, organizations, outages, postings, workers
+from service.store import audit, endings, events, hosts, invitations, organizations, outages, postings, workers
 from service.store.schema import runs
 
 _MOST: Final = 100
@@ -29,6 +29,7 @@ def show(context: RequestContext, visitor: Operator) -> Response:
         ttl = int(context.settings.execution.worker_ttl_s * SECOND_MICROS)
         living = workers.heard_within(connection, ttl, context.clock)
         owners = organizations.all_of(connection)
+        connected = hosts.of_all(connection, [one.id for one in owners[::-1][:_MOST]])
         invited = invitations.all_of(connection)
         ending = endings.soon(connection, now)
         refused = postings.refused(connection, _MOST)
@@ -41,6 +42,7 @@ def show(context: RequestContext, visitor: Operator) -> Response:
         by_status=by_status,
         workers=living,
         organizations=owners[::-1][:_MOST],
+        connected=connected,
         hidden=max(0, len(owners) - _MOST),
         invited={one.organization_id: one for one in invited},
         unsent=[one for one in invited if one.state(now) in {"waiting", "refused"}],

@@ -354,6 +354,7 @@ def test_the_operator_sees_all_and_invites_again(start: Callable[..., Api]) -> N
     shown = browser.get("/operator")
     assert made["organization_name"] in text_of(shown)
     assert "invited jane@customer.example" in text_of(shown)
+    assert "gitlab gitlab.example" in text_of(shown)
     again = re.search(r"/operator/invitations/inv_\w+/resend", shown.text)
     assert again is not None
     assert browser.post(again[0]).status_code == 303
