@@ -55,7 +55,7 @@ class ActivityEntry(Struct, frozen=True):
     @property
     def is_resendable(self) -> bool:
         """Whether it certainly had no effect; an unknown outcome is resolved instead."""
-        return self.source.state in {"rejected", "not_sent"} and self.source.superseded_by is None
+        return self.source.state in {"rejected", "not_sent", "not_created"} and self.source.superseded_by is None
 
     @property
     def run_id(self) -> str | None:

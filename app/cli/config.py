@@ -1,7 +1,7 @@
 """`runwarden config`, `profiles`, `token` and `backup`: the configuration, and the files on this machine."""
 
 import os
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -9,11 +9,14 @@ import click
 
 from app.api.errors import ForbiddenError, NotAuthorizedError
 from app.cli.context import Format, Invocation
-from app.cli.exits import Exit, failed
+from app.cli.exits import ErrorDetail, Exit, failed
 from app.cli.options import CommandGroup, FactCommand, async_command
 from app.cli.output import Column, Document, facts
-from app.config import LEDGER_FILE, STATE_FILE, ConfigError, config_path, data_folder, example_text
+from app.config import LEDGER_FILE, STATE_FILE, ConfigError, Settings, config_path, data_folder, example_text
+from app.config.load import mistakes, read_text, toml_values
 from app.config.settings import ConsoleSettings
+from app.config.table import KeyPath, Table, line_of
+from app.config.token import FileToken, TokenError
 
 _EDITING: Final = {
     "edit": ("app.cli.editing:edit", "Open the configuration in $EDITOR, and keep what was saved if it is valid."),
@@ -45,20 +48,30 @@ def show_path(invocation: Invocation) -> int:
 @config.command("check", cls=FactCommand)
 @click.pass_obj
 def check(invocation: Invocation) -> int:
-    """Check the configuration and show the settings in effect; nothing is sent."""
-    settings = invocation.settings()
+    """Check the configuration, token files included, and show the settings in effect, or all mistakes.
+
+    Nothing is sent, and no program is run for a token.
+    """
+    try:
+        settings, found = invocation.settings(), list[ConfigError]()
+    except ConfigError as error:
+        if error.file is None or not error.path:
+            raise
+        settings, found = mistakes(error.file, read_text(error.file) or "")
+    if settings.file is not None:
+        text = read_text(settings.file) or ""
+        found += _unusable(settings, Table(settings.file, text, toml_values(settings.file, text)))
+    found.sort(key=lambda each: each.line or 0)
+    if found:
+        problems: list[ErrorDetail] = [{"line": each.line, "key": each.key, "message": str(each)} for each in found]
+        first, said = found[0], [str(each) for each in found]
+        if not invocation.output.format.is_json:
+            for line in said[:-1]:
+                invocation.output.note(line)
+            said = said[-1:]
+        message, file = " ".join(said), str(first.file)
+        raise failed("config", message, file=file, line=first.line, key=first.key, problems=problems)
     profile = invocation.profile(settings)
-    if settings.keys or any(command.key for command in settings.commands):
-        from app.console.keys.keymap import problems
-
-        if found := problems(settings.keys, settings.commands):
-            said = " ".join((f"{settings.file}:", *found))
-            raise failed("config", said, file=str(settings.file), problems=list(found))
-    if settings.console.theme != ConsoleSettings().theme:
-        from app.console.themes import theme_problem
-
-        if said := theme_problem(settings.console.theme):
-            raise failed("config", f"{settings.file}: console.theme: {said}", file=str(settings.file))
     names = [each.name for each in settings.profiles]
     folder = str(data_folder(settings, profile))
     document: dict[str, object] = {
@@ -79,6 +92,38 @@ def check(invocation: Invocation) -> int:
     pairs = [(name, str(shown.get(name, value))) for name, value in document.items() if name != "ok"]
     invocation.output.record(document, pairs)
     return Exit.DONE
+
+
+def _unusable(settings: Settings, root: Table) -> Iterator[ConfigError]:
+    """The values that only the console or the start of a profile would find wrong."""
+    if settings.keys or any(command.key for command in settings.commands):
+        from app.console.keys.keymap import problems
+
+        for said in problems(settings.keys, settings.commands):
+            line = line_of(root.text, _place_of_key(root, settings, said))
+            yield ConfigError(said, cure="", file=root.file, line=line)
+    if settings.console.theme != ConsoleSettings().theme:
+        from app.console.themes import theme_problem
+
+        if said := theme_problem(settings.console.theme):
+            yield root.table("console").mistake("theme", said, "")
+    for profile in settings.profiles:
+        if isinstance(profile.token, FileToken):
+            try:
+                profile.token.read({})
+            except TokenError as error:
+                table = root.table("profiles").table(profile.name)
+                yield table.mistake("token_file", error.message, error.cure)
+
+
+def _place_of_key(root: Table, settings: Settings, said: str) -> KeyPath:
+    """Where the key stands that a sentence of `problems` begins with."""
+    begun = said.removeprefix("keys.").removeprefix("commands, ")
+    if (name := next((name for name in settings.keys if begun.startswith(f"{name}: ")), None)) is not None:
+        return ("keys", name) if name in root.table("keys").values else ("keys", *name.split("."))
+    commands = enumerate(root.tables("commands"))
+    places = (("commands", at, "key") for at, one in commands if begun.startswith(f"{one.values.get('name')}: "))
+    return next(places, ("commands",))
 
 
 @config.command("keys", cls=FactCommand)

@@ -2,10 +2,12 @@
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import reduce
+from operator import getitem
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -26,7 +28,7 @@ from app.config.settings import (
     UserCommand,
     ViewSettings,
 )
-from app.config.table import Table, check_route
+from app.config.table import LEFT_OUT, KeyPath, Table, check_route
 from app.config.token import CommandToken, EnvToken, FileToken, KeyringToken, TokenSource
 
 _TOKEN_KEYS: Final = ("token_env", "token_file", "token_command", "token_keyring")
@@ -90,6 +92,46 @@ def parse(file: Path, text: str) -> Settings:
         ConfigError: It holds a mistake.
     """
     return _settings(Table(file, text, toml_values(file, text)))
+
+
+def mistakes(file: Path, text: str) -> tuple[Settings, list[ConfigError]]:
+    """What is right in the text of a file, and all mistakes in it but those that follow from another.
+
+    Raises:
+        ConfigError: It is not TOML.
+    """
+    values = toml_values(file, text)
+    found: dict[KeyPath, ConfigError] = {}
+    missing: list[object] = []
+    while True:
+        try:
+            return _settings(Table(file, text, values)), list(found.values())
+        except ConfigError as error:
+            if not any(name in missing for name in _texts(values, error.path)):
+                found.setdefault(error.path, error)
+            missing.append(_leave_out(values, error.path))
+
+
+def _leave_out(values: Any, path: KeyPath) -> object:
+    """Remove a key, or the table that lacks it; return its name."""
+    *above, last = path
+    holder = reduce(getitem, above, values)
+    if isinstance(holder, list):
+        holder[cast("int", last)] = LEFT_OUT
+    elif last in holder:
+        del holder[last]
+    else:
+        return _leave_out(values, path[:-1])
+    return last
+
+
+def _texts(values: Any, path: KeyPath) -> Sequence[object]:
+    """The value at a place, or those of its list; empty: there is none."""
+    try:
+        value = reduce(getitem, path, values)
+    except LookupError:
+        return ()
+    return value if isinstance(value, list) else (value,)
 
 
 def toml_values(file: Path, text: str) -> dict[str, object]:

@@ -214,6 +214,9 @@ class ConfigError(RunwardenError):
 
     kind: ClassVar[str] = "config"
 
+    path: tuple[str | int, ...] = ()
+    """Of the key in its file, as `app.config.table` has it; empty where that is not known."""
+
     def __init__(
         self, message: str, *, cure: str, file: Path | None = None, key: str | None = None, line: int | None = None
     ) -> None:
@@ -226,7 +229,7 @@ class ConfigError(RunwardenError):
         self.message = message
         self.cure = cure
         location = "" if file is None else f"{file}{f':{line}' if line is not None else ''}: "
-        super().__init__(f"{location}{f'{key}: ' if key else ''}{message} {cure}")
+        super().__init__(f"{location}{f'{key}: ' if key else ''}{message} {cure}".rstrip())
 
 
 class PollSettings(Struct, frozen=True):

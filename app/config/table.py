@@ -22,6 +22,8 @@ from app.times import parse_duration
 KeyPath = tuple[str | int, ...]
 """As in `("profiles", "acme", "base_url")`; a number is a place in an array of tables, counted from 0."""
 
+LEFT_OUT: Final = None
+"""In an array of tables: a table that was found wrong before, see `app.config.load.mistakes`."""
 _MOST_LINES: Final = 5_000
 """Longer files would take seconds to search."""
 _NAMES: Final[Mapping[type, str]] = {
@@ -130,6 +132,8 @@ class Table(Struct, frozen=True):
         """An array of tables within."""
         wanted = f"an array of tables: [[{dotted((*self.path, key))}]]"
         for index, values in enumerate(self._typed(key, list, wanted) if key in self.values else ()):
+            if values is LEFT_OUT:
+                continue
             if not isinstance(values, dict):
                 self.fail(key, f"this must be {wanted}.", "See `runwarden config init` for an example.")
             yield Table(self.file, self.text, values, (*self.path, key, index))
@@ -151,8 +155,14 @@ class Table(Struct, frozen=True):
         Raises:
             ConfigError: Always, with file and line.
         """
+        raise self.mistake(key, message, cure)
+
+    def mistake(self, key: str, message: str, cure: str) -> ConfigError:
+        """What is wrong with a key, with file and line."""
         path = (*self.path, key)
-        raise ConfigError(message, cure=cure, file=self.file, key=dotted(path), line=line_of(self.text, path))
+        error = ConfigError(message, cure=cure, file=self.file, key=dotted(path), line=line_of(self.text, path))
+        error.path = path
+        return error
 
     def _typed(self, key: str, kind: type[T], wanted: str = "") -> T:
         value = self.values[key]

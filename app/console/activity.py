@@ -216,7 +216,7 @@ class ActivityScreen(BaseScreen):
             "E",
             "resend",
             "edit and resend",
-            tooltip="Edit a rejected or unsent request, and send it",
+            tooltip="Edit a request that had no effect, and send it",
             id="activity.resend",
         ),
         Binding(

@@ -50,6 +50,41 @@ def test_a_mistake_names_file_line_and_key(lone: CommandLine) -> None:
     assert "runs_seconds" in lone("--config", str(file), "config", "check").err
 
 
+MISTAKEN = """default_profile = "acme"
+[poll]
+runs_seconds = 3
+[profiles.acme]
+base_url = "ftp://acme.example/v1"
+[profiles.globex]
+base_url = "https://globex.example/v1"
+token_file = "not-there"
+[console]
+theme = "runwardn"
+[[views]]
+query = "is:active"
+[[views]]
+name = "Mine"
+query = "is:active"
+colour = "red"
+[keys]
+run.continue = "nonsense"
+"""
+
+
+def test_the_check_reports_all_mistakes_at_once(lone: CommandLine) -> None:
+    """Each with its line, and none that only follows from another: the default profile is there, if mistaken."""
+    file = lone.home / "bad.toml"
+    file.write_text(MISTAKEN)
+
+    error = lone("--config", str(file), "config", "check", "--json").json()["error"]
+    said = lone("--config", str(file), "config", "check").err
+
+    assert sorted(problem["line"] for problem in error["problems"]) == [3, 5, 8, 10, 11, 16, 18]
+    for line, words in ((3, "runs_seconds"), (5, "base_url"), (8, "cannot be read"), (10, "Did you mean runwarden?")):
+        (sentence,) = (each for each in said.splitlines() if f"bad.toml:{line}: " in each)
+        assert words in sentence
+
+
 @pytest.mark.parametrize(
     ("theme", "said"), [("runwardn", "Did you mean runwarden?"), ("zzz", "There are: "), ("nord", "")]
 )

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.console.runs.views import as_typed, listed, replaced, settled
+from app.console.runs.views import as_typed, listed, replaced
 from app.query import parse
 from storage.records import RunFilter
 
@@ -77,19 +77,3 @@ def test_only_the_piece_at_the_cursor_is_read_differently(line: str, cursor: int
     """Behind a blank, the line means what it says."""
     assert parse(as_typed(f"{line} ", len(line) + 1), NOW) == parse(f"{line} ", NOW)
     assert isinstance(as_typed(line, min(cursor, len(line))), str)
-
-
-@pytest.mark.parametrize(
-    ("line", "after"),
-    [
-        ("status:comp", "status:completed"),
-        ("  repo:pay  ", "repo:pay"),
-        ("since:7d repo:pay", "since:7d repo:*pay*"),
-        ("login since:2", "login since:2"),
-        ('"two  words"', '"two  words"'),
-        ("status:failed", "status:failed"),
-    ],
-)
-def test_a_line_that_is_left_says_what_it_showed(line: str, after: str) -> None:
-    """What was begun is written out; a mistake stays, so that it can be seen."""
-    assert settled(line, len(line)) == after

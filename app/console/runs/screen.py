@@ -38,7 +38,6 @@ from app.console.runs.views import (
     named,
     problem_texts,
     replaced,
-    settled,
     views_of,
 )
 from app.console.session import Session, user_preferences
@@ -424,7 +423,7 @@ class RunsScreen(RunActions):
     @on(SearchInput.Left)
     def _line_left(self) -> None:
         """Go back to the table as soon as it shows what the line finds."""
-        self.set_line(settled(self.bar.line.value, self.bar.line.cursor_position).strip())
+        self.set_line(self.bar.line.value.strip())
         self.bar.offer(())
         if self.table.is_replacing:
             self._goes_to_rows = True

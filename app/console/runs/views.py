@@ -225,12 +225,6 @@ def as_typed(line: str, cursor: int) -> str:
     return line if piece.is_quoted or not piece.text else line[: piece.start] + meant + line[piece.end :]
 
 
-def settled(line: str, cursor: int) -> str:
-    """Complete a line after typing: write out what an unfinished value stood for; mistakes stay."""
-    now, typed = datetime.now(UTC), as_typed(line, cursor)
-    return line if parse(line, now).problems else " ".join(typed[term.start : term.end] for term in terms(typed))
-
-
 def limit_in(line: str, key: KeyName) -> str:
     """A time limit as written in the line, or an empty one."""
     return next((term.tokens[0].text for term in terms(line) if term.key and key_name(term.key) == key), "")

@@ -9,9 +9,9 @@ from tests.console.scenes import a_day
 from tests.lab import Lab
 
 
-async def offered(scene: Scene, text: str) -> list[str]:
+async def offered(scene: Scene, text: str, key: str = "colon") -> list[str]:
     """Open the palette, type, and return what it offers, best first."""
-    await scene.press("colon")
+    await scene.press(key)
     scene.app.screen.query_one(Input).value = text
     await scene.settle()
     options = scene.app.screen.query_one(OptionList).options
@@ -56,7 +56,7 @@ async def test_a_run_is_found_by_its_id_its_repository_or_its_branch(staged: Sta
     """Not only among those on show."""
     a_day(board, 40)
     async with staged() as scene:
-        found = await offered(scene, "run_01JX0033")
+        found = await offered(scene, "run_01JX0033", "ctrl+p")
         assert found[0].startswith("Run run_01JX0033")
 
         await scene.press("enter")

@@ -44,13 +44,18 @@ async def test_clearing_undoes_the_line_first_and_then_the_view(staged: Staged) 
         assert runs(scene).table_query == TableQuery(sort=RunSort("started", descending=False))
 
 
-async def test_what_is_typed_counts_as_far_as_it_goes_and_is_written_out_at_the_end(staged: Staged) -> None:
-    """`status:fa` stands for failed; a mistake stays to be mended. The focus goes to the rows with the result."""
+async def test_what_is_typed_counts_as_far_as_it_goes_and_is_exact_at_the_end(staged: Staged) -> None:
+    """While it is typed, `repo:acme/p` finds what contains it; enter keeps the line, which then means what it says."""
     async with staged() as scene:
-        await scene.press("slash", *"status:fa")
-        assert {row.status for row in scene.table.rows_on_show} == {"failed"}
+        await scene.press("slash", *"repo:acme/payment")
+        assert {row.repository for row in scene.table.rows_on_show} == {"acme/payment-service"}
         await scene.press("enter")
-        assert runs(scene).table_query == TableQuery(line="status:failed")
+        assert runs(scene).table_query == TableQuery(line="repo:acme/payment")
+        assert not scene.table.count
+
+        await scene.press("escape", "slash", *"repo:acme/payment-service", "enter")
+        assert runs(scene).table_query.line == "repo:acme/payment-service"
+        assert {row.repository for row in scene.table.rows_on_show} == {"acme/payment-service"}
         assert scene.app.focused is scene.table
 
         await scene.press("escape", "slash", *"stauts:fa", "enter")
