@@ -74,8 +74,7 @@ class ActivityEntry(Struct, frozen=True):
         """Everything known about the entry; our names, possibly foreign values."""
         action = self.source
         badge = badge_of(self)
-        found_out = ", as a person found out" if action.resolution in {"created", "not_created"} else ""
-        yield "outcome", (safe_text(f"{badge.text}{found_out}"), badge.tone)
+        yield "outcome", (safe_text(badge.text), badge.tone)
         yield "what", (what(action.kind), "plain")
         if self.about:
             yield "about", (self.about, "plain")
@@ -95,7 +94,10 @@ class ActivityEntry(Struct, frozen=True):
         if action.settled_at is not None:
             since = action.sending_at or action.created_at
             took = span((action.settled_at - since).total_seconds())
-            yield "settled", (safe_text(f"{stamp(action.settled_at)}, after {took}"), "plain")
+            label = "unknown" if action.state == "unknown" or action.resolved_at is not None else "settled"
+            yield label, (safe_text(f"{stamp(action.settled_at)}, after {took}"), "plain")
+        if action.resolved_at is not None:
+            yield "resolved", (safe_text(f"{stamp(action.resolved_at)} by {action.resolved_by.name}"), "plain")
         yield "action", (safe_text(action.action_id), "quiet")
         if action.key != action.action_id:
             yield "key", (safe_text(action.key, limit=200), "quiet")

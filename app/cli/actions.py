@@ -54,8 +54,8 @@ FILTERS: Final = options_of(
 )
 EXPORTED: Final = (
     *("created_at", "user", "host", "surface", "actor", "kind", "subject", "base_url", "path", "body", "state"),
-    *("resolution", "result_id", "error", "http_status", "message", "sending_at", "settled_at", "key"),
-    *("superseded_by", "action_id"),
+    *("resolution", "resolved_at", "resolved_by", "result_id", "error", "http_status", "message"),
+    *("sending_at", "settled_at", "key", "superseded_by", "action_id"),
 )
 """The columns of an export as CSV or a table."""
 
@@ -152,6 +152,7 @@ async def show(invocation: Invocation, /, *, action_id: str, candidates: bool) -
         ("asked", rfc3339(action.created_at)),
         ("sent", rfc3339(action.sending_at)),
         ("settled", rfc3339(action.settled_at)),
+        ("resolved", f"{rfc3339(action.resolved_at)} by {action.resolved_by.name}" if action.resolved_at else None),
         ("made", action.result_id),
         ("error", f"{action.error.kind}: {action.error.message}" if action.error else None),
         ("sent again as", action.superseded_by),

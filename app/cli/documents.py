@@ -64,6 +64,8 @@ def action_document(action: Action) -> dict[str, object]:
     return {
         **facts(action, f"{names} superseded_by"),
         **facts(action.author, "user host surface"),
+        "resolved_at": rfc3339(action.resolved_at),
+        "resolved_by": action.resolved_by.name or None,
         "subject": action.subject or None,
         "body": json.loads(action.body_json),
         "response": as_received(action.response_json) or None,

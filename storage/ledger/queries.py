@@ -1,5 +1,6 @@
 """Reading the ledger: one action, a selection, the newest with all counts, and the audit."""
 
+import json
 import sqlite3
 from collections import defaultdict
 from collections.abc import Collection
@@ -25,6 +26,12 @@ COLUMNS: Final = (
     " error_kind, error_message, error_status, error_code, response_json, result_id, resolution, superseded_by,"
     " base_url, user, host, surface"
 )
+_RESOLVED: Final = (
+    "CASE WHEN resolution IS NOT NULL THEN (SELECT json_array(at_us, audit.user, audit.host, audit.surface) FROM audit"
+    " WHERE audit.action_id = actions.action_id AND transition IN"
+    " ('resolved_created', 'resolved_not_created', 'sent_again') ORDER BY audit.seq DESC LIMIT 1) END AS resolved"
+)
+"""When and by whom, as the audit has it."""
 PREFIX: Final = "act_"
 """How every id begins."""
 _TWO: Final = 2
@@ -41,7 +48,7 @@ _TEXT = (
 
 def select(connection: sqlite3.Connection, rest: str, parameters: tuple[str | int, ...] = ()) -> tuple[Action, ...]:
     """The actions that the rest of a SELECT (WHERE, ORDER BY, LIMIT) picks."""
-    found = connection.execute(f"SELECT {COLUMNS} FROM actions {rest}", parameters)
+    found = connection.execute(f"SELECT {COLUMNS}, {_RESOLVED} FROM actions {rest}", parameters)
     names = [description[0] for description in found.description]
     return tuple(_action(dict(zip(names, values, strict=True))) for values in found.fetchall())
 
@@ -55,12 +62,15 @@ def _action(row: dict[str, Any]) -> Action:
     kind, message, status, code = (row.pop(f"error_{name}") for name in ("kind", "message", "status", "code"))
     # A confirmed action keeps the error from before it was resolved, which no longer matters.
     has_failed = kind is not None and row["state"] != "confirmed"
+    resolved_us, *resolver = json.loads(row.pop("resolved") or "[null]")
     return Action(
         created_at=from_us(row.pop("created_us")),
         sending_at=from_us_or_none(row.pop("sending_us")),
         settled_at=from_us_or_none(row.pop("settled_us")),
         error=ActionFailure(kind, message, status, code) if has_failed else None,
         author=Author(row.pop("user"), row.pop("host"), row.pop("surface")),
+        resolved_at=from_us_or_none(resolved_us),
+        resolved_by=Author(*resolver),
         **row,
     )
 

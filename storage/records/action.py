@@ -36,6 +36,11 @@ class Author(Struct, frozen=True):
     """The machine's name."""
     surface: Surface | None = None
 
+    @property
+    def name(self) -> str:
+        """The person on the machine, `ann@desk`; empty: not recorded."""
+        return "@".join(filter(None, (self.user, self.host)))
+
 
 class ActionFailure(Struct, frozen=True):
     """Why an action is not confirmed."""
@@ -67,7 +72,7 @@ class Action(Struct, frozen=True):
     sending_at: datetime | None = None
     """None: no byte of it was ever sent."""
     settled_at: datetime | None = None
-    """None: on its way."""
+    """When the program knew its outcome, or that it is unknown; None: on its way."""
     error: ActionFailure | None = None
     response_json: str | None = None
     """The service's answer as received, where there was a usable one."""
@@ -80,6 +85,9 @@ class Action(Struct, frozen=True):
     base_url: str | None = None
     """The service it went to. None: not recorded, as in the next one."""
     author: Author = Author()
+    resolved_at: datetime | None = None
+    """When a person resolved its unknown outcome; None: as `resolution`."""
+    resolved_by: Author = Author()
 
     @property
     def is_open(self) -> bool:

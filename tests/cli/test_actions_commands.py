@@ -45,7 +45,12 @@ def test_a_person_can_link_what_an_unknown_write_made(faulty: CommandLine, serve
 
     linked = faulty("actions", "resolve", action_id, "--created", "org_9", "--json")
     twice = faulty("actions", "resolve", action_id, "--not-created", "--json")
+    shown = faulty("actions", "show", action_id, "--json").json()["action"]
+    told = faulty("actions", "show", action_id).out
 
+    person = f"{shown['user']}@{shown['host']}"
+    assert (shown["resolved_by"], shown["resolved_at"] > shown["settled_at"]) == (person, True)
+    assert f"resolved   {shown['resolved_at']} by {person}" in told
     assert (linked.code, linked.json()["state"]) == (0, "confirmed")
     assert linked.json()["organization"] == {"organization_id": "org_9"}
     assert faulty("orgs", "list", "--json").json()["organizations"][0]["organization_id"] == "org_9"

@@ -1,6 +1,7 @@
 """The ledger's methods: the state that each leads to, and what it leaves behind; the rest is proven by the model."""
 
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from pathlib import Path
 from sqlite3 import IntegrityError
 
@@ -62,6 +63,25 @@ async def test_every_step_stays_on_record(ledger_path: Path) -> None:
         for change in ("UPDATE audit SET user = 'eve'", "DELETE FROM audit"):
             with pytest.raises(IntegrityError, match="only ever added to"):
                 await ledger.writer.run(lambda connection, sql=change: connection.execute(sql))
+
+
+async def test_a_resolution_has_its_own_person_machine_and_time(ledger_path: Path) -> None:
+    """Not those of the one who sent it, nor of the moment when its outcome became unknown."""
+    action = {"action_id": None, "kind": "run.start", "subject": "", "key": "k", "path": "/", "body_json": "{}"}
+    async with await Ledger.open(ledger_path, author=Author("ann", "laptop", "console"), clock=lambda: NOON) as ledger:
+        number = (await ledger.prepare(**action, actor="console:ann")).action_id
+        await ledger.sending(number)
+        unknown = await ledger.unknown(number, ActionFailure("timed_out", "No answer within 20 s."))
+
+    bob, later = Author("bob", "desk", "command"), NOON + timedelta(minutes=8)
+    async with await Ledger.open(ledger_path, author=bob, clock=lambda: later) as ledger:
+        resolved = await ledger.resolve_not_created(number)
+        undone = await ledger.unresolve(number)
+        again = await ledger.resolve_created(number, "run_1")
+
+    assert (unknown.resolved_at, unknown.resolved_by) == (undone.resolved_at, undone.resolved_by) == (None, Author())
+    assert (resolved.settled_at, resolved.resolved_at, resolved.resolved_by) == (NOON, later, bob)
+    assert (again.resolved_at, again.resolved_by.name, again.author.name) == (later, "bob@desk", "ann@laptop")
 
 
 async def test_an_action_that_is_not_there(ledger: Ledger) -> None:

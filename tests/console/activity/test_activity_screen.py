@@ -17,6 +17,8 @@ from app.api.requests import (
     as_json,
 )
 from app.console.run.screen import RunScreen
+from app.files import login
+from app.times import stamp
 from storage.records import ActionFailure, ActionState, PollOutcome, Repository, RunFilter, RunSort
 from tests.console.conftest import SMALL, WIDE, Scene, Staged, seen
 from widgets.activity import ActivityEntry
@@ -146,10 +148,14 @@ async def test_an_unknown_outcome_is_resolved_here_and_seen_at_once(staged: Stag
         for fact in ("No answer within 20 s.", "then press v", '"instructions": "Now also'):
             assert fact in scene.text
 
+        scene.clock.move(minutes=8)
         await scene.press("v", "2", "ctrl+s")
 
         assert "◌ not sent" in lines(scene)[0]
         assert "⊘ not created" in lines(scene)[1]
+        found = " ".join(scene.text.split())
+        assert f"resolved {stamp(scene.clock.now)} by {login()}@" in found
+        assert f"unknown {stamp(scene.clock.now)}" not in found
         assert not scene.app.screen.check_action("resolve", ())
 
         await scene.press("u")
