@@ -204,7 +204,7 @@ def test_axe_finds_nothing_on_any_page(
         check(*(f"/runs/{run}{path}" for path in ("", "/changes", "/log")))
     check(f"/runs/{runs[0]}/changes?turn=1&file=2", f"/runs/{runs[0]}/changes?file=x", f"/runs/{runs[0]}/log?turn=7")
     check("/runs/new", "/runs/new?agent=hostile", "/runs/new?agent=%3Cb%3E", f"/runs/new?like={runs[0]}")
-    check(*(f"/settings/{name}" for name in ("tokens", "members", "hosts", "agents", "usage", "none")))
+    check(*(f"/settings/{name}" for name in ("tokens", "members", "hosts", "agents", "usage", "events", "none")))
     person.open("/settings/members")
     person.type("#email", "jane@customer.example")
     person.press("main form button")
