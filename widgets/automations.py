@@ -136,7 +136,10 @@ def journal_lines(
         head = (f"{badge.text:<13} ", badge.style), (f"{ago(decision.decided_at, now):<9} ", STYLES["quiet"])
         lines.append(Content.assemble(*head, fit(set_off_by(decision, now), max(8, width - 24)).rstrip()))
         made = f"{did(decision)} {safe_text(decision.result_id)}" if decision.result_id else ""
-        if why := "; ".join(filter(None, (made, safe_text(decision.reason, limit=400)))):
+        answer = decision.answer
+        answered = "" if answer is None else safe_text(f"{answer.text}, {clock_time(answer.at, now)}")
+        said = "" if answer is not None and decision.reason == answer.text else safe_text(decision.reason, limit=400)
+        if why := "; ".join(filter(None, (made, answered, said))):
             lines.append(Content.styled(f"{'':<14}{why}", STYLES["quiet"]))
     return lines
 

@@ -17,6 +17,7 @@ from app.cli.context import Format, Invocation
 from app.cli.exits import Exit, failed
 from app.cli.options import COUNT, CommandGroup, FactCommand, async_command, completed, reading
 from app.cli.output import Column, Output
+from app.files import author_of
 from app.rules.rule import Rule, fingerprint
 from app.rules.sentence import limits, sentence, warnings
 from app.times import exact_ago, parse_duration, rfc3339, stamp
@@ -162,7 +163,7 @@ async def log(invocation: Invocation, /, *, name: str | None, limit: int, outcom
         Column("automation", lambda d: d.rule, "rule"),
         Column("decided", lambda d: exact_ago(d.decided_at, now), "decided_at", lambda d: rfc3339(d.decided_at)),
         Column("set off by", lambda d: d.occurrence.identity, "set_off_by", flexible=True),
-        Column("why", lambda d: d.reason, "reason", flexible=True),
+        Column("why", lambda d: d.why, "reason", lambda d: d.reason, flexible=True),
         Column("made", lambda d: d.result_id or "", "result_id"),
     )
     entries = [document(decision) for decision in found]
@@ -208,10 +209,11 @@ async def approve(invocation: Invocation, /, *, decision: int) -> int:
         if held is None or held.outcome != "waiting":
             was = "There is no such decision" if held is None else f"Decision {decision} does not wait: {held.outcome}"
             raise failed("not_found", f"{was}. See: runwarden automations log --outcome waiting")
-        if not await state.take(decision, "waiting", "approved", f"approved by {getpass.getuser()}"):
+        if not await state.answer(decision, "approved", author_of("cli")):
             raise failed(
                 "not_found", f"Decision {decision} no longer waits. See: runwarden automations log {held.rule!r}"
             )
+        held = await state.decision(decision) or held
         bot = await state.lease_owner(LEASE, state.clock())
     output = invocation.output
     if bot is None:
@@ -223,7 +225,9 @@ async def approve(invocation: Invocation, /, *, decision: int) -> int:
         request = {"method": "POST", **json.loads(held.request_json)}
         body = output.json(request["body"])
         pairs.append(("request", f"POST {request['path']}"))
+    answered = document(held)
     facts = {"decision": decision, "rule": held.rule, "outcome": "approved", "request": request}
+    facts |= {name: answered[name] for name in ("answered_by", "answered_at")}
     is_table = output.format is Format.TABLE
     output.record(facts, pairs if is_table else [*pairs, ("body", body)])
     if is_table and body:  # A field would be cut off.

@@ -67,6 +67,20 @@ class RuleHistory(Struct, frozen=True):
     """Why it is paused; None: it is not."""
 
 
+class Answer(Struct, frozen=True):
+    """A person's answer to a decision that waited for approval."""
+
+    word: Literal["approved", "rejected"]
+    by: str
+    """The person on the machine, as `ann@desk`."""
+    at: datetime
+
+    @property
+    def text(self) -> str:
+        """As in `approved by ann@desk`."""
+        return f"{self.word} by {self.by}"
+
+
 class Decision(Struct, frozen=True):
     """One line of the journal."""
 
@@ -84,6 +98,14 @@ class Decision(Struct, frozen=True):
     """The run that it made or continued."""
     request_json: str | None = None
     """The request as shown for approval."""
+    answer: Answer | None = None
+    """None: no person answered it."""
+
+    @property
+    def why(self) -> str:
+        """Its reason, after who answered it."""
+        said = "" if self.answer is None else self.answer.text
+        return self.reason if said in self.reason else "; ".join(filter(None, (said, self.reason)))
 
 
 class RuleState(Struct, frozen=True):

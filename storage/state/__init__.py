@@ -4,12 +4,13 @@ import sqlite3
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, Literal, Self
 
 from storage import claims
 from storage.database import make_fleeting, open_precious
 from storage.private_file import check_locks
-from storage.records.decision import Decision, Occurrence, Outcome, RuleHistory, Verdict
+from storage.records import Author
+from storage.records.decision import Answer, Decision, Occurrence, Outcome, RuleHistory, Verdict
 from storage.state import decisions, deliveries
 from storage.state.decisions import AT_WORK, OWN
 from storage.state.opening import SCHEMA
@@ -94,6 +95,11 @@ class State:
         """Change an open decision, if it is still as expected; return whether this process did."""
         now = self.clock()
         return await self.writer.run(lambda held: decisions.take(held, decision_id, expected, outcome, reason, now))
+
+    async def answer(self, decision_id: int, word: Literal["approved", "rejected"], author: Author) -> bool:
+        """Record a person's answer to a waiting decision; return whether it still waited."""
+        given = Answer(word, author.name, self.clock())
+        return await self.writer.run(partial(decisions.answer, decision_id=decision_id, given=given))
 
     async def take_approved(
         self, decision: Decision, decide: Decide, *, active_run: str | None = None

@@ -12,6 +12,7 @@ from storage.records.decision import (
     ACTED_OUTCOMES,
     BY_HAND,
     OPEN_OUTCOMES,
+    Answer,
     Decision,
     Occurrence,
     Outcome,
@@ -26,7 +27,7 @@ KEPT: Final = timedelta(days=400)
 CLAIMS: Final = Claims("decisions", "id", "outcome = 'acting'")
 _COLUMNS: Final = (
     "id, rule, identity, at_us, decided_us, outcome, reason, settled_us, conversation, facts_json,"
-    " action_id, result_id, request_json"
+    " action_id, result_id, request_json, answer, answered_by, answered_us"
 )
 _ACTED: Final = ", ".join(f"'{outcome}'" for outcome in sorted(ACTED_OUTCOMES))
 AHEAD: Final = timedelta(minutes=5)
@@ -103,6 +104,19 @@ def take(
     """Change an open decision, if it is still as expected: one process wins."""
     with immediate(connection):
         return _move(connection, decision_id, expected, outcome, reason, now)
+
+
+def answer(connection: sqlite3.Connection, decision_id: int, given: Answer) -> bool:
+    """Record a person's answer to a waiting decision; return whether it still waited."""
+    outcome: Outcome = "approved" if given.word == "approved" else "skipped"
+    with immediate(connection):
+        if not _move(connection, decision_id, "waiting", outcome, given.text, given.at):
+            return False
+        connection.execute(
+            "UPDATE decisions SET answer = ?, answered_by = ?, answered_us = ? WHERE id = ?",
+            (given.word, sqlite_text(given.by), to_us(given.at), decision_id),
+        )
+    return True
 
 
 def take_approved(
@@ -263,7 +277,12 @@ def _decision(row: tuple[Any, ...]) -> Decision:
     number, rule, identity, at_us, decided_us, outcome, reason, settled_us, conversation_id, facts, *made = row
     occurrence = Occurrence(identity, from_us(at_us), conversation_id, json.loads(facts))
     settled_at = from_us_or_none(settled_us)
-    return Decision(number, rule, occurrence, from_us(decided_us), outcome, reason, settled_at, *made)
+    action_id, result_id, request_json, word, by, answered_us = made
+    given = None if word is None else Answer(word, by, from_us(answered_us))
+    return Decision(
+        *(number, rule, occurrence, from_us(decided_us), outcome, reason, settled_at),
+        *(action_id, result_id, request_json, given),
+    )
 
 
 def begin_rule(connection: sqlite3.Connection, rule: str, fingerprint: str, now: datetime) -> RuleState:

@@ -50,13 +50,17 @@ _TABLES: Final = (
     "CREATE INDEX deliveries_made ON deliveries (route, batch, made_us)",
     "CREATE INDEX deliveries_settled ON deliveries (settled_us)",
 )
+_ANSWERS: Final = tuple(
+    f"ALTER TABLE decisions ADD COLUMN {column}"
+    for column in ("answer TEXT", "answered_by TEXT", "answered_us INTEGER")
+)
 DAMAGE_CURE: Final = (
     "It says what the automations have done already, and is never rebuilt by itself: restore it from a backup. To go on"
     " without it, move it away yourself: every automation then begins as if it were new, and looks forward only."
 )
 SCHEMA: Final = Schema(
     name="state",
-    steps={"0001_state": _TABLES},
+    steps={"0001_state": _TABLES, "0002_answers": _ANSWERS},
     newer_cure="Install that version again: what it claimed must not be claimed a second time.",
     damage_cure=DAMAGE_CURE,
 )

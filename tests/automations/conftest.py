@@ -20,7 +20,7 @@ from app.rules.rule import DoCommand, Rule
 from storage.claims import Owner
 from storage.errors import StorageError
 from storage.ledger import Ledger
-from storage.records import ActionFailure, PollOutcome, Repository
+from storage.records import ActionFailure, Author, PollOutcome, Repository
 from storage.records.decision import Decision
 from storage.state import State
 from tests.notify.conftest import World
@@ -100,7 +100,7 @@ class Place:
         """A person approves what waits, later."""
         (waiting,) = await self.state.open_decisions()
         self.world.pass_(**later)
-        assert await self.state.take(waiting.decision_id, "waiting", "approved", "approved by ann")
+        assert await self.state.answer(waiting.decision_id, "approved", Author("ann", "desk"))
         return waiting
 
     async def unknown_write(self, body: str = "{}", key: str = "k") -> str:

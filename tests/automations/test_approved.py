@@ -1,13 +1,23 @@
 """What was approved: sent only if what it was approved for is still so; and what the rules tell of themselves."""
 
+import sqlite3
+from contextlib import closing
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
 from app.automations.acting import ActingResult
+from app.automations.bot import document
 from app.notify.dispatcher import rule_alerts
+from app.times import rfc3339
 from storage.claims import this_process
+from storage.database import migrate
+from storage.records import Author
+from storage.records.decision import Answer
+from storage.state import State
+from storage.state.opening import SCHEMA
 from tests.automations.conftest import Place, rule
 from tests.notify.conftest import Desk
 
@@ -82,6 +92,45 @@ async def test_the_state_is_checked_again_before_it_is_sent(
     assert place.outcomes[-1] == last
     assert len(place.acts.done) == (last[0] == "done")
     assert await place.state.open_decisions() == ()
+
+
+async def test_who_answered_stays_on_record_whatever_becomes_of_it(place: Place) -> None:
+    """With the machine and the time; what was answered once is not answered again."""
+    text = rule(do='{ start = "go", repository = "acme/api" }', approval="true")
+    runner = await place.begun(text)
+    await place.fails(runner)
+    number = (await place.approve(minutes=5)).decision_id
+    approved_at = place.world.now
+    assert not await place.state.answer(number, "rejected", Author("bob", "laptop"))
+    place.world.pass_(minutes=1)
+    await runner.look()
+    await place.fails(runner, "run_2")
+    (other,) = await place.state.open_decisions()
+    assert await place.state.answer(other.decision_id, "rejected", Author("bob", "laptop"))
+
+    rejected, sent = await place.state.journal("r")
+    assert (sent.outcome, sent.reason, sent.answer) == ("done", "", Answer("approved", "ann@desk", approved_at))
+    assert (rejected.outcome, rejected.reason) == ("skipped", "rejected by bob@laptop")
+    assert rejected.answer == Answer("rejected", "bob@laptop", place.world.now)
+    told = document(sent)
+    assert (told["answer"], told["answered_by"]) == ("approved", "ann@desk")
+    assert told["answered_at"] == rfc3339(approved_at)
+
+
+async def test_a_state_of_before_is_carried_over(tmp_path: Path) -> None:
+    """Its decisions wait on, and are answered."""
+    path = tmp_path / "state.sqlite3"
+    before = replace(SCHEMA, steps={"0001_state": SCHEMA.steps["0001_state"]})
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        migrate(connection, before, path)
+        connection.execute(
+            "INSERT INTO decisions (rule, identity, at_us, decided_us, outcome, reason, conversation, facts_json)"
+            " VALUES ('r', 'i', 0, 0, 'waiting', '', '', '{}')"
+        )
+    async with await State.open(path) as state:
+        (waiting,) = await state.open_decisions()
+        assert waiting.answer is None
+        assert await state.answer(waiting.decision_id, "approved", Author("ann", "desk"))
 
 
 @pytest.mark.parametrize(("overlap", "outcome"), [("skip", "skipped"), ("queue", "queued"), ("allow", "done")])

@@ -1,5 +1,6 @@
 """The inbox: one item for one cause, kept until it is dealt with, and back when something new happens."""
 
+import socket
 import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.automations.inbox import Cause, _item
+from app.files import login
 from storage.records.inbox import InboxEntry, InboxKind
 from tests.automations.test_acting import RUN, Service, automation, configured, service
 from tests.automations.test_watch_command import cli
@@ -89,6 +91,9 @@ def test_what_the_automations_need_is_in_it(service: Service, cli: CommandLine, 
     number = found["approval"]["cure"].split()[-1]
     approved = cli("automations", "approve", number, "--json", RUNWARDEN_DATA_DIR="").json()
     assert (approved["outcome"], approved["request"]["method"]) == ("approved", "POST")
+    (waiting,) = cli("automations", "log", "--outcome", "approved", "--json", RUNWARDEN_DATA_DIR="").json()["decisions"]
+    assert waiting["answered_by"] == approved["answered_by"] == f"{login()}@{socket.gethostname()}"
+    assert waiting["answered_at"] == approved["answered_at"] > waiting["decided_at"]
     assert approved["request"]["path"] == "/external/runs"
     assert approved["request"]["body"]["instructions"] == "go on"
     other = cli("automations", "log", "--outcome", "waiting", "--json", RUNWARDEN_DATA_DIR="").json()["decisions"][0]

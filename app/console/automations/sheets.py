@@ -27,6 +27,7 @@ from app.console.session import Session
 from app.console.session.coalesced_task import CoalescedTask, Start
 from app.console.sheets import Sheet, key_line
 from app.engine import Engine
+from app.files import author_of
 from app.rules.rule import DoCancel, DoContinue, DoRetry, Rule, fingerprint_of
 from app.rules.sentence import limits, sentence, warnings
 from app.text import SafeText, safe_block, safe_text
@@ -337,15 +338,15 @@ class ApprovalsSheet(Sheet[None]):
         engine = await self._session.opened()
         number = approval.decision.decision_id
         state = engine.usable_state()
-        login = engine.actions.actor.rpartition(":")[2]
+        author = author_of("console")
         name = safe_text(approval.decision.rule, limit=60)
         if is_approved:
-            done = await state.take(number, "waiting", "approved", f"approved by {login}")
+            done = await state.answer(number, "approved", author)
             bot = process_of(await state.lease_owner(LEASE, engine.clock()))
             start = f"It is sent as soon as a bot is running: {self._file.settings.command_line} watch"
             said = f"Approved: {name}. {start if bot is None else 'The bot sends it.'}"
         else:
-            done = await state.take(number, "waiting", "skipped", f"rejected by {login}")
+            done = await state.answer(number, "rejected", author)
             said = f"Rejected: {name}."
         return safe_text(said if done else f"{name} no longer waits: its journal says what became of it.")
 
