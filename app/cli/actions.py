@@ -54,8 +54,8 @@ FILTERS: Final = options_of(
 )
 EXPORTED: Final = (
     *("created_at", "user", "host", "surface", "actor", "kind", "subject", "base_url", "path", "body", "state"),
-    *("resolution", "resolved_at", "resolved_by", "result_id", "error", "http_status", "message"),
-    *("sending_at", "settled_at", "key", "superseded_by", "action_id"),
+    *("resolution", "result_id", "error", "http_status", "message"),
+    *("sending_at", "settled_at", "key", "superseded_by", "action_id", "resolved_at", "resolved_by"),
 )
 """The columns of an export as CSV or a table."""
 
