@@ -248,7 +248,7 @@ class PageSettings(_Section):
     url: Annotated[str, Field(pattern=r"^https?://[^\s/?#]+$")] | None = None
     """Its public address, such as `https://runs.acme.example`: invitations lead there; None: they hold a code alone."""
     operator_token_env: str = "RUNWARDEN_OPERATOR_TOKEN"  # noqa: S105 — a variable's name, not a token
-    """The environment variable with the operator's token; while it is not set, nobody sees the operator's view."""
+    """The environment variable with the operator's token; while it is not set, no one sees the operator's view."""
     oidc: OidcSettings | None = None
 
     @model_validator(mode="after")

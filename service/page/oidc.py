@@ -84,7 +84,7 @@ async def come_back(request: Request, context: RequestContext) -> Response:
             # By the standard, an address may be told at the provider's userinfo alone.
             told = await client.userinfo(token=token)
             if not claims or told.get("sub") != claims.get("sub"):
-                raise _failed("it told the address of somebody else")
+                raise _failed("it told the address of another person")
             claims |= told
     except BadData as error:
         raise HttpError(

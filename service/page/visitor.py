@@ -79,7 +79,7 @@ def open_session(response: Response, value: str) -> Response:
 
 
 async def read_form(request: Request) -> Form:
-    """Return the form of a request, whoever sent it.
+    """Return the form of a request, without a check of who sent it.
 
     Raises:
         HttpError: 400, 413 or 503, it cannot be read.
