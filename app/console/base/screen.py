@@ -23,6 +23,7 @@ from widgets.follow import FollowStrip
 from widgets.frame.bars import KeyBar, KeyHint, Tab, TabBar
 from widgets.frame.header_bar import HeaderBar, Vitals
 from widgets.frame.notice import Banner, Notice
+from widgets.unkeyed import NO_KEY
 
 if TYPE_CHECKING:
     from app.events import Event
@@ -34,7 +35,7 @@ class KeyAction(Struct, frozen=True):
     """An action that is available now."""
 
     keys: tuple[str, ...]
-    """The keys, as they are shown."""
+    """The keys, as they are shown; none: the palette has it."""
     does: str
     action: str
     node: DOMNode
@@ -58,7 +59,9 @@ def key_actions(screen: Screen[Any]) -> tuple[KeyAction, ...]:
             found.setdefault((place, active.binding.action), []).append(active)
     return tuple(
         KeyAction(
-            tuple(screen.app.get_key_display(active.binding) for active in group),
+            tuple(
+                screen.app.get_key_display(each.binding) for each in group if not each.binding.key.startswith(NO_KEY)
+            ),
             group[0].binding.description,
             action,
             group[0].node,

@@ -306,7 +306,7 @@ async def form_for(engine: Engine, action: Action) -> ActionForm:
     form: ActionForm
     if isinstance(request, ContinueRun):
         if (detail := await engine.cache.detail(request.run_id)) is None:
-            raise UnfaithfulError("Its run is not listed here: fetch older runs first, with M under Runs.")
+            raise UnfaithfulError("Its run is not listed here: fetch older runs first, in the last line of Runs.")
         finals = await engine.cache.final_statuses()
         form = ContinueRunForm(engine, detail.run, final_statuses=finals, sent=request)
     elif isinstance(request, StartRun):

@@ -14,6 +14,7 @@ from app.console.session import LONGEST_COPY, Session
 from app.run_document import NO_PAGE, run_address
 from app.text import json_escaped, plural, safe_text
 from storage.records import Run, RunFilter, RunSort
+from widgets.unkeyed import unkeyed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,7 +47,7 @@ RUN_BINDINGS: Final = (
     hidden("N", "new_like_this", "new like this", tooltip="Same repository, same instructions", id="run.new_like"),
     hidden("X", "cancel_run", "cancel run", tooltip="End its agent's work", id="run.cancel"),
     hidden("y", "copy_run_id", "copy run id", id="run.copy_id"),
-    hidden("Y", "copy_run_json", "copy JSON", tooltip="The run as received", id="run.copy_json"),
+    unkeyed("copy_run_json", "copy JSON", tooltip="The run as received", id="run.copy_json"),
     hidden(
         "w", "open_in_browser", "open in browser", tooltip="By console.run_url, or the service's page", id="run.open"
     ),

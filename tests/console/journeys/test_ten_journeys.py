@@ -61,7 +61,7 @@ JOURNEYS: Final = (
     ),
     Journey(
         "See who changed this branch",
-        (("b", ""), ("enter", ":agent/started")),
+        (("B", "branch any"), ("enter", "enter applies"), ("enter", ":agent/started")),
         ("ada", "On this branch 2 runs"),
     ),
     Journey(

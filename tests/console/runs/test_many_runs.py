@@ -74,7 +74,7 @@ async def test_the_run_is_copied_and_opened_by_the_template(staged: Staged, monk
         run_id = scene.table.row.run_id
         await scene.press("y")
         assert scene.app.clipboard == run_id
-        await scene.press("Y")
+        await scene.press("run.copy_json")
         assert json.loads(scene.app.clipboard)["run_id"] == run_id
         await scene.press("w")
         assert scene.toasts[-1].startswith("No browser here. The address: https://")
@@ -139,7 +139,10 @@ async def test_more_than_the_cap_are_not_marked(staged: Staged, monkeypatch: pyt
 async def test_an_export_is_of_the_marked_runs_or_of_all_that_match(staged: Staged) -> None:
     """The sheet names how many; what it says in the end is said on the screen."""
     async with staged(toasts=True) as scene:
-        for keys, title in (("x", "Export 60 matching runs"), (("space", "x"), "Export 1 marked run")):
+        for keys, title in (
+            (("runs.export",), "Export 60 matching runs"),
+            (("space", "runs.export"), "Export 1 marked run"),
+        ):
             await scene.press(*keys)
             sheet = scene.app.screen
             assert isinstance(sheet, ExportScreen)

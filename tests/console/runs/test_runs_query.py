@@ -35,7 +35,7 @@ async def answered(scene: Scene, action: str, sheet: type, result: Any) -> Table
 async def test_clearing_undoes_the_line_first_and_then_the_view(staged: Staged) -> None:
     """The order stays."""
     async with staged() as scene:
-        await scene.press("]", "]", "O")
+        await scene.press("]", "]", "runs.order", "enter")
         runs(scene).set_line("status:failed api")
 
         await scene.press("escape")
@@ -107,7 +107,7 @@ async def test_the_branch_of_the_run_under_the_cursor(staged: Staged) -> None:
     async with staged() as scene:
         row = scene.table.row
         assert row is not None
-        await scene.press("b")
+        await scene.press("runs.same_branch")
 
         assert runs(scene).table_query.line == f"repo:{row.repository} branch:{row.branch_name}"
         assert {each.branch_name for each in scene.table.rows_on_show} == {row.branch_name}
