@@ -58,6 +58,8 @@ class Vitals(Struct, frozen=True):
     """Writes of unknown outcome."""
     inbox: int = 0
     """Pending items in the inbox."""
+    set_up: frozenset[str] = frozenset()
+    """The optional tabs that have something to show, by name."""
 
     @property
     def counts(self) -> tuple[tuple[str, int, str, str], ...]:

@@ -95,9 +95,9 @@ INBOX: Final = "inbox"
 TABS: Final = (
     Tab("runs", "1", "Runs", "Runs", "Runs"),
     Tab("health", "2", "Health", "Health", "Health"),
-    Tab("organizations", "3", "Organizations", "Orgs", "Orgs"),
+    Tab("organizations", "3", "Organizations", "Orgs", "Orgs", is_optional=True),
     Tab("insights", "4", "Insights", "Insights", "Ins."),
-    Tab("automations", "5", "Automations", "Automations", "Auto"),
+    Tab("automations", "5", "Automations", "Automations", "Auto", is_optional=True),
     Tab("activity", "6", "Activity", "Activity", "Act."),
     Tab(INBOX, "7", "Inbox", "Inbox", "Inbox"),
 )
@@ -251,6 +251,7 @@ class BaseScreen(Screen[None]):
         self.query_one(HeaderBar).show(vitals)
         bar = self.query_one(TabBar)
         bar.show_count("activity", f"?{vitals.unknown:,}" if vitals.unknown else "")
+        bar.show_set_up(vitals.set_up)
         bar.show_count(INBOX, f"{vitals.inbox:,}" if vitals.inbox else "")
         self.show_trouble()
 

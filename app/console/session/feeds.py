@@ -44,6 +44,8 @@ CLOCK_S: Final = 15.0
 TODAY: Final = timedelta(hours=24)
 UNKNOWN: Final = ActivityFilter(outcomes=("unknown",), is_open=True)
 """Writes of unknown outcome."""
+CREATED: Final = ActivityFilter(kinds=("organization.create",))
+"""Attempts to create an organization."""
 AT_MOST_EVERY: Final = timedelta(seconds=2)
 AT_LEAST_EVERY: Final = timedelta(minutes=1)
 """The end of a snooze and a silent bot cause no event."""
@@ -55,7 +57,8 @@ class VitalsFeed:
     def __init__(self, session: "Session", first: "FirstPaint | None", *, can_switch: bool) -> None:
         """Start with what the cache held at first."""
         profile = session.profile
-        vitals = Vitals(profile.name, profile.read_only, can_switch=can_switch)
+        rules = frozenset({"automations"} if session.settings.automations else ())
+        vitals = Vitals(profile.name, profile.read_only, can_switch=can_switch, set_up=rules)
         self.now = (
             vitals if first is None else replace(vitals, runs_link=link_of(first.links, "runs"), health=first.health)
         )
@@ -94,6 +97,13 @@ class VitalsFeed:
         """Show the number of items in the inbox."""
         if count != self.now.inbox:
             self._show(replace(self.now, inbox=count))
+
+    def set_up(self, tab: str, *, is_set_up: bool) -> None:
+        """Show this optional tab, or hide it."""
+        before = self.now.set_up
+        after = before | {tab} if is_set_up else before - {tab}
+        if after != before:
+            self._show(replace(self.now, set_up=after))
 
     def run_now(self) -> datetime:
         """The current time by the runs' clock: the service's may be hours away from this machine's."""
@@ -136,7 +146,7 @@ class VitalsFeed:
             # The cache was written and read; once the ledger can be read as well, the trouble is over.
             await engine.ledger.actions(limit=1)
             self._storage_trouble = None
-        self._show(replace(vitals, unknown=self.now.unknown, inbox=self.now.inbox))
+        self._show(replace(vitals, unknown=self.now.unknown, inbox=self.now.inbox, set_up=self.now.set_up))
 
     async def _read_unknown(self) -> None:
         # Separate from the other figures: a poll does not change it, and the ledger may fail while the cache works.
@@ -145,6 +155,7 @@ class VitalsFeed:
         unknown = (await engine.ledger.journal(UNKNOWN, limit=0)).matching
         if unknown != self.now.unknown:
             self._show(replace(self.now, unknown=unknown))
+        self.set_up("organizations", is_set_up=bool((await engine.ledger.journal(CREATED, limit=0)).matching))
 
     def _report_clock(self, ahead: timedelta) -> None:
         if abs(ahead - self._reported_ahead) < timedelta(minutes=1):
@@ -218,6 +229,7 @@ class InboxFeed:
     def use_automations(self, automations: "Sequence[Rule]") -> None:
         """Use these rules from now on: they were just written into the configuration."""
         self._automations = tuple(automations)
+        self._session.vitals.set_up("automations", is_set_up=bool(automations))
         self.ask()
 
     def engine_changed(self, event: Event) -> None:
