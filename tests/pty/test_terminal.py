@@ -33,6 +33,16 @@ def test_the_mouse_can_be_the_terminals_own(opened: Opened) -> None:
     terminal.wrote(MOUSE_OFF)
 
 
+def test_a_dumb_terminal_gets_plain_output(opened: Opened) -> None:
+    """One snapshot, without a single control sequence, with `console` or without."""
+    for arguments in ((), ("console",)):
+        terminal = opened(*arguments, TERM="dumb")
+        terminal.wrote(b"runwarden runs list")
+        terminal.end()
+
+        assert b"\x1b" not in terminal.seen
+
+
 def test_the_window_says_how_things_are_and_gets_its_title_back(opened: Opened) -> None:
     """The title is kept, set, and given back."""
     terminal = opened()
