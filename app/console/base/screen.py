@@ -167,7 +167,8 @@ class BaseScreen(Screen[None]):
 
     def on_screen_resume(self) -> None:
         """Report this screen to the tour and offer the keys again."""
-        self.session.tour.reached(self.TAB if len(self.app.screen_stack) == 1 else "run")
+        if len(self.app.screen_stack) == 1:
+            self.session.tour.reached(self.TAB)
         self._show_keys(self)
         if self._ticks_behind:
             self._tick()
@@ -181,9 +182,12 @@ class BaseScreen(Screen[None]):
         if is_too_small(event.size) and not isinstance(self.app.screen, TooSmall):
             self.app.push_screen(TooSmall())
 
-    def action_tour(self, step: str) -> None:
+    async def action_tour(self, step: str) -> None:
         """Continue the tour, or leave it."""
-        self.session.tour.next() if step == "next" else self.session.tour.leave()
+        if step == "leave":
+            self.session.tour.leave()
+        elif run_id := await self.session.tour.next():
+            self.post_message(OpenRun(run_id))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer the tour's keys only during the tour."""
