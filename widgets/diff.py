@@ -555,4 +555,4 @@ class DiffView(TextView):
         here = ground or GROUNDS.get(kind, "")
         gutter = self.strip([TextPiece(numbers, "quiet"), TextPiece(chr(kind))], room, here)
         text = self.lit(self._lines.pieces(file, line, words))
-        return Strip.join([gutter, self.strip(text, max(1, width - room), here, self._x)])
+        return Strip.join([gutter, self.panned(text, max(1, width - room), here)])

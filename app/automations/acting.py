@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Mapping
 from typing import Final
+from urllib.parse import unquote
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -24,7 +25,7 @@ from app.rules.rule import (
     filled,
     filled_argument,
 )
-from app.text import safe_text
+from app.text import first_line, safe_text
 from app.times import rfc3339
 from storage.base_error import RunwardenError
 from storage.cache.cache import Cache
@@ -162,6 +163,26 @@ def facts_of(rule: Rule, decision: Decision, profile: str) -> dict[str, str]:
 def shown(request: WriteRequest) -> str:
     """A request in one line of JSON, to be shown for approval and compared later."""
     return json.dumps({"path": request.path, "body": request.body()}, ensure_ascii=False, sort_keys=True)
+
+
+def in_words(decision: Decision) -> str:
+    """The request that a decision keeps, in a line, as in `continue run_1: Fix it.`; empty: it keeps none."""
+    try:
+        asked = json.loads(decision.request_json or "null")
+        path, body = str(asked["path"]), asked["body"]
+        name = unquote(path.split("/")[-2])
+        if path.endswith("/cancel"):
+            return f"cancel {name}"
+        if path.startswith("/external/agents/"):
+            return f"start the agent {name} on {body['repository']}"
+        if "run_id" in body:
+            what = f"continue {body['run_id']}"
+        else:
+            reference = body["repository"]
+            what = f"start a run on {Repository.of(reference['platform'], reference['data']).label}"
+        return f"{what}: {first_line(body['instructions'])}"
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError):
+        return ""  # Another version of Runwarden kept it.
 
 
 def result_of(action: Action) -> ActingResult:

@@ -11,6 +11,7 @@ from typing import Final, Self
 from msgspec import Struct
 from msgspec.structs import replace
 
+from app.automations.acting import in_words
 from app.automations.bot import LEASE, rules_of
 from app.automations.occurrences import reason_of
 from app.engine import Engine
@@ -272,7 +273,9 @@ class Causes:
         states = await state.rule_states()
         names = {rule.name for rule in rules}
         for each in await state.open_decisions(outcome="waiting"):
-            title = f"{each.rule} waits for approval"
+            words, run = in_words(each), each.occurrence.facts.get("run.id", "")
+            about = f", about {run}" if run and run not in words else ""
+            title = f"{each.rule} waits for approval{about}{f': {words}' if words else ''}"
             number = str(each.decision_id)
             cure = f"automations approve {number}"
             found.append(_single("approval", f"approval:{number}", title, each.decided_at, number, cure))

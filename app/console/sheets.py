@@ -38,10 +38,15 @@ def clicked(words: Content, action: str) -> Content:
     return words.stylize(Style.from_meta({"@click": action}))
 
 
-def key_line(*keys: tuple[str, str, str]) -> Static:
-    """A line of keys that can be clicked: each key, its words, and its action."""
+def key_words(*keys: tuple[str, str, str]) -> Content:
+    """Keys that can be clicked: each key, its words, and its action."""
     parts = [clicked(Content.assemble((key, "$accent bold"), f" {words}"), action) for key, words, action in keys]
-    line = Static(Content("    ").join(parts), classes="keys", markup=False)
+    return Content("    ").join(parts)
+
+
+def key_line(*keys: tuple[str, str, str]) -> Static:
+    """A line of `key_words`."""
+    line = Static(key_words(*keys), classes="keys", markup=False)
     # Without link colours, which would be the same for the key and its effect.
     line.auto_links = False
     return line

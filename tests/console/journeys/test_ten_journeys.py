@@ -20,7 +20,12 @@ from tests.lab import stamp
 
 MOST_KEYS: Final = 6
 TUESDAY: Final = "run_01JXTUESDAY"
-LOG: Final = b"building\nError: no space left on device\n" + 200 * b"cleaning up\n"
+STEPS: Final = [
+    {"kind": "ran", "text": "make", "call": "c1"},
+    {"kind": "result", "text": "Error: no space left on device", "call": "c1", "failed": True},
+    *200 * [{"kind": "said", "text": "Cleaning up."}],
+]
+"""A log with an error far above its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +124,7 @@ def a_week(service: Service) -> None:
     turn = {"number": 1, "instructions": "Do it.", "state": "failed", "outcome": "failed", "caller": "ada"}
     turns = {"turns": [turn | {"started_at": stamp(MINUTES_INTO_THE_DAY)}]}
     for run_id in (NEW_RUN, *service.runs):
-        service.turns[run_id], service.logs[run_id, 1] = turns, LOG
+        service.turns[run_id], service.logs[run_id, 1], service.steps[run_id, 1] = turns, b"a log", STEPS
 
 
 async def a_night(scene: Scene, service: Service) -> None:
