@@ -30,7 +30,6 @@ TROUBLES: Final[Mapping[str, str]] = {
     "not_found": "address not found",
     "rejected": "request rejected",
     "server_failed": "service fails",
-    "no_token": "no token",
     "token": "no token",
 }
 """Each kind of error in a few words, for the header."""
@@ -39,7 +38,8 @@ WAITS: Final["Mapping[WaitReason, str]"] = {
     "own_pace": "rate limit",
     "service_down": "service fails",
 }
-REFUSED: Final = frozenset({"not_authorized", "forbidden", "no_token", "token"})
+REFUSED: Final = frozenset({"not_authorized", "forbidden", "token"})
+"""Errors of the token, not of the link."""
 
 
 class PollTiming(Struct, frozen=True):
