@@ -35,7 +35,7 @@ from storage.records.health import NO_STATUS
 from storage.records.insights import FailedRuns
 from storage.records.service_traits import Wait
 from widgets.badges import STYLES, Badge, health_badge, run_badge
-from widgets.frame.freshness import REFUSED, PollTiming, freshness, trouble_word
+from widgets.frame.freshness import REFUSED, PollTiming, freshness, next_poll, trouble_word
 from widgets.frame.notice import NoticePage
 from widgets.health import BLANK, HostFacts, incident_row, poll_row, titled
 from widgets.lead_list import LeadList, LeadRow
@@ -185,8 +185,7 @@ def link_row(
     )
     if runs is not None and runs.is_failing and runs.error_kind not in REFUSED:
         since = f"since {clock_time(runs.failing_since, now)}" if runs.failing_since else ""
-        if wait is not None and wait.until > now:
-            since = f"{since} · waiting until {clock_time(wait.until, now)}".removeprefix(" · ")
+        since = f"{since} · {next_poll(wait, now)}".removeprefix(" · ")
         why = safe_text(runs.error_message or "", limit=200)
         advice = _LINK_ADVICE.get(runs.error_kind or "", WAIT)
         badge = Badge("✗", trouble_word(runs.error_kind), "bad")
