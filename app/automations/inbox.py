@@ -187,6 +187,9 @@ class Causes:
         found = await self._runs(now, incidents)
         for one in (each for each in incidents if not each.is_over):
             title = f"Code host {one.platform} is {one.word}"
+            if not one.goes_on:
+                lasted = span(one.lasted.total_seconds())
+                title = f"Code host {one.platform} was {one.word} for {lasted}, and is well again"
             key = f"host:{one.platform}"
             found.append(_single("host", key, title, one.start, one.platform))
         for action in await self.engine.ledger.unresolved():

@@ -244,6 +244,7 @@ class BaseScreen(Screen[None]):
         self.query_one(HeaderBar).tick()
         now = self.session.run_now()
         self.query_one(FollowStrip).tick(now, self.as_of or now)
+        self.session.vitals.tick(self.session.clock())
         self.session.inbox.tick(self.session.clock())
         self.show_trouble()
         self.tick(self.session.clock())

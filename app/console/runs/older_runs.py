@@ -245,7 +245,8 @@ class OlderRuns:
             if self.is_fetching:
                 looked = (f"Fetching {runs}: {self._how_far}.", "esc stops.")
         read_only = session.profile.read_only
-        return nothing_to_show(empty, extent, link, session.clock(), looked=looked, read_only=read_only)
+        wait = session.vitals.now.wait
+        return nothing_to_show(empty, extent, link, session.clock(), wait, looked=looked, read_only=read_only)
 
     def explanation(self, group: "RunGroup | None") -> str:
         """The text beside the table while the cursor is on no run: about its group, or what is missing and why."""

@@ -25,7 +25,8 @@ from app.times import clocks_apart
 from storage.errors import StorageError
 from storage.records import LinkState, RunFilter
 from storage.records.activity import ActivityFilter
-from widgets.frame.freshness import PollTiming
+from storage.records.service_traits import Wait
+from widgets.frame.freshness import NO_ANSWER, PollTiming
 from widgets.frame.header_bar import Vitals
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ UNKNOWN: Final = ActivityFilter(outcomes=("unknown",), is_open=True)
 CREATED: Final = ActivityFilter(kinds=("organization.create",))
 """Attempts to create an organization."""
 AT_MOST_EVERY: Final = timedelta(seconds=2)
+ASK_AGAIN: Final = timedelta(seconds=4)
+"""How soon a service that gives no answer is asked again while a person looks."""
 AT_LEAST_EVERY: Final = timedelta(minutes=1)
 """The end of a snooze and a silent bot cause no event."""
 
@@ -72,6 +75,8 @@ class VitalsFeed:
         self._reported_ahead = timedelta(0)  # The difference that was reported last.
         self._has_polled = False
         """Whether a poll ended since the last reading."""
+        self._asks_at = session.clock()
+        """When the service is asked again for a person who looks at old rows."""
 
     def ask(self) -> None:
         """Read all figures again."""
@@ -117,10 +122,25 @@ class VitalsFeed:
             return None
         return link.last_ok_at + self._run_clock_ahead
 
+    def tick(self, now: datetime) -> None:
+        """Ask again for a person who looks at old rows, unless the service asked for a pause."""
+        if now >= self._asks_at and self._is_awaited(self.now) and (engine := self._session.engine) is not None:
+            self._asks_at = now + ASK_AGAIN
+            engine.polling.poll_soon("runs")
+
+    def _is_awaited(self, vitals: Vitals) -> bool:
+        link, wait = vitals.runs_link, vitals.wait
+        if link is None or not self._session.app.app_focus or (wait is not None and wait.reason != "service_down"):
+            return False
+        if link.is_failing or link.last_ok_at is None:
+            return link.error_kind in NO_ANSWER
+        # Another process may poll, and wait longer.
+        return (self._session.clock() - link.last_ok_at).total_seconds() >= self.timing.due_after_s
+
     @property
     def trouble(self) -> "Notice | None":
         """The trouble with our own files or the link, or None."""
-        return self.storage_trouble or link_notice(self.now.runs_link, self._session.clock())
+        return self.storage_trouble or link_notice(self.now.runs_link, self._session.clock(), self.now.wait)
 
     @property
     def storage_trouble(self) -> "Notice | None":
@@ -140,6 +160,10 @@ class VitalsFeed:
         self._run_clock_ahead = await engine.cache.run_clock_ahead()
         self._report_clock(engine.client.budget.clock_ahead)
         vitals = await read_vitals(engine, self.now, self._session.clock())
+        if self._is_awaited(vitals):
+            vitals = replace(vitals, wait=Wait("service_down", self._asks_at))
+        if self.now.link_fails and not vitals.link_fails and vitals.health_is_stale:
+            engine.polling.poll_soon("health")
         if vitals.failed != self.now.failed:
             self._session.inbox.ask_soon(self._session.clock())
         if trouble is not None and has_polled:
