@@ -7,11 +7,21 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from app.cli.output import Column, facts
 from app.run_document import as_received, run_document
 from app.times import exact_ago, rfc3339, span
-from storage.records import INVITATION_LIFETIME, STATUS_BY_NAME, Action, ActionFilter, ActionKind, Run, RunDetail
+from storage.records import (
+    CANCELLED,
+    INVITATION_LIFETIME,
+    STATUS_BY_NAME,
+    Action,
+    ActionFilter,
+    ActionKind,
+    Run,
+    RunDetail,
+)
 
 if TYPE_CHECKING:
     from app.engine import Engine
@@ -154,6 +164,9 @@ async def views(
     for start in range(0, len(runs), CHUNK):
         details |= await engine.cache.details([run.run_id for run in runs[start : start + CHUNK]])
     earlier = await continued_from(engine) if continued is None else continued
+    # The service's own answer calls them failed.
+    cancelled = {run_id for run_id, detail in details.items() if detail.run.status == CANCELLED}
+    runs = [replace(run, status=CANCELLED) if run.run_id in cancelled else run for run in runs]
     return tuple(
         RunDocument(run, details.get(run.run_id), run.run_id in stuck, earlier.get(run.run_id), now, ahead)
         for run in runs

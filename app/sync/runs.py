@@ -123,9 +123,7 @@ class RunSync:
         self, runs: Iterable[Run], asked_at: datetime | None = None, *, cancelled: str | None = None
     ) -> RunChanges:
         """Store runs from any answer, see `RunReader.store`; one of them may have been `cancelled` from here."""
-        if cancelled is not None:
-            await self.cache.note_cancelled(cancelled)
-        return await self.reader.store(runs, asked_at)
+        return await self.reader.store(runs, asked_at, cancelled=cancelled)
 
     async def judge_stuck(self) -> None:
         """Flag the active runs that take far too long, and ring the doorbell if the flags changed."""
@@ -270,9 +268,9 @@ class RunSync:
         except ApiError:
             return
         told = FailureFacts() if isinstance(found, Unavailable) else found
-        await self.cache.store_failure_facts(told, due)
-        if told != FailureFacts():
-            self._announce(RunsChanged(RunChanges(updated=tuple(one.run_id for one in told.questions))))
+        cancelled = await self.cache.store_failure_facts(told, due)
+        if told.questions or cancelled:
+            self._announce(RunsChanged(RunChanges(updated=(*(one.run_id for one in told.questions), *cancelled))))
 
     async def look_up(self, run: Run) -> LookUpVerdict:
         """Ask for one run by its creation; it becomes `lost` if the answer shows a neighbour instead.

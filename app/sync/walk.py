@@ -52,12 +52,14 @@ class RunReader(Struct, frozen=True):
     clock: Callable[[], datetime]
     page_size: int
 
-    async def store(self, runs: Iterable[Run], asked_at: datetime | None = None) -> RunChanges:
+    async def store(
+        self, runs: Iterable[Run], asked_at: datetime | None = None, *, cancelled: str | None = None
+    ) -> RunChanges:
         """Store runs from any answer, and ring the doorbell if they changed anything.
 
-        `asked_at` is when the request began, by our clock. None: just now.
+        `asked_at` is when the request began, by our clock. None: just now. `cancelled`: the run that it cancelled.
         """
-        changes = await self.cache.store_runs(tuple(runs), asked_at=asked_at or self.clock())
+        changes = await self.cache.store_runs(tuple(runs), asked_at=asked_at or self.clock(), cancelled=cancelled)
         if changes:
             self.announce(RunsChanged(changes))
         return changes
