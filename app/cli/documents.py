@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from app.cli.output import Column, facts
 from app.run_document import as_received, run_document
@@ -37,7 +36,7 @@ class Made(Struct, frozen=True):
     """The fields that a table shows; the first holds the id."""
 
 
-_RUN: Final = Made("run", ("run_id", "status", "branch_name"))
+_RUN: Final = Made("run", ("run_id", "status", "branch_name", "outcome"))
 MADE: Final[Mapping[ActionKind, Made]] = {
     "run.start": _RUN,
     "run.continue": _RUN,
@@ -59,6 +58,8 @@ def write_document(action: Action) -> dict[str, object]:
     made = as_received(action.response_json) or None
     if made is None and action.resolution == "created" and action.result_id is not None:
         made = {MADE[action.kind].shown[0]: action.result_id}  # A person named it: only its id is known.
+    if made is not None and (action.kind, action.state) == ("run.cancel", "confirmed"):
+        made["outcome"] = CANCELLED
     document = facts(action, "action_id kind state base_url") | {MADE[action.kind].key: made}
     return document if action.error is None else document | {"error": error_document(action)}
 
@@ -164,9 +165,6 @@ async def views(
     for start in range(0, len(runs), CHUNK):
         details |= await engine.cache.details([run.run_id for run in runs[start : start + CHUNK]])
     earlier = await continued_from(engine) if continued is None else continued
-    # The service's own answer calls them failed.
-    cancelled = {run_id for run_id, detail in details.items() if detail.run.status == CANCELLED}
-    runs = [replace(run, status=CANCELLED) if run.run_id in cancelled else run for run in runs]
     return tuple(
         RunDocument(run, details.get(run.run_id), run.run_id in stuck, earlier.get(run.run_id), now, ahead)
         for run in runs

@@ -50,7 +50,10 @@ def mark_cancelled(connection: sqlite3.Connection, run_ids: Iterable[str]) -> tu
     for number, _ in found:
         bound = {"run": number, "status": CANCELLED}
         connection.execute("UPDATE runs SET status = :status WHERE id = :run", bound)
-        last = "UPDATE transitions SET new = :status WHERE id = (SELECT max(id) FROM transitions WHERE run = :run)"
+        last = "(SELECT max(id) FROM transitions WHERE run = :run)"
+        # It was cancelled before, and then touched by the service.
+        connection.execute(f"DELETE FROM transitions WHERE id = {last} AND old = :status", bound)
+        last = f"UPDATE transitions SET new = :status WHERE id = {last}"
         if not connection.execute(last, bound).rowcount:
             connection.execute("UPDATE runs SET first_status = :status WHERE id = :run", bound)
         connection.execute(RANK, (number,))

@@ -77,13 +77,13 @@ class PreparedRuns(Struct, eq=False):
 
     asked_us: int
     arrived: Mapping[str, ArrivedRun]
-    cancelled: str | None = None
-    """The run that was cancelled by the request."""
+    cancelled: Collection[str] = ()
+    """The runs that are known to be cancelled, whatever the answer calls them."""
     changes: RunChanges | None = None
     """None: it is not stored yet."""
 
     @classmethod
-    def of(cls, runs: Sequence[Run], asked_at: datetime, cancelled: str | None = None) -> Self:
+    def of(cls, runs: Sequence[Run], asked_at: datetime, cancelled: Collection[str] = ()) -> Self:
         """Prepare each run once, as last updated: pages that shift during a walk repeat runs."""
         arrived: dict[str, ArrivedRun] = {}
         for run in runs:
@@ -92,6 +92,8 @@ class PreparedRuns(Struct, eq=False):
             octets = text.encode("utf-8", "replace")
             digest = crc32(octets) << 31 ^ adler32(octets) ^ updated_us
             stored = run if text.isascii() else _without_surrogates(run)
+            if run.status == "failed" and run.run_id in cancelled:
+                stored = replace(stored, status=CANCELLED)
             if stored.run_id not in arrived or updated_us >= arrived[stored.run_id].updated_us:
                 arrived[stored.run_id] = ArrivedRun(stored, updated_us, digest)
         return cls(to_us(asked_at), arrived, cancelled)
@@ -110,10 +112,10 @@ class AnswerQueue:
         self._writer = writer
         self._waiting: deque[PreparedRuns] = deque()
 
-    async def store(self, runs: Sequence[Run], asked_at: datetime, cancelled: str | None = None) -> RunChanges:
+    async def store(self, runs: Sequence[Run], asked_at: datetime, cancelled: Collection[str] = ()) -> RunChanges:
         """Store an answer's runs as current, as of its request; the answer to an earlier request changes nothing.
 
-        `cancelled`: the run that the request cancelled.
+        `cancelled`: the runs that are known to be cancelled, and to which the service's word is "failed".
         """
         if not runs:
             return RunChanges()
@@ -145,9 +147,10 @@ def store_all(connection: sqlite3.Connection, answers: Sequence[PreparedRuns]) -
         statuses = {arrived.run.status for answer in answers for arrived in answer.arrived.values()}
         ending = {status for status in statuses if status.lower() in ENDING_STATUSES}
         merging = RunMerge(connection, final_statuses(connection) | ending)
+        marked = mark_cancelled(connection, {run_id for answer in answers for run_id in answer.cancelled})
         changes = [merging.take(answer) for answer in answers]
+        changes[-1] = replace(changes[-1], updated=(*changes[-1].updated, *marked))
         merging.note_names()
-        mark_cancelled(connection, [answer.cancelled for answer in answers if answer.cancelled is not None])
     for answer, changed in zip(answers, changes, strict=True):
         answer.changes = changed
 

@@ -41,7 +41,7 @@ async def statuses(cache: Cache) -> list[tuple[str, list[tuple[str | None, str]]
 async def test_a_run_that_was_cancelled_did_not_fail(cache: Cache) -> None:
     """It has a status of its own as soon as it is cancelled from here, or the service tells that it was."""
     await cache.store_runs([make_run(1), make_run(2, "failed")], NOON)
-    await cache.store_runs([make_run(1, "failed")], NOON, cancelled="run_0001")
+    await cache.store_runs([make_run(1, "failed")], NOON, cancelled=("run_0001",))
     one = await statuses(cache)
     changed = await cache.store_failure_facts(FailureFacts(cancelled=("run_0002", "run_none")), 1)
     again = await cache.store_failure_facts(FailureFacts(cancelled=("run_0002",)), 1)
@@ -64,7 +64,7 @@ async def test_a_cancellation_that_is_stored_after_its_run_replaces_the_failure(
     """A poll may show the run before the answer to the cancellation is stored."""
     await cache.store_runs([make_run(1)], NOON)
     await cache.store_runs([make_run(1, "failed")], NOON)
-    await cache.store_runs([make_run(1, "failed")], NOON, cancelled="run_0001")
+    await cache.store_runs([make_run(1, "failed")], NOON, cancelled=("run_0001",))
 
     assert await statuses(cache) == [("cancelled", [(None, "working"), ("working", "cancelled")])]
 
@@ -72,16 +72,17 @@ async def test_a_cancellation_that_is_stored_after_its_run_replaces_the_failure(
 async def test_a_run_is_cancelled_until_it_goes_on(cache: Cache) -> None:
     """Also while the service names others only; a later answer that says failed is believed until it is told."""
     await cache.store_runs([make_run(1)], NOON)
-    await cache.store_runs([make_run(1, "failed")], NOON, cancelled="run_0001")
+    await cache.store_runs([make_run(1, "failed")], NOON, cancelled=("run_0001",))
     await cache.store_failure_facts(FailureFacts(), await cache.questions_due())
     await cache.store_runs([make_run(1, "failed", branch="renamed")], NOON)
     same, due = await cache.status_counts(RunFilter()), await cache.questions_due()
     await cache.store_runs([make_run(1, "failed", updated_at=LATER)], LATER)
     later = await cache.status_counts(RunFilter())
     await cache.store_failure_facts(FailureFacts(cancelled=("run_0001",)), await cache.questions_due())
-    told = await cache.status_counts(RunFilter())
+    told, moves = await cache.status_counts(RunFilter()), (await statuses(cache))[0][1]
     await cache.store_runs([make_run(1, "queued", updated_at=LATER)], LATER)
 
     assert (same, later, told) == ({"cancelled": 1}, {"failed": 1}, {"cancelled": 1})
+    assert moves == [(None, "working"), ("working", "cancelled")]
     assert due
     assert await cache.status_counts(RunFilter()) == {"queued": 1}
