@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -65,7 +65,7 @@ OutcomeT = TypeVar("OutcomeT")
 class StoreRuns(Protocol):
     """`RunSync.store`, through which all runs reach the cache."""
 
-    def __call__(self, runs: Iterable[Run], *, cancelled: str | None) -> Coroutine[Any, Any, object]:
+    def __call__(self, runs: Iterable[Run], *, cancelled: Collection[str]) -> Coroutine[Any, Any, object]:
         """Store them."""
         ...
 
@@ -381,7 +381,7 @@ class Actions(Struct, frozen=True):
             return settled
         # The ledger is written: any failure to store the run from here on is a warning.
         try:
-            ended = answer.run.run_id if isinstance(request, CancelRun) else None
+            ended = (answer.run.run_id,) if isinstance(request, CancelRun) else ()
             await self.in_flight.to_its_end(self.store([answer.run], cancelled=ended))
         except asyncio.CancelledError as cancelled:
             raise SendCancelledError(settled) from cancelled

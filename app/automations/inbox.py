@@ -208,9 +208,9 @@ class Causes:
         rows = await cache.rows(condition, RunSort(), offset=0, limit=MOST_RUNS)
         await self._read_reasons(rows)
         failed: dict[str, Cause] = {}
-        questions, cancelled = await cache.questions(), await cache.cancelled_runs()
+        questions = await cache.questions()
         asking = list[Cause]()
-        for run in (one for one in rows if one.run_id not in cancelled):
+        for run in rows:
             if (asked := questions.get(run.run_id)) is not None:
                 key, title = f"question:{run.run_id}", f"{run.repository} asks: {' '.join(asked.question.split())}"
                 cure = f"runs continue {shlex.quote(run.run_id)} ANSWER"

@@ -204,12 +204,8 @@ class Runner:
                 is_meant = is_labelled(rule.on.scope, labels)
             if is_meant and not state.is_new and isinstance(rule.on, OnRun):
                 is_late = seen.now - found[identity].at > rule.catch_up
-                run_facts, run = self.observer.run_facts, found[identity].facts
-                is_met = (
-                    not rule.on.needs_results
-                    if is_late
-                    else await run_facts.meets(rule.on, run["run.id"], run["run.status"])
-                )
+                run_facts = self.observer.run_facts
+                is_met = not rule.on.needs_results if is_late else await run_facts.meets(rule.on, found[identity])
                 is_meant = is_met is True
                 if is_met is None:
                     self._is_behind = True

@@ -47,12 +47,9 @@ def own_alert(
     return Alert(*subject, key=key, body=body, at=at, after=after, is_lasting=is_lasting)
 
 
-def wanted(moves: Sequence[StatusChange], on: Collection[str], cancelled: Collection[str]) -> list[StatusChange]:
-    """The moves that the settings ask for; a cancelled run did not fail, whatever its status."""
-    told = [
-        replace(move, new="cancelled") if move.new == "failed" and move.run_id in cancelled else move for move in moves
-    ]
-    return [move for move in told if move.new in on or (move.is_pinned and "pinned" in on)]
+def wanted(moves: Sequence[StatusChange], on: Collection[str]) -> list[StatusChange]:
+    """The moves that the settings ask for."""
+    return [move for move in moves if move.new in on or (move.is_pinned and "pinned" in on)]
 
 
 def move_alert(move: StatusChange, profile: str) -> Alert:

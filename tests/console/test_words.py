@@ -94,10 +94,11 @@ def test_words_that_were_looked_for_are_marked_where_they_are(words: str, shown:
 def test_unknown_statuses_are_shown_as_received() -> None:
     """Neither good nor bad: a warning with the word, and quieter once it was learnt to be an end."""
     assert run_badge("paused").text == "◆ paused"
-    assert (run_badge("cancelled", is_final=True).text, run_badge("", is_final=True).word) == (
-        "◇ cancelled",
+    assert (run_badge("archived", is_final=True).text, run_badge("", is_final=True).word) == (
+        "◇ archived",
         "no status",
     )
+    assert (run_badge("cancelled").text, run_badge("cancelled").tone) == ("⊘ cancelled", "quiet")
     assert run_badge("failed", is_final=True) == run_badge("failed")
     assert health_badge("OK", {"ok"}).tone == "good"
     assert health_badge("degraded", {"ok"}).tone == "warn"

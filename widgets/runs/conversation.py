@@ -90,7 +90,7 @@ def _turn(turn: Turn, now: datetime, as_of: datetime, longest: float, width: int
     else:
         lines += wrapped("Its instructions are not known here.", width, QUIET, INDENT)
     if turn.reason:
-        style = STYLES["bad" if turn.state in {"failed", "cancelled"} else "quiet"]
+        style = STYLES["bad" if turn.state == "failed" else "quiet"]
         lines += wrapped(safe_text(turn.reason), width, style, INDENT)
     result = [] if turn.commit is None else [f"commit {safe_text(turn.commit[:SHORT_ID])}"]
     result += [plural(turn.files, "file")] if turn.files else []

@@ -31,7 +31,7 @@ from app.cli.writes import (
     request_document,
     tell_batch,
 )
-from app.run_document import as_received
+from app.run_document import spec_fields
 from app.text import plural
 from storage.records import Action, Run
 
@@ -94,7 +94,7 @@ class Retry(Struct, frozen=True):
             "problem": self.problem or None,
             "error": error_document(self.action) if self.action else None,
             "request": request_document(base_url, self.request) if is_shown and self.request else None,
-            "run": as_received(self.run.raw_json) if self.run else None,
+            "run": spec_fields(self.run) if self.run else None,
         }
 
 

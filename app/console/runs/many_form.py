@@ -26,7 +26,7 @@ from app.engine import Engine
 from app.text import SafeText, plural, safe_text
 from storage.errors import StorageError
 from storage.ledger import Ledger
-from storage.records import Action, Run, RunDetail
+from storage.records import CANCELLED, Action, Run, RunDetail
 from widgets.badges import STYLES, Badge, action_badge, run_badge
 from widgets.batch import BatchLine, BatchView
 from widgets.cells import shorten
@@ -160,7 +160,7 @@ async def started_like(ledger: Ledger, runs: Sequence[Run]) -> ManyTask:
 
 async def retried(ledger: Ledger, runs: Sequence[Run]) -> ManyTask:
     """Return the task that sends the last turn of each failed run again. Raises as `continued`."""
-    failed = [run for run in runs if run.status == "failed"]
+    failed = [run for run in runs if run.status in {"failed", CANCELLED}]
     turns = await _turns(ledger, failed)
     known = tuple(run for run in failed if run.run_id in turns)
     others = (len(runs) - len(failed), "did not fail"), (len(failed) - len(known), "not started from this machine")

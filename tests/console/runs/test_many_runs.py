@@ -62,7 +62,8 @@ async def test_marked_runs_are_cancelled_and_no_other(staged: Staged, board: Lab
 
         assert len(marked) == 2
         assert {action.result_id for action in actions} == marked
-        assert await scene.engine.cache.cancelled_runs() == marked
+        details = await scene.engine.cache.details(tuple(marked))
+        assert {each.run.status for each in details.values()} == {"cancelled"}
         assert "2 runs were cancelled." in scene.toasts
 
 

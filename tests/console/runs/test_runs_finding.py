@@ -33,7 +33,7 @@ async def test_a_mistake_is_said_with_its_cure_and_the_rest_counts(staged: Stage
 
         await scene.press("escape")
         assert line(scene) == ""
-        for typed, said in (("status:exploded", "There are: completed"), ("status:faild", "Did you mean failed?")):
+        for typed, said in (("status:exploded", "There are: cancelled"), ("status:faild", "Did you mean failed?")):
             await scene.press("slash")
             await type_in(scene, typed)
             assert "No run that was" not in scene.text  # It may still become one.
