@@ -102,6 +102,18 @@ async def test_sheets_write_into_the_query(staged: Staged) -> None:
         assert (await answered(scene, "views", ViewPicker, (ALL, False))).view.name == "All"
 
 
+async def test_active_runs_can_be_kept_on_top(staged: Staged) -> None:
+    """`o` offers it; the untouched cursor is on the newest of them, and the order is kept for the next start."""
+    async with staged() as scene:
+        await scene.press("o")
+        assert "active first, each newest first" in scene.text
+        await scene.press("4")
+
+        assert [row.is_final for row in scene.table.rows_on_show[:5]] == [False] * 4 + [True]
+        assert scene.table.row == scene.table.rows_on_show[0]
+        assert runs(scene).preferences.now.sort == RunSort("active", descending=False)
+
+
 async def test_the_branch_of_the_run_under_the_cursor(staged: Staged) -> None:
     """All runs on it, in its repository."""
     async with staged() as scene:
