@@ -23,7 +23,7 @@ from app.config import ConfigError, Settings
 from app.config.automation_tables import read_tables
 from app.config.load import parse
 from app.console.forms.second_press import SecondPress
-from app.console.session import Session
+from app.console.session import Session, mark_of
 from app.console.session.coalesced_task import CoalescedTask, Start
 from app.console.sheets import Sheet, key_line
 from app.engine import Engine
@@ -45,7 +45,7 @@ from widgets.automations import (
     set_off_by,
     until,
 )
-from widgets.badges import STYLES, Badge
+from widgets.badges import STYLES, Badge, ProfileMark
 from widgets.forms.pages import RequestPreview
 from widgets.line_text import LinePane
 
@@ -221,10 +221,10 @@ class PreviewSheet(Sheet[bool]):
     ]
     CSS = BOX.format(name="PreviewSheet")
 
-    def __init__(self, title: SafeText, verb: str, preview: Preview, consequence: str) -> None:
+    def __init__(self, title: SafeText, mark: ProfileMark, verb: str, preview: Preview, consequence: str) -> None:
         """Prepare; `verb` names what the key does."""
         super().__init__()
-        self._title = title
+        self._title, self._mark = title, mark
         self._verb = verb
         self._preview = preview
         self._consequence = consequence
@@ -233,7 +233,7 @@ class PreviewSheet(Sheet[bool]):
     def compose(self) -> ComposeResult:
         """Compose the keys, always in view, above the request, which may be long."""
         with Vertical() as box:
-            box.border_title = Content(self._title)
+            self._mark.entitle(box, self._title)
             yield key_line(
                 ("^s", self._verb, "screen.answer(True)"), ("esc", "or enter leaves it", "screen.answer(False)")
             )
@@ -383,7 +383,7 @@ class ApprovalsSheet(Sheet[None]):
         page = self.query_one(RequestPreview)
         path, body = request_of(approval.decision)
         self._number = approval.decision.decision_id
-        box.border_title = f"Waiting for approval, {index + 1} of {len(self._waiting)}"
+        mark_of(self._session).entitle(box, f"Waiting for approval, {index + 1} of {len(self._waiting)}")
         box.border_subtitle = ""
         self._tick()
         if path:

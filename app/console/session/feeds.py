@@ -55,7 +55,7 @@ class VitalsFeed:
     def __init__(self, session: "Session", first: "FirstPaint | None", *, can_switch: bool) -> None:
         """Start with what the cache held at first."""
         profile = session.profile
-        vitals = Vitals(profile.name, profile.read_only, can_switch=can_switch)
+        vitals = Vitals(profile.name, profile.read_only, session.settings.color_of(profile.name), can_switch=can_switch)
         self.now = (
             vitals if first is None else replace(vitals, runs_link=link_of(first.links, "runs"), health=first.health)
         )
