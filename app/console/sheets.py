@@ -22,7 +22,7 @@ from app.text import safe_text
 from storage.base_error import RunwardenError
 from storage.errors import StorageError
 from widgets.after_refresh import after_refresh
-from widgets.badges import STYLES, Badge, Tone, run_badge
+from widgets.badges import NO_MARK, STYLES, Badge, ProfileMark, Tone, run_badge
 from widgets.batch import BatchView
 from widgets.choice_lists import Options, StatusList
 from widgets.forms.inputs import LineInput
@@ -86,6 +86,8 @@ class PickerScreen(Sheet[ChoiceT | None]):
     """The sheet's title."""
     HINT: str = ""
     """The hint about keys, with dots between them."""
+    mark: ProfileMark = NO_MARK
+    """The profile that is written to, shown beside the title."""
     CLICKABLE: ClassVar[Mapping[str, str]] = {}
     """Parts of the hint that can be clicked, with their actions."""
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "cancel", id="picker.leave")]
@@ -93,7 +95,7 @@ class PickerScreen(Sheet[ChoiceT | None]):
     def compose(self) -> ComposeResult:
         """Compose the choice in a box."""
         with Vertical(id="picker") as box:
-            box.border_title = self.TITLE_TEXT
+            self.mark.entitle(box, self.TITLE_TEXT)
             box.border_subtitle = "esc leaves"
             yield from self.compose_choice()
             parts = [

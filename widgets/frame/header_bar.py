@@ -13,8 +13,7 @@ from textual.message import Message
 from app.text import safe_text
 from app.times import age
 from storage.records import LinkState, PlatformHealth
-from widgets.badges import STYLES, Badge, Tone, health_badge
-from widgets.cells import shorten
+from widgets.badges import STYLES, Badge, ProfileMark, Tone, health_badge
 from widgets.clickable import ClickableLine, ClickablePart
 from widgets.frame.freshness import PollTiming, freshness
 
@@ -42,6 +41,8 @@ class Vitals(Struct, frozen=True):
 
     profile: str
     read_only: bool = False
+    color: str = ""
+    """The colour of the profile's name; empty: none."""
     files_fail: bool = False
     """Whether our own files fail, so that nothing on the screen follows the service."""
     can_switch: bool = False
@@ -159,10 +160,10 @@ class HeaderBar(ClickableLine):
 
     def _left(self, now: datetime, brevity: Brevity) -> Iterator[ClickablePart]:
         vitals, is_brief = self._vitals, brevity >= Brevity.GLYPHS
-        name = shorten(safe_text(vitals.profile, limit=60), 14 if is_brief else 28, "middle")
+        name = ProfileMark(vitals.profile, vitals.color).styled(14 if is_brief else 28)
         product = (f"{PRODUCT}  ", "$accent bold") if brevity is Brevity.FULL else ""
         opens = (" ▾", STYLES["quiet"]) if vitals.can_switch else ""
-        yield Content.assemble(product, (name, "bold"), opens), self.ProfileClicked() if vitals.can_switch else None
+        yield Content.assemble(product, name, opens), self.ProfileClicked() if vitals.can_switch else None
         if vitals.read_only:
             yield Content.styled(" read-only", STYLES["warn"]), None
         if vitals.runs_link is not None and vitals.runs_link.in_lab:

@@ -25,7 +25,7 @@ from app.config import ConfigError, Settings
 from app.config.automation_tables import read_tables
 from app.config.load import parse
 from app.console.forms.second_press import SecondPress
-from app.console.session import Session
+from app.console.session import Session, mark_of
 from app.console.session.coalesced_task import CoalescedTask, Start
 from app.console.sheets import Sheet, key_line, key_words
 from app.engine import Engine
@@ -47,7 +47,7 @@ from widgets.automations import (
     set_off_by,
     until,
 )
-from widgets.badges import STYLES, Badge
+from widgets.badges import STYLES, Badge, ProfileMark
 from widgets.cells import fit, shorten
 from widgets.forms.pages import RequestPreview
 from widgets.lead_list import LeadList, LeadRow
@@ -249,10 +249,10 @@ class PreviewSheet(Sheet[bool]):
     ]
     CSS = BOX.format(name="PreviewSheet")
 
-    def __init__(self, title: SafeText, verb: str, preview: Preview, consequence: str) -> None:
+    def __init__(self, title: SafeText, mark: ProfileMark, verb: str, preview: Preview, consequence: str) -> None:
         """Prepare; `verb` names what the key does."""
         super().__init__()
-        self._title = title
+        self._title, self._mark = title, mark
         self._verb = verb
         self._preview = preview
         self._consequence = consequence
@@ -261,7 +261,7 @@ class PreviewSheet(Sheet[bool]):
     def compose(self) -> ComposeResult:
         """Compose the keys, always in view, above the request, which may be long."""
         with Vertical() as box:
-            box.border_title = Content(self._title)
+            self._mark.entitle(box, self._title)
             yield key_line(
                 ("^s", self._verb, "screen.answer(True)"), ("esc", "or enter leaves it", "screen.answer(False)")
             )
@@ -451,7 +451,8 @@ class ApprovalsSheet(Sheet[None]):
         """Show the list, the keys, and the request of the one under the cursor."""
         self._list.show(self._rows)
         box, row, several = self.query_one(Vertical), self._list.row, len(self._marked)
-        box.border_title = f"Waiting for approval: {len(self._waiting)}{f', {several} marked' if several else ''}"
+        marked = f", {several} marked" if several else ""
+        mark_of(self._session).entitle(box, f"Waiting for approval: {len(self._waiting)}{marked}")
         box.border_subtitle = ""
         number = f" {several}" if several else ""
         self.query_one(".keys", Static).update(

@@ -26,7 +26,7 @@ from app.console.forms.resolve import ResolveForm
 from app.console.forms.second_press import SecondPress
 from app.console.guard import guarded_event
 from app.console.messages import FollowRun, OpenRun
-from app.console.session import CURE_S
+from app.console.session import CURE_S, mark_of
 from app.console.sheets import OVER_CSS
 from app.engine import Engine
 from app.events import ActionChanged, CacheChangedElsewhere, Event
@@ -199,7 +199,7 @@ class ActionForm(ModalScreen[Action | None]):
         # Focused from the first frame: text typed before the draft is read belongs into the same field.
         first = self._to_focus().key
         self.AUTO_FOCUS = f"#field-{first} Input, #field-{first} TextArea"  # type: ignore[misc]  # read from here
-        yield FormDialog(self.TITLE_TEXT, self._rows, self.BUTTONS)
+        yield FormDialog(self.TITLE_TEXT, self._rows, self.BUTTONS, mark=mark_of(self.engine))
 
     on_event = guarded_event
 

@@ -10,7 +10,7 @@ from textual.content import Content
 
 from app.console.base.screen import BaseScreen
 from app.console.messages import FollowRun
-from app.console.session import LONGEST_COPY, Session
+from app.console.session import LONGEST_COPY, Session, mark_of
 from app.run_document import NO_PAGE, run_address
 from app.text import json_escaped, plural, safe_text
 from storage.records import Run, RunFilter, RunSort
@@ -165,7 +165,9 @@ class RunActions(BaseScreen):
             have = "These runs have" if len(held) > 1 else "This run has"
             self.session.notify(f"{have} ended: there is nothing to cancel.")
         else:
-            self.app.push_screen(cancel_sheet(engine, open_runs), cancelled)
+            sheet = cancel_sheet(engine, open_runs)
+            sheet.mark = mark_of(engine)
+            self.app.push_screen(sheet, cancelled)
 
     def action_follow_run(self) -> None:
         """Follow the runs to their end, or no longer."""

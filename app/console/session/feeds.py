@@ -61,7 +61,8 @@ class VitalsFeed:
         """Start with what the cache held at first."""
         profile = session.profile
         rules = frozenset({"automations"} if session.settings.automations else ())
-        vitals = Vitals(profile.name, profile.read_only, can_switch=can_switch, set_up=rules)
+        color = session.settings.color_of(profile.name)
+        vitals = Vitals(profile.name, profile.read_only, color, can_switch=can_switch, set_up=rules)
         self.now = (
             vitals if first is None else replace(vitals, runs_link=link_of(first.links, "runs"), health=first.health)
         )
