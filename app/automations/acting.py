@@ -10,7 +10,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app.actions import ActionRefusedError, Actions, AlreadyAskedError
-from app.api.requests import CancelRun, ContinueRun, StartAgent, StartRun, WriteRequest, asked_of, request_from
+from app.actions.asked import Asked, TellTurns, what_began
+from app.api.errors import ApiError
+from app.api.requests import CancelRun, ContinueRun, StartAgent, StartRun, WriteRequest, request_from
 from app.notify.channels import run_program
 from app.rules.rule import (
     DoAgent,
@@ -71,6 +73,8 @@ class ResponseRunner(Struct, frozen=True):
     profile: str
     hidden: frozenset[str]
     """Environment variables that no command gets."""
+    tell_turns: TellTurns
+    """Asks the service for a run's turns."""
 
     async def carry_out(self, rule: Rule, decision: Decision) -> ActingResult:
         """Carry out the rule's action, at most once for this decision; no failure is raised."""
@@ -93,6 +97,7 @@ class ResponseRunner(Struct, frozen=True):
 
         Raises:
             CannotActError: It would send nothing.
+            ApiError: The service cannot be asked what it was told before.
         """
         facts = facts_of(rule, decision, self.profile)
         match rule.do:
@@ -120,10 +125,13 @@ class ResponseRunner(Struct, frozen=True):
                     raise CannotActError(f"run {facts['run.id']!r} cannot be addressed: {error}") from error
                 return cancellation
             case DoRetry():
-                first = await self.actions.ledger.last_turn(facts["run.id"])
-                if first is None:
-                    raise CannotActError("the run was not started from this machine: its instructions are not known")
-                again = asked_of(first)
+                run = await self.cache.detail(facts["run.id"])
+                if run is None:
+                    raise CannotActError(f"run {facts['run.id']} is not held any longer")
+                found = await what_began(self.actions.ledger, self.tell_turns, run)
+                if not isinstance(found, Asked):
+                    raise CannotActError(f"its instructions are not known. {found.reason}".rstrip("."))
+                again = found.request
                 if isinstance(again, StartRun | ContinueRun):
                     return replace(again, metadata={**again.metadata, MARK: rule.name})
                 return again
@@ -150,6 +158,8 @@ class ResponseRunner(Struct, frozen=True):
             return ActingResult("failed", refused.message)
         except CannotActError as reason:
             return ActingResult("failed", str(reason))
+        except ApiError as error:
+            return ActingResult("failed", f"the service could not be asked: {error.message}", may_repeat=True)
         return result_of(action)
 
 

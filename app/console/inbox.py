@@ -189,7 +189,7 @@ class InboxScreen(BaseScreen):
             self.app.push_screen(ContinueRunForm(engine, run, question=question), self._answered)
 
         async def send(answer: str) -> None:
-            from app.console.forms.writes import continuation
+            from app.actions.asked import continuation
 
             self._answered(await engine.actions.submit(continuation(run, answer)))
 

@@ -100,7 +100,7 @@ def test_what_the_automations_need_is_in_it(service: Service, cli: CommandLine, 
     other = cli("automations", "log", "--outcome", "waiting", "--json", RUNWARDEN_DATA_DIR="").json()["decisions"][0]
     told = cli("automations", "approve", str(other["decision"]), RUNWARDEN_DATA_DIR="").out
     assert ("request     POST /external/runs\n" in told, '"instructions": "go on"' in told) == (True, True)
-    assert "not started from this machine" in found["paused"]["title"]
+    assert "not sent from this machine" in found["paused"]["title"]
     assert found["limited"]["title"] == "l reached its limit, 1 time: 1 in the last hour: limit.per_hour"
     with closing(sqlite3.connect(next(cli.home.rglob("state.sqlite3")))) as state, state:
         state.execute("UPDATE leases SET until_us = until_us - 3600000000")

@@ -37,6 +37,7 @@ from storage.records import Action, RunFilter
 from widgets.after_refresh import after_refresh
 from widgets.badges import Tone
 from widgets.forms.dialog import FormButton, FormDialog, FormPhase, bindings_of
+from widgets.forms.facts import FormFact
 from widgets.forms.field import ChoiceField, FormField, ParagraphField
 from widgets.forms.pages import OutcomePage, OutcomeText, RequestPreview
 
@@ -92,16 +93,24 @@ class ActionForm(ModalScreen[Action | None]):
     """Makes the request of the values by field."""
 
     def __init__(
-        self, engine: Engine, *, draft: str, values: Mapping[str, str] | None = None, fresh_wins: bool = False
+        self,
+        engine: Engine,
+        *,
+        draft: str,
+        values: Mapping[str, str] | None = None,
+        fresh_wins: bool = False,
+        origin: str = "",
     ) -> None:
         """Prepare; the draft is named after what the form was opened from.
 
-        With `fresh_wins` the form begins with its initial values, and the draft waits behind a key.
+        With `fresh_wins` the form begins with its initial values, and the draft waits behind a key. `origin`: whose
+        words they are, or why they are not known.
         """
         super().__init__()
         self.engine = engine
         self._initial = values or {}
-        self._rows = tuple(self.make_rows())
+        about = [FormFact("words", safe_text(origin))] if origin else []
+        self._rows = (*about, *self.make_rows())
         self.fields = {row.key: row for row in self._rows if isinstance(row, FormField)}
         self.instructions = next((row for row in self._rows if type(row) is ParagraphField), None)
         """The field of the instructions; None: the form has none."""
