@@ -237,7 +237,7 @@ class LogView(TextView):
 
     def action_wrap(self) -> None:
         """Wrap long lines, or cut them off."""
-        self._wraps, self._x = not self._wraps, 0
+        self._wraps, self._x, self._part = not self._wraps, 0, 0
         self.resize_to(self.total)
         self.put_cursor(self._cursor)
 
@@ -249,19 +249,20 @@ class LogView(TextView):
     def _parts(self, index: int) -> tuple[tuple[TextPiece, ...], ...]:
         return wrapped(self._line(index), max(2, self.scrollable_content_region.width - GUTTER))
 
-    def _wrapped(self) -> list[tuple[int, int]]:
-        """For each line of the view the row on it, and which part of that."""
-        found: list[tuple[int, int]] = []
-        for index in range(self.scroll_offset.y, self.total):
-            if len(found) >= super().page:
-                break
-            found += [(index, part) for part in range(len(self._parts(index)))]
-        return found
+    def row_at(self, y: int) -> int:
+        """The row at this line below the header; wrapped, also note which part of it that is."""
+        if not self._wraps:
+            return super().row_at(y)
+        index, self._part = self.scroll_offset.y, y
+        while index < self.total and self._part >= (parts := len(self._parts(index))):
+            index, self._part = index + 1, self._part - parts
+        return index
 
     @property
     def page(self) -> int:
         """The number of rows that fit."""
-        return len({index for index, _ in self._wrapped()}) or 1 if self._wraps else super().page
+        lines = super().page
+        return max(1, self.row_at(lines) - self.scroll_offset.y) if self._wraps else lines
 
     def put_cursor(self, index: int) -> None:
         """Put the cursor on a row, and scroll all of it into view."""
@@ -272,26 +273,7 @@ class LogView(TextView):
                 top -= 1
             if self.scroll_offset.y < top:
                 self.scroll_rows_to(top)
-
-    def row_at(self, y: int) -> int:
-        """The row at this line below the header."""
-        if not self._wraps:
-            return super().row_at(y)
-        rows = self._wrapped()
-        return rows[y][0] if 0 <= y < len(rows) else self.total
-
-    def repaint_row(self, index: int) -> None:
-        """Repaint one row."""
-        if self._wraps:
             self.refresh()
-        else:
-            super().repaint_row(index)
-
-    def render_line(self, y: int) -> Strip:
-        """One line of the view."""
-        rows = self._wrapped() if self._wraps and y >= HEADER else []
-        self._part = rows[y - HEADER][1] if 0 <= y - HEADER < len(rows) else 0
-        return super().render_line(y)
 
 
 @lru_cache(maxsize=512)
