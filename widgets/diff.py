@@ -317,13 +317,20 @@ class DiffView(TextView):
         self._folded: set[int] = set()
         self._split: bool | None = None
         """Whether old and new are side by side. None: the width decides."""
+        self._is_whole_file = False
         self._asked: set[int] = set()
         self._entered = NONE
 
     # Input
 
-    def show(self, rows: DiffRows, files: Sequence[ChangedFile], about: Sequence[str]) -> None:
-        """Show a patch and the facts of its files; `about` names its origin, what matters most first."""
+    def show(
+        self, rows: DiffRows, files: Sequence[ChangedFile], about: Sequence[str], *, is_whole_file: bool = False
+    ) -> None:
+        """Show a patch and the facts of its files; `about` names its origin, what matters most first.
+
+        A whole file, none of whose lines changed, is not shown twice side by side.
+        """
+        self._is_whole_file = is_whole_file
         self._rows, self._about = rows, about
         self._lines = DiffLines(rows.patch, files)
         self._folded, self._asked, self._entered = set(), set(), NONE
@@ -372,7 +379,8 @@ class DiffView(TextView):
     @property
     def is_split(self) -> bool:
         """Whether old and new stand side by side."""
-        return self.screen.size.width >= SPLIT_FROM if self._split is None else self._split
+        is_split = self.screen.size.width >= SPLIT_FROM if self._split is None else self._split
+        return is_split and not self._is_whole_file
 
     @property
     def count(self) -> int:

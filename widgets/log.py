@@ -12,9 +12,9 @@ from re import Pattern
 from typing import ClassVar, Final
 
 from rich.ansi import AnsiDecoder
-from rich.cells import cell_len
 from rich.color import ColorSystem
 from textual.binding import Binding, BindingType
+from textual.content import Content
 from textual.geometry import Size
 from textual.message import Message
 from textual.strip import Strip
@@ -140,7 +140,6 @@ class LogView(TextView):
     """Draws a log; at its last line it follows what is added."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("exclamation_mark", "error", "next error", key_display="!", id="log.error"),
         Binding("backslash", "wrap", "wrap", key_display="\\", tooltip="Long lines, or cut them", id="log.wrap"),
         Binding("end,G", "last", "to the end", tooltip="And follow new lines", id="table.last"),
     ]
@@ -152,21 +151,23 @@ class LogView(TextView):
         up_to_first: bool = False
         """Whether all of them are needed."""
 
-    @dataclass
-    class ErrorRequested(Message):
-        """The next line with an error was requested."""
-
     def __init__(self, lines: LogSpool) -> None:
         super().__init__()
         self._lines = lines
         self._about: Sequence[TextPiece] = ()
-        self.has_steps = False
-        """Whether the lines are steps, which tell what failed."""
+        self.label = 0
+        """Cells of the label before each step's words; 0: the lines are no steps, which would tell what failed."""
         self.is_raw = False
         """Whether times are shown in full."""
-        self._wraps = False
+        self._wraps: bool | None = None
+        """None: the user did not say."""
         self._part = 0
         """Which part of a wrapped line is drawn."""
+
+    @property
+    def wraps(self) -> bool:
+        """Whether long lines are wrapped; at first, those of steps are."""
+        return bool(self.label) if self._wraps is None else self._wraps
 
     @property
     def follows(self) -> bool:
@@ -196,8 +197,6 @@ class LogView(TextView):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disable keys without effect."""
-        if action == "error":
-            return self.has_steps and bool(self.total)
         return bool(self.total) if action in {"last", "wrap"} else super().check_action(action, parameters)
 
     def action_first(self) -> None:
@@ -206,20 +205,16 @@ class LogView(TextView):
         if self._lines.begin:
             self.post_message(self.EarlierRequested(up_to_first=True))
 
-    def action_error(self) -> None:
-        """Go to the next line with an error."""
-        self.post_message(self.ErrorRequested())
-
     def head(self) -> Sequence[TextPiece]:
         """The remark about the log."""
         return self._about
 
     def draw(self, index: int, width: int, ground: str) -> Strip:
         """A line, with a mark if its step failed."""
-        is_failed = self.has_steps and not self._part and FAILED_STEP.match(self._lines.line(index))
+        is_failed = self.label and not self._part and FAILED_STEP.match(self._lines.line(index))
         mark = TextPiece("✗ ", "bad") if is_failed else TextPiece(" " * GUTTER)
         room = max(1, width - GUTTER)
-        if self._wraps:
+        if self.wraps:
             text = self.strip(self.lit(self._parts(index)[self._part]), room, ground)
         else:
             text = self.panned(self.lit(log_pieces(self._line(index))), room, ground)
@@ -237,79 +232,66 @@ class LogView(TextView):
 
     def action_wrap(self) -> None:
         """Wrap long lines, or cut them off."""
-        self._wraps, self._x = not self._wraps, 0
+        self._wraps, self._x, self._part = not self.wraps, 0, 0
         self.resize_to(self.total)
         self.put_cursor(self._cursor)
 
     def resize_to(self, total: int) -> None:
-        """Make room for this many lines; wrapped, any of them can be the first in view."""
+        """Make room for this many lines."""
         super().resize_to(total)
-        self.virtual_size = Size(0, total + HEADER + (max(0, self.size.height - HEADER - 1) if self._wraps else 0))
+        if self.wraps and total:
+            self.virtual_size = Size(0, HEADER + self._top_above(total - 1) + super().page)
+
+    def on_resize(self) -> None:
+        """Wrap for the new width."""
+        if self.wraps:
+            self.resize_to(self.total)
+            self.put_cursor(self._cursor)
 
     def _parts(self, index: int) -> tuple[tuple[TextPiece, ...], ...]:
-        return wrapped(self._line(index), max(2, self.scrollable_content_region.width - GUTTER))
+        width = self.scrollable_content_region.width - GUTTER
+        return wrapped(self._line(index), width, self.label)
 
-    def _wrapped(self) -> list[tuple[int, int]]:
-        """For each line of the view the row on it, and which part of that."""
-        found: list[tuple[int, int]] = []
-        for index in range(self.scroll_offset.y, self.total):
-            if len(found) >= super().page:
-                break
-            found += [(index, part) for part in range(len(self._parts(index)))]
-        return found
+    def _top_above(self, index: int) -> int:
+        """The first row in view where this one is the last that fits."""
+        top, room = index, super().page - len(self._parts(index))
+        while top and (room := room - len(self._parts(top - 1))) >= 0:
+            top -= 1
+        return top
+
+    def row_at(self, y: int) -> int:
+        """The row at this line below the header; wrapped, also note which part of it that is."""
+        if not self.wraps:
+            return super().row_at(y)
+        index, self._part = self.scroll_offset.y, y
+        while index < self.total and self._part >= (parts := len(self._parts(index))):
+            index, self._part = index + 1, self._part - parts
+        return index
 
     @property
     def page(self) -> int:
         """The number of rows that fit."""
-        return len({index for index, _ in self._wrapped()}) or 1 if self._wraps else super().page
+        lines = super().page
+        return max(1, self.row_at(lines) - self.scroll_offset.y) if self.wraps else lines
 
     def put_cursor(self, index: int) -> None:
         """Put the cursor on a row, and scroll all of it into view."""
         super().put_cursor(index)
-        if self._wraps and self.total:
-            top, room = self._cursor, super().page - len(self._parts(self._cursor))
-            while top and (room := room - len(self._parts(top - 1))) >= 0:
-                top -= 1
-            if self.scroll_offset.y < top:
+        if self.wraps and self.total:
+            if self.scroll_offset.y < (top := self._top_above(self._cursor)):
                 self.scroll_rows_to(top)
-
-    def row_at(self, y: int) -> int:
-        """The row at this line below the header."""
-        if not self._wraps:
-            return super().row_at(y)
-        rows = self._wrapped()
-        return rows[y][0] if 0 <= y < len(rows) else self.total
-
-    def repaint_row(self, index: int) -> None:
-        """Repaint one row."""
-        if self._wraps:
             self.refresh()
-        else:
-            super().repaint_row(index)
-
-    def render_line(self, y: int) -> Strip:
-        """One line of the view."""
-        rows = self._wrapped() if self._wraps and y >= HEADER else []
-        self._part = rows[y - HEADER][1] if 0 <= y - HEADER < len(rows) else 0
-        return super().render_line(y)
 
 
 @lru_cache(maxsize=512)
-def wrapped(raw: bytes, width: int) -> tuple[tuple[TextPiece, ...], ...]:
-    """A line's pieces, cut into parts of at most this many cells."""
-    parts: list[list[TextPiece]] = [[]]
-    used = 0
-    for piece in log_pieces(raw):
-        begin = 0
-        for at, character in enumerate(piece.text):
-            size = cell_len(character)
-            if used + size > width:
-                parts[-1].append(piece._replace(text=piece.text[begin:at]))
-                parts.append([])
-                begin, used = at, 0
-            used += size
-        parts[-1].append(piece._replace(text=piece.text[begin:]))
-    return tuple(map(tuple, parts))
+def wrapped(raw: bytes, width: int, indent: int) -> tuple[tuple[TextPiece, ...], ...]:
+    """A line's pieces, wrapped between words for this many cells; all but the first line are indented."""
+    line = Content.assemble(*((piece.text, piece.tone) for piece in log_pieces(raw)))
+    label, *rest = [line[:indent], *line[indent:].wrap(max(2, width - indent))]
+    parts = [label + rest[0], *(Content.assemble((" " * indent, "plain"), part) for part in rest[1:])]
+    return tuple(
+        tuple(TextPiece(part.plain[span.start : span.end], str(span.style)) for span in part.spans) for part in parts
+    )
 
 
 def short_time(raw: bytes) -> bytes:

@@ -1,22 +1,23 @@
 """A review: its laid-out lines, and its findings."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from re import Pattern
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 from rich.cells import cell_len
+from textual.content import Content
 from textual.message import Message
 from textual.strip import Strip
 
-from app.text import SafeText, safe_text
+from app.text import safe_text
 from storage.records.results import Finding, Severity
-from widgets.badges import Tone
+from widgets.badges import STYLES, Tone
 from widgets.cells import beside, fit, shorten
-from widgets.line_table import TableLine
+from widgets.lead_list import LeadRow
 from widgets.text_view import TextPiece, TextView, safe_line
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ MOST_CHARACTERS: Final = 400_000
 MOST_BLOCK_LINES: Final = 300
 """Lines of a table or of code that are shown."""
 LEAST_WIDTH: Final = 20
+MARKER: Final = re.compile(r"(?s)<!-- runwarden.*?-->")
+"""A comment of ours, by which the service finds a review again."""
+CODE: Final = re.compile(r"(`+) ?(.+?) ?\1")
 _PARSING: Final = Lock()
 """The parser fills its tables of addresses at their first use, in sight of other threads."""
 
@@ -83,8 +87,10 @@ class _Page:
             elif token.type in {"heading_close", "paragraph_close"}:
                 tone = "plain"
                 self.gap(unless=token.hidden)
-            elif token.type in {"fence", "code_block", "html_block"}:
+            elif token.type in {"fence", "code_block"}:
                 self.code(token.content)
+            elif token.type == "html_block" and (text := MARKER.sub("", token.content)).strip():
+                self.code(text)
             elif token.type == "hr":
                 self.add([TextPiece("─" * self.room, "quiet")])
             elif token.type == "table_open":
@@ -184,6 +190,8 @@ def _inline(tokens: "Sequence[Token]", tone: str) -> Iterator[TextPiece]:
             strong += 1 if token.type == "strong_open" else -1
         elif token.type in {"softbreak", "hardbreak"}:
             yield TextPiece(" " if token.type == "softbreak" else "\n")
+        elif token.type == "html_inline" and MARKER.fullmatch(token.content):
+            continue
         elif token.type == "code_inline":
             yield TextPiece(safe_line(token.content), "function")
         elif token.type == "link_open":
@@ -228,29 +236,24 @@ def _cells(tokens: "Iterator[Token]") -> Iterator[list[str]]:
 SEVERITY_TONES: Final[dict[Severity | None, Tone]] = {"blocker": "bad", "major": "bad", "minor": "warn"}
 
 
-class FindingItem(Struct, frozen=True):
-    """A finding as a line of a table."""
-
-    finding: Finding
-    number: int
-
-    @property
-    def key(self) -> str:
-        """Its index among the findings."""
-        return str(self.number)
-
-    def cells(self, now: datetime) -> TableLine:
-        """Its severity, location and message."""
-        del now
-        finding = self.finding
+def finding_rows(findings: Sequence[Finding]) -> list[LeadRow]:
+    """A row for each; its key is its number."""
+    rows = []
+    for number, finding in enumerate(findings):
         location = safe_text(finding.path) + (f":{finding.line}" if finding.line else "")
-        tone = SEVERITY_TONES.get(finding.severity, "quiet")
-        word = SafeText(finding.severity or "·")
-        return (word, tone), (SafeText(location), "plain"), (safe_text(finding.text), "quiet")
+        style = STYLES[SEVERITY_TONES.get(finding.severity, "quiet")]
+        words = safe_text(CODE.sub(r"\2", finding.text), limit=2_000)
+        head = (f"{finding.severity or '·':<9}", style), location
+        rows.append(LeadRow(Content.assemble(*head, (f"\n{words}", STYLES["quiet"])), str(number), leads=True))
+    return rows
 
 
 class ReviewView(TextView):
     """Draws a review; its owner lays it out in a thread, for each width."""
+
+    @dataclass
+    class Moved(Message):
+        """The cursor is on another line."""
 
     @dataclass
     class LayoutRequested(Message):
@@ -262,6 +265,10 @@ class ReviewView(TextView):
         super().__init__()
         self._lines: Sequence[ReviewLine] = ()
         self._about: tuple[str, Sequence[str]] = "", ()
+
+    def cursor_moved(self) -> None:
+        """Announce the line under the cursor."""
+        self.post_message(self.Moved())
 
     def tell(self, name: str, about: Sequence[str]) -> None:
         """Name the review above its lines, with a remark."""

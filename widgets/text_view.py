@@ -186,7 +186,7 @@ class TextView(CursorView):
     def watch_has_focus(self, value: bool) -> None:
         """Repaint the cursor's line, which shows whether the view has the focus."""
         super().watch_has_focus(value)
-        self.repaint_row(self._cursor)
+        self.refresh()
 
     def notify_style_update(self) -> None:
         """Drop the styles of the previous theme."""
@@ -220,10 +220,8 @@ class TextView(CursorView):
     def panned(self, pieces: Iterable[TextPiece], width: int, ground: str = "") -> Strip:
         """The part of a line that is in view; a mark at each end where more of it is."""
         pieces = tuple(pieces)
-        strip, rest = (
-            self.strip(pieces, width, ground, self._x),
-            sum(cell_len(piece.text) for piece in pieces) - self._x,
-        )
+        strip = self.strip(pieces, width, ground, self._x)
+        rest = cell_len("".join(piece.text for piece in pieces).rstrip()) - self._x
         if rest > width:
             strip = Strip.join([strip.crop(0, width - 1), self.strip([TextPiece("→", "accent")], 1, ground)])
         if self._x and rest > 0:

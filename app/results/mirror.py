@@ -18,7 +18,7 @@ from msgspec import Struct
 from app.results.diff import Patch
 from app.results.git import Git, GitError, TooLargeError
 from app.text import safe_text
-from storage.records.results import SUBMODULE_MODE, Change
+from storage.records.results import SUBMODULE_MODE, Change, ChangedFile
 
 TRAILER: Final = "Runwarden-Run"
 EMPTY_TREE: Final = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
@@ -193,6 +193,29 @@ class Mirror:
         files = await asyncio.to_thread(Patch(patch).changed_files)
         return Change(base, head, base_name, files, patch, note=note, is_whole=not note)
 
+    async def file(self, commit: str, path: str) -> Change:
+        """A whole file as of a commit, as a change of none of its lines.
+
+        Raises:
+            GitError: It has none of this name, it is not text, or it cannot be fetched.
+        """
+        name, found = safe_text(path, limit=200), b""
+        if path.isprintable() and path:  # Another name could not stand in the patch.
+            with suppress(GitError):
+                found = await self._git.read(self.git_dir, "rev-parse", "--verify", "--quiet", f"{commit}:{path}")
+        if not found:
+            raise GitError(f"Commit {commit[:10]} has no file {name}.")
+        blob = found.decode().strip()
+        await self._bring_contents([found.strip()])
+        text = await self.blob(blob)
+        if b"\0" in text:
+            raise GitError(f"{name} is a binary file.")
+        lines = text.removesuffix(b"\n").split(b"\n")
+        head = f"--- a/{path}\n+++ b/{path}\n@@ -1,{len(lines)} +1,{len(lines)} @@\n".encode()
+        file = ChangedFile(path, "modified", old_blob=blob, new_blob=blob)
+        patch = head + b"".join(b" %b\n" % line for line in lines)
+        return Change(None, commit, "", (file,), patch, note="Not changed by this run.")
+
     async def blob(self, blob: str, most: int = 8 << 20) -> bytes:
         """A file's content by its id; it was fetched with the change that names it.
 
@@ -210,6 +233,10 @@ class Mirror:
         for old_mode, new_mode, old, new in _BLOB.findall(listed):
             sides = ((old_mode, old), (new_mode, new))
             ids |= {each: None for mode, each in sides if each.strip(b"0") and mode != SUBMODULE_MODE.encode()}
+        await self._bring_contents(ids)
+
+    async def _bring_contents(self, ids: Collection[bytes]) -> None:
+        """Fetch the contents with these ids that are not here yet."""
         check = ("cat-file", "--batch-check=%(objectname)")
         held = await self._git.read(self.git_dir, *check, given=b"".join(each + b"\n" for each in ids))
         missing = [line.split()[0] for line in held.splitlines() if line.endswith(b" missing")]

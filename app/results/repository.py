@@ -240,6 +240,18 @@ class RunRepositories:
             )
         return replace(change, note=" ".join(filter(None, (history.note, change.note))))
 
+    async def file(
+        self, detail: RunDetail, path: str, turn: int | None = None, service_commits: Mapping[int, str] | None = None
+    ) -> Change:
+        """A whole file as the run, or a turn, left it, as a change of none of its lines.
+
+        Raises:
+            GitError: As `history`; or there is no such text file.
+        """
+        history = await self.history(detail, service_commits)
+        commits = (each.turn.commit for each in history.turns if each.turn.number == turn)
+        return await history.mirror.file(next(commits, None) or history.head, path)
+
     async def reviews(self, detail: RunDetail, change: Change, patterns: Sequence[str]) -> tuple[Review, ...]:
         """The Markdown files that match, of those that a change added or changed.
 

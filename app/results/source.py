@@ -130,6 +130,14 @@ class Results:
         """A piece of a turn's log, which only a service has; see `Client.run_log`."""
         return await self._ask(lambda service: service.log(run_id, turn, offset=offset, wait_s=wait_s, before=before))
 
+    async def file(self, detail: RunDetail, path: str, turn: int | None = None) -> Change | Unavailable:
+        """A file that the run did not change, as a change of none of its lines: git alone has it."""
+        answer = await self._ask(lambda service: service.turns(detail.run.run_id))
+        try:
+            return await self.repositories.file(detail, path, turn, commits_of(answer))
+        except GitError as error:
+            return Unavailable(str(error))
+
     async def blob(self, detail: RunDetail, blob: str) -> bytes | Unavailable:
         """A file's whole content, by an id of a change that came from git."""
         try:

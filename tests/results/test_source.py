@@ -147,6 +147,30 @@ async def test_the_service_tells_git_which_commit_a_turn_made(tmp_path: Path) ->
     assert (change.source, change.head, change.base_name) == ("git", commit, "its first parent")
 
 
+async def test_a_file_that_was_not_changed_is_read_from_git(tmp_path: Path) -> None:
+    """As the run left it, or one of its turns; what cannot be told says why."""
+    origin = Origin(tmp_path / "host")
+    origin.commit("agent/x", {"a.txt": b"1\n", "logo.png": b"\0\1"}, mark="run_1 turn 1")
+    origin.commit("agent/x", {"a.txt": b"1\n2\n"}, at=650, mark="run_1 turn 2")
+    found = results(tmp_path, None, origin.url)
+    code = await found.file(run_detail(), "code.py")
+    first, last = await found.file(run_detail(), "a.txt", 1), await found.file(run_detail(), "a.txt")
+
+    assert isinstance(code, Change)
+    assert code.patch.splitlines()[2:] == [b"@@ -1,2 +1,2 @@", b" def f():", b"     return 1"]
+    assert [(file.path, file.additions, file.deletions) for file in code.files] == [("code.py", None, None)]
+    assert await found.blob(run_detail(), code.files[0].new_blob or "") == b"def f():\n    return 1\n"
+    assert isinstance(first, Change)
+    assert isinstance(last, Change)
+    assert (first.patch.count(b"\n "), last.patch.count(b"\n ")) == (1, 2)
+    for path in ("missing.py", "../code.py", "--help", "a\nb", "a\0b", "", "\udcff", ":(glob)*"):
+        assert isinstance(await found.file(run_detail(), path), Unavailable), path
+    assert await found.file(run_detail(), "logo.png") == Unavailable("logo.png is a binary file.")
+    missing = await results(tmp_path, None).file(run_detail(), "code.py")
+    assert isinstance(missing, Unavailable)
+    assert "add it under [repositories]" in missing.reason
+
+
 async def test_a_run_without_a_review_is_told_what_was_looked_for(tmp_path: Path) -> None:
     """The patterns are named: they may be configured."""
     origin = Origin(tmp_path / "host")

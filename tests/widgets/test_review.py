@@ -100,3 +100,12 @@ def test_each_line_knows_where_it_comes_from() -> None:
 
     assert by_text["2. Second"] == REVIEW.split("\n").index("2. Second")
     assert by_text["x = 1"] == REVIEW.split("\n").index("x = 1") - 1
+
+
+def test_our_own_marks_are_left_out_and_no_words_hide_behind_them() -> None:
+    """Other comments are shown: what is hidden in a review is read by nobody."""
+    text = "one <!-- runwarden:x --> two\n\n<!-- runwarden-review [\n] --> three\n\n<!-- theirs -->\n"
+    shown = "\n".join("".join(piece.text for piece in line.pieces) for line in review_lines(text, 60))
+
+    assert "runwarden" not in shown
+    assert [word in shown for word in ("one", "two", "three", "<!-- theirs -->")] == [True] * 4

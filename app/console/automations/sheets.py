@@ -301,19 +301,18 @@ class ApprovalsSheet(Sheet[None]):
         Binding("enter", "request", "request", tooltip="The exact request, or the list", id="approvals.request"),
         Binding("escape,q", "leave", "close", key_display="esc", id="approvals.close"),
     ]
-    CSS = (
-        BOX.format(name="ApprovalsSheet")
-        + """
-    ApprovalsSheet #answered { height: auto; }
-    ApprovalsSheet LeadList, ApprovalsSheet LeadList:focus {
-        height: auto; max-height: 70vh; padding: 0; background: $surface; scrollbar-background: $surface;
-    }
-    ApprovalsSheet RequestPreview { display: none; }
-    ApprovalsSheet .-open { height: 96%; }
-    ApprovalsSheet .-open LeadList { max-height: 30vh; margin-bottom: 1; }
-    ApprovalsSheet .-open RequestPreview { display: block; height: 1fr; }
+    CSS = f"""
+    {BOX.format(name="ApprovalsSheet")}
+    ApprovalsSheet #answered {{ height: auto; }}
+    ApprovalsSheet LeadList, ApprovalsSheet LeadList:focus {{
+        height: auto; max-height: 70vh; padding: 0;
+        background: $surface; scrollbar-background: $surface; scrollbar-size-horizontal: 0;
+    }}
+    ApprovalsSheet RequestPreview {{ display: none; }}
+    ApprovalsSheet .-open {{ height: 96%; }}
+    ApprovalsSheet .-open LeadList {{ max-height: 30vh; margin-bottom: 1; }}
+    ApprovalsSheet .-open RequestPreview {{ display: block; height: 1fr; }}
     """
-    )
 
     def __init__(self, session: Session, file: RulesFile, first: int | None) -> None:
         """Prepare; the cursor begins on the decision `first`."""

@@ -203,9 +203,10 @@ class ChangesPart(SearchedPart):
 
     @dataclass
     class NotFound(Message):
-        """A finding's file is not among the changed ones."""
+        """A finding's file is neither among the changed ones nor known from git."""
 
         path: str
+        reason: str
 
     def __init__(self, subject: "RunSubject") -> None:
         super().__init__(subject)
@@ -218,6 +219,8 @@ class ChangesPart(SearchedPart):
         self._change: Change | None = None
         self._is_whole = False
         """Whether all lines of the shown change were read."""
+        self._is_beside = False
+        """Whether a file is shown that was not changed."""
         self._lexing = asyncio.Lock()
         self._target: tuple[str, int | None] | None = None
         """The file and line for the cursor once the diff is read."""
@@ -250,7 +253,7 @@ class ChangesPart(SearchedPart):
             # Only where the files themselves can be read, not only their changes.
             return self._change is not None and any(file.new_blob or file.old_blob for file in self._change.files)
         if action in {"apply", "step_file", "copy_hunk"}:
-            return self.has_text
+            return self.has_text and not self._is_beside
         return super().check_action(action, parameters)
 
     def action_step_file(self, step: int) -> None:
@@ -265,8 +268,13 @@ class ChangesPart(SearchedPart):
         else:
             self._settle()
 
+    def rest(self) -> None:
+        """Show the change the next time, if a file beside it was shown."""
+        if self._is_beside:
+            self._clear()
+
     def go_to(self, path: str, line: int | None) -> None:
-        """Put the cursor on a line of a file, once it is read; report it if the change has no such file."""
+        """Put the cursor on a line of a file, changed or not, once it is read; report it if it is not known."""
         self._target = path, line
         self.show()
 
@@ -292,7 +300,7 @@ class ChangesPart(SearchedPart):
         await self._show(change)
 
     def _clear(self) -> None:
-        self._change, self._shown, self._is_whole = None, None, False
+        self._change, self._shown, self._is_whole, self._is_beside = None, None, False, False
         self._files.display = False
         self.view.show(DiffRows(Patch(b"")), (), ())
         self.refresh_bindings()
@@ -300,10 +308,10 @@ class ChangesPart(SearchedPart):
     async def _show(self, change: Change) -> None:
         self._most = most = max((max(file.additions or 0, file.deletions or 0) for file in change.files), default=0)
         self._files.show([FileItem(file, number, most) for number, file in enumerate(change.files)])
-        self._files.display = bool(change.files)
+        self._files.display = len(change.files) > 1
         rows = DiffRows(Patch(change.patch))
         rows.extend(FIRST)
-        self.view.show(rows, change.files, self._about(change))
+        self.view.show(rows, change.files, self._about(change), is_whole_file=self._is_beside)
         detail, turn = self.subject.detail, self.subject.turn
         may_change = detail is not None and not detail.is_final and turn in {None, self.subject.last_turn}
         self.view.say(unavailable(f"Nothing was changed{' so far' if may_change else ''}.", change.note))
@@ -324,6 +332,8 @@ class ChangesPart(SearchedPart):
 
     def _about(self, change: Change) -> tuple[str, ...]:
         """The facts about the change, the most important first."""
+        if self._is_beside:
+            return safe_text(change.note), f"as of {(change.head or '')[:10]}"
         added, removed = lines_of(change)
         whole = "whole run" if self.subject.turn is None else f"turn {self.subject.turn}"
         base = f"since {safe_text(change.base_name)}" if change.base_name else ""
@@ -339,9 +349,24 @@ class ChangesPart(SearchedPart):
         if self._change is not None and self.view.go_to_line(*self._target):
             self._target = None
         elif self._is_whole:
-            if self._change is not None:
-                self.post_message(self.NotFound(self._target[0]))
+            self.start(partial(self._read_beside, *self._target), exclusive=True, group="change")
             self._target = None
+
+    async def _read_beside(self, path: str, line: int | None) -> None:
+        """Show a file that was not changed, at this line."""
+        if (detail := self.subject.detail) is None:
+            return
+        version = self.subject.version
+        file = await self.subject.results.file(detail, path, self.subject.turn)
+        if not self.display:
+            return  # Another tab was entered meanwhile.
+        if isinstance(file, Unavailable):
+            self.post_message(self.NotFound(path, file.reason))
+            return
+        self._clear()
+        self._shown, self._change, self._is_beside = version, file, True
+        await self._show(file)
+        self.view.go_to_line(path, line)
 
     def action_copy_hunk(self) -> None:
         """Copy the hunk under the cursor."""

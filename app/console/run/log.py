@@ -1,22 +1,19 @@
 """The log of one turn, read from its end backwards and followed while the turn works."""
 
 import asyncio
-from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from rich.cells import cell_len
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.content import Content
 
 from app.console.run.subject import SearchedPart, showing_failure, unavailable
-from app.results.steps import LABEL, StepLine, StepLines
-from app.text import SafeText, plural, safe_text
+from app.results.steps import LABEL, StepLines
+from app.text import plural, safe_text
 from app.times import span
-from storage.records.results import LogChunk, LogStep, Unavailable
-from widgets.log import FAILED_STEP, GUTTER, LogSpool, LogView
+from storage.records.results import LogChunk, Unavailable
+from widgets.log import FAILED_STEP, LogSpool, LogView
 from widgets.text_view import TextPiece, TextSearch
 
 if TYPE_CHECKING:
@@ -35,14 +32,11 @@ QUIET_FROM: Final = timedelta(seconds=3)
 """After this time without output, the log is reported as waiting."""
 
 
-NARROWEST: Final = 20
-"""Cells of the shortest line of a step."""
-
-
 class LogPart(SearchedPart):
     """Reads a log while it is shown: as a conversation where the service tells its steps."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("exclamation_mark", "error", "next error", key_display="!", id="log.error"),
         Binding("i", "raw_log", "raw", tooltip="The log as it is, with its full times", id="log.raw"),
     ]
 
@@ -63,10 +57,7 @@ class LogPart(SearchedPart):
         """Whether the user wants no steps."""
         self._offers_steps = False
         """Whether the service told steps of this log."""
-        self._steps: list[LogStep] = []
         self._lines = StepLines("")
-        self._width = 0
-        """The cells for which the steps were drawn."""
 
     @property
     def body(self) -> LogView:
@@ -100,12 +91,13 @@ class LogPart(SearchedPart):
 
     def _drop(self) -> None:
         self._spool.clear()
-        self._steps.clear()
         self._lines = StepLines("i shows the log as it is")
         self._view.changed()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Disable the raw log where there is none."""
+        """Disable keys without effect; only steps tell what failed."""
+        if action == "error":
+            return self.has_text and bool(self._view.label)
         return self.has_text if action == "raw_log" else super().check_action(action, parameters)
 
     def action_raw_log(self) -> None:
@@ -116,35 +108,14 @@ class LogPart(SearchedPart):
             self._start_over()
             self.start(self._follow, exclusive=True, group="log")
 
-    def on_resize(self) -> None:
-        """Wrap the steps' lines for the new width."""
-        if self._view.has_steps and self._width != self._view.size.width:
-            steps, spool, follows = [*self._steps], self._spool, self._view.follows
-            held = LogChunk(spool.begin, spool.end, self._whole, self._has_ended, b"", tuple(steps))
-            self._drop()
-            self._hold(held)
-            self._view.changed(follow=follows)
-
     def _hold(self, chunk: LogChunk) -> int:
         """Hold a piece, drawn if it has steps; return how many lines came before those held so far."""
-        steps, is_earlier = chunk.steps or (), chunk.offset < self._spool.begin
-        self._view.has_steps = chunk.steps is not None
-        self._offers_steps |= self._view.has_steps
-        self._steps[0 if is_earlier else len(self._steps) :] = (*steps, *(self._steps if is_earlier else ()))
-        return self._spool.put(chunk, None if chunk.steps is None else self._drawn(steps))
-
-    def _drawn(self, steps: Iterable[LogStep]) -> bytes:
-        self._width = self._view.size.width
-        lines = (part for step in steps for line in self._lines.of(step) for part in self._wrapped(line))
-        return "".join(f"{line.drawn(colour=True)}\n" for line in lines).encode()
-
-    def _wrapped(self, line: StepLine) -> Iterator[StepLine]:
-        room = max(NARROWEST, self._width - GUTTER - LABEL - 2)
-        if cell_len(line.text) <= room:
-            yield line
-            return
-        for number, part in enumerate(Content(line.text).wrap(room)):
-            yield line._replace(label="" if number else line.label, text=SafeText(part.plain))
+        if chunk.steps is None:
+            self._view.label = 0
+            return self._spool.put(chunk)
+        self._view.label, self._offers_steps = LABEL + 1, True
+        lines = (line for step in chunk.steps for line in self._lines.of(step))
+        return self._spool.put(chunk, "".join(f"{line.drawn(colour=True)}\n" for line in lines).encode())
 
     def rest(self) -> None:
         """Stop following."""
@@ -168,8 +139,8 @@ class LogPart(SearchedPart):
             pieces.append(TextPiece(f" · {waits if self._view.follows else 'more at the end: G'}", "busy"))
         self._view.tell(pieces)
 
-    @on(LogView.ErrorRequested)
-    def _error_requested(self) -> None:
+    def action_error(self) -> None:
+        """Go to the next step that failed."""
         self.search.seek(FAILED_STEP, 1)
 
     @on(LogView.EarlierRequested)
@@ -248,7 +219,7 @@ class LogPart(SearchedPart):
             shown, begin, is_raw = self._shown, self._spool.begin, self._is_raw
             if shown is None or not begin:
                 return None
-            offset, before = (-PIECE, begin) if self._view.has_steps else (max(0, begin - PIECE), None)
+            offset, before = (-PIECE, begin) if self._view.label else (max(0, begin - PIECE), None)
             chunk = await self.subject.results.log(*shown, offset=offset, before=before)
             is_other = self._shown != shown or self._is_raw != is_raw
             return None if isinstance(chunk, Unavailable) or is_other else self._put(chunk)

@@ -6,31 +6,20 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from app.console.run.subject import SearchedPart, hidden, showing_failure, unavailable
 from app.text import safe_text
 from storage.records.results import Finding, Review, Unavailable
-from widgets.after_refresh import after_refresh
-from widgets.line_table import LineColumn, LineTable
-from widgets.review import FindingItem, ReviewView, review_lines
+from widgets.lead_list import LeadList
+from widgets.review import ReviewView, finding_rows, review_lines
 from widgets.text_view import TextSearch
 
 if TYPE_CHECKING:
     from app.console.run.subject import RunSubject, RunVersion
 
 WIDE: Final = 120
-SEVERITY: Final = 8
-
-
-def _columns(width: int) -> tuple[LineColumn, ...]:
-    finding = min(34, max(12, (width - SEVERITY) // 2))
-    return (
-        LineColumn("", 0, SEVERITY),
-        LineColumn("finding", 1, finding),
-        LineColumn("", 2, max(1, width - SEVERITY - finding - 3)),
-    )
 
 
 class ReviewPart(SearchedPart):
@@ -38,14 +27,19 @@ class ReviewPart(SearchedPart):
 
     DEFAULT_CSS = """
     ReviewPart { layout: vertical; }
-    ReviewPart > LineTable { height: auto; max-height: 6; border-bottom: solid $panel; }
+    ReviewPart > LeadList {
+        height: auto; max-height: 9; border-bottom: solid $panel; scrollbar-size-horizontal: 0;
+    }
     ReviewPart.-wide { layout: horizontal; }
-    ReviewPart.-wide > LineTable {
+    ReviewPart.-wide > LeadList {
         width: 40%; height: 1fr; max-height: 100%; border: none; border-right: solid $panel;
     }
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "open", "open", key_display="enter", tooltip="The finding's file and line", id="lines.open"),
+        Binding("right_parenthesis", "finding(1)", "next finding", key_display=")", id="review.next_finding"),
+        hidden("left_parenthesis", "finding(-1)", "previous finding", key_display="(", id="review.prev_finding"),
         hidden("right_curly_bracket", "turn_to(1)", "next file", key_display="}", id="run.next_file"),
         hidden("left_curly_bracket", "turn_to(-1)", "previous file", key_display="{", id="run.prev_file"),
     ]
@@ -58,7 +52,8 @@ class ReviewPart(SearchedPart):
 
     def __init__(self, subject: "RunSubject") -> None:
         super().__init__(subject)
-        self._findings: LineTable[FindingItem] = LineTable(self.session.clock(), _columns)
+        self._findings = LeadList(id="run-findings")
+        self._findings.can_focus = False
         self._view = ReviewView()
         self.search = TextSearch(self._view, self.start)
         self._reviews: tuple[Review, ...] = ()
@@ -66,9 +61,9 @@ class ReviewPart(SearchedPart):
         self._shown: RunVersion | None = None
 
     @property
-    def body(self) -> "LineTable[FindingItem] | ReviewView":
-        """The widget to focus: the findings, if any."""
-        return self._findings if self._findings.item is not None else self._view
+    def body(self) -> ReviewView:
+        """The widget to focus: the text."""
+        return self._view
 
     def compose(self) -> ComposeResult:
         """Compose the findings, and the text below a search."""
@@ -85,7 +80,9 @@ class ReviewPart(SearchedPart):
         return bool(self._reviews)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Disable stepping through a single review."""
+        """Disable stepping through a single review, or through no findings."""
+        if action in {"open", "finding"}:
+            return self._findings.row is not None
         return len(self._reviews) > 1 if action == "turn_to" else super().check_action(action, parameters)
 
     def show(self) -> None:
@@ -112,7 +109,7 @@ class ReviewPart(SearchedPart):
         self._reviews, self._shown = (), None
         self.refresh_bindings()
         self._findings.display = False
-        self._findings.show(())
+        self._findings.show(lambda _: ())
         self._view.take(())
         self._view.tell("", ())
         self._view.say(unavailable(title, reason))
@@ -121,14 +118,12 @@ class ReviewPart(SearchedPart):
         review = self._reviews[self._number]
         self.refresh_bindings()
         self._findings.display = bool(review.findings)
-        self._findings.show([FindingItem(finding, number) for number, finding in enumerate(review.findings)])
+        self._findings.show(lambda _: finding_rows(review.findings))
         several = f"{self._number + 1}/{len(self._reviews)}  " if len(self._reviews) > 1 else ""
         source = "from git" if review.source == "git" else "from the service"
         count = len(review.findings)
         found = f"{count:,} finding{'' if count == 1 else 's'}"
         self._view.tell(f"{several}{safe_text(review.path)}", (found, safe_text(review.note), source))
-        # After a pending change of the focus.
-        after_refresh(self, lambda: self.body.focus() if self._view.has_focus else None)
         self._lay_out()
 
     def action_turn_to(self, step: int) -> None:
@@ -146,12 +141,31 @@ class ReviewPart(SearchedPart):
         if self._reviews:
             self.start(lay_out, exclusive=True, group="review lines")
 
-    @on(LineTable.Highlighted)
-    def _highlighted(self) -> None:
-        if self._findings.item is not None and self._findings.has_focus:
-            self._view.go_to(self._findings.item.finding.at)
+    @property
+    def _here(self) -> int:
+        """The number of the finding whose words are under the cursor; above the first one, of that."""
+        findings = self._reviews[self._number].findings if self._reviews else ()
+        return max(0, sum(finding.at <= self._view.source for finding in findings) - 1)
 
-    @on(LineTable.Chosen)
-    def _chosen(self) -> None:
-        if self._findings.item is not None:
-            self.post_message(self.FindingChosen(self._findings.item.finding))
+    @on(ReviewView.Moved)
+    def _moved(self) -> None:
+        self._findings.seek(str(self._here))
+
+    @on(LeadList.OptionHighlighted)
+    def _highlighted(self) -> None:
+        row = self._findings.row
+        if row is not None and self._reviews and int(row.key) != self._here:  # It was clicked.
+            self._view.go_to(self._reviews[self._number].findings[int(row.key)].at)
+
+    def action_finding(self, step: int) -> None:
+        """Go to the next or the previous finding."""
+        places = [finding.at for finding in self._reviews[self._number].findings][::step]
+        here = step * self._view.source
+        if (there := next((at for at in places if step * at > here), None)) is not None:
+            self._view.go_to(there)
+
+    @on(LeadList.OptionSelected)
+    def action_open(self) -> None:
+        """Open the finding under the cursor."""
+        if self._findings.row is not None:
+            self.post_message(self.FindingChosen(self._reviews[self._number].findings[int(self._findings.row.key)]))

@@ -201,7 +201,7 @@ class RunScreen(RunActions):
         """Go back to the finding and explain there why it leads nowhere."""
         if self._current == "changes":
             self.action_show("review")
-        self.session.notify(f"{message.path} is not among the changed files.")
+        self.session.notify(f"{message.path} is not among the changed files. {message.reason}")
 
     # The reply
 
@@ -222,14 +222,13 @@ class RunScreen(RunActions):
     # Showing
 
     def action_show(self, name: str) -> None:
-        """Show a part."""
-        if name != self._current:
-            self._part.rest()
-            self._part.display = False
-            self._current = name
-            self._part.display = True
-            self._part.show()
-            self.refresh_bindings()
+        """Show a part; again, from its beginning."""
+        self._part.rest()
+        self._part.display = False
+        self._current = name
+        self._part.display = True
+        self._part.show()
+        self.refresh_bindings()
         self._part.body.focus()
         self._show_place()
 

@@ -144,6 +144,8 @@ class ScriptedResults:
     """The log as steps, of ten bytes each."""
     repositories: Any = field(default_factory=NoRepositories)
     ended: bool = True
+    files: dict[str, Change] = field(default_factory=dict)
+    """Those that the run did not change."""
     asked: list[tuple[Any, ...]] = field(default_factory=list)
 
     async def turns(self, detail: RunDetail) -> Any:
@@ -155,6 +157,9 @@ class ScriptedResults:
 
     async def reviews(self, detail: RunDetail, turn: int | None = None) -> Any:
         return self.reviews_
+
+    async def file(self, detail: RunDetail, path: str, turn: int | None = None) -> Any:
+        return self.files.get(path, Unavailable(NOTHING))
 
     async def blob(self, detail: RunDetail, blob: str) -> bytes | Unavailable:
         return {"1111111": OLD, "2222222": NEW}.get(blob, Unavailable("It is not here."))

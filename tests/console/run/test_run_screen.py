@@ -10,12 +10,13 @@ from app.actions import Actions
 from app.console.forms import ContinueRunForm
 from app.console.run.conversation import ReplyBox
 from storage.errors import DiskFullError
-from storage.records.results import ModelUsage, PostingStatus, RunTurns
+from storage.records.results import Change, ChangedFile, Finding, ModelUsage, PostingStatus, Review, RunTurns
 from tests.console.conftest import SMALL, WIDE
 from tests.console.run.conftest import PATCH, OnShow, ScriptedResults, change_of, nothing, two_turns
 from tests.lab import Lab, Respond
 from tests.waiting import until
 from widgets.diff import DiffView
+from widgets.review import ReviewView
 from widgets.runs.run_bar import RunBar
 
 PARTS = {"f2": "conversation", "f3": "review", "f4": "changes", "f5": "log", "f6": "raw"}
@@ -143,6 +144,66 @@ async def test_a_run_is_cancelled_once_it_is_confirmed(run_on_show: OnShow, monk
             await scene.settle()
 
         assert [action.kind for action in found] == ["run.cancel"]
+
+
+@pytest.mark.parametrize("size", [(80, 24), (140, 40), (200, 40)])
+async def test_a_finding_leads_to_its_line_wherever_it_is(run_on_show: OnShow, size: tuple[int, int]) -> None:
+    """Also in a file that the run did not change; where that is not known, the finding stays and says why."""
+    body = b"".join(b" line %d %b\n" % (number, b"x" * 300) for number in range(1, 101))
+    whole = Change(
+        None,
+        "c0ffee" + "0" * 34,
+        "",
+        (ChangedFile("lib/far.py", "modified"),),
+        b"--- a/lib/far.py\n+++ b/lib/far.py\n@@ -1,100 +1,100 @@\n" + body,
+        note="Not changed by this run.",
+    )
+    findings = (
+        Finding("lib/far.py", 77, "`far` is " + "much too long a name " * 9 + "at-last", "minor", at=4),
+        Finding("lib/gone.py", 1, "gone", None, at=6),
+    )
+    text = "# Review\n\n## lib\n\n1. one\n\n2. two\n" + "\nmore\n" * 60 + "\n<!-- runwarden-review [] -->\n"
+    results = ScriptedResults(reviews_=(Review("reviews/r.md", text, findings),), files={"lib/far.py": whole})
+    async with run_on_show(results, size, toasts=True) as scene:
+        await scene.press("f3")
+        await scene.shows("lib/far.py:77", "at-last")
+        assert "`" not in scene.text
+        await scene.press(*"jjjjjjj")
+        assert scene.app.screen.query_one(ReviewView).cursor == 7
+        await scene.press("G")
+        assert "<!--" not in scene.text
+        await scene.press("enter")
+        await until(
+            lambda: any("lib/gone.py is not among the changed files. Nothing" in toast for toast in scene.toasts)
+        )
+        await scene.shows("F3 Review", "lib/gone.py:1")
+
+        view = scene.app.screen.query_one(ReviewView)
+        await scene.press("g", ")")
+        assert view.source == 4
+        await scene.press(")", ")")
+        assert view.source == 6
+        await scene.press("(")
+        assert view.source == 4
+        row = next(y for y, line in enumerate(scene.lines) if "lib/gone.py:1" in line)
+        await scene.pilot.click(offset=(3, row))
+        await scene.settle()
+        assert view.source == 6
+
+        await scene.press("g", "enter")
+        await scene.shows("Not changed by this run.", " 77 ")
+        diff = scene.app.screen.query_one(DiffView)
+        assert diff.line == 77
+        assert "line 77" in next(line for line in scene.lines if " 77 " in line)
+        assert scene.text.count("line 77") == 1
+        assert diff.size.width == size[0]
+        assert next(line for line in scene.lines if " 77 " in line).rstrip(" ▁▂▃▄▅▆▇█").endswith("→")
+        await scene.press("slash", *"line 99", "enter")
+        await until(lambda: diff.line == 99)
+        assert "A apply" not in scene.text
+        await scene.press("f4")
+        await scene.shows("since merge base with main")
+        assert "A apply" in scene.text
 
 
 async def test_every_part_fits_every_screen(run_on_show: OnShow) -> None:
