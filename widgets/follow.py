@@ -32,9 +32,6 @@ LEAST: Final = 8
 SCALE: Final = 1.25
 """The end of the bar, as a multiple of the 95th percentile."""
 _QUIET: Final = STYLES["quiet"]
-TALL: Final = 32
-"""From this screen height on, more than one line is shown."""
-LINES: Final = 3
 MARGIN: Final = 1
 
 
@@ -121,7 +118,7 @@ def _times(pinned: "PinnedRun", now: datetime, as_of: datetime, layout: LineLayo
 
 
 class FollowStrip(Widget):
-    """The followed runs and batches, a line each as far as there is room; hidden while there are none."""
+    """The first of the followed runs and batches, and the number of the others; hidden while there are none."""
 
     @dataclass
     class Picked(Message):
@@ -142,75 +139,50 @@ class FollowStrip(Widget):
     def __init__(self) -> None:
         super().__init__()
         self._items: tuple[PinnedRun | BatchView, ...] = ()
-        self._lines: list[Content] = []
+        self._line = Content()
         self._times: tuple[datetime, datetime] | None = None
         self.display = False
 
     def show(
         self, pins: "tuple[PinnedRun, ...]", batches: tuple[BatchView, ...], now: datetime, as_of: datetime
     ) -> None:
-        """Show the followed runs, the active ones first; batches under way are above them, and ended ones below."""
+        """Show the followed runs, the active ones first; batches under way are before them, and ended ones after."""
         ended = tuple(batch for batch in batches if batch.is_over)
         self._items = (*(batch for batch in batches if not batch.is_over), *pins, *ended)
         self.display = bool(self._items)
-        self._fit()
-        self.tick(now, as_of)
-
-    def tick(self, now: datetime, as_of: datetime) -> None:
-        """Repaint if a duration changed."""
         self._times = (now, as_of)
-        lines = self._drawn()
-        if len(lines) != len(self._lines) or not all(map(Content.is_same, lines, self._lines)):
-            self._lines = lines
-            self.refresh()
+        self._draw()
 
     def on_resize(self) -> None:
         """Draw again for the new width."""
-        self._fit()
-        if self._times is not None:
-            self.tick(*self._times)
+        self._draw()
 
     def render(self) -> Content:
-        """The lines."""
-        return Content("\n").join(self._lines)
+        """The line."""
+        return self._line
 
     def on_click(self, event: events.Click) -> None:
         """Post the clicked run or batch, or a request for the list."""
-        shown = self._shown
-        if event.y >= len(shown):
+        if not self._items:
             return
-        if self._hidden and event.y == len(shown) - 1 and event.x >= self.size.width - MARGIN - len(self._more):
+        item = self._items[0]
+        if self._more and event.x >= self.size.width - MARGIN - len(self._more):
             self.post_message(self.ListRequested())
         else:
-            item = shown[event.y]
             picked = self.BatchPicked(item.key) if isinstance(item, BatchView) else self.Picked(item.run_id)
             self.post_message(picked)
 
     @property
-    def _shown(self) -> "tuple[PinnedRun | BatchView, ...]":
-        return self._items[: LINES if self.screen.size.height >= TALL else 1]
-
-    @property
-    def _hidden(self) -> int:
-        return len(self._items) - len(self._shown)
-
-    @property
     def _more(self) -> str:
-        return f" +{self._hidden} F" if self._hidden else ""
+        return f" +{len(self._items) - 1} F" if len(self._items) > 1 else ""
 
-    def _fit(self) -> None:
-        self.styles.height = max(1, len(self._shown))
-
-    def _drawn(self) -> list[Content]:
+    def _draw(self) -> None:
         if self._times is None or not self._items:
-            return []
-        now, as_of = self._times
-        # Every line leaves room for it, so that the columns align.
-        width = self.size.width - 2 * MARGIN - len(self._more)
-        lines: list[Content] = []
-        for number, item in enumerate(self._shown, 1):
-            more = self._more if number == len(self._shown) else ""
-            line = item.line(width) if isinstance(item, BatchView) else follow_line(item, now, as_of, width)
-            gap = " " * (width - line.cell_length) if more else ""
-            lines.append(Content.assemble(" " * MARGIN, line, gap, (more, STYLES["quiet"])))
-        return lines
+            return
+        item, width = self._items[0], self.size.width - 2 * MARGIN - len(self._more)
+        line = item.line(width) if isinstance(item, BatchView) else follow_line(item, *self._times, width)
+        gap = " " * (width - line.cell_length)
+        line = Content.assemble(" " * MARGIN, line, gap, (self._more, STYLES["quiet"]))
+        if not line.is_same(self._line):
+            self._line = line
+            self.refresh()

@@ -221,6 +221,7 @@ class RunwardenApp(BaseApp[None]):
     def on_mount(self) -> None:
         """Paint what is cached, then open the engine."""
         self.terminal.begin(self, lambda: self.session.profile.name)
+        self.screen_change_signal.subscribe(self, self._hide_toasts_below)
         if self.settings.keys or any(command.key for command in self.settings.commands):
             from app.console.keys.keymap import use_own_keys
 
@@ -232,6 +233,12 @@ class RunwardenApp(BaseApp[None]):
         self.add_mode(self.DEFAULT_MODE, self.get_default_screen)
         self.session.vitals.changed.subscribe(self, self.terminal.show_vitals)
         self.call_after_refresh(self.run_worker, self._open)
+
+    def _hide_toasts_below(self, top: Screen[Any]) -> None:
+        """Leave the toasts to the top screen: below a dialog they would be there twice."""
+        for screen in self.screen_stack:
+            if screen is not top:
+                screen.query("ToastRack").set(display=False)
 
     # Requests of the screens
 

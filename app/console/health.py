@@ -376,7 +376,6 @@ class HealthScreen(BaseScreen):
 
     def on_mount(self) -> None:
         """Read the data."""
-        self.query_one(NoticePage).show(UNREADABLE)
         self._list.focus()
         self._reader.ask()
 
@@ -409,6 +408,7 @@ class HealthScreen(BaseScreen):
     def show_trouble(self) -> None:
         """Update the banner; while our own files fail, no row waits for an answer."""
         super().show_trouble()
+        self.query_one(NoticePage).show(self.session.vitals.storage_trouble or UNREADABLE)
         was_answered = any(link.last_ok_at is not None for link in (self._view or HealthView()).links)
         self.set_class(self.session.vitals.storage_trouble is not None and not was_answered, "-unreadable")
 
@@ -499,6 +499,9 @@ class HealthScreen(BaseScreen):
     def _drawn(self, view: HealthView, now: datetime, width: int) -> Iterator[LeadRow]:
         session, words = self.session, self.session.healthy_words
         is_stale = session.vitals.now.health_is_stale
+        if why := session.vitals.files_trouble:
+            files = HostFacts("files", "our files", Badge("✗", "unusable", "bad"), note=why)
+            yield from (files.row(width), BLANK)
         for host in view.hosts:
             past = view.pasts.get(host.platform, NOTHING_SEEN)
             under_way = view.under_way.get(host.platform, {})

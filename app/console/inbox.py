@@ -329,7 +329,7 @@ class InboxScreen(BaseScreen):
     def _chosen(self) -> tuple[InboxItem, ...]:
         """The marked items, or the one under the cursor, unless it only took the place of one that disappeared."""
         if self.session.inbox.trouble:
-            self.session.notify("Nothing can be put away: see below.", severity="warning")
+            self.session.notify("Nothing can be put away: see Health (2).", severity="warning")
             return ()
         if marked := tuple(item for item in self._items if item.key in self._marked):
             return marked

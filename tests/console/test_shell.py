@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from textual.widgets._toast import Toast, ToastRack
 
 from app.api.requests import CreateOrganization
 from app.config.load import parse
@@ -11,8 +12,10 @@ from app.console.app import RunwardenApp
 from app.console.base.screen import key_actions
 from app.console.run.screen import RunScreen
 from app.console.runs.screen import RunsScreen
+from app.events import StorageFailed
+from storage.records.activity import PollOutcome
 from tests.console.automations.conftest import ONE
-from tests.console.conftest import Staged
+from tests.console.conftest import Scene, Staged
 from tests.console.scenes import SceneClock, settings_for
 from tests.lab import Lab
 from widgets.line_text import LineText
@@ -105,3 +108,49 @@ async def test_sixteen_colours_have_a_theme_of_their_own(
         app = RunwardenApp(settings, settings.profile(), asyncio.Event().wait, None, SceneClock())  # type: ignore[arg-type]
 
         assert app.theme == theme
+
+
+SIZES = [(60, 20), (80, 24), (120, 32), (140, 40), (200, 50)]
+
+
+def below(scene: Scene) -> list[str]:
+    """The lines between the screen's content and its end."""
+    return scene.lines[scene.app.screen.query_one("#bottom").region.y :]
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_at_most_two_lines_stand_below_the_table(staged: Staged, size: tuple[int, int]) -> None:
+    """The keys and one more, for the worst that is to be said; only the tour, where it needs two, takes both."""
+    async with staged(size, tour=True) as scene:
+        assert len(below(scene)) <= 2
+        assert "1/6" in below(scene)[0]
+        await scene.press("f10")
+        assert len(below(scene)) == 1
+        await scene.press("f", "j", "f", "j", "f")
+        assert below(scene)[0].rstrip().endswith("+2 F")
+        await scene.ended(PollOutcome("runs", scene.clock(), "unreachable", "Connection refused " * 20))
+        assert "No answer for" in below(scene)[0]
+        await scene.ring(StorageFailed("No space is left. " * 30))
+        assert "see Health (2)" in below(scene)[0]
+        assert len(below(scene)) == 2
+        assert "? help" in below(scene)[1]
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_one_toast_stands_where_it_covers_neither_frame_nor_dialog(staged: Staged, size: tuple[int, int]) -> None:
+    """The newest one: on a tab over the rows, over a dialog in the last line, and below the dialog not once more."""
+    async with staged(size, toasts=True) as scene:
+        for keys, dialog in (((), "#bottom"), (("n",), "FormDialog"), (("escape", "F"), "FollowList > Vertical")):
+            await scene.press(*keys)
+            scene.app.session.notify("Said before.")
+            scene.app.session.notify("A long notice. " * 10)
+            await scene.settle()
+            scene.text  # noqa: B018 — lays out what is on show
+            below_it, top = scene.app.screen_stack[:-1], scene.app.screen
+            (toast,) = [toast for toast in top.query(Toast) if toast.region]
+
+            assert "A long notice" in toast.render().plain
+            assert not any(screen.query_one(ToastRack).display for screen in below_it)
+            for name in (dialog, "HeaderBar", "TabBar"):
+                covered = (top if name == dialog else scene.app.screen_stack[0]).query_one(name).region
+                assert not toast.region.overlaps(covered), name

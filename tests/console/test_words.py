@@ -124,6 +124,7 @@ def link(**fields: object) -> LinkState:
             "◌ no answer for 12m",
         ),
         (link(failing_since=before(minutes=1), failures=1, error_kind="not_authorized"), "✗ token refused"),
+        (link(last_ok_at=NOON, failing_since=NOON, failures=1, error_kind="token"), "✗ no token"),
         (link(failing_since=before(minutes=1), failures=1, error_kind="some_new_kind"), "◌ not answering"),
     ],
 )

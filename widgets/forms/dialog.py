@@ -62,7 +62,8 @@ class FormDialog(Vertical):
         width: 92%;
         max-width: 104;
         height: 24;
-        max-height: 100%;
+        /* The last line is left to the toast, whatever the terminal's height. */
+        max-height: 96%;
         background: $surface;
         border: round $primary;
         border-title-color: $foreground;

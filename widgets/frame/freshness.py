@@ -80,8 +80,7 @@ def freshness(link: LinkState | None, timing: PollTiming, now: datetime, wait: "
 
 def _failing(link: LinkState, now: datetime) -> Badge:
     refused, word = link.error_kind in REFUSED, trouble_word(link.error_kind)
-    if link.last_ok_at is not None:
-        since = age(link.last_ok_at, now)
+    if link.last_ok_at is not None and (since := age(link.last_ok_at, now)) != "now":
         word = f"no answer for {since}" if link.error_kind in NO_ANSWER else f"{since} old: {word}"
     return Badge("✗" if refused else "◌", word, "bad" if refused else "warn")
 

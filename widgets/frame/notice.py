@@ -64,7 +64,7 @@ class NoticePage(Widget):
 
 
 class Banner(Static):
-    """A notice in one line; hidden while there is none."""
+    """A notice in one line, in full under the mouse; hidden while there is none."""
 
     def __init__(self) -> None:
         super().__init__(markup=False)
@@ -80,3 +80,4 @@ class Banner(Static):
         if notice is not None:
             head = (f"{notice.glyph} {notice.title}  ", f"{STYLES[notice.tone]} bold")
             self.update(Content.assemble(head, " ".join(notice.lines)))
+            self.tooltip = "\n".join((notice.title, *notice.lines))

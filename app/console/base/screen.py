@@ -8,6 +8,7 @@ from msgspec import Struct
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import Vertical
 from textual.dom import DOMNode
 from textual.geometry import Size
 from textual.screen import ModalScreen, Screen
@@ -136,10 +137,11 @@ class BaseScreen(Screen[None]):
         yield HeaderBar(session.vitals.now, session.vitals.timing, session.healthy_words, session.clock)
         yield TabBar(TABS, self.TAB)
         yield from self.compose_body()
-        yield FollowStrip()
-        yield Banner()
-        yield TourStrip()
-        yield KeyBar()
+        with Vertical(id="bottom"):
+            yield Banner()
+            yield TourStrip()
+            yield FollowStrip()
+            yield KeyBar()
 
     def compose_body(self) -> Iterable[Widget]:
         """Compose what is between the tabs and the keys."""
@@ -156,13 +158,12 @@ class BaseScreen(Screen[None]):
         session = self.session
         session.engine_changed.subscribe(self, self.engine_changed)
         session.vitals.changed.subscribe(self, self._show_vitals)
-        session.pins_changed.subscribe(self, lambda _: self._show_followed())
-        session.batches.changed.subscribe(self, lambda _: self._show_followed())
+        session.pins_changed.subscribe(self, lambda _: self.show_trouble())
+        session.batches.changed.subscribe(self, lambda _: self.show_trouble())
         session.tour.changed.subscribe(self, lambda _: self._show_tour())
         self.bindings_updated_signal.subscribe(self, self._show_keys)
         self.set_interval(TICK_S, self._tick)
         self._show_vitals(session.vitals.now)
-        self._show_followed()
         self._show_tour()
 
     def on_screen_resume(self) -> None:
@@ -220,9 +221,15 @@ class BaseScreen(Screen[None]):
         return self.session.vitals.trouble
 
     def show_trouble(self) -> None:
-        """Update the banner."""
+        """Update the line above the keys: a trouble, or the tour, or the followed runs, or what always applies."""
+        session, now = self.session, self.session.run_now()
         # A screen may report the link in its own words; our own files concern every screen.
-        self.query_one(Banner).show(self.session.vitals.storage_trouble or self.trouble() or self.session.standing)
+        trouble = session.vitals.storage_trouble or self.trouble()
+        words = None if trouble else session.tour.words
+        pins, batches = ((), ()) if trouble or words else session.followed
+        self.query_one(TourStrip).show(words)
+        self.query_one(FollowStrip).show(pins, batches, now, self.as_of or now)
+        self.query_one(Banner).show(trouble or (None if words or pins or batches else session.standing))
 
     @property
     def as_of(self) -> datetime | None:
@@ -242,8 +249,6 @@ class BaseScreen(Screen[None]):
         if not self.is_current or self._ticks_behind % TICKS_BEHIND:
             return
         self.query_one(HeaderBar).tick()
-        now = self.session.run_now()
-        self.query_one(FollowStrip).tick(now, self.as_of or now)
         self.session.vitals.tick(self.session.clock())
         self.session.inbox.tick(self.session.clock())
         self.show_trouble()
@@ -282,12 +287,8 @@ class BaseScreen(Screen[None]):
 
         self.app.push_screen(BatchScreen(self.session, key), opened)
 
-    def _show_followed(self) -> None:
-        now = self.session.run_now()
-        self.query_one(FollowStrip).show(self.session.pins, self.session.batches.views, now, self.as_of or now)
-
     def _show_tour(self) -> None:
-        self.query_one(TourStrip).show(self.session.tour.words)
+        self.show_trouble()
         self.refresh_bindings()
 
     def _show_keys(self, screen: Screen[Any]) -> None:

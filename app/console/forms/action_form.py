@@ -130,6 +130,8 @@ class ActionForm(ModalScreen[Action | None]):
         self.phase: FormPhase = "editing"
         self.beginning: Values | None = None
         """The initial values if there is no draft; None: as composed."""
+        self.closes_when_done = False
+        """Whether the form closes once its write is confirmed: its screen says so in a toast."""
         self.request: WriteRequest | None = None
         """The request that was previewed."""
         self._result: Action | None = None
@@ -550,7 +552,10 @@ class ActionForm(ModalScreen[Action | None]):
             if action.state == "confirmed":
                 await self.form_draft.done()
                 self._result = action
-                self.show_outcome(outcomes.confirmed(action))
+                if self.closes_when_done:
+                    self.dismiss(action)
+                else:
+                    self.show_outcome(outcomes.confirmed(action))
             elif action.state == "unknown":
                 self._result = self._open = action
                 self.show_outcome(outcomes.unknown(action, command_line))

@@ -111,7 +111,8 @@ class ContinueRunForm(ActionForm):
     ) -> None:
         """Prepare for this run; `sent` is an earlier request whose values are kept, all but the instructions.
 
-        With `said` as instructions the form begins with the preview. `question`: what its agent asks.
+        With `said` as instructions the form begins with the preview. `question`: what its agent asks. A reply or an
+        answer that was sent closes the form.
         """
         self._run, self._has_ended = run, run.status in final_statuses
         self._sent = sent
@@ -127,6 +128,7 @@ class ContinueRunForm(ActionForm):
         )
         super().__init__(engine, draft=named("run.continue", run.run_id), fresh_wins=bool(said))
         self.beginning = {"instructions": said} if said else None
+        self.closes_when_done = bool(said or question)
 
     def make_rows(self) -> Sequence[Widget]:
         """The run, its conversation, and the next instructions."""

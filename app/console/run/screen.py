@@ -216,6 +216,7 @@ class RunScreen(RunActions):
             if action is not None and action.state == "confirmed":
                 self._conversation.reply.clear()
                 self._conversation.body.focus()
+                self.session.notify("Sent. What the agent does with it appears here.")
 
         self.reply(message.text, replied)
 

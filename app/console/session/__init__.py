@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from textual.app import App
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from app.engine import Engine
     from storage.cache.first_paint import FirstPaint
     from storage.records.following import PinnedRun
+    from widgets.batch import BatchView
     from widgets.frame.notice import Notice
 
 ResultT = TypeVar("ResultT")
@@ -30,6 +31,8 @@ ResultT = TypeVar("ResultT")
 LONGEST_COPY: Final = 10_000
 """The most characters that are copied: more than any id has, since a shortened id would be another one."""
 STILL_OPENING: Final = "Still opening; a moment."
+SEEN_AFTER: Final = timedelta(seconds=2)
+"""How long the end of a followed run was shown before a key says that a person saw it."""
 TOAST_S: Final = 4.0
 CURE_S: Final = 10.0
 """Seconds that a toast which names a cure is shown."""
@@ -66,6 +69,10 @@ class Session:
         self.tour = Tour(self)
         self.pins: tuple[PinnedRun, ...] = ()
         """The followed runs, as read last."""
+        self._ended: dict[str, datetime] = {}
+        """When each followed run or batch was first shown as ended."""
+        self._looked_at = clock()
+        """The last key or click."""
         self.pins_changed: Signal[tuple[PinnedRun, ...]] = Signal(app, "pins changed")
         self.engine_changed: Signal[Event] = Signal(app, "engine changed")
         self._unsubscribe: tuple[Callable[[], None], ...] = ()
@@ -143,6 +150,23 @@ class Session:
         self.pins = pins
         self.pins_changed.publish(pins)
         self.inbox.ask()
+
+    def looked(self) -> None:
+        """Note a key or a click: what ended before it was seen."""
+        before = self.followed
+        self._looked_at = self.clock()
+        if self.followed != before:
+            self.pins_changed.publish(self.pins)
+
+    @property
+    def followed(self) -> "tuple[tuple[PinnedRun, ...], tuple[BatchView, ...]]":
+        """The followed runs and batches, without those whose end was seen."""
+        ended = [pin.run_id for pin in self.pins if pin.row is None or pin.row.is_final]
+        ended += [batch.key for batch in self.batches.views if batch.is_over]
+        self._ended = {key: self._ended.get(key, self.clock()) for key in ended}
+        seen = {key for key, at in self._ended.items() if self._looked_at - at >= SEEN_AFTER}
+        pins = tuple(pin for pin in self.pins if pin.run_id not in seen)
+        return pins, tuple(batch for batch in self.batches.views if batch.key not in seen)
 
     @property
     def standing(self) -> "Notice | None":

@@ -148,6 +148,11 @@ class VitalsFeed:
         """The trouble with our own files, or None."""
         return None if self._storage_trouble is None else storage_notice(self._storage_trouble)
 
+    @property
+    def files_trouble(self) -> str:
+        """Why our own files cannot be used, with the cure; empty: they can."""
+        return self._storage_trouble or self._session.inbox.trouble
+
     def _show(self, vitals: Vitals) -> None:
         self.now = replace(vitals, files_fail=self._storage_trouble is not None)
         self.changed.publish(self.now)

@@ -96,9 +96,9 @@ class Tour:
 
 
 class TourStrip(Static):
-    """The step in one or two lines; hidden without one."""
+    """The step in one line, or in two, which take the keys' as well; hidden without one."""
 
-    DEFAULT_CSS = "TourStrip { height: auto; max-height: 3; padding: 0 1; background: $panel; }"
+    DEFAULT_CSS = "TourStrip { height: auto; max-height: 2; padding: 0 1; background: $panel; }"
 
     def __init__(self) -> None:
         super().__init__(markup=False)

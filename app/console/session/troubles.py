@@ -18,7 +18,7 @@ STARTS: Final = "n starts one on a repository; a starts a named agent."
 UNREADABLE: Final = Notice(
     "∅",
     "Nothing can be shown",
-    ("The console's own files cannot be used; the cure is below.",),
+    ("The console's own files cannot be used: Health (2) has the reason and the cure.",),
     "bad",
 )
 """Shown in place of a screen whose banner reports our own files."""
@@ -71,8 +71,8 @@ def own_failure_text(failure: PollOutcome) -> tuple[str, str]:
 
 
 def storage_notice(message: str) -> Notice:
-    """The notice about our own files; the message names the cure."""
-    return Notice("✗", "The answers cannot be stored", (safe_text(message, limit=580),), "bad")
+    """The notice about our own files; the message names the cure, and the Health tab has room for it."""
+    return Notice("✗", "The answers cannot be stored: see Health (2)", (safe_text(message, limit=580),), "bad")
 
 
 def nothing_to_show(

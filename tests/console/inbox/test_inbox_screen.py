@@ -233,7 +233,8 @@ async def test_a_broken_state_takes_no_mark(staged: Staged, monkeypatch: pytest.
     async with staged(SMALL) as scene:
         await scene.press("7", "e")
         assert keys(scene)
-        assert scene.toasts[-1] == "Nothing can be put away: see below."
+        assert scene.toasts[-1] == "Nothing can be put away: see Health (2)."
+        await scene.press("2")
         assert "is not a database" in " ".join(scene.text.split())
 
 

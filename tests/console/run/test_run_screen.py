@@ -83,6 +83,17 @@ async def test_a_reply_is_previewed_and_sent_as_a_continuation(run_on_show: OnSh
         assert scene.app.screen.query_one(ReplyBox).text == "Now"
 
 
+async def test_a_reply_that_was_sent_needs_no_further_key(run_on_show: OnShow) -> None:
+    """Its form closes and a toast says so; the box is empty again."""
+    async with run_on_show(ScriptedResults()) as scene:
+        page = scene.app.screen
+        await scene.press("c", *"Now", "ctrl+s", "ctrl+s")
+
+        assert scene.app.screen is page
+        assert scene.toasts[-1].startswith("Sent.")
+        assert page.query_one(ReplyBox).text == ""
+
+
 async def test_parts_and_turns_lead_to_each_other(run_on_show: OnShow) -> None:
     """By key and by mouse: a finding to its line, a file to its diff and back, `>` and `<` to a turn's own results."""
     results = ScriptedResults()
