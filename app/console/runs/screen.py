@@ -135,11 +135,11 @@ class RunsScreen(RunActions):
         """Show the cached rows, then read with the engine as soon as it is open."""
         self.session.engine_changed.subscribe(self, self.loader.engine_changed)
         self.table.focus()
-        self.split.fit(self.app.size)
         self._show_query()
         if self.session.first is not None:
             self.loader.show_first(self.session.first)
             self._show_numbers()
+        self.split.fit(self.app.size)
         self._explain_no_rows()
         self.run_worker(self._begin)
 
