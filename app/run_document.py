@@ -5,7 +5,7 @@ from typing import Final
 from urllib.parse import quote
 
 from app.times import rfc3339
-from storage.records import Run, RunDetail
+from storage.records import CANCELLED, Run, RunDetail
 
 
 def run_document(
@@ -26,7 +26,12 @@ def run_document(
         "stuck": stuck,
         "continues": continues,
     }
-    return {**as_received(run.raw_json), "observed": observed}
+    return {**spec_fields(run), "observed": observed}
+
+
+def spec_fields(run: Run) -> dict[str, object]:
+    """A run's fields as received; beside the service's status of one that was cancelled, `"outcome": "cancelled"`."""
+    return as_received(run.raw_json) | ({"outcome": CANCELLED} if run.status == CANCELLED else {})
 
 
 def as_received(raw_json: str | None) -> dict[str, object]:

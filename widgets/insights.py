@@ -27,7 +27,7 @@ ChartStep = Literal["hour", "day"]
 COMPLETED: Final = Badge("█", "completed", "good")
 FAILED: Final = Badge("x", "failed", "bad")
 UNFINISHED: Final = Badge("░", "not finished", "busy")
-OTHERWISE: Final = Badge("▒", "ended otherwise", "plain")
+OTHERWISE: Final = Badge("▒", "cancelled or other", "plain")
 UNKNOWN: Final = Badge("·", "not known", "quiet")
 """Each of these has a glyph of its own, so that colour only repeats it."""
 NOTHING: Final = "-"
@@ -476,7 +476,7 @@ def _row(each: RepositoryFigures, name: int, bar: int, width: int) -> LeadRow:
 
 def table_rows(view: InsightsView) -> Iterator[LeadRow]:
     """The charts' numbers as tables, one below the other, for users who prefer numbers or cannot see charts."""
-    others = ("otherwise",) if view.ended_otherwise else ()
+    others = ("other",) if view.ended_otherwise else ()
     yield LeadRow(Content.styled(f"{view.title[:1].upper()}{view.title[1:]}", f"{_QUIET} bold"))
     head = (view.step, "runs", "completed", "failed", *others, "open")
     rows: list[TableRow] = []

@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -25,12 +25,9 @@ from app.api.client import Client
 from app.api.errors import ApiError, RefusedError
 from app.api.requests import (
     CancelRun,
-    ContinueRun,
     CreateOrganization,
-    StartRun,
     WriteRequest,
     as_json,
-    asked_of,
     request_of,
 )
 from app.events import ActionChanged, Announce, Event, StorageFailed
@@ -65,7 +62,7 @@ OutcomeT = TypeVar("OutcomeT")
 class StoreRuns(Protocol):
     """`RunSync.store`, through which all runs reach the cache."""
 
-    def __call__(self, runs: Iterable[Run], *, cancelled: str | None) -> Coroutine[Any, Any, object]:
+    def __call__(self, runs: Iterable[Run], *, cancelled: Collection[str]) -> Coroutine[Any, Any, object]:
         """Store them."""
         ...
 
@@ -381,7 +378,7 @@ class Actions(Struct, frozen=True):
             return settled
         # The ledger is written: any failure to store the run from here on is a warning.
         try:
-            ended = answer.run.run_id if isinstance(request, CancelRun) else None
+            ended = (answer.run.run_id,) if isinstance(request, CancelRun) else ()
             await self.in_flight.to_its_end(self.store([answer.run], cancelled=ended))
         except asyncio.CancelledError as cancelled:
             raise SendCancelledError(settled) from cancelled
@@ -428,14 +425,6 @@ def _refusing(command_line: str) -> Iterator[None]:
         raise DuplicateError(done.existing) from done
     except KeyTakenError as taken:
         raise AlreadyAskedError(taken.existing) from taken
-
-
-def retry_request(turn: Action, words: str = "") -> WriteRequest:
-    """The turn's request, with more words below its own instructions; a named agent takes none."""
-    request = asked_of(turn)
-    if not words.strip() or not isinstance(request, StartRun | ContinueRun):
-        return request
-    return replace(request, instructions=f"{request.instructions}\n\n{words.strip()}")
 
 
 def retry_key(run: Run, words: str = "") -> str:

@@ -10,9 +10,8 @@ from app.actions.refusals import ActionRefusedError
 from app.api.errors import ApiError
 from app.api.requests import CancelRun, request_of
 from storage.ledger import LedgerRefusedError
-from storage.records import Action
+from storage.records import CANCELLED, Action
 
-CANCELLED = "cancelled"
 LOOK_S: Final = 2.0
 """Seconds between two checks of unknown cancellations."""
 REST_S: Final = 5.0

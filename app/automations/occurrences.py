@@ -20,7 +20,7 @@ from app.run_document import as_received
 from app.times import rfc3339
 from storage.cache.cache import Cache
 from storage.ledger import Ledger
-from storage.records import Action, Run
+from storage.records import CANCELLED, Action, Run, StatusTransition
 from storage.records.decision import Occurrence, RuleState
 from storage.records.following import StatusChange, StuckRun, Watermark
 from storage.records.results import RunTurns
@@ -40,8 +40,6 @@ HISTORY: Final = timedelta(days=31)
 """Runs that are first seen, and are older than this, are history."""
 MOST_QUESTIONS: Final = 20
 """Questions asked of the service at one look: a storm of failures must not become one of requests."""
-CANCELLED: Final = "cancelled"
-"""The state of a run that somebody cancelled; its status is `failed`."""
 NO_REASON: Final = "no reason given"
 """The value of `{run.reason}` if the service does not tell."""
 _REASONS: Final = ("reason", "failure_reason", "status_reason", "error", "error_message", "message")
@@ -78,14 +76,17 @@ class RunFacts:
     questions: int = MOST_QUESTIONS
     """How many more questions may be asked."""
 
-    async def meets(self, on: OnRun, run_id: str, status: str) -> bool | None:
+    async def meets(self, on: OnRun, occurrence: Occurrence) -> bool | None:
         """Whether a run that changed to a status did what a rule is about; None: to be asked later."""
-        if on.to in {"failed", CANCELLED} and status == "failed":
+        run_id = occurrence.facts["run.id"]
+        if on.to in {"failed", CANCELLED} and occurrence.facts["run.status"] == "failed":
             if self.tell_reason is not None and await self.cache.questions_due():
                 return None
-            is_cancelled = run_id in await self.cache.cancelled_runs()
+            held = await self.cache.detail(run_id)
+            if held is not None and all(_identity(each) != occurrence.identity for each in held.transitions):
+                return None  # Told since the changes were read: it was cancelled.
             # A run whose agent asks something waits for an answer, which no rule knows.
-            if is_cancelled != (on.to == CANCELLED) or run_id in await self.cache.questions():
+            if on.to == CANCELLED or run_id in await self.cache.questions():
                 return False
         if not on.needs_results:
             return True
@@ -211,13 +212,12 @@ def occurrences(rule: Rule, seen: Seen, since: datetime, news_from: datetime = E
                 run_id, at = change.run_id, change.happened(seen.ahead)
                 is_whole = change.old is None and change.is_final
                 is_news = at >= since and not (is_whole and change.active_since < news_from)
-                # The service tells of a cancelled run that it failed, and elsewhere which ones these are.
+                # Until the service has told which runs were cancelled, a failed one may be among them.
                 states = {"failed", CANCELLED} if to == CANCELLED else {to} if to else {change.new}
                 is_meant = change.new in states and (to or change.is_final) and was in {None, change.old} and is_news
                 if is_meant and is_within(scope, change.repository, change.branch_name):
                     facts = _facts(run_id, change.repository, change.branch_name, change.new, change.old or "")
-                    # To the microsecond: a run that was continued may fail a second time.
-                    yield Occurrence(f"run:{run_id}:{change.new}:{change.at.isoformat()}", at, run_id, facts)
+                    yield Occurrence(_identity(change), at, run_id, facts)
         case OnStuck(scope):
             for run in seen.stuck:
                 if is_within(scope, run.repository, run.branch_name):
@@ -260,6 +260,11 @@ def asked_for(now: datetime, run: Run | None) -> Occurrence:
     if run is None:
         return Occurrence(identity, now)
     return Occurrence(identity, now, run.run_id, _facts(run.run_id, run.repository.label, run.branch_name, run.status))
+
+
+def _identity(change: StatusChange | StatusTransition) -> str:
+    # To the microsecond: a run that was continued may fail a second time.
+    return f"run:{change.run_id}:{change.new}:{change.at.isoformat()}"
 
 
 def _facts(run_id: str, repository: str, branch: str, status: str, was: str = "") -> dict[str, str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
+from app.api.errors import ApiError
 from app.api.requests import WriteRequest
 from app.automations.acting import ActingResult, CannotActError, result_of, shown
 from app.automations.occurrences import SKEW, Seen, changed_since, due, is_labelled, occurrences, upcoming
@@ -204,12 +205,8 @@ class Runner:
                 is_meant = is_labelled(rule.on.scope, labels)
             if is_meant and not state.is_new and isinstance(rule.on, OnRun):
                 is_late = seen.now - found[identity].at > rule.catch_up
-                run_facts, run = self.observer.run_facts, found[identity].facts
-                is_met = (
-                    not rule.on.needs_results
-                    if is_late
-                    else await run_facts.meets(rule.on, run["run.id"], run["run.status"])
-                )
+                run_facts = self.observer.run_facts
+                is_met = not rule.on.needs_results if is_late else await run_facts.meets(rule.on, found[identity])
                 is_meant = is_met is True
                 if is_met is None:
                     self._is_behind = True
@@ -255,7 +252,7 @@ class Runner:
             return
         self.journal(decision)
         if decision.outcome == "waiting":
-            with suppress(CannotActError):
+            with suppress(CannotActError, ApiError):
                 request = await self.responses.request(rule, decision)
                 if request is not None:
                     await self.state.keep_request(decision.decision_id, shown(request))

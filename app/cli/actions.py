@@ -26,7 +26,7 @@ from app.cli.output import Column, exporting, facts
 from app.cli.running import asking
 from app.cli.writes import DRY_RUN_OPTION, advice, settled, tell, tell_request
 from app.reconcile.candidates import FINDABLE
-from app.run_document import as_received
+from app.run_document import spec_fields
 from app.text import safe_block, safe_text
 from app.times import exact_ago, parse_period, rfc3339
 from storage.ledger import Ledger
@@ -141,7 +141,7 @@ async def show(invocation: Invocation, /, *, action_id: str, candidates: bool) -
             proposal = await engine.reconciliation.cached(action)
     document: dict[str, object] = {"action": action_document(action)}
     if proposal is not None:
-        runs = [as_received(candidate.run.raw_json) for candidate in proposal.candidates]
+        runs = [spec_fields(candidate.run) for candidate in proposal.candidates]
         document |= {"candidates": runs, "certain": proposal.is_certain}
     pairs = [
         ("action_id", action.action_id),

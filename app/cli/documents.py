@@ -11,7 +11,16 @@ from msgspec import Struct
 from app.cli.output import Column, facts
 from app.run_document import as_received, run_document
 from app.times import exact_ago, rfc3339, span
-from storage.records import INVITATION_LIFETIME, STATUS_BY_NAME, Action, ActionFilter, ActionKind, Run, RunDetail
+from storage.records import (
+    CANCELLED,
+    INVITATION_LIFETIME,
+    STATUS_BY_NAME,
+    Action,
+    ActionFilter,
+    ActionKind,
+    Run,
+    RunDetail,
+)
 
 if TYPE_CHECKING:
     from app.engine import Engine
@@ -27,7 +36,7 @@ class Made(Struct, frozen=True):
     """The fields that a table shows; the first holds the id."""
 
 
-_RUN: Final = Made("run", ("run_id", "status", "branch_name"))
+_RUN: Final = Made("run", ("run_id", "status", "branch_name", "outcome"))
 MADE: Final[Mapping[ActionKind, Made]] = {
     "run.start": _RUN,
     "run.continue": _RUN,
@@ -49,6 +58,8 @@ def write_document(action: Action) -> dict[str, object]:
     made = as_received(action.response_json) or None
     if made is None and action.resolution == "created" and action.result_id is not None:
         made = {MADE[action.kind].shown[0]: action.result_id}  # A person named it: only its id is known.
+    if made is not None and (action.kind, action.state) == ("run.cancel", "confirmed"):
+        made["outcome"] = CANCELLED
     document = facts(action, "action_id kind state base_url") | {MADE[action.kind].key: made}
     return document if action.error is None else document | {"error": error_document(action)}
 

@@ -20,7 +20,7 @@ from app.cli.output import Column, Document, Output
 from app.cli.progress import RowProgress
 from app.cli.running import go_on
 from app.cli.runs.wait import RunWaiter, wait_failure
-from app.run_document import as_received
+from app.run_document import as_received, spec_fields
 from storage.errors import StorageError
 from storage.records import Action, ActionKind
 
@@ -243,7 +243,7 @@ async def perform(
     results = await waiter.until_final([action.result_id], options.timeout)
     result = results[action.result_id]
     if result.run is not None:
-        document["run"] = as_received(result.run.raw_json)
+        document["run"] = spec_fields(result.run)
     failure = wait_failure(results)
     if failure is None:
         return partial(tell, invocation, action, document, code=Exit.DONE)

@@ -16,7 +16,7 @@ from textual.widgets import Static
 from app.console.base.screen import INBOX, BaseScreen
 from app.console.leads import runs_lead
 from app.console.messages import GoToTab, OpenRun
-from app.console.session import Session
+from app.console.session import Session, mark_of
 from app.console.session.troubles import UNREADABLE
 from app.console.sheets import ChoiceSheet
 from app.text import safe_text
@@ -189,7 +189,7 @@ class InboxScreen(BaseScreen):
             self.app.push_screen(ContinueRunForm(engine, run, question=question), self._answered)
 
         async def send(answer: str) -> None:
-            from app.console.forms.writes import continuation
+            from app.actions.asked import continuation
 
             self._answered(await engine.actions.submit(continuation(run, answer)))
 
@@ -209,7 +209,9 @@ class InboxScreen(BaseScreen):
             (Content("another answer, in words"), ""),
             (Content("open the run"), OpenRun(run.run_id)),
         ]
-        self.app.push_screen(ChoiceSheet(item.title, choices), choose)
+        sheet = ChoiceSheet(item.title, choices)
+        sheet.mark = mark_of(engine)
+        self.app.push_screen(sheet, choose)
 
     def _answered(self, action: "Action | None") -> None:
         if action is None:

@@ -20,7 +20,7 @@ _FAILURES_TOLD: Final = 2
 """One lost answer is no trouble yet."""
 LISTED: Final = 5
 """Places that one message names."""
-REFUSALS: Final = frozenset({"not_authorized", "forbidden", "token", "no_token"})
+REFUSALS: Final = frozenset({"not_authorized", "forbidden", "token"})
 """Errors of the token, while the link is up. A second look changes nothing, so they are told at once."""
 _TOKEN_WORDS: Final = {
     "not_authorized": "The service refuses the token (401)",
@@ -47,12 +47,9 @@ def own_alert(
     return Alert(*subject, key=key, body=body, at=at, after=after, is_lasting=is_lasting)
 
 
-def wanted(moves: Sequence[StatusChange], on: Collection[str], cancelled: Collection[str]) -> list[StatusChange]:
-    """The moves that the settings ask for; a cancelled run did not fail, whatever its status."""
-    told = [
-        replace(move, new="cancelled") if move.new == "failed" and move.run_id in cancelled else move for move in moves
-    ]
-    return [move for move in told if move.new in on or (move.is_pinned and "pinned" in on)]
+def wanted(moves: Sequence[StatusChange], on: Collection[str]) -> list[StatusChange]:
+    """The moves that the settings ask for."""
+    return [move for move in moves if move.new in on or (move.is_pinned and "pinned" in on)]
 
 
 def move_alert(move: StatusChange, profile: str) -> Alert:

@@ -106,7 +106,7 @@ class Watch:
             await self.cache.following.save_watermark(found.watermark, at=self.clock())
             self._watermark = found.watermark
         told, missed = list[Alert](), list[StatusChange]()
-        for move in wanted(found.changes, self.notify.on, await self.cache.cancelled_runs()):
+        for move in wanted(found.changes, self.notify.on):
             # A followed run's end is always told; other moves before this watch began are summed up.
             if move.happened(ahead) >= self._began_at - SKEW or move.is_pinned:
                 told.append(move_alert(move, self.profile))

@@ -12,7 +12,7 @@ from app.api.budget import Priority
 from app.api.errors import EndlessListError, RejectedError
 from app.sync.runs import RunSync
 from app.sync.walk import SECOND, Order, RunQuery
-from storage.records import Repository, Run, RunFilter
+from storage.records import CANCELLED, Repository, Run, RunFilter
 
 
 class Listed(Struct, frozen=True):
@@ -51,7 +51,10 @@ class Listing(Struct, frozen=True):
             else:
                 await self.runs.hear_clock()
             await self.runs.judge_stuck()
-            once = {run.run_id: run for run in stored.page.runs if run.run_id not in stored.page.repeated}
+            if {"failed", CANCELLED} & {*condition.statuses, *condition.not_statuses}:
+                await self.runs.learn_of_failures()
+            shown = await self._told(stored.page.runs)
+            once = {run.run_id: run for run in shown if run.run_id not in stored.page.repeated}
             passing = (run for run in once.values() if matches(run, condition, finals))
             found = tuple(islice(passing, None if limit is None else limit - count))
             count += len(found)
@@ -91,6 +94,12 @@ class Listing(Struct, frozen=True):
             except (RejectedError, EndlessListError) as error:
                 raise FilterIgnoredError from error
 
+    async def _told(self, runs: Sequence[Run]) -> list[Run]:
+        """The runs of a page; those that are known to be cancelled with that status, not as failed."""
+        held = await self.runs.cache.details([run.run_id for run in runs if run.status == "failed"])
+        cancelled = {run_id for run_id, detail in held.items() if detail.run.status == CANCELLED}
+        return [replace(run, status=CANCELLED) if run.run_id in cancelled else run for run in runs]
+
     async def _query(self, condition: RunFilter) -> RunQuery:
         """The part of the filter that the API has parameters for (spec 4.2); it excludes no matching run.
 
@@ -100,8 +109,10 @@ class Listing(Struct, frozen=True):
         since, until = condition.since, condition.until
         if until is not None and not await self.runs.filters_by_creation():
             until = None
+        only = condition.statuses[0] if len(condition.statuses) == 1 else None
         return RunQuery(
-            status=condition.statuses[0] if len(condition.statuses) == 1 else None,
+            # The service calls a cancelled run failed, unless it has this status itself.
+            status=None if only == CANCELLED else only,
             repository=_only_repository(condition.repositories),
             since=_shifted(since, -SECOND),
             until=_shifted(until, SECOND),

@@ -1,7 +1,7 @@
 """Polling runs: the newest, the active and the vanished, at a cost in proportion to what changes (spec 4.2)."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -13,7 +13,7 @@ from app.api.client import Client
 from app.api.errors import ApiError, EndlessListError, RejectedError
 from app.events import Announce, RunsChanged
 from app.sync.polls import OthersPoll, PollRecord, no_others_poll
-from app.sync.walk import SECOND, RunQuery, RunReader, StoredPage, Walk, dates_are_creations
+from app.sync.walk import SECOND, RunQuery, RunReader, StoredPage, TellFailureFacts, Walk, dates_are_creations
 from storage.cache.cache import Cache
 from storage.records import ACTIVE_STATUSES, CLOCK_STEP, Presence, Run, RunChanges
 from storage.records.results import FailureFacts, RunTurns, Unavailable
@@ -21,8 +21,6 @@ from storage.records.results import FailureFacts, RunTurns, Unavailable
 LookUpVerdict = Literal["found", "lost", "unknown"]
 TurnsOf = Callable[[str], Awaitable[RunTurns | Unavailable]]
 """Asks the service for a run's turns; raises `ApiError`."""
-TellFailureFacts = Callable[[], Awaitable[FailureFacts | Unavailable]]
-"""Asks the service what failed runs are about; raises `ApiError`."""
 
 HEAD_RUNS: Final = 20
 """Runs that the head shows at least."""
@@ -79,10 +77,9 @@ class RunSync:
         self._client = client
         self.cache = cache
         self._turns = turns
-        self._failure_facts = failure_facts
         self._announce = announce
         self.clock = clock
-        self.reader = RunReader(client, cache, announce, clock, page_size)
+        self.reader = RunReader(client, cache, announce, clock, page_size, failure_facts)
         """Stores any list of runs."""
         self._polls = PollRecord("runs", cache, announce, others_poll)
         self._first_runs = first_runs
@@ -120,12 +117,10 @@ class RunSync:
         await self._polls.record(self.clock(), error, in_lab=self._client.in_lab, dropped=dropped)
 
     async def store(
-        self, runs: Iterable[Run], asked_at: datetime | None = None, *, cancelled: str | None = None
+        self, runs: Iterable[Run], asked_at: datetime | None = None, *, cancelled: Collection[str] = ()
     ) -> RunChanges:
-        """Store runs from any answer, see `RunReader.store`; one of them may have been `cancelled` from here."""
-        if cancelled is not None:
-            await self.cache.note_cancelled(cancelled)
-        return await self.reader.store(runs, asked_at)
+        """Store runs from any answer, see `RunReader.store`."""
+        return await self.reader.store(runs, asked_at, cancelled=cancelled)
 
     async def judge_stuck(self) -> None:
         """Flag the active runs that take far too long, and ring the doorbell if the flags changed."""
@@ -263,16 +258,16 @@ class RunSync:
         What cannot be asked now is asked by a later refresh.
         """
         due = await self.cache.questions_due()
-        if not due or self._failure_facts is None:
+        if not due or self.reader.failure_facts is None:
             return
         try:
-            found = await self._failure_facts()
+            found = await self.reader.failure_facts()
         except ApiError:
             return
         told = FailureFacts() if isinstance(found, Unavailable) else found
-        await self.cache.store_failure_facts(told, due)
-        if told != FailureFacts():
-            self._announce(RunsChanged(RunChanges(updated=tuple(one.run_id for one in told.questions))))
+        cancelled = await self.cache.store_failure_facts(told, due)
+        if told.questions or cancelled:
+            self._announce(RunsChanged(RunChanges(updated=(*(one.run_id for one in told.questions), *cancelled))))
 
     async def look_up(self, run: Run) -> LookUpVerdict:
         """Ask for one run by its creation; it becomes `lost` if the answer shows a neighbour instead.

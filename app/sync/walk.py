@@ -1,7 +1,8 @@
 """Reading the list of runs, page by page, and what such a walk proves (spec 4.2)."""
 
 import json
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
@@ -10,12 +11,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app.api.client import Client
-from app.api.errors import EndlessListError
+from app.api.errors import ApiError, EndlessListError
 from app.api.timestamps import names_offset
 from app.events import Announce, RunsChanged
 from storage.cache.cache import Cache
-from storage.records import CoverageRange, Repository, Run, RunChanges, RunPage
+from storage.records import CANCELLED, CoverageRange, Repository, Run, RunChanges, RunPage
+from storage.records.results import FailureFacts, Unavailable
 
+TellFailureFacts = Callable[[], Awaitable[FailureFacts | Unavailable]]
+"""Asks the service what failed runs are about; raises `ApiError`."""
 TICK: Final = timedelta(microseconds=1)
 SECOND: Final = timedelta(seconds=1)
 """A service may show whole seconds of finer times, and list a run a moment after it was created."""
@@ -51,13 +55,16 @@ class RunReader(Struct, frozen=True):
     announce: Announce
     clock: Callable[[], datetime]
     page_size: int
+    failure_facts: TellFailureFacts | None = None
 
-    async def store(self, runs: Iterable[Run], asked_at: datetime | None = None) -> RunChanges:
+    async def store(
+        self, runs: Iterable[Run], asked_at: datetime | None = None, *, cancelled: Collection[str] = ()
+    ) -> RunChanges:
         """Store runs from any answer, and ring the doorbell if they changed anything.
 
-        `asked_at` is when the request began, by our clock. None: just now.
+        `asked_at` is when the request began, by our clock. None: just now. `cancelled`: those of which that is known.
         """
-        changes = await self.cache.store_runs(tuple(runs), asked_at=asked_at or self.clock())
+        changes = await self.cache.store_runs(tuple(runs), asked_at=asked_at or self.clock(), cancelled=cancelled)
         if changes:
             self.announce(RunsChanged(changes))
         return changes
@@ -77,7 +84,20 @@ class RunReader(Struct, frozen=True):
             date_from=query.since,
             date_to=query.until,
         )
-        return StoredPage(page, await self.store(page.runs, asked_at))
+        return StoredPage(page, await self.store(page.runs, asked_at, cancelled=await self._cancelled(page.runs)))
+
+    async def _cancelled(self, runs: Sequence[Run]) -> Collection[str]:
+        """Ask which runs were cancelled, if a held one now failed: first stored as failed, it would be told so."""
+        failed = {run.run_id: run.updated_at for run in runs if run.status == "failed"}
+        held = [detail.run for detail in (await self.cache.details(list(failed))).values()]
+        # A service touches a cancelled run once more, when its agent has stopped.
+        news = [run for run in held if (run.status, run.updated_at) != (CANCELLED, failed.get(run.run_id))]
+        if self.failure_facts is None or all(run.status == "failed" for run in news):
+            return ()
+        with suppress(ApiError):
+            if isinstance(told := await self.failure_facts(), FailureFacts):
+                return told.cancelled
+        return ()
 
     async def read(
         self, query: RunQuery | None = None, *, size: int | None = None, token: str | None = None

@@ -120,7 +120,6 @@ class Cache:
     leave_place = writes(coverage_queries.leave_place)
     note_no_results = writes(coverage_queries.note_no_results)
     store_failure_facts = writes(questions.store)
-    note_cancelled = writes(questions.note_cancelled)
     mark_final = writes(run_writes.mark_final)
     pause_backfill = writes(coverage_queries.pause_backfill)
     store_progress = writes(coverage_queries.store_progress)
@@ -153,7 +152,6 @@ class Cache:
     has_no_results = reads(coverage_queries.has_no_results)
     polls = reads(poll_queries.polls)
     questions_due = reads(questions.due)
-    cancelled_runs = reads(questions.cancelled_runs)
     questions = reads(questions.of_failed_runs)
 
     stuck = reads(stuck.ids)

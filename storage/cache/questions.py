@@ -2,10 +2,13 @@
 
 import json
 import sqlite3
+from collections.abc import Iterable
 from typing import Final
 
 from storage.cache.coverage import noted
+from storage.cache.run_sql import RANK
 from storage.database import immediate
+from storage.records import CANCELLED
 from storage.records.results import FailureFacts, OpenQuestion
 from storage.values import sqlite_text
 
@@ -17,16 +20,17 @@ def due(connection: sqlite3.Connection) -> int:
     return noted(connection, DUE) or 0
 
 
-def store(connection: sqlite3.Connection, told: FailureFacts, asked_for: int) -> None:
-    """Replace the facts; further ones are due only if runs failed since `due` returned `asked_for`."""
+def store(connection: sqlite3.Connection, told: FailureFacts, asked_for: int) -> tuple[str, ...]:
+    """Replace the facts; further ones are due only if runs failed since `due` returned `asked_for`.
+
+    Returns: the ids of the runs that became `cancelled`.
+    """
     rows = [(sqlite_text(one.run_id), sqlite_text(one.question), json.dumps(one.choices)) for one in told.questions]
     with immediate(connection):
         connection.execute("DELETE FROM questions")
         connection.executemany("INSERT OR REPLACE INTO questions VALUES (?, ?, ?)", rows)
-        connection.execute("DELETE FROM cancelled")
-        cancelled = [(sqlite_text(run_id),) for run_id in told.cancelled]
-        connection.executemany("INSERT OR IGNORE INTO cancelled VALUES (?)", cancelled)
         connection.execute("DELETE FROM notes WHERE name = ? AND value = ?", (DUE, asked_for))
+        return mark_cancelled(connection, told.cancelled)
 
 
 def of_failed_runs(connection: sqlite3.Connection) -> dict[str, OpenQuestion]:
@@ -38,13 +42,26 @@ def of_failed_runs(connection: sqlite3.Connection) -> dict[str, OpenQuestion]:
     return {run_id: OpenQuestion(run_id, question, tuple(json.loads(choices))) for run_id, question, choices in found}
 
 
-def note_cancelled(connection: sqlite3.Connection, run_id: str) -> None:
-    """Store that a run was cancelled from here; what the service tells replaces it."""
-    with immediate(connection):
-        connection.execute("INSERT OR IGNORE INTO cancelled VALUES (?)", (sqlite_text(run_id),))
-
-
-def cancelled_runs(connection: sqlite3.Connection) -> frozenset[str]:
-    """The runs that somebody cancelled, without those that went on since."""
-    sql = "SELECT run_id FROM cancelled JOIN runs USING (run_id) WHERE runs.status = 'failed'"
-    return frozenset(run_id for (run_id,) in connection.execute(sql))
+def mark_cancelled(connection: sqlite3.Connection, run_ids: Iterable[str]) -> tuple[str, ...]:
+    """Give those of these runs that failed the status `cancelled`, within a transaction; return their ids."""
+    named = json.dumps([sqlite_text(run_id) for run_id in run_ids])
+    failed = "SELECT id, run_id FROM runs WHERE status = 'failed' AND run_id IN (SELECT value FROM json_each(?))"
+    found = connection.execute(failed, (named,)).fetchall()
+    for number, _ in found:
+        bound = {"run": number, "status": CANCELLED}
+        connection.execute("UPDATE runs SET status = :status WHERE id = :run", bound)
+        last = "(SELECT max(id) FROM transitions WHERE run = :run)"
+        # It was cancelled before, and then touched by the service.
+        connection.execute(f"DELETE FROM transitions WHERE id = {last} AND old = :status", bound)
+        last = f"UPDATE transitions SET new = :status WHERE id = {last}"
+        if not connection.execute(last, bound).rowcount:
+            connection.execute("UPDATE runs SET first_status = :status WHERE id = :run", bound)
+        connection.execute(RANK, (number,))
+    if found:
+        connection.execute("UPDATE statuses SET runs = runs - ? WHERE status = 'failed'", (len(found),))
+        connection.execute(
+            "INSERT INTO statuses (status, runs, is_final) VALUES (?, ?, 1) ON CONFLICT (status) DO UPDATE SET"
+            " runs = runs + excluded.runs",
+            (CANCELLED, len(found)),
+        )
+    return tuple(run_id for _, run_id in found)

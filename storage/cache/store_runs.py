@@ -14,11 +14,21 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from storage.cache.questions import DUE as QUESTIONS_DUE
+from storage.cache.questions import mark_cancelled
 from storage.cache.read_runs import final_statuses
 from storage.cache.run_sql import RANK, search_text, severity_sql
 from storage.cache.work_time import FIRST_SINCE_SQL, UNKNOWN_US, TurnTimes, took_sql
 from storage.database import immediate
-from storage.records import ENDING_STATUSES, Presence, Repository, Run, RunChanges, RunSummary, StatusTransition
+from storage.records import (
+    CANCELLED,
+    ENDING_STATUSES,
+    Presence,
+    Repository,
+    Run,
+    RunChanges,
+    RunSummary,
+    StatusTransition,
+)
 from storage.thread import DatabaseThread
 from storage.values import NO_TIME_US, from_us, sqlite_text, sqlite_text_or_none, to_sortable_us, to_us
 
@@ -77,11 +87,13 @@ class PreparedRuns(Struct, eq=False):
 
     asked_us: int
     arrived: Mapping[str, ArrivedRun]
+    cancelled: Collection[str] = ()
+    """The runs that are known to be cancelled, whatever the answer calls them."""
     changes: RunChanges | None = None
     """None: it is not stored yet."""
 
     @classmethod
-    def of(cls, runs: Sequence[Run], asked_at: datetime) -> Self:
+    def of(cls, runs: Sequence[Run], asked_at: datetime, cancelled: Collection[str] = ()) -> Self:
         """Prepare each run once, as last updated: pages that shift during a walk repeat runs."""
         arrived: dict[str, ArrivedRun] = {}
         for run in runs:
@@ -90,9 +102,11 @@ class PreparedRuns(Struct, eq=False):
             octets = text.encode("utf-8", "replace")
             digest = crc32(octets) << 31 ^ adler32(octets) ^ updated_us
             stored = run if text.isascii() else _without_surrogates(run)
+            if run.status == "failed" and run.run_id in cancelled:
+                stored = replace(stored, status=CANCELLED)
             if stored.run_id not in arrived or updated_us >= arrived[stored.run_id].updated_us:
                 arrived[stored.run_id] = ArrivedRun(stored, updated_us, digest)
-        return cls(to_us(asked_at), arrived)
+        return cls(to_us(asked_at), arrived, cancelled)
 
 
 def _without_surrogates(run: Run) -> Run:
@@ -108,11 +122,14 @@ class AnswerQueue:
         self._writer = writer
         self._waiting: deque[PreparedRuns] = deque()
 
-    async def store(self, runs: Sequence[Run], asked_at: datetime) -> RunChanges:
-        """Store an answer's runs as current, as of its request; the answer to an earlier request changes nothing."""
+    async def store(self, runs: Sequence[Run], asked_at: datetime, cancelled: Collection[str] = ()) -> RunChanges:
+        """Store an answer's runs as current, as of its request; the answer to an earlier request changes nothing.
+
+        `cancelled`: the runs that are known to be cancelled, and to which the service's word is "failed".
+        """
         if not runs:
             return RunChanges()
-        answer = PreparedRuns.of(runs, asked_at)
+        answer = PreparedRuns.of(runs, asked_at, cancelled)
         self._waiting.append(answer)
         try:
             return await self._writer.run(lambda connection: self._stored(connection, answer))
@@ -140,7 +157,9 @@ def store_all(connection: sqlite3.Connection, answers: Sequence[PreparedRuns]) -
         statuses = {arrived.run.status for answer in answers for arrived in answer.arrived.values()}
         ending = {status for status in statuses if status.lower() in ENDING_STATUSES}
         merging = RunMerge(connection, final_statuses(connection) | ending)
+        marked = mark_cancelled(connection, {run_id for answer in answers for run_id in answer.cancelled})
         changes = [merging.take(answer) for answer in answers]
+        changes[-1] = replace(changes[-1], updated=(*changes[-1].updated, *marked))
         merging.note_names()
     for answer, changed in zip(answers, changes, strict=True):
         answer.changes = changed
@@ -298,6 +317,11 @@ class RunMerge(Struct, frozen=True):
         """Merge changed runs; return the changes of status, and the ids of the others."""
         held = self._held(list(changed))
         columns = {number: _columns(run, updated_us) for number, (run, updated_us, _) in changed.items()}
+        for number, row in columns.items():
+            before = held[number]
+            # The same end, with another field changed: the service goes on calling it a failure.
+            if (row.status, before.status, row.updated_us) == ("failed", CANCELLED, before.updated_us):
+                columns[number] = row._replace(status=CANCELLED)
         moved = sorted(
             (_at_us(row.updated_us, asked_us), number, row.status)
             for number, row in columns.items()

@@ -28,6 +28,7 @@ from storage.records.repository import Repository
 from storage.records.run import Presence, Run, RunChanges, RunDetail, RunRow, RunSummary, StatusTransition, WorkTime
 from storage.records.run_fields import (
     ACTIVE_STATUSES,
+    CANCELLED,
     ENDING_STATUSES,
     FIELD_BY_NAME,
     FINAL_STATUSES,

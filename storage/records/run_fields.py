@@ -9,7 +9,7 @@ Tone = Literal["good", "bad", "busy", "wait", "warn", "plain", "quiet"]
 
 
 class RunStatus(Struct, frozen=True):
-    """A status that the spec names (2.4)."""
+    """A status that the spec names (2.4), or `CANCELLED`."""
 
     name: str
     glyph: str
@@ -24,11 +24,14 @@ class RunStatus(Struct, frozen=True):
     """What a run does that gets this status."""
 
 
+CANCELLED: Final = "cancelled"
+"""The status of a run that failed because somebody cancelled it: the service tells this beside its list."""
 RUN_STATUSES: Final = (
     RunStatus("queued", "○", "wait", 3, is_final=False, fill="░"),
     RunStatus("working", "●", "busy", 2, is_final=False, fill="━", becomes="starts working"),
     RunStatus("completed", "✓", "good", 5, is_final=True, becomes="completes"),
     RunStatus("failed", "✗", "bad", 0, is_final=True, becomes="fails"),
+    RunStatus(CANCELLED, "⊘", "quiet", 4, is_final=True, becomes="is cancelled"),
 )
 """In the order of a run's life, in which they are offered."""
 STUCK_URGENCY: Final = 1
@@ -42,7 +45,7 @@ ACTIVE_STATUSES: Final = tuple(status.name for status in RUN_STATUSES if not sta
 FINAL_STATUSES: Final = frozenset(status.name for status in RUN_STATUSES if status.is_final)
 ENDING_STATUSES: Final = frozenset(
     {
-        *("aborted", "canceled", "cancelled", "done", "error", "errored", "expired", "finished", "killed", "rejected"),
+        *("aborted", "canceled", CANCELLED, "done", "error", "errored", "expired", "finished", "killed", "rejected"),
         *("skipped", "succeeded", "success", "terminated", "timed_out", "timeout"),
     }
 )

@@ -140,15 +140,41 @@ def test_a_long_output_is_shown_by_its_beginning_and_its_end() -> None:
 
 
 def test_a_cancelled_run_fails_who_follows_it(real: CommandLine, tmp_path: Path) -> None:
-    """Cancelling twice does no harm; the ledger has each; what follows ends with 1, and the view says who did it."""
+    """Cancelling twice does no harm; the ledger has each; what follows ends with 1, and the view says who did it.
+
+    Beside the service's word, which is `failed`, documents have the outcome; tables and filters go by it.
+    """
     run_id = start(real, "scribe", "--input", f"instructions=wait {tmp_path / 'never'}")
     eventually(lambda: "at work on turn 1" in real("runs", "log", run_id).out, "the agent works")
     rehearsed = real("runs", "cancel", run_id, "--dry-run", "--json").json()
     first, second = real("runs", "cancel", run_id, "--json"), real("runs", "cancel", run_id)
     followed = real("runs", "log", run_id, "--follow")
     listed = real("actions", "list", "--kind", "run.cancel", "--json").json()["actions"]
-    viewed = real("runs", "view", run_id)
+    viewed, viewed_as_json = real("runs", "view", run_id), real("runs", "view", run_id, "--json").json()
+    waited, waited_for = real("runs", "wait", run_id), real("runs", "wait", run_id, "--json")
+    shown = real("runs", "show", run_id, "--json").json()["run"]
+    filters = (("--status", "cancelled"), ("--status", "failed"), ("--search", "-status:failed"))
+    found = {
+        (value, *cached): [
+            run["run_id"] for run in real("runs", "list", option, value, *cached, "--json").json()["runs"]
+        ]
+        for option, value in filters
+        for cached in ((), ("--cached",))
+    }
+    table = real("runs", "list", "--output", "csv").out
 
+    assert (waited.code, waited.err.splitlines()[-1]) == (1, f"runwarden: Not completed: {run_id} (cancelled).")
+    assert waited_for.code == 1
+    for run in (shown, first.json()["run"], waited_for.json()["runs"][0], viewed_as_json["run"]):
+        assert (run["status"], run["outcome"]) == ("failed", "cancelled")
+    assert shown["observed"]["transitions"][-1]["to"] == "cancelled"
+    assert {named for named, ids in found.items() if run_id in ids} == {
+        ("cancelled",),
+        ("cancelled", "--cached"),
+        ("-status:failed",),
+        ("-status:failed", "--cached"),
+    }
+    assert next(line for line in table.splitlines() if run_id in line).startswith("cancelled,")
     assert rehearsed["request"]["url"].endswith(f"/external/runs/{run_id}/cancel")
     assert (first.code, first.json()["state"], first.json()["run"]["status"]) == (0, "confirmed", "failed")
     assert second.code == 0

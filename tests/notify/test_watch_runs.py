@@ -4,6 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from app.notify.watch import News
+from storage.records.results import FailureFacts
 from tests.notify.conftest import World, outward, titles
 
 
@@ -25,12 +26,12 @@ async def test_a_cancelled_run_is_no_failure(world: World) -> None:
     """Who cancelled it knows; a followed one is told by the right word."""
     for run_id in ("run_1", "run_2"):
         await world.run(run_id, "working")
-        await world.cache.note_cancelled(run_id)
     await world.cache.following.pin("run_2", at=world.now)
     watch = await world.watch()
     world.pass_(minutes=1)
     for run_id in ("run_1", "run_2"):
         await world.run(run_id, "failed")
+    await world.cache.store_failure_facts(FailureFacts(cancelled=("run_1", "run_2")), 0)
 
     assert titles(await watch.look()) == ["Run cancelled after 1m00s: acme/api"]
 

@@ -14,6 +14,7 @@ from app.events import Event, LinkChanged, RunsChanged
 from app.sync.walk import RunQuery
 from storage.records import LinkState, RunFilter
 from storage.records.service_traits import BudgetState
+from tests.lab import Respond, Step
 from tests.sync.claims import HOSTS, ODD, UNIDENTIFIED, eastern, milliseconds, seconds, unreadable
 from tests.sync.conftest import MINUTE, Desk
 from tests.waiting import until
@@ -93,6 +94,40 @@ async def test_an_old_run_that_came_alive_again_is_seen(desk: Desk) -> None:
         ("odd", "thinking very hard", "working"),
     }
     assert any(isinstance(event, RunsChanged) and event.changes.transitions for event in events)
+
+
+async def test_a_run_that_somebody_cancelled_is_at_no_time_a_failed_one(desk: Desk) -> None:
+    """Who looks at each change sees it as cancelled; if that cannot be asked, as failed until it can."""
+    told: Step = Respond(200, {"questions": [], "cancelled": ["run_b", "run_a"]})
+    desk.peer.otherwise = lambda asked: told if asked.path.endswith("questions") else desk.peer.answer(asked)
+    for run_id in ("run_a", "run_b", "run_c"):
+        desk.peer.put(run_id, "working")
+    moves: list[tuple[str, str | None, str]] = []
+
+    async def refreshed(engine: Engine, *run_ids: str) -> dict[str, int]:
+        for run_id in run_ids:
+            desk.peer.move(run_id, "failed")
+        changes = await engine.runs.refresh()
+        moves.extend((each.run_id, each.old, each.new) for each in changes.transitions)
+        return await engine.cache.status_counts(RunFilter())
+
+    async with desk.begun() as engine:
+        at_once = await refreshed(engine, "run_a", "run_c")
+        told = Respond(503)
+        unasked = await refreshed(engine, "run_b")
+        told = Respond(200, {"questions": [], "cancelled": ["run_b", "run_a"]})
+        asked = await refreshed(engine)
+        touched = await refreshed(engine, "run_a")
+
+    assert touched == asked
+    assert sorted(moves) == [
+        ("run_a", "working", "cancelled"),
+        ("run_b", "working", "failed"),
+        ("run_c", "working", "failed"),
+    ]
+    assert at_once == {"cancelled": 1, "failed": 1, "working": 1}
+    assert unasked == {"cancelled": 1, "failed": 2}
+    assert asked == {"cancelled": 2, "failed": 1}
 
 
 async def test_a_failed_refresh_keeps_what_came_and_tells_the_link(desk: Desk) -> None:
@@ -268,6 +303,20 @@ def test_a_started_run_is_waited_for(desk: Desk) -> None:
     desk.peer.before(3, lambda: desk.peer.move("run_00005", "completed"))
 
     assert desk.run("runs", "start", "-R", "acme/api", "--wait", "--timeout", "60s", "--json", "Do it.").code == 0
+
+
+def test_a_started_run_that_is_cancelled_is_waited_for_no_longer(desk: Desk) -> None:
+    """It did not complete: 1, the word in the message, and beside the service's own status the outcome."""
+    told = Respond(200, {"questions": [], "cancelled": ["run_00005"]})
+    desk.peer.otherwise = lambda asked: told if asked.path.endswith("questions") else desk.peer.answer(asked)
+    desk.peer.fill(5)
+    desk.peer.before(3, lambda: desk.peer.move("run_00005", "failed"))
+    started = desk.run("runs", "start", "-R", "acme/api", "--wait", "--timeout", "60s", "--json", "Do it.")
+    retried = desk.run("runs", "wait", "run_00005")
+
+    assert started.code == retried.code == 1
+    assert started.json()["run"] | {"status": "failed", "outcome": "cancelled"} == started.json()["run"]
+    assert "Not completed: run_00005 (cancelled)." in retried.err
 
 
 def test_ten_processes_cost_what_one_costs(desk: Desk) -> None:

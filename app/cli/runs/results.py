@@ -15,7 +15,7 @@ from app.cli.options import RUN_ID, FactCommand, async_command
 from app.cli.output import facts
 from app.cli.runs.lookup import RunLookup
 from app.cli.writes import WriteCommand, WriteOptions, perform, write_options
-from app.run_document import NO_PAGE, as_received, run_address
+from app.run_document import NO_PAGE, as_received, run_address, spec_fields
 from app.text import plural, safe_block, safe_text
 from app.times import exact_ago, rfc3339, span
 from storage.records.results import Unavailable
@@ -146,7 +146,7 @@ async def view(invocation: Invocation, *, run_id: str, turn: int | None) -> int:
         raise failed("not_found", f"The run {detail.run.run_id} has no turn {turn}; it has {len(run_turns.turns)}.")
     output = invocation.output
     document = {
-        "run": as_received(detail.run.raw_json),
+        "run": spec_fields(detail.run),
         "turns": [
             facts(each, TURN_FACTS) | {"usage": None if each.usage is None else asdict(each.usage)} for each in turns
         ],

@@ -127,7 +127,7 @@ class RunWaiter(Struct, frozen=True):
             }
             if not waiting or remaining_s <= 0:
                 await self.engine.runs.learn_of_failures()
-                return results
+                return {run_id: await self._result(run_id) for run_id in run_ids}
             # A refresh asks for other runs of a status that the spec does not name: it may be learnt as final. A run
             # that is not listed yet has none, and cannot be looked up by its id.
             is_sweep_due = len(waiting) > MOST_LOOK_UPS or not examined.issuperset(waiting.values())

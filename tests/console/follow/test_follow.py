@@ -4,7 +4,8 @@ from textual.widgets import OptionList
 
 from tests.console.conftest import SMALL, WIDE, Scene, Staged
 from tests.console.follow.conftest import Mover
-from tests.lab import Lab
+from tests.console.scenes import MINUTES_INTO_THE_DAY
+from tests.lab import Lab, Respond, stamp
 from widgets.follow import FollowStrip
 
 
@@ -99,3 +100,19 @@ async def test_what_was_followed_is_followed_after_a_restart(staged: Staged) -> 
         await followed(scene, "run_go1")
     async with staged(WIDE) as scene:
         assert "agent/topic-1" in strip(scene)[0]
+
+
+async def test_a_run_that_a_colleague_cancelled_is_told_as_cancelled(staged: Staged, board: Lab) -> None:
+    """Of two that end at once: the first is never seen as a failure, by no screen; the other one is."""
+    told = {"questions": [], "cancelled": ["run_go1"]}
+    board.otherwise = lambda asked: Respond(200, told) if asked.path.endswith("questions") else board.answer(asked)
+    async with staged(WIDE) as scene:
+        await followed(scene, "run_go1")
+        for run_id in ("run_go1", "run_go2"):
+            board.runs[run_id] |= {"status": "failed", "updated_at": stamp(MINUTES_INTO_THE_DAY)}
+        await scene.sync()
+
+        assert strip(scene)[0].startswith("⊘ cancelled")
+        assert scene.titles[-2:] == ["Run cancelled after 3m30s: acme/solo", "Run failed after 6m30s: acme/solo"]
+        await scene.press("slash", *"status:cancelled", "enter")
+        assert [row.run_id for row in scene.table.rows_on_show] == ["run_go1"]

@@ -35,7 +35,7 @@ async def answered(scene: Scene, action: str, sheet: type, result: Any) -> Table
 async def test_clearing_undoes_the_line_first_and_then_the_view(staged: Staged) -> None:
     """The order stays."""
     async with staged() as scene:
-        await scene.press("]", "]", "O")
+        await scene.press("]", "]", "runs.order", "enter")
         runs(scene).set_line("status:failed api")
 
         await scene.press("escape")
@@ -103,9 +103,9 @@ async def test_sheets_write_into_the_query(staged: Staged) -> None:
 
 
 async def test_active_runs_can_be_kept_on_top(staged: Staged) -> None:
-    """`o` offers it; the untouched cursor is on the newest of them, and the order is kept for the next start."""
+    """The order of the sheet; the untouched cursor is on the newest of them, and the next start has it again."""
     async with staged() as scene:
-        await scene.press("o")
+        await scene.press("runs.order")
         assert "active first, each newest first" in scene.text
         await scene.press("4")
 
@@ -119,7 +119,7 @@ async def test_the_branch_of_the_run_under_the_cursor(staged: Staged) -> None:
     async with staged() as scene:
         row = scene.table.row
         assert row is not None
-        await scene.press("b")
+        await scene.press("runs.same_branch")
 
         assert runs(scene).table_query.line == f"repo:{row.repository} branch:{row.branch_name}"
         assert {each.branch_name for each in scene.table.rows_on_show} == {row.branch_name}
@@ -180,11 +180,11 @@ async def test_a_line_that_is_left_by_the_mouse_means_what_it_says(staged: Stage
 async def test_a_line_with_a_mistake_is_not_kept_as_a_view(staged: Staged, line: str, refusal: str) -> None:
     """While it is typed, too; the notice says why. A right one is kept as it was typed."""
     async with staged(toasts=True) as scene:
-        await scene.press("slash", *line, "ctrl+s")
+        await scene.press("slash", *line, "runs.save_view")
         assert isinstance(scene.app.screen, RunsScreen)
         assert any(refusal in said for said in scene.toasts)
 
-        await scene.press("escape", "slash", *"repo:acme/payment", "ctrl+s", *"Mine", "enter")
+        await scene.press("escape", "slash", *"repo:acme/payment", "runs.save_view", *"Mine", "enter")
         assert [(view.name, view.query) for view in runs(scene).preferences.now.views] == [
             ("Mine", "repo:acme/payment")
         ]
@@ -194,8 +194,8 @@ async def test_a_sheet_that_changes_nothing_leaves_the_line_as_it_was_typed(stag
     """What was typed in short, or in quotes, is not written out."""
     async with staged() as scene:
         for line, keys in (
-            ("repo:api status:Failed", "Rs"),
-            ('repo:"acme/api" since:7d', "Rt"),
+            ("repo:api status:Failed", ("runs.repositories", "s")),
+            ('repo:"acme/api" since:7d', ("runs.repositories", "t")),
             ("branch:agent/*,main", "B"),
         ):
             runs(scene).set_line(line)
