@@ -24,6 +24,7 @@ from app.files import author_of, login, settled_ledger
 from app.polling import POLLER, Polling
 from app.reconcile.reconciliation import Reconciliation
 from app.results.service import ServiceExtension
+from app.summaries import RunSummaries
 from app.sync.backfill import Backfill
 from app.sync.listing import Listing
 from app.sync.polls import HealthSync
@@ -59,6 +60,8 @@ class Engine(Struct, frozen=True):
     clock: Callable[[], datetime]
     extension: ServiceExtension
     """The service's own account of runs, if it offers one."""
+    summaries: RunSummaries
+    """What runs are about; it waits for everything else that is asked of the service."""
     token_problem: TokenError | None
     """Why there is no token. Cached data can be read without one."""
 
@@ -158,6 +161,7 @@ class Engine(Struct, frozen=True):
             doorbell=doorbell,
             clock=clock,
             extension=extension,
+            summaries=RunSummaries(cache, ledger, replace(extension, client=client.at(Priority.BACKFILL))),
             token_problem=token if isinstance(token, TokenError) else None,
         )
 

@@ -8,7 +8,7 @@ from typing import Final, Literal, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.query.terms import STATES, KeyName, QueryToken, Term, closest_key, key_name, key_of, terms
+from app.query.terms import KEYS, STATES, KeyName, QueryToken, Term, closest_key, key_name, key_of, terms
 from app.text import closest
 from app.times import INSTANT, parse_period
 from storage.records import ACTIVE_STATUSES, KNOWN_STATUSES, SORTABLE, RunFilter, RunSort
@@ -149,7 +149,8 @@ class _Parser:
         if term.key is not None and wanted is None:
             meant = closest_key(term.key)
             at = term.key_end - len(term.key) - 1
-            cure = f'Did you mean {meant}:? To search for it as it is, put it in quotes: "{term.key}:…".'
+            instead = f"Did you mean {meant}:?" if meant else f"There are {', '.join(each.name for each in KEYS)}."
+            cure = f'{instead} To search for it as it is, put it in quotes: "{term.key}:…".'
             self._refuse(term, QueryProblem(at, term.key_end, f"There is no {term.key}:.", cure))
         elif wanted is None:
             self._word(term)

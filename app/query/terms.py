@@ -38,6 +38,8 @@ KEYS: Final = (
     QueryKey("is", (), "is:active", "active, ended or stuck."),
 )
 _BY_NAME: Final = {name: key.name for key in KEYS for name in (key.name, *key.aliases)}
+COLUMNS: Final = frozenset({"agent", "asked", "author", "result", "run", "started", "took", "updated"})
+"""Names that look like keys because the list shows them: a mistake, not words to be searched."""
 STATES: Final = ("active", "ended", "stuck")
 """The values of `is:`."""
 
@@ -49,7 +51,7 @@ def key_name(name: str) -> KeyName | None:
 
 def closest_key(name: str) -> str | None:
     """The key that an unknown one was probably meant to be."""
-    return closest(name.casefold(), _BY_NAME)
+    return None if name.casefold() in COLUMNS else closest(name.casefold(), _BY_NAME)
 
 
 def unknown_status(status: str, known: Collection[str]) -> tuple[str, str]:
@@ -108,8 +110,8 @@ def terms(line: str) -> Iterator[Term]:
 
 
 def is_key_like(name: str) -> bool:
-    """Whether a name before a colon is a key or a misspelt one; others are part of a word, as in `gitlab:acme/api`."""
-    return key_name(name) is not None or closest_key(name) is not None
+    """Whether a name before a colon is meant as a key; others are part of a word, as in `gitlab:acme/api`."""
+    return key_name(name) is not None or name.casefold() in COLUMNS or closest_key(name) is not None
 
 
 def _token(line: str, start: int, plain: re.Pattern[str]) -> QueryToken:

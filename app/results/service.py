@@ -2,10 +2,7 @@
 
 import json
 import re
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass, field
-from datetime import datetime
 from functools import partial
 from typing import Final, TypeVar
 
@@ -13,7 +10,6 @@ from msgspec import Struct
 
 from app.api.client import Client
 from app.api.errors import ApiError, NotFoundError, NotOfferedError, RejectedError, UnusableAnswerError
-from storage.records import Run
 from storage.records.results import Change, FailureFacts, LogChunk, RunTurns, Unavailable
 
 T = TypeVar("T")
@@ -84,61 +80,6 @@ class ServiceExtension(Struct, frozen=True):
             return NOT_OFFERED
         except (NotFoundError, RejectedError) as error:
             return Unavailable(f"The service says: {error.message}")
-
-
-_MOST: Final = 1_000
-_State = tuple[str, datetime | None]
-
-
-@dataclass(slots=True)
-class ServiceTurns:
-    """The turns of the runs that were asked for last."""
-
-    _known: OrderedDict[str, tuple[_State, RunTurns | None]] = field(default_factory=OrderedDict)
-    """The turns by run; None: the service has none of this run."""
-
-    def holds(self, run: Run) -> bool:
-        """Whether the service was asked for the run in its present state."""
-        return self._known.get(run.run_id, (None, None))[0] == _state(run)
-
-    def known(self, run: Run) -> RunTurns | None:
-        """The run's turns as told last, or None."""
-        return self._known.get(run.run_id, (None, None))[1]
-
-    async def ask(self, extension: ServiceExtension, run: Run) -> RunTurns | None:
-        """The run's turns, asked for once for each state of the run; None: the service does not tell them.
-
-        Raises:
-            ApiError: The service cannot be asked.
-        """
-        if not self.holds(run):
-            answer = await extension.turns(run.run_id)
-            if answer == NOT_OFFERED:  # This holds for all runs, and is asked again a day later.
-                return None
-            self._known[run.run_id] = _state(run), answer if isinstance(answer, RunTurns) else None
-            self._known.move_to_end(run.run_id)
-            while len(self._known) > _MOST:
-                self._known.popitem(last=False)
-        return self.known(run)
-
-    def reason(self, run: Run) -> str:
-        """Why the run's last turn ended as it did; empty: not known."""
-        known = self.known(run)
-        return (known.turns[-1].reason or "") if known is not None and known.turns else ""
-
-    def agent(self, run: Run) -> str | None:
-        """The agent that works on the run; None: not known."""
-        known = self.known(run)
-        return None if known is None else known.agent
-
-    def count(self, run: Run) -> int | None:
-        """How many turns the run had; None: not known."""
-        known = self.known(run)
-        return known.turns[-1].number if known is not None and known.turns else None
-
-
-def _state(run: Run) -> _State:
-    return run.status, run.updated_at
 
 
 def pull_number(raw_json: str) -> int | None:

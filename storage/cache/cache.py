@@ -108,6 +108,7 @@ class Cache:
     # writes
 
     set_presence = writes(run_writes.set_presence)
+    store_summary = writes(run_writes.store_summary)
     drop_oldest = writes(retention.drop_oldest)
     store_health = writes(health_queries.store)
     record_poll = writes(poll_queries.record)

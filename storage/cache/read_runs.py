@@ -3,8 +3,10 @@
 import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from datetime import datetime
 from typing import Any, Final, TypeVar, cast
 
+import msgspec.json
 from msgspec.structs import replace
 
 from storage.cache.run_sql import Where, both, order_by, where
@@ -20,6 +22,7 @@ from storage.records import (
     RunFilter,
     RunRow,
     RunSort,
+    RunSummary,
     StatusTransition,
 )
 from storage.values import from_us, from_us_or_none, sqlite_text, to_sortable_us
@@ -35,9 +38,10 @@ _RECENT: Final = 5_000
 _REMEMBERED: Final = 256
 """How many values are kept: each letter that is typed into a search makes a new filter."""
 
+_SUMMARY: Final = "(SELECT summary_json FROM summaries WHERE summaries.run = r.id)"
 COLUMNS: Final = (
     "r.run_id, r.status, r.branch, r.repository, r.created_us, r.updated_us, r.first_seen_us, r.presence, r.is_final,"
-    " r.took_us, (SELECT asked_us FROM sightings WHERE sightings.id = r.id)"
+    f" r.took_us, (SELECT asked_us FROM sightings WHERE sightings.id = r.id), {_SUMMARY}"
 )
 """The columns that `row_of` makes a row of."""
 
@@ -172,20 +176,31 @@ def on_branch(connection: sqlite3.Connection, run_id: str, each_way: int, most: 
 def row_of(values: Sequence[Any]) -> RunRow:
     """A table's row, made of the values of `COLUMNS`."""
     run_id, status, branch, repository, created_us, updated_us, first_seen_us, presence, *rest = values
-    is_final, took_us, last_seen_us = rest
+    is_final, took_us, last_seen_us, summary_json = rest
+    updated_at = from_us_or_none(updated_us)
     return RunRow(
         run_id=run_id,
         status=status,
         branch_name=branch,
         repository=repository,
         created_at=from_us_or_none(created_us),
-        updated_at=from_us_or_none(updated_us),
+        updated_at=updated_at,
         first_seen_at=from_us(first_seen_us),
         presence=presence,
         is_final=bool(is_final),
         took=took(took_us),
         last_seen_at=from_us(last_seen_us),
+        summary=_summary(summary_json, status, updated_at),
     )
+
+
+def _summary(summary_json: str | None, status: str, updated_at: datetime | None) -> RunSummary:
+    """What is known of a run in this state; of an earlier one only what it was asked."""
+    if summary_json is None:
+        return RunSummary()
+    summary = msgspec.json.decode(summary_json, type=RunSummary)
+    is_current = (summary.status, summary.updated_at) == (status, updated_at)
+    return summary if is_current else RunSummary(summary.asked, agent=summary.agent)
 
 
 def runs(
@@ -237,13 +252,14 @@ def _details(connection: sqlite3.Connection, run_ids: Sequence[str]) -> Iterator
     for run_id, old, new, at_us in observed.fetchall():
         later[run_id].append(StatusTransition(run_id, old, new, from_us(at_us)))
     found = connection.execute(
-        f"SELECT {_RUN}, r.first_seen_us, s.asked_us, r.presence, r.first_status, r.first_at_us, r.took_us"
+        f"SELECT {_RUN}, r.first_seen_us, s.asked_us, r.presence, r.first_status, r.first_at_us, r.took_us,"
+        f" {_SUMMARY}"
         " FROM runs AS r JOIN run_bodies AS b ON b.id = r.id JOIN sightings AS s ON s.id = r.id"
         f" WHERE r.run_id IN ({marks}) ORDER BY r.run_id",
         ids,
     )
     finals = final_statuses(connection)
-    for *values, first_seen_us, last_seen_us, presence, first_status, first_at_us, took_us in found.fetchall():
+    for *values, first_seen_us, last_seen_us, presence, first_status, first_at_us, took_us, summary in found.fetchall():
         run = _run(cast("_RunValues", values))
         first = StatusTransition(run.run_id, None, first_status, from_us(first_at_us))
         yield RunDetail(
@@ -254,6 +270,7 @@ def _details(connection: sqlite3.Connection, run_ids: Sequence[str]) -> Iterator
             transitions=(first, *later[run.run_id]),
             took=took(took_us),
             final_statuses=finals,
+            summary=_summary(summary, run.status, run.updated_at),
         )
 
 

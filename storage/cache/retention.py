@@ -19,6 +19,7 @@ _ROWS: Final = {
     "transitions": "run",
     "stuck": "run",
     "watched": "run",
+    "summaries": "run",
     "sightings": "id",
     "run_bodies": "id",
     "runs": "id",

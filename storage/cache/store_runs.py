@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple, Self, TypeVar
 from zlib import adler32, crc32
 
+import msgspec.json
 from msgspec import Struct, field
 from msgspec.structs import replace
 
@@ -18,9 +19,18 @@ from storage.cache.read_runs import final_statuses
 from storage.cache.run_sql import RANK, search_text, severity_sql
 from storage.cache.work_time import FIRST_SINCE_SQL, UNKNOWN_US, TurnTimes, took_sql
 from storage.database import immediate
-from storage.records import CANCELLED, ENDING_STATUSES, Presence, Repository, Run, RunChanges, StatusTransition
+from storage.records import (
+    CANCELLED,
+    ENDING_STATUSES,
+    Presence,
+    Repository,
+    Run,
+    RunChanges,
+    RunSummary,
+    StatusTransition,
+)
 from storage.thread import DatabaseThread
-from storage.values import NO_TIME_US, from_us, sqlite_text, to_sortable_us, to_us
+from storage.values import NO_TIME_US, from_us, sqlite_text, sqlite_text_or_none, to_sortable_us, to_us
 
 T = TypeVar("T")
 _CHUNK: Final = 500
@@ -165,6 +175,14 @@ def set_presence(connection: sqlite3.Connection, run_ids: Sequence[str], presenc
         sql = f"UPDATE sightings SET digest = {_OUT_OF_SIGHT} WHERE id = (SELECT id FROM runs WHERE run_id = :run_id)"
         connection.executemany(sql, rows)
     return max(0, changed.rowcount)
+
+
+def store_summary(connection: sqlite3.Connection, run_id: str, summary: RunSummary) -> None:
+    """Replace what is known of a held run's subject and result."""
+    asked, result, agent = map(sqlite_text_or_none, (summary.asked, summary.result, summary.agent))
+    summary = replace(summary, asked=asked, result=result, agent=agent)
+    sql = "INSERT OR REPLACE INTO summaries SELECT id, ? FROM runs WHERE run_id = ?"
+    connection.execute(sql, (msgspec.json.encode(summary).decode(), sqlite_text(run_id)))
 
 
 def mark_final(connection: sqlite3.Connection, status: str) -> None:

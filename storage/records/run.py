@@ -66,6 +66,23 @@ class RunChanges(Struct, frozen=True):
         return bool(self.new or self.transitions or self.updated)
 
 
+class RunSummary(Struct, frozen=True, omit_defaults=True):
+    """What a run is about, as far as the ledger or the service tells; foreign text."""
+
+    asked: str = ""
+    """The first line of what was asked first. Empty: not known."""
+    result: str = ""
+    """What came of it, in one line. Empty: it has not ended, or the service does not tell."""
+    agent: str | None = None
+    """The name of the agent that works on it; None: not known."""
+    turns: int | None = None
+    """How many turns the service counts; None: not known."""
+    status: str = ""
+    """The run's status when the service was asked about it. Empty: it was not, or the run has changed since."""
+    updated_at: datetime | None = None
+    """The run's own time then."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunRow:
     """A run as a table shows it: light, one for each visible line."""
@@ -84,6 +101,7 @@ class RunRow:
     took: WorkTime = field(default_factory=WorkTime)
     last_seen_at: datetime | None = field(default=None, compare=False)
     """When the service last confirmed it, by our clock: a row that was confirmed again is the same row."""
+    summary: RunSummary = field(default_factory=RunSummary)
 
 
 class RunDetail(Struct, frozen=True):
@@ -98,6 +116,7 @@ class RunDetail(Struct, frozen=True):
     took: WorkTime = WorkTime()
     final_statuses: frozenset[str] = FINAL_STATUSES
     """Those of the spec, and others that end a turn."""
+    summary: RunSummary = RunSummary()
 
     @property
     def is_final(self) -> bool:

@@ -1,9 +1,9 @@
-"""What agents ask, held with the runs."""
+"""What agents ask, and what runs are about, held with the runs."""
 
 from datetime import timedelta
 
 from storage.cache.cache import Cache
-from storage.records import RunFilter, RunSort
+from storage.records import RunFilter, RunSort, RunSummary
 from storage.records.results import FailureFacts, OpenQuestion
 from tests.storage.conftest import NOON, make_run
 
@@ -86,3 +86,20 @@ async def test_a_run_is_cancelled_until_it_goes_on(cache: Cache) -> None:
     assert moves == [(None, "working"), ("working", "cancelled")]
     assert due
     assert await cache.status_counts(RunFilter()) == {"queued": 1}
+
+
+async def test_what_a_run_was_asked_outlives_its_states_and_its_result_does_not(cache: Cache) -> None:
+    """Rows and details have it; that of a run which is not held is not kept."""
+    (run,) = runs = [make_run(1, "failed")]
+    await cache.store_runs(runs, NOON)
+    told = RunSummary("Make it \ud800 dark", "No compiler.", "fixer", 2, "failed", run.updated_at)
+    await cache.store_summary("run_0001", told)
+    await cache.store_summary("run_none", told)
+    held = await cache.details(["run_0001"])
+    before = await cache.rows(RunFilter(), RunSort(), offset=0, limit=9)
+    await cache.store_runs([make_run(1, "queued", updated_at=LATER)], LATER)
+    (after,) = await cache.rows(RunFilter(), RunSort(), offset=0, limit=9)
+
+    assert [row.summary.result for row in before] == ["No compiler."]
+    assert held["run_0001"].summary == before[0].summary
+    assert after.summary == RunSummary(before[0].summary.asked, agent="fixer")

@@ -91,6 +91,7 @@ def test_times_limit_and_their_inverses_meet_them(line: str, since: datetime | N
     [
         ("a statsu:failed", (2, 9), "There is no statsu:", "status:?"),
         ("repos:acme/*", (0, 6), "There is no repos:", "repo:?"),
+        ("Agent:fixer", (0, 6), "There is no Agent:", "There are status, repo, branch, since, until, is."),
         ("x status:", (9, 9), "lacks its value", "status:failed"),
         ("status:fail*", (7, 12), "no pattern", "-status:"),
         ("since:yesterday", (6, 15), "not a valid time", "2026-05-01"),

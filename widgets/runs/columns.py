@@ -43,8 +43,6 @@ class RowFacts(Struct, frozen=True):
     row: RunRow
     times: RowTimes
     is_stuck: bool
-    agent: str = ""
-    """The name of the agent that works on it; empty: not known."""
 
 
 def rests(row: RunRow, now: datetime) -> bool:
@@ -112,19 +110,32 @@ COLUMNS: Final = (
     RunColumn("status", 12, _status, frozen=True),
     RunColumn(
         "repository",
-        16,
+        12,
         lambda facts: (safe_text(facts.row.repository, limit=FIELD_LIMIT), "plain"),
-        grows=2,
+        grows=3,
         most=44,
         cut="middle",
         frozen=True,
-        least=12,
+    ),
+    RunColumn(
+        "asked",
+        18,
+        lambda facts: (safe_text(facts.row.summary.asked, limit=FIELD_LIMIT), "plain"),
+        grows=8,
+        most=120,
+    ),
+    RunColumn(
+        "result",
+        12,
+        lambda facts: (safe_text(facts.row.summary.result, limit=FIELD_LIMIT), "plain"),
+        grows=3,
+        most=60,
     ),
     RunColumn(
         "branch",
-        20,
+        18,
         lambda facts: (safe_text(facts.row.branch_name, limit=FIELD_LIMIT) or "(no branch)", "plain"),
-        grows=3,
+        grows=2,
         most=60,
         least=14,
     ),
@@ -141,14 +152,21 @@ COLUMNS: Final = (
         least=8,
     ),
     RunColumn(
-        "agent", 12, lambda facts: (safe_text(facts.agent, limit=FIELD_LIMIT), "plain"), grows=1, most=30, least=8
+        "agent",
+        12,
+        lambda facts: (safe_text(facts.row.summary.agent or "", limit=FIELD_LIMIT), "plain"),
+        grows=1,
+        most=30,
+        least=8,
     ),
 )
 """All columns."""
 COLUMN_KEYS: Final = tuple(column.key for column in COLUMNS)
 FROZEN: Final = frozenset(column.key for column in COLUMNS if column.frozen)
+SPARED: Final = ("asked", "result")
+"""The columns that take no room while no run has a value in them: parts of a run's summary."""
 _BY_KEY: Final = {column.key: column for column in COLUMNS}
-DEFAULT_COLUMNS: Final = ("status", "repository", "branch", "started", "took", "run")
+DEFAULT_COLUMNS: Final = ("status", "repository", "asked", "result", "started", "took", "branch")
 
 
 class ColumnChoice(Struct, frozen=True):
@@ -278,18 +296,31 @@ class ColumnArrangement:
         self.choice = choice
         self.is_squeezed = False
         """Whether they are at their minimum, beside a pane."""
+        self.filled: frozenset[str] = frozenset()
+        """Those of `SPARED` that have had a value."""
         self.fit(0)
+
+    @property
+    def columns(self) -> tuple[RunColumn, ...]:
+        """The chosen columns, without those that no run has a value in."""
+        return tuple(one for one in self.choice.columns if one.key in self.filled or one.key not in SPARED)
+
+    def fill(self, rows: Sequence[RunRow]) -> bool:
+        """Make room for the columns that these runs have a value in; return whether any is new."""
+        before = self.filled
+        self.filled |= {key for key in SPARED if any(getattr(row.summary, key) for row in rows)}
+        return self.filled != before
 
     def fit(self, width: int) -> None:
         """Lay out the columns for a view of this width."""
-        columns = self.choice.columns
+        columns = self.columns
         self.width = width
         self.layout = lay_out(width, squeezed(columns) if self.is_squeezed else columns)
 
     @property
     def least_width(self) -> int:
         """Cells that all of them need at least."""
-        return needed(squeezed(self.choice.columns))
+        return needed(squeezed(self.columns))
 
     def width_of(self, key: str) -> int:
         """The drawn width of a column; for a hidden one, its minimum."""

@@ -59,12 +59,8 @@ class RunView(Struct, frozen=True):
     """The run object as received, indented."""
     confirmed_for: timedelta = timedelta.max
     """How long a run counts as live after the service confirmed it."""
-    reason: SafeText | None = None
-    """The reason for its end that the service gave, if any."""
     agent: str | None = None
     """The name of the agent that works on it; None: not known."""
-    turn_count: int | None = None
-    """The number of its turns according to the service; None: count the observed ones."""
 
     def is_live(self, now: datetime) -> bool:
         """Whether the service confirmed it lately."""
@@ -106,6 +102,16 @@ def title(view: RunView, now: datetime, width: int) -> list[Line]:
     return [line(*head), line((shorten(safe_text(run.run_id), width, "middle"), "bold"))]
 
 
+def subject(view: RunView, width: int) -> list[Line]:
+    """What was asked, unless the conversation has it, and what came of it."""
+    summary, is_failed = view.detail.summary, view.detail.run.status == "failed"
+    asked = "" if view.turns else safe_text(summary.asked, limit=FIELD_LIMIT)
+    result = safe_text(summary.result, limit=FIELD_LIMIT)
+    lines = _field("asked", asked, width) if asked else []
+    style = STYLES["bad"] if is_failed else ""
+    return lines + (_field("reason" if is_failed else "result", result, width, style) if result else [])
+
+
 def fields(view: RunView, now: datetime, as_of: datetime, width: int) -> list[Line]:
     """The run's fields; an active run is timed up to the last response."""
     detail, run = view.detail, view.detail.run
@@ -119,15 +125,13 @@ def fields(view: RunView, now: datetime, as_of: datetime, width: int) -> list[Li
     if (seconds := detail.took.until(as_of)) is not None:
         took = span(seconds)
         so_far = f"{took} so far" if as_of == now else f"at least {took}"
-        turns = view.turn_count or detail.turns
+        turns = detail.summary.turns or detail.turns
         in_turns = f", in {turns} turns" if turns > 1 else ""
         facts.append(("took", f"{so_far if detail.took.since else took}{in_turns}"))
     facts.append(("seen", f"{roughly_ago(detail.last_seen_at, now)}, first {clock_time(detail.first_seen_at, now)}"))
     if view.continues is not None:
         facts.append(("continues", safe_text(view.continues, limit=FIELD_LIMIT)))
     lines = [found for name, value in facts for found in _field(name, value, width)]
-    if view.reason:
-        lines[:0] = _field("reason", view.reason, width, STYLES["bad"] if run.status == "failed" else "")
     doubts = {
         "lost": "The service no longer shows this run: these are the last facts it gave.",
         "unconfirmed": "Missing from the last answer; looking it up. Its status may be old.",
@@ -311,6 +315,6 @@ def timeline_in_brief(view: RunView, as_of: datetime) -> Content:
         end = "" if period.seconds is None else " "
         parts.append((f"{badge.word if badge else 'unobserved'}{end}", badge.style if badge else QUIET))
         parts.append((span(period.seconds) if period.seconds is not None else "", ""))
-    if view.reason:
-        parts.append((f": {view.reason}", ""))
+    if view.detail.summary.result:
+        parts.append((f": {safe_text(view.detail.summary.result)}", ""))
     return Content.assemble(*parts)

@@ -6,6 +6,7 @@ from typing import Final, Literal, get_args
 
 from msgspec import Struct
 from rich.cells import cell_len
+from textual import on
 from textual.containers import Container
 from textual.content import Content
 from textual.geometry import Size
@@ -81,7 +82,7 @@ class RunPane(LinePane):
             first = facts.line(glyph, (name, "bold"), ("  ", ""), (beside, facts.QUIET))
             return [first, facts.timeline_in_brief(view, as_of).truncate(width, ellipsis=True)]
         lines = facts.title(view, now, width)
-        lines += [Content(), *facts.fields(view, now, as_of, width)]
+        lines += [Content(), *facts.subject(view, width), *facts.fields(view, now, as_of, width)]
         lines += facts.heading("Timeline", "as observed, to scale") + facts.timeline(view, now, as_of, width)
         lines += facts.heading("Conversation", "sent from this machine") + facts.conversation(view, now, width)
         if view.branch.total > 1:
@@ -157,6 +158,10 @@ class SplitView(Container):
 
     def watch_pane_size(self) -> None:
         """Share the screen anew."""
+        self.fit()
+
+    @on(RunTable.Refilled)
+    def _refilled(self) -> None:
         self.fit()
 
     def fit(self, screen: Size | None = None) -> None:

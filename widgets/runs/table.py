@@ -149,6 +149,10 @@ class RunTable(CursorView, can_focus=True):
             return isinstance(message, RunTable.Highlighted)
 
     @dataclass
+    class Refilled(Message):
+        """Columns got their first values, and room."""
+
+    @dataclass
     class Replaced(Message):
         """The rows of another query are on show."""
 
@@ -185,7 +189,6 @@ class RunTable(CursorView, can_focus=True):
         """The lines that stand for missing runs, by gap; None: the one below the last run."""
         self._columns = ColumnArrangement(choice or ColumnChoice())
         self._stuck: frozenset[str] = frozenset()
-        self._agents: dict[str, str] = {}
         self.marks = RunMarks()
         self._painted: dict[int, RowTimes] = {}
         self._aged, self._aged_at = self._window, self._now
@@ -243,6 +246,7 @@ class RunTable(CursorView, can_focus=True):
         cursor = self._cursor_in(window, request)
         # Remembered, so that the same rows are not requested again.
         self._window = window
+        self._make_room()
         self._asked = (request.offset, request.limit)
         self.total = window.total + (None in self._missing)
         self._cursor = min(max(0, cursor), max(0, self.total - 1))
@@ -466,11 +470,23 @@ class RunTable(CursorView, can_focus=True):
         changed, self._stuck = self._stuck ^ run_ids, run_ids
         self.repaint_runs(changed)
 
-    def name_agents(self, agents: Mapping[str, str]) -> None:
-        """Tell which agents work on these runs."""
-        changed = {run_id for run_id, agent in agents.items() if self._agents.get(run_id) != agent}
-        self._agents |= agents
-        self.repaint_runs(changed)
+    def summarize(self, row: RunRow) -> None:
+        """Show what was learnt about a run, if it is held in the state that it had then."""
+
+        def learnt(held: RunRow) -> RunRow:
+            is_same = (held.run_id, held.status, held.updated_at) == (row.run_id, row.status, row.updated_at)
+            return row if is_same else held
+
+        self._window = replace(self._window, rows=tuple(map(learnt, self._window.rows)))
+        self._row = learnt(self._row) if self._row else None
+        self._make_room()
+        self.repaint_runs((row.run_id,))
+
+    def _make_room(self) -> None:
+        if self._columns.fill(self._window.rows):
+            self.resize_to(self.total)
+            self.refresh()
+            self.post_message(self.Refilled())
 
     def mark(self, run_ids: Iterable[str], *, is_marked: bool = True) -> None:
         """Mark these runs too, or unmark them."""
@@ -602,7 +618,7 @@ class RunTable(CursorView, can_focus=True):
         if row is None:
             return renderer.placeholder(layout, view.width, at_cursor=index == self._cursor)
         times = self._painted[index] = self._times(row)
-        facts = RowFacts(row, times, row.run_id in self._stuck, self._agents.get(row.run_id, ""))
+        facts = RowFacts(row, times, row.run_id in self._stuck)
         state = RowState(index == self._cursor, row.run_id in self.marks, self.has_focus)
         return renderer.row(facts, self.words, layout, view.width, self.scroll_offset.x, state)
 

@@ -1,9 +1,8 @@
 """What the runs screen shows, read from the cache and the service: rows, numbers, and the run under the cursor."""
 
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import aclosing
 from dataclasses import dataclass
-from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
@@ -15,18 +14,14 @@ from app.console.runs.views import ALL, TableQuery, View
 from app.console.session.coalesced_task import CoalescedTask
 from app.events import ActionChanged, BackfillMoved, CacheChangedElsewhere, LinkChanged, RunsChanged
 from app.query import parse
-from app.text import safe_text
 from storage.records import KNOWN_STATUSES, RunFilter, RunRow, RunWindow, WindowRequest
 from widgets.extent import Extent
 from widgets.runs.facts import Branch, RunView
 
 if TYPE_CHECKING:
-    from textual.timer import Timer
-
     from app.console.base.screen import BaseScreen
     from app.engine import Engine
     from app.events import Event
-    from app.results.service import ServiceTurns
     from storage.cache.cache import Cache
     from storage.cache.first_paint import FirstPaint
     from storage.records.coverage import BackfillPhase
@@ -38,8 +33,6 @@ BESIDE: Final = 3
 """Runs shown before and after one on the same branch."""
 MOST_BESIDE: Final = 100
 """Runs beyond these are not counted."""
-RESTS_S: Final = 0.4
-"""How long the cursor rests on a run before the service is asked about it."""
 
 
 class RunsLoader:
@@ -72,7 +65,6 @@ class RunsLoader:
         """Whether runs came in the background, which are read with the next tick."""
         self._phase: BackfillPhase = "idle"
         self._views: tuple[View, ...] = ()
-        self._asks: Timer | None = None
         self._rows = CoalescedTask(self._read, screen.run_worker)
         self._numbers = CoalescedTask(self._read_numbers, screen.run_worker)
         self._counted = CoalescedTask(self._read_counts, screen.run_worker)
@@ -80,13 +72,9 @@ class RunsLoader:
         """Read the rows around the cursor, which moved."""
         self.load_run = CoalescedTask(self._read_run, screen.run_worker).ask
         """Read the run under the cursor."""
-
-    @cached_property
-    def _turns(self) -> "ServiceTurns":
-        """The service's turns of the runs that it was asked about."""
-        from app.results.service import ServiceTurns  # keeps the first frame quick
-
-        return ServiceTurns()
+        self._summaries = CoalescedTask(self._learn, screen.run_worker)
+        self._is_silent = False
+        """Whether the service could not be asked about runs: it is asked again after the next poll."""
 
     # What asks for rows
 
@@ -110,6 +98,7 @@ class RunsLoader:
             self.load_run()
         engine = self._session.engine
         is_filling = engine is not None and engine.backfill.progress.phase == "running"
+        self._is_silent = self._is_silent and not isinstance(event, LinkChanged)
         if isinstance(event, LinkChanged) and not is_confirmed:
             # The end of a poll changes the coverage: up to when, and how far back, nothing is missing.
             self._numbers.ask()
@@ -124,10 +113,12 @@ class RunsLoader:
             self.runs_changed()
 
     def tick(self) -> None:
-        """Read what came in the background."""
+        """Read what came in the background, and ask what the runs on show are about."""
         if self._is_behind:
             self._is_behind = False
             self.runs_changed()
+        if self._screen.as_of is None and not self._is_silent and self._unknown_runs():
+            self._summaries.ask()
 
     def seek(self, run_id: str) -> None:
         """Put the cursor on a run as soon as it is in the table."""
@@ -176,7 +167,6 @@ class RunsLoader:
                 await self._read_numbers()
             if is_stale:
                 table.mark_stuck(await cache.stuck())
-                table.name_agents(await engine.ledger.agents())
         except BaseException:
             # The next reading has to make up for it.
             self._is_new = self._is_new or is_new
@@ -273,31 +263,30 @@ class RunsLoader:
         if engine is None or row is None:
             self._pane.show(None, now)
             return
-        view = await read_run(engine, row.run_id, stuck=self._table.is_stuck(row.run_id))
-        if view is not None and self._turns.holds(view.detail.run):
-            view = self._with_service_facts(view)
-        elif view is not None and view.detail.is_final:
-            # Ask once the cursor has rested on the run.
-            if self._asks is not None:
-                self._asks.stop()
-            ask = partial(self._ask_service, engine, view)
-            self._asks = self._pane.set_timer(
-                RESTS_S, partial(self._screen.run_worker, ask, exclusive=True, group="told")
-            )
-        self._pane.show(view, now)
+        self._pane.show(await read_run(engine, row.run_id, stuck=self._table.is_stuck(row.run_id)), now)
 
-    async def _ask_service(self, engine: "Engine", view: RunView) -> None:
-        # A failing service is reported in the header; the next visit asks again.
-        with suppress(ApiError):
-            await self._turns.ask(engine.extension, view.detail.run)
-            if self._table.row is not None and self._table.row.run_id == view.detail.run.run_id:
-                self._pane.show(self._with_service_facts(view), self._session.run_now())
+    # What runs are about
 
-    def _with_service_facts(self, view: RunView) -> RunView:
-        run, turns = view.detail.run, self._turns
-        reason, agent = safe_text(turns.reason(run)) or None, turns.agent(run) or view.agent
-        self._table.name_agents({run.run_id: agent or ""})
-        return replace(view, reason=reason, turn_count=turns.count(run), agent=agent)
+    def _unknown_runs(self) -> list[RunRow]:
+        """The runs on show of which something may be learnt, the one under the cursor first."""
+        engine, here = self._session.engine, self._table.row
+        found = dict.fromkeys((*([here] if here else []), *self._table.rows_on_show))
+        return [row for row in found if engine is not None and engine.summaries.are_due(row)]
+
+    async def _learn(self) -> None:
+        engine, rows = self._session.engine, self._unknown_runs()
+        if engine is None or not rows:
+            return
+        try:
+            async with aclosing(engine.summaries.learn(rows)) as learnt:
+                async for row in learnt:
+                    self._table.summarize(row)
+                    if row.run_id == self._screen.focused_run_id:
+                        self.load_run()
+                    if row not in self._table.rows_on_show:
+                        break  # The next tick asks about those that are on show now.
+        except ApiError:
+            self._is_silent = True
 
 
 async def read_run(engine: "Engine", run_id: str, *, stuck: bool) -> RunView | None:
@@ -323,7 +312,7 @@ async def read_run(engine: "Engine", run_id: str, *, stuck: bool) -> RunView | N
         Branch(*await cache.on_branch(run_id, each_way=BESIDE, most=MOST_BESIDE)),
         indented(detail.run.raw_json),
         engine.settings.history.confirmed_for,
-        agent=(await ledger.agents()).get(run_id),
+        agent=seen.summary.agent,
     )
 
 

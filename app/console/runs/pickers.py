@@ -22,7 +22,7 @@ from storage.records import SORTABLE, RunSort
 from widgets.badges import STYLES
 from widgets.choice_lists import NEXT_MARK, ChoiceMark, Options, PickItem, PickList
 from widgets.forms.inputs import LineInput
-from widgets.runs.columns import FROZEN, ColumnChoice
+from widgets.runs.columns import FROZEN, SPARED, ColumnChoice
 from widgets.runs.table import RunTable
 
 MOST: Final = 200
@@ -404,6 +404,7 @@ class ColumnPicker(PickerScreen[ColumnChoice]):
             is_shown = key in choice.shown
             width = choice.widths.get(key)
             box = ("■ " if is_shown else "□ ", "$accent" if is_shown else "$foreground 70%")
-            notes = f"{f'{width} wide' if width else 'as wide as fits':<18}{'stays in view' if key in FROZEN else ''}"
+            where = "stays in view" if key in FROZEN else "where known" if key in SPARED else ""
+            notes = f"{f'{width} wide' if width else 'as wide as fits':<18}{where}"
             found.append(Option(Content.assemble(box, f"{key:<14}", (notes, STYLES["quiet"]))))
         return found

@@ -1,6 +1,6 @@
 """The Runs screen: the query, the table of matching runs, and the run under the cursor."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -134,11 +134,11 @@ class RunsScreen(RunActions):
         """Show the cached rows, then read with the engine as soon as it is open."""
         self.session.engine_changed.subscribe(self, self.loader.engine_changed)
         self.table.focus()
-        self.split.fit(self.app.size)
         self._show_query()
         if self.session.first is not None:
             self.loader.show_first(self.session.first)
             self._show_numbers()
+        self.split.fit(self.app.size)
         self._explain_no_rows()
         self.run_worker(self._begin)
 
@@ -425,6 +425,12 @@ class RunsScreen(RunActions):
         else:
             self._focus_rows()
 
+    def on_descendant_blur(self, event: events.DescendantBlur) -> None:
+        """Take the line as it was typed, however it is left."""
+        if event.widget is self.bar.line and self.table_query.cursor is not None:
+            self.set_line(self.bar.line.value.strip())
+            self.bar.offer(())
+
     @on(SearchInput.Cleared)
     def _line_cleared(self) -> None:
         """Go back to the table, with the line as the view has it."""
@@ -443,7 +449,11 @@ class RunsScreen(RunActions):
 
         def picked(found: object) -> None:
             if found is not None:
-                self.set_line(replaced(self.table_query.line, keys, terms(found)))
+                line, now = replaced(self.table_query.line, keys, terms(found)), self.session.run_now()
+                before, after = parse(self.table_query.line, now), parse(line, now)
+                # What was typed in short or in quotes is not written out by a choice that changes nothing.
+                if before.filter != after.filter or before.problems:
+                    self.set_line(line)
 
         self.app.push_screen(sheet, picked)
 
@@ -540,7 +550,8 @@ class RunsScreen(RunActions):
                 self.show_view(named(self.views, view.name))
                 self._show_views()
 
-        if problems := self.table_query.query(self.session.run_now()).problems:
+        self.set_line(self.table_query.line.strip())  # As it will be read, not as it stands while it is typed.
+        if problems := self._problems:
             self.session.notify(f"Not saved: {problems[0]}", severity="warning")
             return
         self.app.push_screen(ViewSaver(self.table_query, self.views), save)
@@ -609,17 +620,22 @@ class RunsScreen(RunActions):
         bar.current = self._view_index
         bar.is_changed = self.table_query.is_changed
 
+    @property
+    def _problems(self) -> Sequence[QueryProblem]:
+        """The mistakes in the line; while it is typed, those outside of the term under the cursor."""
+        query = self.table_query
+        problems = query.query(self.session.run_now()).problems
+        known, condition = self.loader.statuses, self._condition
+        if problems or known is None or query.cursor is not None:
+            return problems
+        # An excluded status may be unknown, unless it is misspelt.
+        excluded = (status for status in condition.not_statuses if closest(status.casefold(), known))
+        unknown = [status for status in (*condition.statuses, *excluded) if status not in known]
+        return [QueryProblem(0, 0, *unknown_status(status, known)) for status in unknown]
+
     def _show_remark(self) -> None:
         """Show the problem with the line, or else the number of marked runs."""
-        query = self.table_query
-        problems = self.table_query.query(self.session.run_now()).problems
-        known, condition = self.loader.statuses, self._condition
-        if not problems and known is not None and query.cursor is None:
-            # An excluded status may be unknown, unless it is misspelt.
-            excluded = (status for status in condition.not_statuses if closest(status.casefold(), known))
-            unknown = [status for status in (*condition.statuses, *excluded) if status not in known]
-            problems = tuple(QueryProblem(0, 0, *unknown_status(status, known)) for status in unknown)
-        if problems:
+        if problems := self._problems:
             self.bar.remark(*problem_texts(problems[0]), tone="bad")
         elif self.table.marks:
             cap = self.session.settings.console.send_cap

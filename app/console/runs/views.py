@@ -28,7 +28,7 @@ from app.text import SafeText, safe_text
 from storage.base_error import RunwardenError
 from storage.records import FIELD_BY_NAME, KNOWN_STATUSES, RunFilter, RunSort
 from storage.records.query import Grouping
-from widgets.runs.columns import COLUMN_KEYS, ColumnChoice
+from widgets.runs.columns import COLUMN_KEYS, DEFAULT_COLUMNS, ColumnChoice
 
 if TYPE_CHECKING:
     from app.console.base.screen import BaseScreen
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 FILE: Final = "console.json"
 VERSION: Final = 1
 MOST_VIEWS: Final = 50
+EARLIER_COLUMNS: Final = ("status", "repository", "branch", "started", "took", "run")
+"""The columns shown at first before there were others; the file has them, also of a user who chose none."""
 
 
 class PreferencesError(RunwardenError):
@@ -168,7 +170,8 @@ def _read(text: bytes) -> Preferences:
     columns = ColumnChoice(tuple(dict.fromkeys(key for key in found.columns.shown if key in COLUMN_KEYS)))
     for key, width in found.columns.widths.items():
         columns = columns.sized(key, width) if key in COLUMN_KEYS else columns
-    return replace(found, columns=columns if columns.shown else ColumnChoice())
+    is_usual = columns.shown in {(), EARLIER_COLUMNS}
+    return replace(found, columns=replace(columns, shown=DEFAULT_COLUMNS) if is_usual else columns)
 
 
 _SENTENCES: Final = r"(?<=[.?]) "

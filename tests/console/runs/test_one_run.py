@@ -74,17 +74,19 @@ async def test_the_agent_that_works_on_a_run_is_named(staged: Staged, monkeypatc
     """As it was started from here, or as the service says; in a column, beside the table and in full."""
 
     async def turns(_: ServiceExtension, run_id: str) -> RunTurns:
-        return RunTurns(run_id, (Turn(1, "failed"),), agent="told \x1b[2J by the service")
+        agent = None if run_id == "run_01JX00007F3KQ9ZT2M0000" else "told \x1b[2J by the service"
+        return RunTurns(run_id, (Turn(1, "failed"),), agent=agent)
 
     monkeypatch.setattr(ServiceExtension, "turns", turns)
     async with staged((140, 40)) as scene:
         run_id = scene.table.row.run_id if scene.table.row else ""
         await confirmed(scene, StartAgent("a/b \u202eevil", "acme/web"), run_id)
         scene.table.set_columns(ColumnChoice(("status", "agent", "run")))
-        await scene.ring()
+        await scene.tick(seconds=1)
         await scene.shows("agent a/b \ufffdevil")
         listed = scene.rows[0]
         await scene.press("]", "]")
+        await scene.tick(seconds=1)
         await scene.shows("agent told ␛[2J by the service")
         told = "\n".join(scene.rows)
         await scene.press("enter")
@@ -104,9 +106,9 @@ async def test_the_service_says_why_the_run_under_the_cursor_failed(
         return RunTurns(run_id, (Turn(1, "failed"), last))
 
     monkeypatch.setattr(ServiceExtension, "turns", turns)
-    monkeypatch.setattr("app.console.runs.loader.RESTS_S", 0.01)
     async with staged() as scene:
         while scene.table.row is None or scene.table.row.status != "failed":
             await scene.press("j")
+        await scene.tick(seconds=1)
         await scene.shows("reason The agent ended with ␛[2J exit", "in 2 turns")
         assert "\x1b" not in scene.text

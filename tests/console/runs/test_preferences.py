@@ -68,6 +68,15 @@ def test_unknown_columns_of_another_version_are_left_out(tmp_path: Path) -> None
     assert PreferencesFile(path).read().columns == ColumnChoice(("status", "took"), {"took": 200})
 
 
+def test_columns_that_nobody_chose_are_those_of_today(tmp_path: Path) -> None:
+    """The file of an earlier version has its columns, also where they were never changed; widths are kept."""
+    file = PreferencesFile(tmp_path / "console.json")
+    earlier = ColumnChoice(("status", "repository", "branch", "started", "took", "run"), {"branch": 40})
+    file.change(lambda known: replace(known, columns=earlier))
+
+    assert file.read().columns == ColumnChoice(widths={"branch": 40})
+
+
 def test_a_newer_versions_file_is_not_overwritten(tmp_path: Path) -> None:
     """The cure is named."""
     path = tmp_path / "console.json"

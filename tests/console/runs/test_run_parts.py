@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from textual.geometry import Size
 
 from storage.records import FINAL_STATUSES, Repository, Run, RunDetail, StatusTransition, WorkTime
-from widgets.runs.columns import COLUMN_KEYS, DEFAULT_COLUMNS, ColumnArrangement, ColumnChoice, lay_out
+from widgets.runs.columns import COLUMN_KEYS, DEFAULT_COLUMNS, SPARED, ColumnArrangement, ColumnChoice, lay_out
 from widgets.runs.facts import RunView, timeline
 from widgets.runs.pane import placement
 from widgets.runs.table import RunMarks
@@ -82,6 +82,7 @@ def test_a_wider_screen_never_shows_fewer_columns() -> None:
     """The run stands beside the table only where that hides none of its columns, whatever was chosen."""
     for choice in (ColumnChoice(), ColumnChoice(COLUMN_KEYS), ColumnChoice(DEFAULT_COLUMNS).sized("branch", 40)):
         columns = ColumnArrangement(choice)
+        columns.filled = frozenset(SPARED)
         for size in ("small", "normal"):
             shown = []
             for width in range(60, 201):

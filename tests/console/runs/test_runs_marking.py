@@ -50,24 +50,24 @@ async def test_marks_by_mouse(staged: Staged) -> None:
 async def test_columns_are_chosen_moved_and_stretched(staged: Staged) -> None:
     """By keys, and enter keeps it for next time; by clicks on the sheet's lines and on the words of its hint."""
     async with staged((140, 40)) as scene:
-        assert titles(scene) == ["status", "repository", "branch", "started", "took", "run"]
+        assert titles(scene) == ["status", "repository", "started", "took", "branch"]
 
-        await scene.press("runs.columns", *"jjjjjj", "space", "shift+up", "shift+up", "shift+up", "shift+up", "enter")
-        assert titles(scene) == ["status", "repository", "updated", "branch", "started", "took", "run"]
-        assert scene.app.screen.preferences.now.columns.shown[2] == "updated"
+        await scene.press("runs.columns", *"jjjjjjj", "space", "shift+up", "shift+up", "shift+up", "enter")
+        assert titles(scene) == ["status", "repository", "updated", "started", "took", "branch"]
+        assert scene.app.screen.preferences.now.columns.shown[4] == "updated"
 
         await scene.press("runs.columns", "j", "greater_than_sign", "greater_than_sign", "enter")
         assert "repository" in scene.table.choice.widths
 
         await scene.press("runs.columns", "0", "enter")
-        assert titles(scene) == ["status", "repository", "branch", "started", "took", "run"]
+        assert titles(scene) == ["status", "repository", "started", "took", "branch"]
 
         await scene.press("runs.columns")
         for words in ("run    ", "K up", "> wider", "enter keeps"):
             line = next(line for line in reversed(scene.lines) if f" {words}" in line)
             await scene.pilot.click(offset=(line.index(f" {words}") + 2, scene.lines.index(line)))
             await scene.settle()
-        assert titles(scene) == ["status", "repository", "branch", "started", "took"]
+        assert titles(scene) == ["status", "repository", "started", "took", "run", "branch"]
 
 
 async def test_the_wheel_and_the_scroll_bar_move_the_view(staged: Staged, board: Lab) -> None:

@@ -103,9 +103,9 @@ async def test_sheets_write_into_the_query(staged: Staged) -> None:
 
 
 async def test_active_runs_can_be_kept_on_top(staged: Staged) -> None:
-    """`o` offers it; the untouched cursor is on the newest of them, and the order is kept for the next start."""
+    """The order of the sheet; the untouched cursor is on the newest of them, and the next start has it again."""
     async with staged() as scene:
-        await scene.press("o")
+        await scene.press("runs.order")
         assert "active first, each newest first" in scene.text
         await scene.press("4")
 
@@ -158,3 +158,47 @@ def test_a_day_is_one_of_the_local_calendar(
     assert until is not None
     assert timedelta(days=1) - (until - since) <= timedelta(microseconds=1)
     assert since.astimezone().isoformat(timespec="minutes").startswith("2026-04-28T00:00")
+
+
+async def test_a_line_that_is_left_by_the_mouse_means_what_it_says(staged: Staged) -> None:
+    """As after enter: nothing goes on standing for all that contain it."""
+    async with staged() as scene:
+        await scene.press("slash", *"repo:acme/payment")
+        assert scene.table.count
+        await scene.pilot.click("RunTable", offset=(20, 4))
+        await scene.settle()
+
+        assert runs(scene).table_query == TableQuery(line="repo:acme/payment")
+        assert not scene.table.count
+        assert scene.app.focused is scene.table
+
+
+@pytest.mark.parametrize(
+    ("line", "refusal"),
+    [("status:exploded", "the status 'exploded'"), ("status:", "lacks its value"), ("agent:fixer", "no agent:")],
+)
+async def test_a_line_with_a_mistake_is_not_kept_as_a_view(staged: Staged, line: str, refusal: str) -> None:
+    """While it is typed, too; the notice says why. A right one is kept as it was typed."""
+    async with staged(toasts=True) as scene:
+        await scene.press("slash", *line, "runs.save_view")
+        assert isinstance(scene.app.screen, RunsScreen)
+        assert any(refusal in said for said in scene.toasts)
+
+        await scene.press("escape", "slash", *"repo:acme/payment", "runs.save_view", *"Mine", "enter")
+        assert [(view.name, view.query) for view in runs(scene).preferences.now.views] == [
+            ("Mine", "repo:acme/payment")
+        ]
+
+
+async def test_a_sheet_that_changes_nothing_leaves_the_line_as_it_was_typed(staged: Staged) -> None:
+    """What was typed in short, or in quotes, is not written out."""
+    async with staged() as scene:
+        for line, keys in (
+            ("repo:api status:Failed", ("runs.repositories", "s")),
+            ('repo:"acme/api" since:7d', ("runs.repositories", "t")),
+            ("branch:agent/*,main", "B"),
+        ):
+            runs(scene).set_line(line)
+            for key in keys:
+                await scene.press(key, "enter")
+                assert runs(scene).table_query.line == line, key

@@ -1,0 +1,150 @@
+"""The list says what each run is about: what was asked, and what came of it."""
+
+from typing import Any
+
+import pytest
+from textual.geometry import Size
+
+from app.api.requests import StartRun
+from storage.records import Repository
+from tests.console.conftest import SMALL, WIDE, Staged
+from tests.console.runs.test_one_run import confirmed
+from tests.console.scenes import TOKEN_VARIABLE
+from tests.lab import Lab, Respond
+
+NEWEST = "run_01JX00007F3KQ9ZT2M0000"
+
+
+def turn(instructions: str, **more: Any) -> dict[str, Any]:
+    return {"number": 1, "instructions": instructions, "state": "completed", "outcome": "completed", **more}
+
+
+def tell(board: Lab) -> None:
+    """Give each run a conversation."""
+    for number, run_id in enumerate(board.runs):
+        said = turn(f"Task {number:02}\nin detail", additions=number, summary=f"Done {number:02}")
+        board.turns[run_id] = {
+            "turns": [said, turn("And the tests?") | {"number": 2} | {"summary": f"Sum {number:02}"}]
+        }
+
+
+def asked(board: Lab) -> list[str]:
+    """The runs that the service was asked about."""
+    paths = (request.path for request in board.requests if request.method == "GET" and request.path.count("/") > 3)
+    return [path.rpartition("/")[2] for path in paths if "/runs/" in path]
+
+
+async def test_rows_say_what_was_asked_first_and_what_came_of_it_last(staged: Staged, board: Lab) -> None:
+    """A run that goes on has no result yet; the id is not in the list, and is found, shown and copied as ever."""
+    tell(board)
+    async with staged(SMALL) as scene:
+        assert "asked" not in scene.text
+        await scene.tick(seconds=1)
+
+        assert "Task 00" in scene.rows[0]
+        assert "Sum" not in scene.rows[0]
+        assert "Task 03" in scene.rows[3]
+        assert "Sum 03" in scene.rows[3]
+        assert "m ago" in scene.rows[3]
+        assert not any("run_01JX" in line for line in scene.rows)
+        assert NEWEST in scene.lines[-3]
+        await scene.press("slash", *NEWEST, "enter")
+        assert [row.run_id for row in scene.table.rows_on_show] == [NEWEST]
+
+
+async def test_a_run_is_asked_about_once_for_each_of_its_states(staged: Staged, board: Lab) -> None:
+    """Only those on show are, the one under the cursor first; after a change its own again. One is not known to it."""
+    tell(board)
+    del board.turns[list(board.turns)[4]]
+    async with staged(SMALL) as scene:
+        await scene.press("j", "j")
+        await scene.tick(seconds=1)
+        shown = [row.run_id for row in scene.table.rows_on_show]
+        first = asked(board)
+
+        assert first[0] == shown[2]
+        assert sorted(first) == sorted(shown)
+
+        await scene.sync()
+        await scene.tick(seconds=1)
+        assert asked(board) == first
+
+        board.move(NEWEST, "completed")
+        board.turns[NEWEST]["turns"][-1]["summary"] = "Now it is done"
+        await scene.sync()
+        await scene.tick(seconds=1)
+        assert set(asked(board)[len(first) :]) == {NEWEST}
+        assert "Now it is" in scene.rows[0]
+
+
+async def test_what_is_known_is_there_with_the_next_start(
+    staged: Staged, board: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At once, without a word to the service."""
+    tell(board)
+    async with staged(WIDE) as scene:
+        await scene.tick(seconds=1)
+        width = scene.table.region.width
+    before = len(board.requests)
+
+    monkeypatch.setenv(TOKEN_VARIABLE, "token-of-the-scene")  # The engine before it took it.
+    async with staged(WIDE, synced=False) as scene:
+        assert scene.table.region.width == width
+        assert "Task 03" in scene.rows[3]
+        assert "Sum 03" in scene.rows[3]
+        await scene.tick(seconds=1)
+    assert len(board.requests) == before
+
+
+async def test_without_the_extension_only_what_was_sent_from_here_is_known(
+    staged: Staged, board: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The columns take no room while no row has a value; the service is asked once, and not for each run."""
+    async with staged() as scene:
+        await scene.tick(seconds=1)
+        assert not {"asked", "result"} & set(scene.lines[4].split())
+        await confirmed(scene, StartRun("\n\n  Make it \x1b[2J dark.\nReally.", Repository.parse("acme/api")), NEWEST)
+        await scene.sync()
+
+    monkeypatch.setenv(TOKEN_VARIABLE, "token-of-the-scene")  # The engine before it took it.
+    async with staged() as scene:
+        await scene.tick(seconds=1)
+        assert "Make it ␛[2J dark." in scene.rows[0]
+        assert {"asked"} == {"asked", "result"} & set(" ".join(scene.lines[3:7]).split())
+        assert len(asked(board)) == 1
+
+
+async def test_a_service_that_fails_is_asked_again_after_the_next_poll(staged: Staged, board: Lab) -> None:
+    """And not with every second; what the ledger knows is shown all the same."""
+    tell(board)
+    async with staged(SMALL) as scene:
+        board.script(Respond(503, {}))
+        for _ in range(5):
+            await scene.tick(seconds=1)
+        assert len(asked(board)) == 1
+        assert "Task" not in scene.text
+
+        await scene.sync()
+        await scene.tick(seconds=1)
+        assert "Task 00" in scene.rows[0]
+
+
+async def test_each_size_tells_one_run_from_another(staged: Staged, board: Lab) -> None:
+    """What was asked is in view from 60 columns on, and gets the room of a wide screen first."""
+    tell(board)
+    for run in board.turns.values():
+        run["turns"][0]["instructions"] += " " + "with a long story about why that is wanted " * 4
+    async with staged((200, 50)) as scene:
+        await scene.tick(seconds=1)
+        for width, height in ((60, 20), (80, 24), (120, 32), (140, 40), (200, 50)):
+            await scene.pilot.resize_terminal(width, height)
+            await scene.settle()
+            assert scene.app.size == Size(width, height)
+            assert len({line[28:] for line in scene.rows}) == len(scene.rows)
+            assert "Task 03" in scene.rows[3]
+            if width > 60:
+                assert "Sum 03" in scene.rows[3]
+                assert "ago" in scene.rows[3]
+            widths = scene.table.width_of("asked"), scene.table.width_of("branch")
+            assert widths >= (18, 14)
+            assert width < 120 or widths[0] > widths[1]
