@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from datetime import datetime
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -14,6 +15,7 @@ from msgspec.structs import replace
 
 from app.actions import Actions
 from app.actions.cancelling import Cancellations
+from app.actions.follow_ups import FollowUps
 from app.api.budget import Budget, Priority
 from app.api.client import Client
 from app.api.errors import ApiError
@@ -54,6 +56,7 @@ class Engine(Struct, frozen=True):
     state: State | StorageError
     """The automations' state and the leases; an error: it cannot be used, and each process polls for itself."""
     actions: Actions
+    follow_ups: FollowUps
     reconciliation: Reconciliation
     polling: Polling
     doorbell: Doorbell
@@ -137,11 +140,13 @@ class Engine(Struct, frozen=True):
         reconciliation = Reconciliation(runs, listing, ledger, ring, extension)
         by = f"{actor}:{login()}"
         actions = Actions(client, ledger, runs.store, ring, clock, by, profile.read_only, settings.command_line)
+        follow_ups = FollowUps(actions, cache, partial(_usable, state), ring)
         chores = {
             "retention": Retention(cache, ledger, ring, settings.history, clock).work,
             "backfill": backfill.work,
             "reconciliation": reconciliation.work,
             "cancellations": Cancellations(actions).work,
+            "follow-ups": follow_ups.work,
         }
         pace = (poll.runs_s, poll.health_s, client.budget)
         return cls(
@@ -157,6 +162,7 @@ class Engine(Struct, frozen=True):
             listing=listing,
             reconciliation=reconciliation,
             actions=actions,
+            follow_ups=follow_ups,
             polling=Polling(runs, health, cache, ledger, ring, *pace, chores, leases),
             doorbell=doorbell,
             clock=clock,
@@ -191,9 +197,7 @@ class Engine(Struct, frozen=True):
         Raises:
             StorageError: It cannot be used; the message names the cure.
         """
-        if isinstance(self.state, StorageError):
-            raise self.state
-        return self.state
+        return _usable(self.state)
 
     async def refresh(self) -> ApiError | None:
         """Poll runs and health once, now; return the first error, if any, after both."""
@@ -217,3 +221,9 @@ class Engine(Struct, frozen=True):
             for close in (self.client.aclose, self.polling.stop):
                 stack.push_async_callback(close)
             await self.actions.in_flight.close()
+
+
+def _usable(state: State | StorageError) -> State:
+    if isinstance(state, StorageError):
+        raise state
+    return state

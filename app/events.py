@@ -52,7 +52,7 @@ class CacheChangedElsewhere(Struct, frozen=True):
 
 
 class StateChangedElsewhere(Struct, frozen=True):
-    """Another process wrote to the automations' state: a decision, a mark in the inbox, or only a lease."""
+    """The automations' state changed: a follow-up, or what another process wrote, if only a lease."""
 
 
 class StorageFailed(Struct, frozen=True):

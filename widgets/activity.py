@@ -31,6 +31,7 @@ WHAT: Final = {
 }
 """Kinds in words; other kinds are shown as they are."""
 _SENT_AGAIN: Final = Badge("↻", "sent again", "quiet")
+_WAITING: Final = Badge("◌", "waiting", "wait")
 _BODY_CHARACTERS: Final = 20_000
 _BODY_LINES: Final = 400
 
@@ -41,6 +42,8 @@ class ActivityEntry(Struct, frozen=True):
     source: Action
     about: SafeText
     """The subject of the write, in one line."""
+    waits: int | None = None
+    """The number of a continuation that is sent when its run ends; None: nothing waits for that."""
 
     @property
     def key(self) -> str:
@@ -78,6 +81,8 @@ class ActivityEntry(Struct, frozen=True):
         yield "what", (what(action.kind), "plain")
         if self.about:
             yield "about", (self.about, "plain")
+        if self.waits is not None:
+            yield "waits for", (safe_text(f"the end of {action.subject}; X cancels it"), "plain")
         if action.result_id:
             yield "made", (safe_text(action.result_id), "plain")
         if action.error is not None:
@@ -125,6 +130,8 @@ def outcome_badge(outcome: str) -> Badge:
 def badge_of(entry: ActivityEntry) -> Badge:
     """The entry's outcome."""
     source = entry.source
+    if entry.waits is not None:
+        return _WAITING
     return _SENT_AGAIN if source.resolution == "sent_again" else action_badge(source.state)
 
 

@@ -130,6 +130,7 @@ class Bot:
             await self._say_rules()
         await self._runner.begin()
         problem = await self.engine.refresh()
+        await self.engine.follow_ups.work()
         await self._runner.look()
         await self._dispatcher.look(at_once=True)
         await self._dispatcher.deliver()

@@ -21,7 +21,7 @@ from app.text import plural
 from app.times import rfc3339
 from storage.cache.cache import Cache
 from storage.errors import StorageError
-from storage.records.decision import Decision, Occurrence, Outcome, RuleHistory, RuleState, Verdict
+from storage.records.decision import WHEN_ENDED, Decision, Occurrence, Outcome, RuleHistory, RuleState, Verdict
 from storage.state import State
 
 if TYPE_CHECKING:
@@ -333,6 +333,8 @@ class Runner:
         """Continue open decisions: queued, waiting, approved, or left by a dead process."""
         by_name = {rule.name: rule for rule in (*PROPOSALS.values(), *self._enabled())}
         for decision in await self.state.open_decisions():
+            if decision.rule == WHEN_ENDED:
+                continue  # The process that polls sends it (app/actions/follow_ups.py).
             rule = by_name.get(decision.rule)
             program = self.work.programs.get(decision.rule)
             if program is not None and (rule is not None or program.decision_id == decision.decision_id):

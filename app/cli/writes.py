@@ -21,6 +21,7 @@ from app.cli.progress import RowProgress
 from app.cli.running import go_on
 from app.cli.runs.wait import RunWaiter, wait_failure
 from app.run_document import as_received, spec_fields
+from app.times import rfc3339
 from storage.errors import StorageError
 from storage.records import Action, ActionKind
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from app.actions import Actions
     from app.api.requests import WriteRequest
     from app.engine import Engine
+    from storage.records.decision import Decision
 
 NOT_RECORDED: Final = "not_recorded"
 """The error's kind where the service answered and the ledger could not record it; its message names the cure."""
@@ -118,6 +120,17 @@ def tell(
     if not output.format.is_json:
         output.note(advice(action, invocation.command_line))
     return invocation.outcome
+
+
+def tell_waiting(invocation: "Invocation", waiting: "Decision") -> Exit:
+    """Print a continuation that is sent when its run has ended; return the exit code."""
+    run_id, output = waiting.occurrence.facts["run.id"], invocation.output
+    waits = {"id": waiting.decision_id, "run_id": run_id, "asked_at": rfc3339(waiting.decided_at)}
+    document = unsent_document("run.continue") | {"state": "waiting", "waiting": waits}
+    output.record(document | {"warnings": list(invocation.warnings)}, [("state", "waiting"), ("run", run_id)])
+    if not output.format.is_json:
+        output.note(f"A running console or bot sends it when the run ends: {invocation.command_line} watch")
+    return Exit.DONE
 
 
 def advice(action: Action, command_line: str) -> str:

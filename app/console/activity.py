@@ -1,7 +1,8 @@
 """The Activity tab: every write with its outcome, unknown ones first."""
 
+import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final, assert_never
@@ -34,11 +35,13 @@ from app.console.session import Session
 from app.console.session.coalesced_task import CoalescedTask
 from app.console.session.troubles import UNREADABLE
 from app.console.sheets import MarkPicker, Picked
-from app.events import ActionChanged, CacheChangedElsewhere, Event
+from app.events import ActionChanged, CacheChangedElsewhere, Event, StateChangedElsewhere
 from app.text import SafeText, first_line, safe_text
+from storage.errors import StorageError
 from storage.ledger import Ledger, LedgerRefusedError
-from storage.records import Action
+from storage.records import Action, ActionFailure
 from storage.records.activity import ActivityFilter
+from storage.records.decision import OPEN_OUTCOMES, Decision
 from widgets.activity import ActivityBar, ActivityEntry, activity_columns, outcome_badge, what
 from widgets.badges import Badge
 from widgets.clickable import Chip, ChipBar
@@ -140,10 +143,13 @@ class Activity(Struct, frozen=True):
         return next((entry for entry in self.entries if entry.unknown is not None), None)
 
 
-async def read_activity(ledger: Ledger, wanted: ActivityFilter, *, limit: int, before: Activity) -> Activity:
+async def read_activity(
+    ledger: Ledger, wanted: ActivityFilter, *, limit: int, before: Activity, follow_ups: Sequence[Decision] = ()
+) -> Activity:
     """Read at most `limit` entries that match the filter, with all unknown ones that match, however old they are.
 
-    Entries of `before` are used again, so that their requests are not parsed twice.
+    Entries of `before` are used again, so that their requests are not parsed twice. `follow_ups` were not sent: those
+    that wait come after the unknown ones.
 
     Raises:
         StorageError: The ledger cannot be read.
@@ -160,8 +166,44 @@ async def read_activity(ledger: Ledger, wanted: ActivityFilter, *, limit: int, b
     for (kind, outcome), count in writes.tally.items():
         kinds[kind] += count
         outcomes[outcome] += count
-    entries = tuple(known.get(action) or ActivityEntry(action, about(action)) for action in actions)
-    return Activity(entries, writes.matching, kinds, outcomes)
+    entries = [known.get(action) or ActivityEntry(action, about(action)) for action in actions]
+    unsent = [entry for entry in map(unsent_entry, follow_ups) if is_wanted(entry.source, wanted)]
+    for entry in sorted(unsent, key=lambda one: one.waits is not None):
+        kinds[entry.source.kind] += 1
+        outcomes[entry.source.state] += 1
+        begun = entry.source.created_at
+        older = (n for n, one in enumerate(entries) if one.unknown is None and one.source.created_at <= begun)
+        entries.insert(len(unknown) if entry.waits is not None else next(older, len(entries)), entry)
+    return Activity(tuple(entries), writes.matching + len(unsent), kinds, outcomes)
+
+
+def unsent_entry(decision: Decision) -> ActivityEntry:
+    """The entry of a continuation that waits, or that was cancelled or given up before it was sent."""
+    asked = json.loads(decision.request_json or "{}")
+    waits = decision.outcome in OPEN_OUTCOMES
+    action = Action(
+        action_id=f"when-ended-{decision.decision_id}",
+        kind="run.continue",
+        subject=decision.occurrence.facts["run.id"],
+        key=f"when-ended-{decision.decision_id}",
+        path=str(asked.get("path", "")),
+        body_json=json.dumps(asked.get("body", {}), ensure_ascii=False),
+        actor=decision.occurrence.facts["actor"],
+        state="prepared" if waits else "not_sent",
+        created_at=decision.decided_at,
+        settled_at=decision.settled_at,
+        error=None if waits else ActionFailure("given_up", decision.reason),
+    )
+    return ActivityEntry(action, about(action), decision.decision_id if waits else None)
+
+
+def is_wanted(action: Action, wanted: ActivityFilter) -> bool:
+    """Whether the filter lets a write through that the ledger does not hold."""
+    text = f"{action.kind} {action.state} {action.subject} {action.actor} {action.body_json}".casefold()
+    is_old = wanted.since is not None and (action.settled_at or action.created_at) < wanted.since
+    is_meant = not wanted.kinds or action.kind in wanted.kinds
+    is_meant &= not wanted.outcomes or action.state in wanted.outcomes
+    return is_meant and not is_old and all(word in text for word in wanted.words)
 
 
 def about(action: Action) -> SafeText:
@@ -215,6 +257,7 @@ class ActivityScreen(BaseScreen):
             tooltip="Edit a request that had no effect, and send it",
             id="activity.resend",
         ),
+        Binding("X", "cancel_waiting", "cancel", tooltip="Do not send it when its run ends", id="activity.cancel"),
         Binding(
             "slash", "search", "search", key_display="/", tooltip="Requests, answers and errors", id="activity.find"
         ),
@@ -253,7 +296,7 @@ class ActivityScreen(BaseScreen):
 
     def engine_changed(self, event: Event) -> None:
         """Read the writes again after a change of the ledger."""
-        if isinstance(event, ActionChanged | CacheChangedElsewhere):
+        if isinstance(event, ActionChanged | CacheChangedElsewhere | StateChangedElsewhere):
             self._reader.ask()
 
     def watch_wanted(self) -> None:
@@ -266,7 +309,9 @@ class ActivityScreen(BaseScreen):
         sought = self._sought
         engine = self._engine
         condition = wanted.condition(engine.clock())
-        found = await read_activity(engine.ledger, condition, limit=self._limit, before=self._found or Activity())
+        unsent = () if isinstance(engine.state, StorageError) else await engine.follow_ups.unsent()
+        before = self._found or Activity()
+        found = await read_activity(engine.ledger, condition, limit=self._limit, before=before, follow_ups=unsent)
         if (wanted, sought) != (self.wanted, self._sought):
             return  # Something else was asked for in between: it is read next.
         self._found, self._sought = found, ""
@@ -334,6 +379,8 @@ class ActivityScreen(BaseScreen):
                 return self._first_unknown is not None
             case "undo":
                 return entry is not None and entry.source.resolution in {"created", "not_created"}
+            case "cancel_waiting":
+                return entry is not None and entry.waits is not None and not self._engine.actions.read_only
             case "resend":
                 return entry is not None and entry.is_resendable and not self._engine.actions.read_only
             case "copy_id":
@@ -428,6 +475,13 @@ class ActivityScreen(BaseScreen):
             self.session.notify(str(error), severity="warning")
         else:
             self.session.notify("Its outcome is unknown again; v resolves it.")
+
+    async def action_cancel_waiting(self) -> None:
+        """Cancel the continuation under the cursor, which waits for the end of its run."""
+        if (entry := self._table.item) is None or entry.waits is None:
+            return
+        is_cancelled = await self._engine.follow_ups.cancel(entry.waits)
+        self.session.notify("Cancelled: it is not sent. E sends it all the same." if is_cancelled else "It was sent.")
 
     async def action_resend(self) -> None:
         """Open the form with the request that was sent, to correct it and send it as a new action."""

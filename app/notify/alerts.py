@@ -14,7 +14,9 @@ from app.text import safe_text
 from app.times import clock_time, span
 from storage.records import LinkState
 from storage.records.alert import Alert, AlertSubject, Level
+from storage.records.decision import WHEN_ENDED, Outcome
 from storage.records.following import StatusChange, StuckRun
+from storage.state import State
 
 _FAILURES_TOLD: Final = 2
 """One lost answer is no trouble yet."""
@@ -22,6 +24,12 @@ LISTED: Final = 5
 """Places that one message names."""
 REFUSALS: Final = frozenset({"not_authorized", "forbidden", "token"})
 """Errors of the token, while the link is up. A second look changes nothing, so they are told at once."""
+_FOLLOW_UPS: Final[Mapping[Outcome, tuple[Level, str]]] = {
+    "done": ("information", "The run has ended, and the waiting continuation was sent"),
+    "failed": ("warning", "The waiting continuation was not sent"),
+    "expired": ("warning", "The waiting continuation was not sent"),
+    "unknown": ("warning", "The outcome of the waiting continuation is unknown"),
+}
 _TOKEN_WORDS: Final = {
     "not_authorized": "The service refuses the token (401)",
     "forbidden": "The token may not do this (403)",
@@ -179,6 +187,25 @@ def _over(incident: Incident, now: datetime, profile: str) -> Alert:
         {"platform": incident.platform, "status": "well"},
         after=(impaired, bad),
     )
+
+
+async def follow_up_alerts(state: State, since: datetime, profile: str) -> list[Alert]:
+    """Continuations that waited for the end of their run, and were sent or given up since then."""
+    alerts = list[Alert]()
+    for each in await state.journal(WHEN_ENDED, limit=LISTED * 10, outcomes=tuple(_FOLLOW_UPS)):
+        level, title = _FOLLOW_UPS[each.outcome]
+        run_id, at = each.occurrence.facts["run.id"], each.settled_at or each.decided_at
+        alert = own_alert(
+            f"when_ended:{each.decision_id}",
+            f"when_ended:{run_id}",
+            level,
+            title,
+            " · ".join(filter(None, (each.reason, run_id, profile))),
+            at,
+            {"run_id": run_id, "status": each.outcome},
+        )
+        alerts += [alert] if at >= since else []
+    return alerts
 
 
 def together(alerts: Sequence[Alert]) -> Alert:

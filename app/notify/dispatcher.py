@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from app.config import NotifySettings
 from app.config.settings import DEFAULT_ROUTE
-from app.notify.alerts import move_alert, own_alert, state_alerts, wanted
+from app.notify.alerts import follow_up_alerts, move_alert, own_alert, state_alerts, wanted
 from app.notify.delivery import send
 from app.notify.incidents import IncidentReader
 from app.notify.plan import Present, Situation, plan
@@ -73,6 +73,7 @@ class Dispatcher:
         since = max(self._since, now - LATEST)
         present, alerts, found = await self._read(now, since)
         if tells_own:
+            alerts += await follow_up_alerts(self.state, since, self.profile)
             if RULES in self.notify.on:
                 alerts += await rule_alerts(self.state, since, self.command_line)
             await self.state.enter_alerts(alerts, now)

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from app.config import NotifySettings
 from app.config.settings import DEFAULT_ROUTE
-from app.notify.alerts import link_back_alert, move_alert, state_alerts, together, wanted
+from app.notify.alerts import follow_up_alerts, link_back_alert, move_alert, state_alerts, together, wanted
 from app.notify.incidents import IncidentReader
 from app.text import safe_text
 from app.times import clock_time
@@ -124,6 +124,8 @@ class Watch:
         down = next((each for each in states if each.kind == "link"), None)
         if down is None and self._link_down is not None and not link.is_failing:
             states.append(link_back_alert(self._link_down, link, now, self.profile))
+        if self.state is not None:
+            states += await follow_up_alerts(self.state, now - RECENT, self.profile)
         if down is not None or not link.is_failing:
             self._link_down = down
         return states

@@ -50,16 +50,21 @@ class Candidate(Struct, frozen=True):
     @property
     def evidence(self) -> str:
         """Why the run is a candidate, in a few words."""
-        verb = "" if not self.is_turn else "went on " if self.is_observed else "last changed "
-        if self.after is None:
-            when = "first seen after the send"
-        else:
-            seconds = self.after.total_seconds()
-            when = f"{verb}{span(abs(seconds))} {'after' if seconds >= 0 else 'before'} the send"
         words = None if self.is_same is None else "same words" if self.is_same else "other words"
         by = f"by {self.caller}" if self.caller else None
         mark = "carries this action's id" if self.is_marked else None
-        return ", ".join(filter(None, (when, words, by, mark)))
+        return ", ".join(filter(None, (self.when, words, by, mark)))
+
+    @property
+    def when(self) -> str:
+        """Its time beside that of the send, as exactly as the service's clock is known."""
+        if self.after is None:
+            return "first seen after the send"
+        verb = "" if not self.is_turn else "went on " if self.is_observed else "last changed "
+        seconds = self.after.total_seconds()
+        if -EXACT <= self.after < timedelta(0):
+            return f"{verb}at the send"
+        return f"{verb}{span(abs(seconds))} {'after' if seconds >= 0 else 'before'} the send"
 
     @property
     def line(self) -> str:

@@ -12,7 +12,7 @@ from app.actions.refusals import DoubtfulIdError
 from app.api.errors import ApiError, EndlessListError
 from app.api.requests import CancelRun, OnboardProject
 from app.events import ActionChanged, Announce
-from app.reconcile.candidates import FINDABLE, Candidate, Proposal, Send, request_sent
+from app.reconcile.candidates import ANSWER, EXACT, FINDABLE, Candidate, Proposal, Send, request_sent
 from app.results.service import ServiceExtension
 from app.sync.listing import Listing
 from app.sync.runs import RunSync
@@ -107,7 +107,14 @@ class Reconciliation:
             found.append((turn, subject))
         branch = send.request.branch_name or (subject.run.branch_name if subject is not None else None) or None
         created = [(send.created(detail, branch), detail) for detail in await self._around(send, branch)]
-        fitting = [(each, detail) for each, detail in created if each is not None]
+        # What is older than a run that was seen before the send is older than the send, whatever the service's clock.
+        seen = (detail.run.created_at for _, detail in created if detail.first_seen_at < send.sent_at - ANSWER)
+        oldest = max((at for at in seen if at is not None), default=None)
+        fitting = [
+            (each, detail)
+            for each, detail in created
+            if each is not None and (not oldest or not each.run.created_at or each.run.created_at >= oldest - EXACT)
+        ]
         # Not those that another action of ours made, nor the continued one.
         made: list[Action] = []
         if fitting:

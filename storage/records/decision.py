@@ -28,6 +28,8 @@ OPEN_OUTCOMES: Final[frozenset[Outcome]] = frozenset({"queued", "waiting", "appr
 ACTED_OUTCOMES: Final[frozenset[Outcome]] = frozenset({"acting", "done", "failed", "unknown", "interrupted"})
 """Outcomes that count towards a limit."""
 
+WHEN_ENDED: Final = "[when ended] run.continue"
+"""Stored like a rule's name: a continuation that waits until its run has ended."""
 FINISHED_OUTCOMES: Final[tuple[Outcome, ...]] = ("done", "failed", "unknown")
 BY_HAND: Final = "by "
 """The beginning of a manual pause's reason."""

@@ -4,7 +4,7 @@ import signal
 import pytest
 
 from tests.cli.conftest import CommandLine, Inside
-from tests.lab import EXECUTION, ORGANIZATION, RUN, Drop, Hang, Raw, Respond, Server
+from tests.lab import EXECUTION, ORGANIZATION, RUN, Drop, Hang, Lab, Raw, Respond, Server
 from tests.program import CREATE
 from tests.service_process import RunningService
 
@@ -331,3 +331,26 @@ def test_a_command_line_that_is_wrong_has_a_writes_document(lone: CommandLine, a
 
     assert (document["error"]["kind"], document["action_id"], document["state"]) == ("usage", None, "not_sent")
     assert (document[key], document["warnings"]) == (None, [])
+
+
+def test_a_continuation_waits_for_the_end_of_an_active_run(faulty: CommandLine, server: Server) -> None:
+    """A bot sends it; of a run that has ended it is sent at once. The same one waits once."""
+    board = Lab()
+    server.otherwise = lambda request: (
+        Respond(201, board.runs["run_1"]) if request.method == "POST" else board.answer(request)
+    )
+    board.put("run_1", "working", created=1)
+    continued = ("runs", "continue", "run_1", "--when-ended", "--json", "Go on.")
+
+    waiting, again = faulty(*continued), faulty(*continued)
+    assert (waiting.code, waiting.json()["state"], waiting.json()["waiting"]["run_id"]) == (0, "waiting", "run_1")
+    assert again.json() == waiting.json()
+    assert server.posts == []
+    board.put("run_1", "completed", created=1, updated=2)
+    faulty("watch", "--once")
+    sent = faulty("actions", "list", "--json").json()["actions"]
+    at_once = faulty(*continued).json()
+
+    assert [action["state"] for action in sent] == ["confirmed"]
+    assert (at_once["state"], len(server.posts)) == ("confirmed", 2)
+    assert faulty(*continued, "--wait").json()["error"]["kind"] == "usage"

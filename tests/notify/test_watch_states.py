@@ -2,8 +2,12 @@
 
 from datetime import time
 
+import pytest
+from msgspec.structs import replace
+
 from app.config.settings import QuietHours
 from app.notify.watch import News
+from storage.records.decision import WHEN_ENDED, Occurrence, Outcome, Verdict
 from tests.notify.conftest import World, outward, titles
 
 NOON_HOURS = QuietHours(time(11), time(13))
@@ -112,3 +116,30 @@ async def test_quiet_hours_hold_states_back_and_drop_moves(world: World) -> None
     assert titles(late) == []
     assert outward(late) == ["Code host github is unreachable"]
     assert await watch.look() == News()
+
+
+@pytest.mark.parametrize(
+    ("outcome", "level", "title"),
+    [
+        ("done", "information", "The run has ended, and the waiting continuation was sent"),
+        ("expired", "warning", "The waiting continuation was not sent"),
+        ("skipped", "", ""),
+    ],
+)
+async def test_what_became_of_a_waiting_continuation_is_told_once(
+    world: World, outcome: Outcome, level: str, title: str
+) -> None:
+    """Also where no console was open when it was sent; one that a person cancelled is no news."""
+    watch = await world.watch()
+    occurrence = Occurrence("asked:1", world.now, "", {"run.id": "run_1\x1b"})
+    asked = await world.state.decide(WHEN_ENDED, occurrence, lambda _: Verdict("queued"), request_json="{}")
+    assert asked is not None
+    assert await watch.look() == News()
+    world.pass_(minutes=1)
+    await world.state.settle(replace(asked, outcome=outcome, reason="gone"))
+
+    news = [await watch.look(), await watch.look(), await (await world.watch()).look()]
+    bodies = [one.body for each in news for one in each.screen]
+    assert [titles(each) for each in news] == [[title] if title else [], [], []]
+    assert bodies == ([f"gone · run_1␛ · {watch.profile}"] if title else [])
+    assert [one.level for one in news[0].screen] == ([level] if title else [])

@@ -179,6 +179,22 @@ async def test_a_colleagues_run_on_the_same_branch_is_a_candidate_and_never_cert
         assert await proposed(engine, action) == ["run_theirs"]
 
 
+async def test_what_is_older_than_a_run_seen_before_the_send_is_no_candidate(peer: Lab, tmp_path: Path) -> None:
+    """Also where the service's clock is not known: by the order of its own times."""
+    with_history(peer, **QUIRKS["clock hours ahead, no date"])
+    peer.put("run_seen", "completed", created=peer.now - 10 * MINUTE, branch_name="fix/x")
+    async with Desk(peer, tmp_path).engine() as engine:
+        await engine.refresh()
+        await engine.cache.writer.run(
+            lambda held: held.execute("UPDATE runs SET first_seen_us = first_seen_us - 600000000")
+        )
+        peer.put("run_old", "queued", created=peer.now - 20 * MINUTE, branch_name="fix/x")
+        action = await lost(engine, peer, StartRun("Fix it.", API, "fix/x"))
+        made = next(reversed(peer.runs))
+
+        assert await proposed(engine, action) == [made]
+
+
 async def test_what_was_there_before_the_send_is_no_candidate(peer: Lab, tmp_path: Path) -> None:
     """Where the service's clock is known: a colleague's run of a minute before is not what was made."""
     with_history(peer)

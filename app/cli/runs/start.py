@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -15,7 +16,7 @@ from app.cli.exits import failed
 from app.cli.options import RUN_ID, completed, options_of, reading
 from app.cli.runs.lookup import RunLookup
 from app.cli.runs.wait import wait_options
-from app.cli.writes import WriteCommand, WriteOptions, perform, write_options
+from app.cli.writes import WriteCommand, WriteOptions, perform, tell_waiting, write_options
 from storage.errors import StorageError
 from storage.records import Repository
 
@@ -178,6 +179,7 @@ def start(
     flag_value="branch",
     help="Begin with the branch alone. Default: with the patch after a spent budget, a time limit, or an outage.",
 )
+@click.option("--when-ended", is_flag=True, help="If it is active, send this once it has ended: a console or bot does.")
 @WORK
 @click.pass_obj
 def continue_run(
@@ -186,6 +188,7 @@ def continue_run(
     *,
     run_id: str,
     start_from: Literal["patch", "branch"] | None,
+    when_ended: bool,
     instructions: tuple[str, ...],
     file: Path | None,
     branch: str | None,
@@ -193,15 +196,23 @@ def continue_run(
     **options: Any,
 ) -> int:
     """Continue the conversation of RUN_ID; its repository is looked up."""
+    write = WriteOptions(**options)
+    if when_ended and write.waits:
+        raise failed("usage", "Give --when-ended or --wait, not both: nothing is sent yet that could be waited for.")
     text = gather(instructions, file)
     values = mapping(metadata)
-    write = WriteOptions(**options)
 
     async def work() -> int:
         async with invocation.writer(dry_run=write.dry_run) as engine:
-            run = await RunLookup(engine).to_change(run_id, invocation.output.note)
+            lookup = RunLookup(engine)
+            run = await lookup.to_change(run_id, invocation.output.note)
             request = ContinueRun(run.run_id, text, run.repository, branch, values, start_from)
-            report = await perform(invocation, engine, request, write)
+            if when_ended and not write.dry_run:
+                run = await lookup.current(run.run_id)
+            if not when_ended or write.dry_run or run.status in await engine.cache.final_statuses():
+                report = await perform(invocation, engine, request, write)
+            else:
+                report = partial(tell_waiting, invocation, await engine.follow_ups.wait(request, write.key))
         return report()
 
     return invocation.run(work)

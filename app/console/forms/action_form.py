@@ -22,7 +22,7 @@ from app.console.forms.copies import UnfaithfulError, as_command, as_curl
 from app.console.forms.drafts import Draft, DraftOutcome, FormDraft, Values
 from app.console.forms.fields import Field
 from app.console.forms.instructions import TemplatePicker, filled_in, from_editor
-from app.console.forms.resolve import ResolveForm
+from app.console.forms.resolve import HEIGHTS, ResolveForm
 from app.console.forms.second_press import SecondPress
 from app.console.guard import guarded_event
 from app.console.messages import FollowRun, OpenRun
@@ -43,7 +43,6 @@ from widgets.forms.pages import OutcomePage, OutcomeText, RequestPreview
 
 RequestOrProblems = WriteRequest | tuple[FieldProblem, ...]
 """A request as typed, or the problems that prevent it."""
-_HEIGHTS: Final = [(0, "-short"), (34, "-tall")]
 _DRAFT_EVERY_S: Final = 0.5
 """How often a draft that has changed is stored."""
 _PREVIEW_CHARACTERS: Final = 100_000
@@ -60,7 +59,7 @@ class ActionForm(ModalScreen[Action | None]):
     ActionForm.-long.-tall FormDialog { height: 30; }
     ActionForm.-long.-tall FormField { margin-bottom: 1; }
     """
-    VERTICAL_BREAKPOINTS = _HEIGHTS
+    VERTICAL_BREAKPOINTS = HEIGHTS
     SCOPED_CSS = False
     BUTTONS: ClassVar[tuple[FormButton, ...]] = (
         FormButton("close", "Close", "esc", "back", ("editing",)),

@@ -20,12 +20,13 @@ from app.engine import Engine
 from app.events import ActionChanged, CacheChangedElsewhere, Event
 from app.reconcile.candidates import FINDABLE, Candidate, Proposal, request_sent
 from app.reconcile.reconciliation import THINGS, WHERE_TO_LOOK
-from app.text import SafeText, safe_text
+from app.text import safe_text
 from app.times import ago
 from storage.errors import StorageError
 from storage.ledger import LedgerRefusedError
 from storage.records import Action
 from widgets.activity import what
+from widgets.badges import STYLES
 from widgets.cells import shorten
 from widgets.choice_lists import Options
 from widgets.forms.dialog import FormButton, FormDialog, bindings_of
@@ -39,6 +40,7 @@ _CHOICES: Final[dict[Resolution, str]] = {
     "not_created": "It did not take effect: I made sure",
     "send_again": "Send it again, knowing that it may then exist twice",
 }
+HEIGHTS: Final = [(0, "-short"), (34, "-tall")]
 _ID_CELLS: Final = 16
 """Cells of a candidate's id; the field has it in full once the candidate is chosen."""
 
@@ -52,14 +54,17 @@ class ResolveForm(ModalScreen[Action | None]):
     ResolveForm {
         align: center middle;
         background: $background 60%;
-        FormDialog { height: 22; }
+        FormDialog { height: 23; }
         #found {
-            width: 1fr; height: 3; margin-left: 2; padding: 0; border: none; background: $surface;
+            width: 1fr; height: 4; margin-left: 2; padding: 0; border: none; background: $surface;
             text-wrap: nowrap; text-overflow: ellipsis; scrollbar-size-vertical: 1;
         }
-        FormFact.-found { height: 3; max-height: 3; }
+        FormFact.-found { height: 4; max-height: 4; }
     }
+    ResolveForm.-tall FormDialog { height: 28; }
+    ResolveForm.-tall #found, ResolveForm.-tall FormFact.-found { height: 8; max-height: 8; }
     """
+    VERTICAL_BREAKPOINTS = HEIGHTS
     SCOPED_CSS = False
     BUTTONS: ClassVar[Sequence[FormButton]] = (
         FormButton("cancel", "Cancel", "esc", "cancel", ("editing",)),
@@ -275,14 +280,23 @@ class ResolveForm(ModalScreen[Action | None]):
         self._ids = tuple(candidate.run.run_id for candidate in found.candidates)
         if not self._is_picked:
             self._best = "" if found.likely is None else found.likely.run.run_id
-        self._found.set_options([Content(candidate_line(candidate)) for candidate in found.candidates])
+        self._found.set_options([candidate_line(candidate) for candidate in found.candidates])
         if self._resolution == "created" and self._evidence.value in {"", before}:
             self._evidence.fill(self._best)
 
 
-def candidate_line(candidate: Candidate) -> SafeText:
-    """Format a candidate: its id cut, why it is one, and its branch, which the list cuts where there is no room."""
+def candidate_line(candidate: Candidate) -> Content:
+    """Format a candidate: its id cut, its time, author, status and branch; below them the first line of its words."""
     run_id = shorten(safe_text(candidate.run.run_id, limit=100), _ID_CELLS, "middle")
-    asked = f"  “{candidate.asked.strip().partition(chr(10))[0]}”" if candidate.asked and not candidate.is_same else ""
-    where = f"{candidate.run.status}  {candidate.run.branch_name}"
-    return safe_text(f"{run_id}  {candidate.evidence}{asked}  {where}", limit=300)
+    facts = (
+        candidate.when,
+        f"by {candidate.caller}" if candidate.caller else "",
+        "carries this action's id" if candidate.is_marked else "",
+        f"{candidate.run.status}  {candidate.run.branch_name}",
+    )
+    line = Content.assemble((run_id, "bold"), (safe_text("  ".join(("", *filter(None, facts))), limit=300), ""))
+    if candidate.asked is None:
+        return line
+    words, tone = ("same words", STYLES["good"]) if candidate.is_same else ("other words", STYLES["warn"])
+    first = safe_text(candidate.asked.strip().partition("\n")[0], limit=200)
+    return Content("\n").join((line, Content.assemble("  ", (words, tone), f": “{first}”")))

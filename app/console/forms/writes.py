@@ -2,13 +2,13 @@
 
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import ClassVar, Final
 
 from msgspec.structs import replace
 from textual import work
 from textual.widget import Widget
 
-from app.actions import FieldProblem
+from app.actions import ActionRefusedError, FieldProblem
 from app.actions.asked import continuation, what_began
 from app.api.errors import ApiError
 from app.api.requests import (
@@ -45,7 +45,7 @@ from storage.records import FINAL_STATUSES, Action, Run, RunDetail
 from storage.records.results import RunTurns, Unavailable
 from widgets.after_refresh import after_refresh
 from widgets.badges import run_badge
-from widgets.forms.dialog import FormPhase
+from widgets.forms.dialog import FormButton, FormPhase, bindings_of
 from widgets.forms.facts import FormFact, FormNotice
 from widgets.forms.field import FormField, LineField
 from widgets.runs.conversation import ASKING, Conversation
@@ -94,10 +94,15 @@ class NewRunForm(ActionForm):
         return f"Starts one run on {request.repository.label}, on {branch}."
 
 
+_LATER: Final = FormButton("later", "Send when it ends", "w", "send_later", ("preview",))
+
+
 class ContinueRunForm(ActionForm):
     """POST /external/runs with a run_id: the next turn of a conversation (spec 4.3)."""
 
     TITLE_TEXT = "Continue a run"
+    BUTTONS = (*ActionForm.BUTTONS, _LATER)
+    BINDINGS: ClassVar = bindings_of((_LATER,))
 
     def __init__(
         self,
@@ -120,7 +125,9 @@ class ContinueRunForm(ActionForm):
         self._told: RunTurns | Unavailable = Unavailable(ASKING)
         self._previous = ""
         self._question = question
-        active = "It is still active: the service may refuse it."
+        self.is_waiting = False
+        """Whether it was left to be sent when the run ends."""
+        active = "It is still active: w in the preview sends this when it ends."
         ended = "The agent remembers what was said before."
         hint = ended if self._has_ended else active
         self.FIELDS = (
@@ -185,7 +192,33 @@ class ContinueRunForm(ActionForm):
     def consequence(self, request: WriteRequest) -> str:
         """The effect of sending."""
         del request
-        return f"Continues {self._run.run_id} with its context."
+        active = (
+            "" if self._has_ended else " It is still active: the service may refuse that before its turn has ended."
+        )
+        return f"Continues {self._run.run_id} with its context.{active}"
+
+    def is_possible(self, action: str) -> bool:
+        """Sending can wait for the end of an active run."""
+        if action == "send_later":
+            return not self._has_ended and not self.engine.actions.read_only
+        return super().is_possible(action)
+
+    def action_send_later(self) -> None:
+        """Leave it to be sent when the run ends."""
+        if isinstance(self.request, ContinueRun) and self.may_send():
+            self.enter("sending")
+            self.run_worker(self._send_later(self.request), group="send")
+
+    async def _send_later(self, request: ContinueRun) -> None:
+        try:
+            await self.engine.follow_ups.wait(request)
+        except (ActionRefusedError, StorageError) as error:
+            await self._back_to_fields(str(error))
+            return
+        await self.form_draft.done()
+        self.is_waiting = True
+        self.app.notify("It is sent when the run ends. Activity lists and cancels it.", markup=False)
+        self.dismiss(None)
 
 
 class OnboardForm(ActionForm):

@@ -211,9 +211,9 @@ class RunScreen(RunActions):
 
     @on(ReplyBox.Sent)
     def _reply(self, message: ReplyBox.Sent) -> None:
-        def replied(action: "Action | None") -> None:
+        def replied(action: "Action | None", is_waiting: bool) -> None:
             self.form_closed(action)
-            if action is not None and action.state == "confirmed":
+            if is_waiting or (action is not None and action.state == "confirmed"):
                 self._conversation.reply.clear()
                 self._conversation.body.focus()
                 self.session.notify("Sent. What the agent does with it appears here.")

@@ -126,8 +126,8 @@ class RunActions(BaseScreen):
             self.app.push_screen(form, self.form_closed)
 
     @using_engine("form")
-    async def reply(self, engine: "Engine", text: str, closed: Callable[["Action | None"], None]) -> None:
-        """Preview a reply in the form that continues the run; `closed` is called with the result."""
+    async def reply(self, engine: "Engine", text: str, closed: Callable[["Action | None", bool], None]) -> None:
+        """Preview a reply in the form that continues the run; `closed` gets the result, and whether it waits."""
         from app.console.forms import ContinueRunForm
 
         run = await self._run()
@@ -135,7 +135,8 @@ class RunActions(BaseScreen):
             self.session.notify("Nothing to send: type what it should do next.", severity="warning")
             return
         finals = await engine.cache.final_statuses()
-        self.app.push_screen(ContinueRunForm(engine, run, final_statuses=finals, said=text), closed)
+        form = ContinueRunForm(engine, run, final_statuses=finals, said=text)
+        self.app.push_screen(form, lambda action: closed(action, form.is_waiting))
 
     @using_engine("form")
     async def action_start_agent(self, engine: "Engine") -> None:

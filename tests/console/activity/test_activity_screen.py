@@ -1,5 +1,6 @@
 """The Activity tab, over the real ledger and the real poll log."""
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -16,11 +17,14 @@ from app.api.requests import (
     WriteRequest,
     as_json,
 )
+from app.console.forms import ContinueRunForm
 from app.console.run.screen import RunScreen
 from app.files import login
 from app.times import stamp
 from storage.records import ActionFailure, ActionState, PollOutcome, Repository, RunFilter, RunSort
 from tests.console.conftest import SMALL, WIDE, Scene, Staged, seen
+from tests.lab import Lab
+from tests.waiting import until
 from widgets.activity import ActivityEntry
 from widgets.line_table import LineTable
 
@@ -239,3 +243,47 @@ async def test_picture(staged: Staged, picture: SnapshotAssertion, same_ids: Non
     """An unknown outcome on top, under the cursor."""
     async with room(staged, SMALL) as scene:
         await seen(scene, picture)
+
+
+@pytest.mark.parametrize("size", [SMALL, WIDE])
+async def test_a_continuation_of_an_active_run_waits_for_its_end(
+    staged: Staged, board: Lab, size: tuple[int, int]
+) -> None:
+    """The preview offers it; Activity lists it, after the unknown ones, and cancels it; its words are not lost."""
+    async with staged(size) as scene:
+        await scene.press("slash", *"is:active", "enter", "c", *"Then the docs.", "ctrl+s")
+        await scene.shows("Send when it ends")
+        await scene.press("w")
+        assert any("Activity lists and cancels it." in toast for toast in scene.toasts)
+        await enter(scene, CreateOrganization("noone@nowhere"), "unknown", ago_m=1)
+        await scene.press("6")
+        first, second = table(scene).items[:2]
+        assert (first.unknown is not None, second.waits is not None) == (True, True)
+        await scene.press("j")
+        await scene.shows("◌ waiting", "waits for")
+        await scene.press("X")
+        await scene.shows("◌ not sent")
+        assert "Cancelled: it is not sent. E sends it all the same." in scene.toasts
+        await scene.press("X", "E")
+
+        assert isinstance(scene.app.screen, ContinueRunForm)
+        assert scene.app.screen.values["instructions"] == "Then the docs."
+        assert board.posts == []
+
+
+async def test_a_waiting_continuation_is_sent_and_told(staged: Staged, board: Lab) -> None:
+    """Once its run has ended: a toast says so, and Activity has the write that was made."""
+    async with staged(toasts=True) as scene:
+        await scene.press("slash", *"is:active", "enter")
+        assert scene.table.row is not None
+        run_id = scene.table.row.run_id
+        await scene.press("c", *"Then the docs.", "ctrl+s", "w", "6")
+        await scene.shows("◌ waiting")
+        board.runs[run_id]["status"] = "completed"
+        await scene.sync()
+        await scene.engine.follow_ups.work()
+        await scene.shows("✓ confirmed")
+        await until(lambda: "The run has ended, and the waiting continuation was sent" in scene.titles)
+
+        assert "◌ waiting" not in scene.text
+        assert [json.loads(body)["instructions"] for body in board.posts] == ["Then the docs."]

@@ -1,0 +1,141 @@
+"""Follow-ups: continuations that wait until their run has ended, and are then sent once, by the process that polls."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+from msgspec.structs import replace
+
+from app.actions.actions import Actions
+from app.actions.refusals import ActionRefusedError, AlreadyAskedError, BlockedError
+from app.api.requests import ContinueRun, as_json, request_from
+from app.events import Announce, StateChangedElsewhere
+from storage.cache.cache import Cache
+from storage.errors import StorageError
+from storage.ledger import new_action_id
+from storage.records import Action, ActionFailure
+from storage.records.decision import WHEN_ENDED, Decision, Occurrence, Outcome, Verdict
+from storage.state import State
+
+LOOK_S: Final = 2.0
+"""Seconds between two looks at runs that are waited for."""
+REST_S: Final = 5.0
+"""Seconds until a new follow-up is noticed."""
+AGAIN: Final = timedelta(seconds=30)
+"""How long after a send that had no effect, for a reason that passes, it is tried again."""
+UNSEEN: Final = timedelta(days=1)
+"""How long a run is waited for that the cache does not hold."""
+MOST_SHOWN: Final = 50
+_PASSING: Final = frozenset({"unreachable", "timed_out", "rate_limited", "database_busy"})
+_ACTIVE: Final = "run_active"
+"""The error code of a service that does not continue a run before its turn has ended."""
+_OUTCOMES: Final[dict[str, Outcome]] = {"confirmed": "done", "unknown": "unknown"}
+
+
+@dataclass(slots=True)
+class FollowUps:
+    """The continuations of one profile that wait; every method may raise `StorageError`."""
+
+    actions: Actions
+    cache: Cache
+    usable_state: Callable[[], State]
+    """Raises `StorageError` if the automations' state cannot be used."""
+    announce: Announce
+    _next: dict[int, datetime] = field(default_factory=dict)
+    """By decision: when it may be tried again."""
+
+    async def wait(self, request: ContinueRun, key: str | None = None) -> Decision:
+        """Enter a continuation that is sent when its run has ended; the same one waits once.
+
+        Under `key`, if there is one, the ledger sends once.
+
+        Raises:
+            ActionRefusedError: It could not be sent.
+        """
+        self.actions.check(request)
+        state, now = self.usable_state(), self.actions.clock()
+        asked = json.dumps({"path": request.path, "body": json.loads(as_json(request))}, ensure_ascii=False)
+        for each in await state.open_decisions():
+            if each.rule == WHEN_ENDED and each.request_json == asked:
+                return each
+        facts = {"run.id": request.run_id, "actor": self.actions.actor, "key": key or ""}
+        occurrence = Occurrence(f"asked:{new_action_id(now)}", now, "", facts)
+        verdict = Verdict("queued", f"waits for the end of {request.run_id}")
+        decision = await state.decide(WHEN_ENDED, occurrence, lambda _: verdict, request_json=asked)
+        if decision is None:
+            raise RuntimeError("The identity of a follow-up is unique.")
+        self.announce(StateChangedElsewhere())
+        return decision
+
+    async def cancel(self, decision_id: int) -> bool:
+        """Cancel a follow-up that waits; return whether it still waited."""
+        by = f"cancelled by {self.actions.actor}"
+        is_cancelled = await self.usable_state().take(decision_id, "queued", "skipped", by)
+        self.announce(StateChangedElsewhere())
+        return is_cancelled
+
+    async def unsent(self) -> tuple[Decision, ...]:
+        """Those that wait, and the newest that were cancelled or given up before anything was sent; newest first."""
+        found = await self.usable_state().journal(WHEN_ENDED, limit=MOST_SHOWN)
+        return tuple(each for each in found if each.action_id is None and each.outcome != "done")
+
+    async def work(self) -> float:
+        """Send those whose runs have ended; return the seconds until the next look."""
+        try:
+            state = self.usable_state()
+        except StorageError:
+            return REST_S
+        waiting = [each for each in await state.open_decisions() if each.rule == WHEN_ENDED]
+        if self.actions.read_only or not waiting:
+            return REST_S
+        now = self.actions.clock()
+        for decision in waiting:
+            if self._next.get(decision.decision_id, now) <= now:
+                await self._look(state, decision, now)
+        return LOOK_S
+
+    async def _look(self, state: State, decision: Decision, now: datetime) -> None:
+        number = decision.decision_id
+        if decision.outcome == "acting":
+            # A process that ended left it: the ledger knows whether it was sent.
+            if await state.adopt(number, now):
+                await self._send(state, decision, now)
+            return
+        run = await self.cache.detail(decision.occurrence.facts["run.id"])
+        if run is None and now - decision.decided_at <= UNSEEN:
+            return
+        if run is None or run.presence == "lost":
+            if await state.take(number, "queued", "expired", "the service no longer lists the run"):
+                self.announce(StateChangedElsewhere())
+        elif run.is_final and run.presence == "current" and await state.take(number, "queued", "acting", ""):
+            await self._send(state, decision, now)
+
+    async def _send(self, state: State, decision: Decision, now: datetime) -> None:
+        facts = decision.occurrence.facts
+        asked = json.loads(decision.request_json or "null")
+        own = replace(self.actions, actor=facts["actor"])
+        action: Action | None = None
+        try:
+            request = request_from("run.continue", asked["path"], asked["body"])
+            action = await own.submit(request, key=facts["key"] or f"when-ended-{decision.occurrence.identity}")
+            error = action.error
+        except AlreadyAskedError as before:
+            action, error = before.existing, before.existing.error
+        except BlockedError as blocked:
+            error = ActionFailure("unreachable", blocked.message)  # Until the earlier outcome is known.
+        except ActionRefusedError as refused:
+            error = ActionFailure(refused.kind, refused.message)
+        except (KeyError, TypeError, ValueError, IndexError):
+            error = ActionFailure("invalid", "Another version of Runwarden wrote it.")
+        outcome = "failed" if action is None else _OUTCOMES.get(action.state, "failed")
+        # Without an error another process is sending it.
+        if outcome == "failed" and (error is None or error.kind in _PASSING or error.error_code == _ACTIVE):
+            self._next[decision.decision_id] = now + AGAIN
+            await state.take(decision.decision_id, "acting", "queued", "" if error is None else error.message)
+            return
+        reason = "" if outcome == "done" or error is None else error.message
+        ids = (None, None) if action is None else (action.action_id, action.result_id)
+        await state.settle(replace(decision, outcome=outcome, reason=reason, action_id=ids[0], result_id=ids[1]))
+        self.announce(StateChangedElsewhere())

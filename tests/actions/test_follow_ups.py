@@ -1,0 +1,195 @@
+"""A continuation that waits for the end of its run: sent once, by the process that polls, or given up with a reason."""
+
+import json
+import random
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from app.actions.follow_ups import FollowUps
+from app.api.requests import ContinueRun
+from app.engine import Engine
+from storage.records import Repository
+from storage.records.decision import Decision
+from storage.values import utc_now
+from tests.actions.forks import Forks, command, forks
+from tests.automations.test_kills import environment_of
+from tests.lab import Drop, Lab, Respond
+from tests.sync.conftest import Desk
+
+API = Repository.parse("acme/api")
+GO_ON = ContinueRun("run_1", "Go on.", API)
+FURTHEST = 120
+"""More SQL statements than it takes to send one."""
+
+
+@pytest.fixture
+async def peer() -> AsyncIterator[Lab]:
+    """A service with one run at work."""
+    async with Lab(clock=utc_now) as peer:
+        peer.put("run_1", "working", created=peer.now)
+        yield peer
+
+
+async def became(engine: Engine, waiting: Decision) -> tuple[str, str]:
+    """The outcome of a follow-up, and its reason."""
+    found = await engine.usable_state().decision(waiting.decision_id)
+    assert found is not None
+    return found.outcome, found.reason
+
+
+async def looked(engine: Engine, times: int = 2) -> None:
+    """The poller had its turn so often."""
+    for _ in range(times):
+        assert await engine.refresh() is None
+        await engine.follow_ups.work()
+
+
+async def test_it_is_sent_once_when_the_run_has_ended(peer: Lab, tmp_path: Path) -> None:
+    """Also by another process than the one that was asked, after a restart; its actor is who asked."""
+    desk = Desk(peer, tmp_path)
+    async with desk.engine() as engine:
+        await engine.refresh()
+        waiting = await engine.follow_ups.wait(GO_ON)
+        again = await engine.follow_ups.wait(GO_ON)
+        await looked(engine)
+        assert peer.posts == []
+        assert await engine.follow_ups.unsent() == (waiting,)
+    async with desk.engine() as one, desk.engine() as other:
+        peer.put("run_1", "completed", created=peer.now)
+        await looked(one)
+        await looked(other)
+        [action] = await one.ledger.actions()
+        outcome, _ = await became(other, waiting)
+
+    assert again == waiting
+    assert [json.loads(body)["instructions"] for body in peer.posts] == ["Go on."]
+    assert (outcome, action.state, action.actor) == ("done", "confirmed", waiting.occurrence.facts["actor"])
+
+
+async def test_a_cancelled_one_is_not_sent(peer: Lab, tmp_path: Path) -> None:
+    """It says who cancelled it; a second time there is nothing to cancel."""
+    async with Desk(peer, tmp_path).engine() as engine:
+        await engine.refresh()
+        waiting = await engine.follow_ups.wait(GO_ON)
+        cancelled = [await engine.follow_ups.cancel(waiting.decision_id) for _ in range(2)]
+        peer.put("run_1", "completed", created=peer.now)
+        await looked(engine)
+
+        assert (cancelled, peer.posts) == ([True, False], [])
+        assert await became(engine, waiting) == ("skipped", f"cancelled by {engine.actions.actor}")
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome", "reason"),
+    [
+        (Respond(400, {"message": "No such branch."}), "failed", "No such branch."),
+        (Respond(401, {"message": "Expired."}), "failed", ""),
+        (Drop(), "unknown", ""),
+        (Respond(409, {"message": "It works.", "error_code": "run_active"}), "queued", "It works."),
+        (Respond(429, {"message": "Slowly."}), "queued", ""),
+    ],
+)
+async def test_a_refusal_ends_it_and_what_passes_does_not(
+    peer: Lab, tmp_path: Path, answer: Any, outcome: str, reason: str
+) -> None:
+    """An unknown outcome is a person's to resolve: it is never sent again."""
+    now = utc_now()
+    async with Desk(peer, tmp_path).engine() as engine:
+        await engine.refresh()
+        waiting = await engine.follow_ups.wait(GO_ON)
+        peer.put("run_1", "completed", created=peer.now)
+        await engine.refresh()
+        peer.script(answer)
+        await engine.follow_ups.work()
+        await engine.follow_ups.work()
+        found = await became(engine, waiting)
+        assert (found[0], reason in found[1], len(peer.posts)) == (outcome, True, 1)
+
+        await engine.cache.writer.run(lambda held: held.execute("DELETE FROM budget"))
+        await engine.client.budget.load()
+        later = replace(engine.actions, clock=lambda: now + timedelta(minutes=1))
+        await FollowUps(later, engine.cache, engine.usable_state, engine.doorbell.ring).work()
+        assert len(peer.posts) == (2 if outcome == "queued" else 1)
+
+
+async def test_it_is_given_up_when_the_run_is_gone(peer: Lab, tmp_path: Path) -> None:
+    """At once where the service no longer lists it; after a day if the cache does not hold it."""
+    now = utc_now()
+    async with Desk(peer, tmp_path).engine() as engine:
+        await engine.refresh()
+        gone = await engine.follow_ups.wait(GO_ON)
+        never = await engine.follow_ups.wait(replace(GO_ON, run_id="run_never"))
+        del peer.runs["run_1"]
+        peer.put("run_2", "working", created=peer.now)
+        await looked(engine, 3)
+        first = [await became(engine, each) for each in (gone, never)]
+        late = replace(engine.actions, clock=lambda: now + timedelta(days=2))
+        await FollowUps(late, engine.cache, engine.usable_state, engine.doorbell.ring).work()
+
+        assert [outcome for outcome, _ in first] == ["expired", "queued"]
+        assert await became(engine, never) == ("expired", "the service no longer lists the run")
+        assert peer.posts == []
+
+
+async def test_a_read_only_process_sends_nothing_and_gives_nothing_up(peer: Lab, tmp_path: Path) -> None:
+    """Another one sends it."""
+    async with Desk(peer, tmp_path).engine() as engine:
+        await engine.refresh()
+        waiting = await engine.follow_ups.wait(GO_ON)
+        peer.put("run_1", "completed", created=peer.now)
+        await engine.refresh()
+        reading = replace(engine.actions, read_only=True)
+        await FollowUps(reading, engine.cache, engine.usable_state, engine.doorbell.ring).work()
+
+        assert (peer.posts, (await became(engine, waiting))[0]) == ([], "queued")
+
+
+@pytest.fixture(scope="module")
+def forked() -> Iterator[Forks]:
+    with forks() as process:
+        yield process
+
+
+@pytest.mark.parametrize("kills", [4, pytest.param(300, marks=[pytest.mark.campaign, pytest.mark.timeout(0)])])
+def test_a_kill_at_any_statement_sends_none_twice_and_loses_none(forked: Forks, tmp_path: Path, kills: int) -> None:
+    """Beside a second process that does the same; one whose answer was lost is of unknown outcome, and stays so."""
+    token = tmp_path / "token"
+    token.write_text("test-token")
+    token.chmod(0o600)
+    with Lab(clock=utc_now) as peer:
+        profile = f'[profiles.acme]\nbase_url = "{peer.base_url}"\ntoken_file = "{token}"\n'
+        (tmp_path / "config.toml").write_text(f'data_dir = "{tmp_path}/data"\n[poll]\ndeadline_s = 600\n{profile}')
+        environment = environment_of(tmp_path)
+        dice, ended, rounds = random.Random(kills), 0, 0
+        once = ("watch", "--once")
+        while ended < kills:
+            run_id = f"run_{rounds}"
+            peer.put(run_id, "working", created=datetime.now(UTC))
+            ((asked,),) = forked.run(
+                command(environment, ("runs", "continue", run_id, "--when-ended", "--json", f"Go on {rounds}."))
+            )
+            assert json.loads(asked["out"])["state"] == "waiting", asked
+            peer.put(run_id, "completed", created=datetime.now(UTC))
+            (killed,), (beside,) = forked.run(
+                command(environment, once, kill_at=dice.randrange(FURTHEST)), command(environment, once)
+            )
+            assert beside["code"] in {0, -9}, beside
+            ended += killed["code"] < 0
+            rounds += 1
+        for _ in range(2):
+            forked.run(command(environment, once))
+        log = ("automations", "log", "--json", "--limit", str(10 * rounds))
+        ((said,),) = forked.run(command(environment, log))
+
+    outcomes = {each["request"]: each["outcome"] for each in json.loads(said["out"])["decisions"]}
+    sent = [json.loads(body)["instructions"] for body in peer.posts]
+    done = [json.loads(request)["body"]["instructions"] for request, outcome in outcomes.items() if outcome == "done"]
+    assert len(outcomes) == rounds
+    assert len(sent) == len(set(sent))
+    assert set(outcomes.values()) <= {"done", "unknown"}
+    assert set(done) <= set(sent)
