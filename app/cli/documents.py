@@ -12,6 +12,7 @@ from app.cli.output import Column, facts
 from app.run_document import as_received, run_document
 from app.times import exact_ago, rfc3339, span
 from storage.records import INVITATION_LIFETIME, STATUS_BY_NAME, Action, ActionFilter, ActionKind, Run, RunDetail
+from storage.records.results import Invitation
 
 if TYPE_CHECKING:
     from app.engine import Engine
@@ -34,6 +35,7 @@ MADE: Final[Mapping[ActionKind, Made]] = {
     "run.cancel": _RUN,
     "agent.start": Made("execution", ("execution_id", "agent_name", "repository", "status")),
     "organization.create": Made("organization", ("organization_id", "organization_name", "organization_slug")),
+    "invitation.resend": Made("invitation", ("invitation_id", "email", "state", "failure")),
     "gitlab.onboard": Made("project", ("project_path", "status", "error")),
 }
 
@@ -95,8 +97,11 @@ def invitation_ends_at(action: Action) -> datetime | None:
     return (action.sending_at or action.created_at) + INVITATION_LIFETIME
 
 
-def organization_document(action: Action) -> dict[str, object]:
-    """An attempt to create an organization."""
+_INVITATION: Final = "invitation_id state sent_at expires_at accepted_at failure mail"
+
+
+def organization_document(action: Action, invitation: Invitation | None = None) -> dict[str, object]:
+    """An attempt to create an organization, and what became of its invitation; None is unknown."""
     body = json.loads(action.body_json)
     return {
         **facts(action, "action_id state created_at settled_at resolution"),
@@ -106,6 +111,7 @@ def organization_document(action: Action) -> dict[str, object]:
         "organization_id": action.result_id,
         "invitation_expires_at": rfc3339(invitation_ends_at(action)),
         "error": error_document(action),
+        "invitation": invitation and facts(invitation, _INVITATION),
     }
 
 

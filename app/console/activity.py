@@ -20,6 +20,7 @@ from app.api.requests import (
     ContinueRun,
     CreateOrganization,
     OnboardProject,
+    ResendInvitation,
     StartAgent,
     StartRun,
     WriteRequest,
@@ -186,6 +187,8 @@ def _parts(request: WriteRequest) -> tuple[str, ...]:
             return request.email, request.offer_code or ""
         case CancelRun():
             return (request.run_id,)
+        case ResendInvitation():
+            return (request.invitation_id,)
         case OnboardProject():
             return request.project_path or "", "" if request.project_id is None else str(request.project_id)
         case _:
