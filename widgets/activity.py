@@ -28,6 +28,7 @@ WHAT: Final = {
     "organization.create": "create organization",
     "gitlab.onboard": "onboard project",
     "run.cancel": "cancel run",
+    "invitation.resend": "resend invitation",
 }
 """Kinds in words; other kinds are shown as they are."""
 _SENT_AGAIN: Final = Badge("↻", "sent again", "quiet")

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final, Literal
 
 from msgspec import Struct
@@ -11,16 +11,16 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
 
+from app.invitations import full, short
 from app.text import SafeText, safe_text
-from app.times import ago, span, stamp
+from app.times import ago, stamp
 from storage.records import INVITATION_LIFETIME, Action, Organization
+from storage.records.results import Invitation
 from widgets.badges import STYLES, Badge, Tone, action_badge
 from widgets.forms.field import LineField
 from widgets.forms.pages import reason
 from widgets.line_table import GAP, LineColumn, TableLine, TonedText
 
-SOON: Final = timedelta(days=3)
-"""An invitation that ends within this time is highlighted."""
 _CREATED: Final = Badge("✓", "created", "good")
 _SENT_AGAIN: Final = Badge("↻", "sent again", "quiet")
 _ATTEMPT_STATE: Final = LineColumn("state", 0, 13)
@@ -40,6 +40,8 @@ class CreationAttempt(Struct, frozen=True):
     """None: the standard trial."""
     organization: Organization | None
     """None: nothing was created, or the outcome is unknown."""
+    invitation: Invitation | None = None
+    """None: the service does not tell what became of it."""
 
     @property
     def is_unknown(self) -> bool:
@@ -98,8 +100,8 @@ class CreationAttempt(Struct, frozen=True):
             yield "name", (safe_text(f"{found.organization_name}  {found.organization_slug}"), "plain")
             yield "parent", (safe_text(found.parent_organization_id), "plain")
         if self.invited_until is not None:
-            left, tone = _invitation(self, now)
-            yield "invitation", (safe_text(f"{left}, until {stamp(self.invited_until)}"), tone)
+            _, tone = _invitation(self, now)
+            yield "invitation", (safe_text(full(self.invitation, self.invited_until, now)), tone)
         if action.error is not None:
             yield "reason", (safe_text(reason(action.error)), "warn" if self.is_unknown else "bad")
         if self.is_unknown:
@@ -136,14 +138,10 @@ def _organization(attempt: CreationAttempt) -> TonedText:
 def _invitation(attempt: CreationAttempt, now: datetime) -> TonedText:
     if attempt.is_unknown:
         return safe_text("address blocked"), "warn"
-    until = attempt.invited_until
-    if until is None:
+    if attempt.invited_until is None:
         return safe_text("-"), "quiet"
-    left = until - now
-    if left <= timedelta():
-        return safe_text("expired"), "quiet"
-    text = span(left.total_seconds()) if left >= timedelta(hours=1) else f"{int(left.total_seconds()) // 60}m"
-    return safe_text(f"{text} left"), "warn" if left < SOON else "plain"
+    text, tone = short(attempt.invitation, now)
+    return safe_text(text, limit=40), tone
 
 
 def attempt_columns(width: int) -> tuple[LineColumn, ...]:

@@ -13,6 +13,7 @@ from app.api.requests import (
     CreateOrganization,
     Json,
     OnboardProject,
+    ResendInvitation,
     StartAgent,
     StartRun,
     WriteRequest,
@@ -71,6 +72,9 @@ def _problems(request: WriteRequest) -> Iterator[FieldProblem]:
         case CancelRun():
             if not request.run_id.strip() or request.run_id.strip() in {".", ".."}:
                 yield FieldProblem("run_id", "Say which run to cancel.")
+        case ResendInvitation():
+            if not request.invitation_id.strip() or request.invitation_id.strip() in {".", ".."}:
+                yield FieldProblem("invitation_id", "Say which invitation to send again.")
         case OnboardProject():
             if request.project_id is None and not (request.project_path or "").strip():
                 yield FieldProblem("project_path", "Name the project: group/project, or its numeric id.")

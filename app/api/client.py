@@ -10,12 +10,12 @@ from urllib.parse import parse_qsl
 from app.api import results, wire
 from app.api.budget import Budget, Priority
 from app.api.errors import NotFoundError, NotSendableError
-from app.api.requests import Answer, CancelRun, ContinueRun, StartRun, WriteRequest, as_json, run_path
+from app.api.requests import Answer, CancelRun, ContinueRun, ResendInvitation, StartRun, WriteRequest, as_json, run_path
 from app.api.timestamps import as_filter
 from app.api.transport import Call, CommitHook, Reply, Transport
 from app.config.token import Token, TokenError
 from storage.records import HealthReport, Repository, RunPage
-from storage.records.results import Change, FailureFacts, LogChunk, NamedAgent, RunTurns
+from storage.records.results import Change, FailureFacts, Invitation, LogChunk, NamedAgent, RunTurns
 
 QueryParameters = Sequence[tuple[str, str]]
 _DONE: Final = frozenset({200, 201, 202})
@@ -126,7 +126,7 @@ class Client:
             call = Call("POST", path, parse_qsl(query), body=body, expected=_DONE)
         except ValueError as error:
             raise NotSendableError(f"The request cannot be sent: {error}") from error
-        with results.offered() if isinstance(request, CancelRun) else nullcontext():
+        with results.offered() if isinstance(request, CancelRun | ResendInvitation) else nullcontext():
             async with self.budget.turn(Priority.WRITE):
                 reply = await self.transport.exchange(call, before_first_byte=before_first_byte)
         return wire.answer(request, reply.status, reply.body)
@@ -135,6 +135,11 @@ class Client:
         """The agents that may be started, if the service lists them (docs/results.md). Raises as `run_detail`."""
         with results.offered():
             return results.named_agents(await self._get("/external/agents"))
+
+    async def invitations(self) -> tuple[Invitation, ...]:
+        """What became of the invitations, newest first, if the service tells it. Raises as `run_detail`."""
+        with results.offered():
+            return results.invitations(await self._get("/external/invitations"))
 
     async def failure_facts(self) -> FailureFacts:
         """What failed runs are about, if the service tells it (docs/results.md). Raises as `run_detail`."""

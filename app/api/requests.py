@@ -9,6 +9,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from storage.records import Action, ActionKind, Execution, Organization, Project, Repository, Run
+from storage.records.results import Invitation
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 MARK: Final = "{action}"
@@ -152,6 +153,28 @@ class CancelRun(Struct, frozen=True):
         return {}
 
 
+class ResendInvitation(Struct, frozen=True):
+    """POST /external/invitations/{invitation_id}/resend: an extension of the spec (docs/results.md)."""
+
+    kind: ClassVar[ActionKind] = "invitation.resend"
+    subject: ClassVar[str] = ""
+    """Empty: each mail makes the one before it void."""
+    invitation_id: str
+
+    @property
+    def path(self) -> str:
+        """Below the base address.
+
+        Raises:
+            ValueError: The id would change the path.
+        """
+        return f"/external/invitations/{agent_segment(self.invitation_id)}/resend"
+
+    def body(self) -> dict[str, Json]:
+        """The JSON body: empty."""
+        return {}
+
+
 def run_path(run_id: str) -> str:
     """A run's own path, which is an extension of the spec.
 
@@ -165,7 +188,7 @@ def _given(**optional: Json) -> dict[str, Json]:
     return {name: value for name, value in optional.items() if value}
 
 
-WriteRequest = StartRun | ContinueRun | StartAgent | CreateOrganization | OnboardProject | CancelRun
+WriteRequest = StartRun | ContinueRun | StartAgent | CreateOrganization | OnboardProject | CancelRun | ResendInvitation
 
 
 def agent_segment(name: str) -> str:
@@ -225,6 +248,8 @@ def request_from(kind: ActionKind, path: str, body: dict[str, Any]) -> WriteRequ
             return OnboardProject(body.get("project_path"), body.get("project_id"))
         case "run.cancel":
             return CancelRun(unquote(path.split("/")[-2]))
+        case "invitation.resend":
+            return ResendInvitation(unquote(path.split("/")[-2]))
 
 
 def asked_of(action: Action) -> WriteRequest:
@@ -233,7 +258,7 @@ def asked_of(action: Action) -> WriteRequest:
 
 
 class Answer(Struct, frozen=True):
-    """A usable answer to a write; exactly one of the four is set, by the request's kind."""
+    """A usable answer to a write; exactly one of the five is set, by the request's kind."""
 
     status: int
     """The HTTP status: 200, 201 or 202."""
@@ -243,14 +268,17 @@ class Answer(Struct, frozen=True):
     execution: Execution | None = None
     organization: Organization | None = None
     project: Project | None = None
+    invitation: Invitation | None = None
 
     @property
     def result_id(self) -> str:
-        """The id of the result: of the run, execution or organization; the project's path."""
+        """The id of the result: of the run, execution, organization or invitation; the project's path."""
         if self.run is not None:
             return self.run.run_id
         if self.execution is not None:
             return self.execution.execution_id
         if self.organization is not None:
             return self.organization.organization_id
+        if self.invitation is not None:
+            return self.invitation.invitation_id
         return self.project.project_path if self.project is not None else ""

@@ -10,12 +10,13 @@ from pydantic import Field
 from app.api.errors import NotFoundError, NotOfferedError, RefusedError, UnusableAnswerError
 from app.api.timestamps import timestamp
 from app.api.transport import Reply
-from app.api.wire import WireModel, read_body
+from app.api.wire import InvitationBody, WireModel, read_body
 from storage.records.results import (
     SEVERITIES,
     AgentInput,
     Change,
     FailureFacts,
+    Invitation,
     LogChunk,
     LogStep,
     ModelUsage,
@@ -27,7 +28,7 @@ from storage.records.results import (
     Turn,
 )
 
-_ABSENT: Final = frozenset({"run_not_found", "turn_not_found"})
+_ABSENT: Final = frozenset({"run_not_found", "turn_not_found", "invitation_not_found"})
 """The extension's own 404 codes; any other 404 comes from a service without it."""
 _NOT_OFFERED: Final = frozenset({404, 405, 501})
 _LONGEST: Final = 1 << 62
@@ -177,6 +178,19 @@ def named_agents(reply: Reply) -> tuple[NamedAgent, ...]:
         UnusableAnswerError: The answer cannot be read.
     """
     return tuple(one.record() for one in read_body(_AgentsBody, reply.body).agents)
+
+
+class _InvitationsBody(WireModel):
+    invitations: tuple[InvitationBody, ...]
+
+
+def invitations(reply: Reply) -> tuple[Invitation, ...]:
+    """The invitations to organizations that ours created, newest first.
+
+    Raises:
+        UnusableAnswerError: The answer cannot be read.
+    """
+    return tuple(one.record() for one in read_body(_InvitationsBody, reply.body).invitations)
 
 
 def failure_facts(reply: Reply) -> FailureFacts:

@@ -12,7 +12,16 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 from typing_extensions import TypeAliasType
 
 from app.api.errors import UnusableAnswerError
-from app.api.requests import Answer, CancelRun, ContinueRun, CreateOrganization, StartAgent, StartRun, WriteRequest
+from app.api.requests import (
+    Answer,
+    CancelRun,
+    ContinueRun,
+    CreateOrganization,
+    ResendInvitation,
+    StartAgent,
+    StartRun,
+    WriteRequest,
+)
 from app.api.timestamps import timestamp
 from storage.records import (
     Execution,
@@ -25,6 +34,7 @@ from storage.records import (
     RunPage,
 )
 from storage.records.health import NO_STATUS
+from storage.records.results import Invitation
 
 _COUNTS: Final = range(2**63)
 _Plain = TypeAliasType(
@@ -198,6 +208,34 @@ def run_page(body: bytes) -> RunPage:
     return RunPage(runs, page.next_token or None, total, dropped=len(page.runs) - len(runs))
 
 
+class InvitationBody(WireModel):
+    """An invitation (docs/results.md)."""
+
+    invitation_id: str
+    organization_id: str
+    email: str
+    state: str = ""
+    sent_at: str | None = None
+    expires_at: str | None = None
+    accepted_at: str | None = None
+    failure: str | None = None
+    mail: str = ""
+
+    def record(self) -> Invitation:
+        """The invitation as a record."""
+        return Invitation(
+            invitation_id=self.invitation_id,
+            organization_id=self.organization_id,
+            email=self.email,
+            state=self.state,
+            sent_at=timestamp(self.sent_at),
+            expires_at=timestamp(self.expires_at),
+            accepted_at=timestamp(self.accepted_at),
+            failure=self.failure,
+            mail=self.mail,
+        )
+
+
 def health_report(body: bytes) -> HealthReport:
     """A health answer; a platform that is null is not connected, one without a status has `NO_STATUS`.
 
@@ -228,6 +266,9 @@ def answer(request: WriteRequest, status: int, body: bytes) -> Answer:
         case StartAgent():
             execution = read_body(_ExecutionBody, body, status)
             return Answer(status, body.decode(), execution=_execution(execution, request))
+        case ResendInvitation():
+            invitation = read_body(InvitationBody, body, status)
+            return Answer(status, body.decode(), invitation=invitation.record())
         case CreateOrganization():
             organization = read_body(_OrganizationBody, body, status)
             return Answer(status, body.decode(), organization=_organization(organization))

@@ -21,6 +21,7 @@ from storage.records import (
     Run,
     RunDetail,
 )
+from storage.records.results import Invitation
 
 if TYPE_CHECKING:
     from app.engine import Engine
@@ -43,6 +44,7 @@ MADE: Final[Mapping[ActionKind, Made]] = {
     "run.cancel": _RUN,
     "agent.start": Made("execution", ("execution_id", "agent_name", "repository", "status")),
     "organization.create": Made("organization", ("organization_id", "organization_name", "organization_slug")),
+    "invitation.resend": Made("invitation", ("invitation_id", "email", "state", "failure")),
     "gitlab.onboard": Made("project", ("project_path", "status", "error")),
 }
 
@@ -106,8 +108,11 @@ def invitation_ends_at(action: Action) -> datetime | None:
     return (action.sending_at or action.created_at) + INVITATION_LIFETIME
 
 
-def organization_document(action: Action) -> dict[str, object]:
-    """An attempt to create an organization."""
+_INVITATION: Final = "invitation_id state sent_at expires_at accepted_at failure mail"
+
+
+def organization_document(action: Action, invitation: Invitation | None = None) -> dict[str, object]:
+    """An attempt to create an organization, and what became of its invitation; None is unknown."""
     body = json.loads(action.body_json)
     return {
         **facts(action, "action_id state created_at settled_at resolution"),
@@ -117,6 +122,7 @@ def organization_document(action: Action) -> dict[str, object]:
         "organization_id": action.result_id,
         "invitation_expires_at": rfc3339(invitation_ends_at(action)),
         "error": error_document(action),
+        "invitation": invitation and facts(invitation, _INVITATION),
     }
 
 

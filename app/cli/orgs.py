@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from msgspec.structs import replace
 
-from app.api.requests import CreateOrganization, OnboardProject
+from app.api.errors import ApiError, NotOfferedError
+from app.api.requests import CreateOrganization, OnboardProject, ResendInvitation
 from app.cli.context import Invocation
 from app.cli.documents import invitation_ends_at, organization_document, state_text
-from app.cli.exits import ErrorDetail, Exit, failed
+from app.cli.exits import CommandFailedError, ErrorDetail, Exit, failed, of_api_error
 from app.cli.options import CommandGroup, FactCommand, async_command
 from app.cli.output import Column
 from app.cli.writes import (
@@ -21,13 +22,16 @@ from app.cli.writes import (
     carry_out,
     each_in_turn,
     exit_of,
+    perform,
     request_document,
     send,
     tell_batch,
     write_options,
 )
+from app.invitations import newest, short
 from app.run_document import as_received
 from app.times import exact_ago, rfc3339
+from storage.base_error import RunwardenError
 from storage.records import Action
 from storage.values import utc_now
 
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from app.actions.imports import Imported, ImportRow
+    from storage.records.results import Invitation
 
 MOST_PROBLEMS: Final = 20
 """Problems of a file that one message lists."""
@@ -171,28 +176,68 @@ async def create(invocation: Invocation, /, *, email: str, offer_code: str | Non
     return await send(invocation, CreateOrganization(email.strip(), offer_code), WriteOptions(**options))
 
 
-@orgs.command("list", cls=FactCommand)
+@orgs.command("resend", cls=WriteCommand, kind="invitation.resend")
+@click.argument("which", metavar="EMAIL|ORGANIZATION_ID|INVITATION_ID")
+@write_options
 @async_command
-async def list_organizations(invocation: Invocation, /) -> int:
-    """List the organizations requested from here, newest first; does not contact the service."""
+async def resend(invocation: Invocation, /, *, which: str, **given: Any) -> int:
+    """Invite an organization's administrator again, for 30 days; the code mailed before no longer works.
+
+    A service need not offer this: the specification has no invitations.
+    """
+    options = WriteOptions(**given)
+    async with invocation.writer(dry_run=options.dry_run) as engine:
+        try:
+            told = await engine.client.invitations()
+        except ApiError as error:
+            raise CommandFailedError(of_api_error(error, hint="Its operator can send the mail again.")) from error
+        asked = which.strip().casefold()
+        named = [one for one in told if asked in {one.invitation_id.casefold(), one.organization_id.casefold()}]
+        found = named or [one for one in told if one.email.casefold() == asked]
+        if not found:
+            raise failed("not_found", f"The service knows no invitation of {which}. See: runwarden orgs list")
+        if len({one.organization_id for one in found}) > 1:
+            ids = ", ".join(dict.fromkeys(one.organization_id for one in found))
+            raise failed("usage", f"{which} was invited to several organizations. Name one: {ids}.")
+        report = await perform(invocation, engine, ResendInvitation(found[0].invitation_id), options)
+    return report()
+
+
+@orgs.command("list", cls=FactCommand)
+@click.option("--cached", is_flag=True, help="Do not ask the service what became of the invitations.")
+@async_command
+async def list_organizations(invocation: Invocation, /, *, cached: bool) -> int:
+    """List the organizations requested from here, newest first, and what became of their invitations.
+
+    If the service does not tell that, as the specification's own API cannot, an invitation is `unknown`.
+    """
     async with invocation.ledger() as ledger:
         found = await ledger.organizations()
+    told: tuple[Invitation, ...] = ()
+    if not cached and any(action.state == "confirmed" for action in found):
+        try:
+            async with invocation.engine(needs_token=True) as engine:
+                told = await engine.client.invitations()
+        except NotOfferedError:
+            pass
+        except RunwardenError as error:
+            invocation.output.note(f"What became of the invitations is unknown: {error}")
     now = utc_now()
-    entries = [organization_document(action) for action in found]
+    invited = {action.action_id: newest(told, action.result_id, _email(action)) for action in found}
+    entries = [organization_document(action, invited[action.action_id]) for action in found]
 
     def name(action: Action) -> str:
         return str(as_received(action.response_json).get("organization_name") or "")
 
     def invitation(action: Action) -> str:
-        ends_at = invitation_ends_at(action)
-        return f"{'expires' if ends_at > now else 'expired'} {exact_ago(ends_at, now)}" if ends_at else ""
+        return short(invited[action.action_id], now)[0] if invitation_ends_at(action) else ""
 
     def ends(action: Action) -> object:
         return rfc3339(invitation_ends_at(action))
 
     columns: tuple[Column[Action], ...] = (
         Column("state", state_text, "state", lambda a: a.state),
-        Column("email", lambda a: str(as_received(a.body_json).get("email", "")), "email", flexible=True),
+        Column("email", _email, "email", flexible=True),
         Column("organization", name, "organization", flexible=True),
         Column("id", lambda a: a.result_id or "", "organization_id"),
         Column("asked", lambda a: exact_ago(a.created_at, now), "created_at", lambda a: rfc3339(a.created_at)),
@@ -201,6 +246,10 @@ async def list_organizations(invocation: Invocation, /) -> int:
     )
     invocation.output.listing("organizations", entries, columns, found, empty="No organization was requested yet.")
     return Exit.DONE
+
+
+def _email(action: Action) -> str:
+    return str(as_received(action.body_json).get("email", ""))
 
 
 @click.group(cls=CommandGroup)

@@ -21,6 +21,7 @@ from app.api.requests import (
     ContinueRun,
     CreateOrganization,
     OnboardProject,
+    ResendInvitation,
     StartAgent,
     StartRun,
     WriteRequest,
@@ -228,6 +229,8 @@ def _parts(request: WriteRequest) -> tuple[str, ...]:
             return request.email, request.offer_code or ""
         case CancelRun():
             return (request.run_id,)
+        case ResendInvitation():
+            return (request.invitation_id,)
         case OnboardProject():
             return request.project_path or "", "" if request.project_id is None else str(request.project_id)
         case _:

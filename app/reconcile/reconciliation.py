@@ -27,6 +27,7 @@ THINGS: Final[dict[ActionKind, str]] = {
     "organization.create": "an organization's id",
     "gitlab.onboard": "a project's path",
     "run.cancel": "a run's id",
+    "invitation.resend": "an invitation's id",
 }
 WHERE_TO_LOOK: Final[dict[ActionKind, str]] = {
     "run.start": "Copy it from the Runs tab, or from: runwarden runs list",
@@ -38,6 +39,7 @@ WHERE_TO_LOOK: Final[dict[ActionKind, str]] = {
     ),
     "gitlab.onboard": "Write it as group/project.",
     "run.cancel": "It is the id of the run that was to be cancelled.",
+    "invitation.resend": "Copy it from: runwarden orgs list --json",
 }
 """How the user finds out the result (spec 4)."""
 _PLAUSIBLE: Final = re.compile(r"[^\s@/]*[0-9_][^\s@/]*")

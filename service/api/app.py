@@ -12,7 +12,7 @@ from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
-from service.api import agents, errors, hooks, organizations, results, run_list, runs
+from service.api import agents, errors, hooks, invitations, organizations, results, run_list, runs
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, body
 from service.store.database import Database
@@ -41,7 +41,7 @@ def build(context: Context) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.context = context
-    routers = [module.router for module in (organizations, run_list, runs, agents, results)]
+    routers = [module.router for module in (organizations, run_list, runs, agents, invitations, results)]
     offered = [offer for router in routers for offer in errors.offered_by(router, PREFIX)]
     beside = (_metrics, hooks.router)
     errors.install(app, [*offered, *(offer for router in beside for offer in errors.offered_by(router))])

@@ -62,11 +62,8 @@ def resend(invitation_id: str, context: RequestContext, _: Writer, __: Operator)
     now = context.clock()
     with context.database.write() as connection:
         old = invitations.by_id(connection, invitation_id)
-        if old is None or old.state(now) in {"accepted", "withdrawn"}:
+        made = None if old is None else invitations.invite_again(connection, old, ACTOR, now)
+        if made is None:
             raise HttpError(404, "invitation_not_found", "there is no invitation that could be sent again")
-        invitations.withdraw(connection, invitation_id, now)
-        made = invitations.invite(connection, old.organization_id, old.email, now)
-        for action, target in (("invitation.withdraw", invitation_id), ("invitation.send", made)):
-            audit.record(connection, ACTOR, action, now, target=target, organization_id=old.organization_id)
     mail_sender(context).deliver(made)
     return leads_to("/operator")

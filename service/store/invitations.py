@@ -7,8 +7,8 @@ import sqlalchemy as sa
 
 from service import ids
 from service.clock import DAY_MICROS, SECOND_MICROS
-from service.store import events
-from service.store.schema import invitations, mails
+from service.store import audit, events
+from service.store.schema import invitations, mails, organizations
 
 LIFE_MICROS: Final = 30 * DAY_MICROS
 _OWN_MICROS: Final = 600 * SECOND_MICROS
@@ -73,6 +73,9 @@ def invite(connection: sa.Connection, organization_id: str, email: str, now: int
 
 def by_id(connection: sa.Connection, invitation_id: str) -> Invitation | None:
     """Return the invitation with an id."""
+    if "\0" in invitation_id:
+        # It may come from a URL, and PostgreSQL refuses NUL as a parameter.
+        return None
     row = connection.execute(_select().where(invitations.c.id == invitation_id)).first()
     return None if row is None else Invitation(*row)
 
@@ -81,6 +84,24 @@ def all_of(connection: sa.Connection, organization_id: str | None = None) -> lis
     """Return the invitations of an organization, or of all of them, oldest first."""
     chosen = _select() if organization_id is None else _select().where(invitations.c.organization_id == organization_id)
     return [Invitation(*row) for row in connection.execute(chosen.order_by(invitations.c.id))]
+
+
+def made_by(connection: sa.Connection, parent_id: str, most: int) -> list[Invitation]:
+    """Return the newest invitations to organizations that another one created, newest first."""
+    made = sa.select(organizations.c.id).where(organizations.c.parent_id == parent_id).scalar_subquery()
+    chosen = _select().where(invitations.c.organization_id.in_(made)).order_by(invitations.c.id.desc()).limit(most)
+    return [Invitation(*row) for row in connection.execute(chosen)]
+
+
+def invite_again(connection: sa.Connection, old: Invitation, actor: str, now: int) -> str | None:
+    """Withdraw an invitation for a new one with a new code; return its id, None when the old one was accepted."""
+    if old.state(now) in {"accepted", "withdrawn"}:
+        return None
+    withdraw(connection, old.id, now)
+    made = invite(connection, old.organization_id, old.email, now)
+    for action, target in (("invitation.withdraw", old.id), ("invitation.send", made)):
+        audit.record(connection, actor, action, now, target=target, organization_id=old.organization_id)
+    return made
 
 
 def by_code(connection: sa.Connection, code: str) -> Invitation | None:

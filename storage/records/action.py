@@ -6,7 +6,15 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-ActionKind = Literal["run.start", "run.continue", "agent.start", "organization.create", "gitlab.onboard", "run.cancel"]
+ActionKind = Literal[
+    "run.start",
+    "run.continue",
+    "agent.start",
+    "organization.create",
+    "gitlab.onboard",
+    "run.cancel",
+    "invitation.resend",
+]
 
 ActionState = Literal["prepared", "sending", "confirmed", "rejected", "unknown", "not_sent", "not_created"]
 """`prepared` and `sending` are in progress; `not_created` is a person's answer to `unknown`; all but these three are

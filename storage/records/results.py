@@ -153,6 +153,23 @@ class NamedAgent(Struct, frozen=True):
     """Empty: any."""
 
 
+class Invitation(Struct, frozen=True):
+    """The invitation of a new organization's administrator, as the service told it last."""
+
+    invitation_id: str
+    organization_id: str
+    email: str
+    state: str
+    """`waiting`, `sent`, `refused`, `accepted`, `withdrawn` or `expired`, as received."""
+    sent_at: datetime | None = None
+    expires_at: datetime | None = None
+    accepted_at: datetime | None = None
+    failure: str | None = None
+    """Why its mail was not sent; None: nothing to explain."""
+    mail: str = ""
+    """Where the service's mail goes: `smtp`, `outbox`, or empty: it does not tell."""
+
+
 class RunTurns(Struct, frozen=True):
     """The turns of a run, oldest first."""
 

@@ -1,4 +1,5 @@
 import json
+import re
 import signal
 
 import pytest
@@ -20,6 +21,41 @@ def test_an_organization_is_created_and_listed(real: CommandLine, service: Runni
     assert (listed["email"], listed["offer_code"]) == ("countdown@example.com", "PARTNER")
     assert listed["invitation_expires_at"] > listed["created_at"]
     assert (service.outbox / f"{document['organization']['organization_id']}.eml").exists()
+
+
+def test_what_became_of_an_invitation_is_told_and_it_is_sent_again(real: CommandLine, service: RunningService) -> None:
+    """In the outbox, sent again by address or id, accepted: then it counts no days, and is not sent again."""
+    made = real("orgs", "create", "again@example.com", "--json").json()["organization"]["organization_id"]
+    before = real("orgs", "list").out
+    again = real("orgs", "resend", "again@example.com", "--json")
+    (mail,) = service.outbox.glob(f"{made}.inv_*.eml")
+    service.admin("org", "accept-invitation", re.findall(r"rwt_\S+", mail.read_text())[0])
+    after, listed = real("orgs", "list").out, real("orgs", "list", "--json").json()["organizations"][0]
+    refused = real("orgs", "resend", made, "--json")
+
+    assert "outbox, 29d left" in before
+    assert (again.code, again.json()["kind"], again.json()["state"]) == (0, "invitation.resend", "confirmed")
+    assert again.json()["invitation"]["email"] == "again@example.com"
+    assert "accepted just now" in after
+    assert (listed["invitation"]["state"], listed["invitation"]["mail"]) == ("accepted", "outbox")
+    assert (refused.json()["state"], refused.json()["error"]["error_code"]) == ("rejected", "invitation_closed")
+    assert real("orgs", "resend", "unheard@example.com").code == 7
+
+
+def test_where_the_service_does_not_tell_an_invitation_is_unknown(faulty: CommandLine, server: Server) -> None:
+    """Not sent and not waiting; a service that is away is remarked on, and `--cached` asks nothing."""
+    server.script(Respond(201, ORGANIZATION))
+    faulty("orgs", "create", "ada@example.com")
+    plain = faulty("orgs", "list")
+    asked = len(server.requests)
+    cached = faulty("orgs", "list", "--cached")
+    server.script(Respond(503, {}))
+    away = faulty("orgs", "list")
+
+    assert [(one.code, "  unknown  " in one.out) for one in (plain, cached, away)] == [(0, True)] * 3
+    assert (plain.err, "is unknown" in away.err) == ("", True)
+    assert asked == 2
+    assert faulty("orgs", "resend", "ada@example.com").code == 7
 
 
 @pytest.mark.parametrize("form", [("--input", "a=1", "b=x"), ("--input", "a=1", "--input", "b=x")])

@@ -19,11 +19,13 @@ def operations(document: dict[str, Any], prefix: str = "") -> dict[str, dict[str
 
 EXTENSIONS = {
     "GET /external/agents",
+    "GET /external/invitations",
     "GET /external/questions",
     "GET /external/runs/{run_id}",
     "GET /external/runs/{run_id}/diff",
     "GET /external/runs/{run_id}/turns/{n}/diff",
     "GET /external/runs/{run_id}/turns/{n}/log",
+    "POST /external/invitations/{invitation_id}/resend",
     "POST /external/runs/{run_id}/cancel",
 }
 """What the service has beside the specification, under a tag that says so."""

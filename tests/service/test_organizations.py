@@ -1,15 +1,18 @@
 """POST /external/organizations (spec 2.1, 2.2, 4.1, 7.1)."""
 
+import contextlib
 import email
 import email.policy
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any
 
 import pytest
 
-from tests.service.conftest import BARE
+from tests.service.conftest import BARE, Api
+from tests.service.deployment import VARIABLE
 
 
 def invitation(api: Any, organization_id: str) -> email.message.EmailMessage:
@@ -90,6 +93,34 @@ def test_the_invitation_code_becomes_a_token_once(api: Any) -> None:
     assert answer.json()["runs"] == []
     with pytest.raises(AssertionError, match="used or expired"):
         api.service.admin("org", "accept-invitation", code)
+
+
+def test_a_partner_sees_its_invitations_and_sends_them_again(start: Callable[..., Api], either_url: str | None) -> None:
+    """The newest first, with where its mail goes; sent again, the old code is void, and an accepted one stays."""
+    api = start(environment={} if either_url is None else {VARIABLE: either_url})
+    first, second = (created(api, email=f"{name}@customer.example").json()["organization_id"] for name in "ab")
+    path = f"{api.get('/external/invitations').json()['invitations'][1]['invitation_id']}/resend"
+    again = api.post(f"/external/invitations/{path}", {})
+    codes = [re.findall(r"rwt_\S+", file.read_text())[0] for file in sorted(api.service.outbox.glob(f"{first}*"))]
+    for code in codes[::-1]:
+        with contextlib.suppress(AssertionError):
+            api.service.admin("org", "accept-invitation", code)
+    listed = api.get("/external/invitations").json()["invitations"]
+    closed = api.post(f"/external/invitations/{again.json()['invitation_id']}/resend", {})
+    child = api.service.admin("token", "create", "--org", second, "--alias", "theirs", "--scope", "admin")["value"]
+    theirs = {"Authorization": f"Bearer {child}"}
+
+    assert (again.status_code, again.json()["state"], again.json()["mail"]) == (201, "sent", "outbox")
+    assert [(one["organization_id"], one["email"][0], one["state"]) for one in listed] == [
+        (first, "a", "accepted"),
+        (second, "b", "sent"),
+        (first, "a", "withdrawn"),
+    ]
+    assert [one["accepted_at"] is None for one in listed] == [False, True, True]
+    assert (closed.status_code, closed.json()["error_code"]) == (409, "invitation_closed")
+    assert BARE.get(f"{api.service.base_url}/external/invitations", headers=theirs).json() == {"invitations": []}
+    assert BARE.post(f"{api.service.base_url}/external/invitations/{path}", headers=theirs).status_code == 404
+    assert "rwt_" not in api.get("/external/invitations").text
 
 
 @pytest.mark.parametrize(

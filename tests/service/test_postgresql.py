@@ -84,7 +84,7 @@ def test_no_text_in_a_path_or_query_is_a_fault_of_the_service(many: Deployment) 
     for text in ("%00", "%ff%fe", "%ed%a0%80"):
         answers = [
             client.post(f"/external/{path}", {"repository": "acme/api"})
-            for path in (f"runs/run_{text}/cancel", f"agents/{text}/runs")
+            for path in (f"runs/run_{text}/cancel", f"agents/{text}/runs", f"invitations/inv_{text}/resend")
         ]
         answers += [client.get(f"/external/runs?{name}={text}") for name in ("status", "repository")]
 

@@ -10,6 +10,7 @@ from app.api.requests import (
     CreateOrganization,
     Json,
     OnboardProject,
+    ResendInvitation,
     StartAgent,
     StartRun,
     WriteRequest,
@@ -62,6 +63,8 @@ def _arguments(request: WriteRequest) -> tuple[str, ...]:
             return "runs", "start", f"--repository={request.repository.label}", *options, request.instructions
         case CancelRun():
             return "runs", "cancel", "--", request.run_id
+        case ResendInvitation():
+            return "orgs", "resend", "--", request.invitation_id
         case StartAgent():
             options = (*_branch(request), *_pairs("input", request.inputs), "--")
             return "agents", "start", f"--repository={request.repository}", *options, request.name

@@ -57,6 +57,12 @@ KINDS: Final[dict[ActionKind, KindText]] = {
         "Health shows GitLab once the service is connected to it.",
         "Onboarding twice does no harm: resolve this as not created and send it again.",
     ),
+    "invitation.resend": KindText(
+        "The invitation was sent again",
+        "invitation",
+        "The code of the mail before it no longer works.",
+        "Sending it once more does no harm: the newest mail is the one that counts.",
+    ),
     "run.cancel": KindText(
         "The run was cancelled",
         "run",

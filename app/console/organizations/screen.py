@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from msgspec.structs import replace
@@ -14,7 +15,9 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from app.api.requests import CreateOrganization, request_of
+from app.actions import ActionRefusedError
+from app.api.errors import ApiError, ForbiddenError, NotOfferedError
+from app.api.requests import CreateOrganization, ResendInvitation, request_of
 from app.api.wire import answer
 from app.console.base.screen import BaseScreen
 from app.console.forms import OnboardForm, OrganizationForm, ResolveForm
@@ -23,9 +26,13 @@ from app.console.organizations.imports import OrganizationImportScreen
 from app.console.session import Session
 from app.console.session.coalesced_task import CoalescedTask
 from app.console.session.troubles import UNREADABLE
-from app.events import ActionChanged, CacheChangedElsewhere, Event
+from app.console.sheets import ConfirmSheet
+from app.events import ActionChanged, CacheChangedElsewhere, Event, LinkChanged
+from app.invitations import CLOSED, newest
+from app.text import safe_text
 from storage.records import Action
 from widgets.forms.inputs import ListSearch
+from widgets.forms.pages import reason
 from widgets.frame.notice import Notice
 from widgets.line_table import LineTable
 from widgets.organizations import CreationAttempt, attempt_badge, attempt_columns
@@ -33,6 +40,7 @@ from widgets.table_and_facts import FactPane, TableAndFacts
 
 if TYPE_CHECKING:
     from app.engine import Engine
+    from storage.records.results import Invitation
     from widgets.badges import Badge
 
 READING: Final = Notice("◌", "Reading the ledger…", tone="busy")
@@ -72,6 +80,7 @@ class OrganizationsScreen(BaseScreen):
         Binding("escape", "clear", "show all", key_display="esc", id="org.clear"),
         Binding("n", "new_organization", "new organization", tooltip="Create one and invite its administrator"),
         Binding("v", "resolve", "resolve", tooltip="Record the result of an unknown outcome", id="org.resolve"),
+        Binding("E", "resend", "send again", tooltip="Invite it again; the earlier code is void", id="org.resend"),
         Binding("enter", "its_action", "its action", key_display="enter", tooltip="In Activity", id="org.action"),
         Binding("escape,backspace", "close", "back to the list", key_display="esc", id="org.close"),
         Binding("y", "copy_id", "copy id", show=False, id="org.copy_id"),
@@ -90,6 +99,11 @@ class OrganizationsScreen(BaseScreen):
         self._sought: str | None = None
         """The action that the next reading puts the cursor on; None: the cursor stays."""
         self._reader = CoalescedTask(self._read, self.run_worker)
+        self._told: tuple[Invitation, ...] | None = ()
+        """The invitations, as the service told them last; None: it does not."""
+        self._created = 0
+        """How many attempts have created an organization."""
+        self._asker = CoalescedTask(self._ask, self.run_worker)
 
     def compose_body(self) -> Iterable[Widget]:
         """Compose the search and the counts; the table and the facts."""
@@ -107,6 +121,27 @@ class OrganizationsScreen(BaseScreen):
         """Read again what changed."""
         if isinstance(event, ActionChanged | CacheChangedElsewhere):
             self._reader.ask()
+        elif isinstance(event, LinkChanged) and event.state.subject == "health":
+            self._ask_service()
+
+    def on_screen_resume(self) -> None:
+        """Ask what became of the invitations."""
+        self._ask_service()
+
+    def _ask_service(self) -> None:
+        if self.app.screen is self and self._created and self._told is not None and self._engine.token_problem is None:
+            self._asker.ask()
+
+    async def _ask(self) -> None:
+        try:
+            self._told = await self._engine.client.invitations()
+        except (ForbiddenError, NotOfferedError):
+            self._told = None
+        except ApiError:
+            return  # The header tells that the service cannot be asked; what it told last stays.
+        self._known = {key: self._attempt(attempt.action) for key, attempt in self._known.items()}
+        self._attempts = tuple(self._known.values())
+        self._show()
 
     def tick(self, now: datetime) -> None:
         """Move the countdowns."""
@@ -130,6 +165,10 @@ class OrganizationsScreen(BaseScreen):
         selected = self._selected
         if action in {"new_organization", "onboard"} and self._engine.actions.read_only:
             return None
+        if action == "resend":
+            invitation = selected.invitation if selected is not None else None
+            can_write = not self._engine.actions.read_only
+            return can_write and invitation is not None and invitation.state not in CLOSED
         if action in {"resolve", "search"}:
             return bool(self._unknown if action == "resolve" else self._attempts)
         if action == "clear":
@@ -161,6 +200,35 @@ class OrganizationsScreen(BaseScreen):
             self._table.seek(selected.key)
         if selected is not None and selected.is_unknown:
             self._open_form(ResolveForm(self._engine, selected.action))
+
+    def action_resend(self) -> None:
+        """Invite the administrator under the cursor again."""
+        if self._selected is None or (invitation := self._selected.invitation) is None:
+            return
+
+        async def send(_: Path) -> str:
+            action = await self._engine.actions.submit(ResendInvitation(invitation.invitation_id))
+            if action.state == "confirmed":
+                return f"The invitation of {invitation.email} was sent again."
+            why = f" {reason(action.error)}" if action.error is not None else ""
+            raise ActionRefusedError(f"It is {action.state.replace('_', ' ')}.{why}")
+
+        said = f"{invitation.email} gets a new mail. The code of the earlier one no longer works."
+        sheet = ConfirmSheet(
+            "Send the invitation again",
+            [Content(safe_text(said))],
+            None,
+            send,
+            verb="sends it again",
+            leaving="leaves it as it is",
+        )
+
+        def closed(said: str | None) -> None:
+            if said is not None:
+                self.session.notify(said)
+                self._ask_service()
+
+        self.app.push_screen(sheet, closed)
 
     def go_to(self, target: str) -> None:
         """Put the cursor on the attempt with this action, whatever the search."""
@@ -244,6 +312,9 @@ class OrganizationsScreen(BaseScreen):
         self._known = {action.action_id: self._attempt(action) for action in actions}
         self._attempts = tuple(self._known.values())
         self._show()
+        before, self._created = self._created, sum(action.state == "confirmed" for action in actions)
+        if self._created > before:
+            self._ask_service()
 
     def _show(self) -> None:
         """Show the matching attempts, newest first; a cursor whose attempt is gone moves to a neighbour."""
@@ -269,11 +340,12 @@ class OrganizationsScreen(BaseScreen):
         """Parse the action's request and answer, unless the attempt is known and unchanged."""
         known = self._known.get(action.action_id)
         if known is not None and known.action == action:
-            return known
+            return replace(known, invitation=newest(self._told or (), action.result_id, known.email))
         request = request_of(action)
         if not isinstance(request, CreateOrganization):
             raise TypeError(f"{action.action_id} is no attempt to create an organization.")
         organization = None
         if action.response_json is not None and action.state == "confirmed":
             organization = answer(request, 201, action.response_json.encode()).organization
-        return CreationAttempt(action, request.email, request.offer_code, organization)
+        invitation = newest(self._told or (), action.result_id, request.email)
+        return CreationAttempt(action, request.email, request.offer_code, organization, invitation)

@@ -86,7 +86,7 @@ JOURNEYS: Final = (
     ),
     Journey(
         "See what was sent to create the newest organization",
-        (("3", "3 Organizations"), ("enter", ":29d23h left  "), ("enter", "enter its action")),
+        (("3", "3 Organizations"), ("enter", ":unknown  "), ("enter", "enter its action")),
         ("What was sent", '"email": "ada@globex.example"'),
     ),
     Journey(

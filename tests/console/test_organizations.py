@@ -1,0 +1,101 @@
+"""The Organizations tab: what became of each invitation, where the service tells it."""
+
+import pytest
+
+from app.api.requests import CreateOrganization
+from tests.console.conftest import Scene, Staged
+from tests.lab import ORGANIZATION, Received, Respond, Server, Step
+
+TOLD = {
+    "invitation_id": "inv_2",
+    "organization_id": ORGANIZATION["organization_id"],
+    "email": "Ada@globex.example",
+    "state": "sent",
+    "sent_at": "2026-05-01T21:00:00Z",
+    "expires_at": "2026-05-31T21:00:00Z",
+    "accepted_at": None,
+    "failure": None,
+    "mail": "outbox",
+}
+
+
+class Partner:
+    """A service that makes organizations, and tells what became of their invitations if it is `told`."""
+
+    told: dict[str, object] | None = None
+
+    def answer(self, request: Received) -> Step:
+        if request.method == "POST":
+            is_resent = request.path.endswith("/resend")
+            return Respond(201, {**(self.told or {}), "invitation_id": "inv_3"} if is_resent else ORGANIZATION)
+        if request.path.endswith("/invitations") and self.told is not None:
+            return Respond(200, {"invitations": [self.told, {**TOLD, "invitation_id": "inv_1", "state": "withdrawn"}]})
+        if request.path.endswith("/runs"):
+            return Respond(200, {"runs": [], "next_token": None})
+        return Respond(404, {"message": "Not here."})
+
+
+@pytest.fixture
+def partner(server: Server) -> Partner:
+    partner = Partner()
+    server.otherwise = partner.answer
+    return partner
+
+
+async def invited(scene: Scene) -> None:
+    """An organization was created from here, and the tab is on show."""
+    await scene.engine.actions.submit(CreateOrganization("ada@globex.example"))
+    await scene.press("3")
+
+
+@pytest.mark.parametrize(
+    ("told", "cell", "fact"),
+    [
+        (None, "unknown", "this service does not tell"),
+        ({}, "outbox, 29d left", "outbox folder"),
+        ({"mail": "smtp"}, "sent, 29d left", "handed to the mail server"),
+        (
+            {"state": "waiting", "sent_at": None, "failure": "no route"},
+            "not sent yet",
+            "no route; it is tried again",
+        ),
+        ({"state": "refused", "failure": "no such user"}, "refused", "not sent: no such user"),
+        ({"state": "accepted", "accepted_at": "2026-05-01T20:00:00Z"}, "accepted 2h ago", "accepted 2h ago"),
+        ({"state": "expired", "expires_at": "2026-04-30T21:00:00Z"}, "expired", "since 2026-04-30"),
+        ({"state": "of tomorrow"}, "of tomorrow", "of tomorrow"),
+    ],
+)
+async def test_an_invitation_is_shown_as_the_service_knows_it(
+    staged: Staged, server: Server, partner: Partner, told: dict[str, object] | None, cell: str, fact: str
+) -> None:
+    """Where its mail went, and what came of it; without the extension it is unknown, never `sent`."""
+    partner.told = None if told is None else TOLD | told
+    async with staged(synced=False, base_url=server.base_url) as scene:
+        await invited(scene)
+        await scene.shows(cell)
+
+        assert fact in " ".join(" ".join(line.split("│")[-1].split()) for line in scene.lines)
+        assert ("29d" in scene.text) == ("29d" in cell)
+
+
+async def test_it_is_sent_again_once_it_is_confirmed(staged: Staged, server: Server, partner: Partner) -> None:
+    """E asks first, and enter sends nothing; the write is in the ledger. One that was accepted has no such key."""
+    partner.told = TOLD
+    async with staged((80, 24), synced=False, base_url=server.base_url) as scene:
+        await invited(scene)
+        await scene.shows("outbox, 29d left")
+        await scene.press("E", "enter")
+        assert len(server.posts) == 1
+
+        await scene.press("ctrl+s")
+        assert [each.path for each in server.requests if each.method == "POST"][1:] == [
+            "/v1/external/invitations/inv_2/resend"
+        ]
+        assert "sent again" in scene.toasts[-1]
+        assert [action.kind for action in await scene.engine.ledger.actions(limit=1)] == ["invitation.resend"]
+
+        partner.told = TOLD | {"state": "accepted", "accepted_at": "2026-05-01T20:00:00Z"}
+        await scene.press("1", "3")
+        await scene.shows("accepted 2h ago")
+        await scene.press("E")
+        assert len(scene.app.screen_stack) == 1
