@@ -15,10 +15,12 @@ from textual.widget import Widget
 from textual.widgets import Static
 from textual.worker import Worker
 
+from app.config import Profile
 from app.console.guard import guarded_event
 from app.console.messages import FIRST_UNKNOWN, GoToTab, OpenRun
 from app.console.session import Session
 from app.console.session.tour import TourStrip
+from app.console.session.troubles import READ_ONLY
 from widgets.follow import FollowStrip
 from widgets.frame.bars import KeyBar, KeyHint, Tab, TabBar
 from widgets.frame.header_bar import HeaderBar, Vitals
@@ -26,6 +28,7 @@ from widgets.frame.notice import Banner, Notice
 from widgets.unkeyed import NO_KEY
 
 if TYPE_CHECKING:
+    from app.engine import Engine
     from app.events import Event
 
 KeyScope = Literal["here", "in the list", "everywhere"]
@@ -90,6 +93,9 @@ HEIGHTS: Final = [(0, "-short"), (32, "-tall")]
 OVERVIEW: Final = "profiles"
 """The overview of all profiles has no tab: it is not about the profile on show."""
 
+ALL: Final = "all profiles"
+"""The list of the runs of all profiles, which has no tab either."""
+OF_ALL: Final = frozenset({OVERVIEW, ALL})
 INBOX: Final = "inbox"
 
 TABS: Final = (
@@ -212,7 +218,7 @@ class BaseScreen(Screen[None]):
 
     @property
     def focused_run_id(self) -> str | None:
-        """The run that keys and commands act on, or None."""
+        """The run that keys and commands act on, by its id in `acting_profile`; or None."""
         return None
 
     def trouble(self) -> Notice | None:
@@ -221,8 +227,23 @@ class BaseScreen(Screen[None]):
 
     def show_trouble(self) -> None:
         """Update the banner."""
+        standing = READ_ONLY if self.acting_profile.read_only else None
         # A screen may report the link in its own words; our own files concern every screen.
-        self.query_one(Banner).show(self.session.vitals.storage_trouble or self.trouble() or self.session.standing)
+        self.query_one(Banner).show(self.session.vitals.storage_trouble or self.trouble() or standing)
+
+    @property
+    def acting_engine(self) -> "Engine | str":
+        """The engine that the keys act with, or the reason why there is none."""
+        return self.session.engine or self.session.not_open
+
+    @property
+    def acting_profile(self) -> Profile:
+        """The profile that the keys act on."""
+        return self.session.profile
+
+    def in_header(self, vitals: Vitals) -> Vitals:
+        """Hook: the figures of the header."""
+        return vitals
 
     @property
     def as_of(self) -> datetime | None:
@@ -253,7 +274,7 @@ class BaseScreen(Screen[None]):
         if bool(vitals.unknown) != self._has_unknown:
             self._has_unknown = bool(vitals.unknown)
             self.refresh_bindings()
-        self.query_one(HeaderBar).show(vitals)
+        self.query_one(HeaderBar).show(self.in_header(vitals))
         bar = self.query_one(TabBar)
         bar.show_count("activity", f"?{vitals.unknown:,}" if vitals.unknown else "")
         bar.show_set_up(vitals.set_up)

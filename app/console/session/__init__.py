@@ -12,7 +12,7 @@ from textual.signal import Signal
 from app.config import Profile, Settings
 from app.console.session.feeds import Batches, InboxFeed, VitalsFeed
 from app.console.session.tour import Tour
-from app.console.session.troubles import READ_ONLY, own_failure_text
+from app.console.session.troubles import own_failure_text
 from app.events import Event, LinkChanged
 from app.text import safe_text
 from storage.base_error import RunwardenError
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from app.engine import Engine
     from storage.cache.first_paint import FirstPaint
     from storage.records.following import PinnedRun
-    from widgets.frame.notice import Notice
 
 ResultT = TypeVar("ResultT")
 
@@ -143,11 +142,6 @@ class Session:
         self.pins = pins
         self.pins_changed.publish(pins)
         self.inbox.ask()
-
-    @property
-    def standing(self) -> "Notice | None":
-        """A notice that always applies to this profile, or None."""
-        return READ_ONLY if self.profile.read_only else None
 
     async def guard(self, work: Callable[..., Awaitable[ResultT]], *arguments: Any, **options: Any) -> ResultT | None:
         """Do the work; a `RunwardenError` becomes a notice."""
