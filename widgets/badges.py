@@ -29,13 +29,7 @@ STYLES: Final[dict[Tone, str]] = {
 """A tone as a style of Textual's Content, in the theme's own colours."""
 
 
-PROFILE_TONES: Final[dict[str, Tone]] = {
-    "red": "bad",
-    "green": "good",
-    "blue": "busy",
-    "yellow": "warn",
-    "purple": "wait",
-}
+HUE_TONES: Final[dict[str, Tone]] = {"red": "bad", "green": "good", "blue": "busy", "yellow": "warn", "purple": "wait"}
 """The colours of profiles as tones, which every theme has."""
 
 StyledText = tuple[str, str]
@@ -52,14 +46,14 @@ class ProfileMark(Struct, frozen=True):
     def styled(self, cells: int = 28) -> StyledText:
         """The name, shortened to this many cells, on its colour."""
         name = shorten(safe_text(self.name, limit=60), cells, "middle")
-        return (
-            (f" {name} ", f"bold $background on {STYLES[PROFILE_TONES[self.color]]}") if self.color else (name, "bold")
-        )
+        return (f" {name} ", f"bold $background on {STYLES[HUE_TONES[self.color]]}") if self.color else (name, "bold")
 
     def entitle(self, box: Widget, title: str) -> None:
         """Give a box this title, and if the profile has a colour, its name, and the colour as the border's."""
         box.border_title = Content.assemble(title, "  ", self.styled()) if self.color else Content(title)
-        box.set_class(bool(self.color), f"-profile-{self.color}")
+        if self.color:
+            hue = STYLES[HUE_TONES[self.color]].removeprefix("$")
+            box.styles.border = "round", box.app.theme_variables[hue]
 
 
 NO_MARK: Final = ProfileMark("")

@@ -78,6 +78,8 @@ class ViewBar(ClickableLine):
     """The index of the view that was picked last."""
     is_changed: reactive[bool] = reactive(default=False)
     """Whether the filter differs from that view."""
+    can_save = True
+    """Whether a click makes a new view."""
 
     def __init__(self) -> None:
         super().__init__(self.parts)
@@ -104,7 +106,8 @@ class ViewBar(ClickableLine):
             yield tab, self.Picked(index)
         if hidden:
             yield Content.styled(f" …+{hidden}", QUIET), ActionClicked("views")
-        yield Content.styled(NEW, QUIET), ActionClicked("save_view")
+        if self.can_save:
+            yield Content.styled(NEW, QUIET), ActionClicked("save_view")
 
     def _contents(self, *, counts: bool) -> list[tuple[int, Content]]:
         found = []

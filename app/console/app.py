@@ -16,7 +16,7 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from app.config import Profile, Settings
-from app.console.base.screen import OVERVIEW, TABS, BaseScreen
+from app.console.base.screen import ALL, OF_ALL, OVERVIEW, TABS, BaseScreen
 from app.console.guard import BaseApp
 from app.console.messages import FIRST_UNKNOWN, FollowRun, GoToTab, OpenRun, SwitchProfile
 from app.console.runs.views import first_picture
@@ -51,7 +51,7 @@ NAVIGATION_BINDINGS: Final = (
 )
 MOST_VISITED: Final = 100
 NOWHERE: Final = "There is nothing to go back to."
-_RETURNS: Final = frozenset(tab.name for tab in TABS)
+_RETURNS: Final = frozenset((*(tab.name for tab in TABS), ALL))
 
 
 class VisitedScreen(Struct, frozen=True):
@@ -71,13 +71,13 @@ class Navigation:
         self._app = app
         self._visited: deque[VisitedScreen] = deque(maxlen=MOST_VISITED)
 
-    def forget(self) -> None:
-        """Forget the way back, after a switch of profiles."""
-        self._visited.clear()
+    def forget(self, all_but: "VisitedScreen | None") -> None:
+        """Forget the way back after a switch of profiles, but for the list of all."""
+        self._visited = deque(filter(None, [all_but]), maxlen=MOST_VISITED)
 
     async def go(self, session: Session, tab: str, target: str | None = None) -> None:
         """Show a tab and a target in it; without a target, the tab as it was left."""
-        before = self._here()
+        before = self.here
         if self._app.current_mode == BETWEEN or (session.engine is None and tab != "runs"):
             session.notify(session.not_open)
             return
@@ -117,7 +117,8 @@ class Navigation:
         if run_id is not None and session.engine is not None and not is_here:
             self._app.push_screen(RunScreen(session, run_id))
 
-    def _here(self) -> VisitedScreen | None:
+    @property
+    def here(self) -> VisitedScreen | None:
         """The current tab; None: it cannot be returned to."""
         base, tab = self._app.screen_stack[0], self._app.current_mode
         if tab not in _RETURNS or not isinstance(base, BaseScreen):
@@ -214,7 +215,7 @@ class RunwardenApp(BaseApp[None]):
         """Begin a profile's session with what its cache held at first; its screens are made when they are shown."""
         self._open_engine = open_engine
         self.session = Session(self.settings, profile, self.clock, first, self, can_switch=self._can_switch)
-        for name in (*(tab.name for tab in TABS), OVERVIEW):
+        for name in (*(tab.name for tab in TABS), *OF_ALL):
             if name != self.DEFAULT_MODE:
                 self.add_mode(name, partial(make_screen, name, self.session, self.engines))
 
@@ -245,12 +246,17 @@ class RunwardenApp(BaseApp[None]):
     @on(OpenRun)
     @on(FollowStrip.Picked)
     def _open_run(self, message: OpenRun | FollowStrip.Picked) -> None:
-        self.navigation.open_run(self.session, message.run_id)
+        if isinstance(message, OpenRun) and message.profile not in {"", self.session.profile.name}:
+            self.switch_profile(message.profile, message.run_id)
+        else:
+            self.navigation.open_run(self.session, message.run_id)
 
     @on(FollowRun)
     def _follow_run(self, message: FollowRun) -> None:
         if self.following is None:
             self.session.notify(self.session.not_open)
+        elif message.profile not in {"", self.session.profile.name}:
+            self.session.notify(f"Runs of {message.profile} are followed there: enter opens one, f follows it.")
         else:
             self.run_worker(partial(self.following.toggle, *message.run_ids))
 
@@ -273,7 +279,7 @@ class RunwardenApp(BaseApp[None]):
 
     async def action_tab(self, name: str, target: str | None = None) -> None:
         """Go to a tab, and a target in it, once the engine is open."""
-        if name == OVERVIEW and self.engines is None:
+        if name in OF_ALL and self.engines is None:
             self.action_profiles()
         else:
             await self.navigation.go(self.session, name, target)
@@ -351,31 +357,36 @@ class RunwardenApp(BaseApp[None]):
     def _can_switch(self) -> bool:
         return self.engines is not None and len(self.engines.profiles) > 1
 
-    def switch_profile(self, name: str | None) -> None:
-        """Switch to another profile; None, or the profile on show: do nothing."""
+    def switch_profile(self, name: str | None, run_id: str | None = None) -> None:
+        """Switch to another profile, and open one of its runs; None, or the profile on show: do nothing."""
         session = self.session
-        if name is None or name == session.profile.name or self.engines is None:
+        if name == ALL:
+            self.run_worker(partial(self.action_tab, ALL))
+        elif name == session.profile.name and self.current_mode == ALL:
+            self.run_worker(partial(self.action_tab, "runs"))
+        elif name is None or name == session.profile.name or self.engines is None:
             return
-        if any(worker.group in WRITING and not worker.is_finished for worker in self.workers):
+        elif any(worker.group in WRITING and not worker.is_finished for worker in self.workers):
             session.notify("Something is being sent. Switch when its outcome is known.", severity="warning")
         elif self._is_switching or not session.is_settled:
             session.notify(session.not_open)
         else:
             self._is_switching = True
-            self.run_worker(partial(self._switch, self.engines, name), group="switch")
+            self.run_worker(partial(self._switch, self.engines, name, run_id), group="switch")
 
-    async def _switch(self, engines: "ProfileEngines", name: str) -> None:
+    async def _switch(self, engines: "ProfileEngines", name: str, run_id: str | None) -> None:
         left, profile = self.session, engines.profile(name)
+        came_from = self.navigation.here if run_id is not None else None
         try:
             self.add_mode(BETWEEN, lambda: BetweenScreen(name))
             await self.switch_mode(BETWEEN)
             # Close screens before the engine they read from, and their workers before the widgets they write to.
-            for mode in (*(tab.name for tab in TABS), OVERVIEW):
+            for mode in (*(tab.name for tab in TABS), *OF_ALL):
                 for worker in [each for each in self.workers if each.node is not self]:
                     worker.cancel()
                 await self.remove_mode(mode)
             self.following = None
-            self.navigation.forget()
+            self.navigation.forget(came_from)
             left.vitals.changed.unsubscribe(self)  # A reading under way is about the profile that is left.
             left.leave()
             try:
@@ -389,8 +400,15 @@ class RunwardenApp(BaseApp[None]):
             self.terminal.show_vitals(self.session.vitals.now)
             await self.switch_mode(self.DEFAULT_MODE)
             await self.remove_mode(BETWEEN)
+            if run_id is not None:
+                self.run_worker(partial(self._open_once_open, self.session, run_id))
         finally:
             self._is_switching = False
+
+    async def _open_once_open(self, session: Session, run_id: str) -> None:
+        await session.opened()
+        if session is self.session:
+            self.navigation.open_run(session, run_id)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer the key for unknown outcomes only while there are some."""

@@ -14,6 +14,8 @@ class OpenRun(Message):
     """Show one run on the full screen."""
 
     run_id: str
+    profile: str = ""
+    """Whose run it is: the console switches to it. Empty: the one on show."""
 
 
 @dataclass
@@ -21,6 +23,8 @@ class FollowRun(Message):
     """Follow these runs; unfollow them if all are followed."""
 
     run_ids: tuple[str, ...]
+    profile: str = ""
+    """Whose runs they are. Empty: those of the profile on show."""
 
 
 @dataclass

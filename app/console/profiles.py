@@ -14,7 +14,7 @@ from textual.widgets import Input, OptionList, Static
 
 from app.api.errors import RateLimitedError
 from app.config import Profile
-from app.console.base.screen import OVERVIEW, BaseScreen
+from app.console.base.screen import ALL, OVERVIEW, BaseScreen
 from app.console.engines import ProfileEngines
 from app.console.fuzzy import fuzzy
 from app.console.messages import GoToTab, SwitchProfile
@@ -130,15 +130,15 @@ class ProfilesScreen(BaseScreen):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "app.tab('runs')", "back", key_display="esc", id="profiles.back"),
+        Binding("a", f"app.tab('{ALL}')", "runs of all", tooltip="In one list", id="profiles.runs"),
         Binding("r", "refresh", "refresh", tooltip="Ask every service now", id="app.refresh"),
     ]
 
     def __init__(self, session: Session, profile_engines: ProfileEngines) -> None:
         super().__init__(session)
-        self._engines = profile_engines
         self._reader = CoalescedTask(self._read, self.run_worker)
-        self._overview: ProfileOverview | None = None
-        self._opened_at: datetime | None = None
+        self._overview = ProfileOverview(profile_engines, session.profile.name, session.clock)
+        self._timing = PollTiming(session.clock(), GENTLE_S)
 
     def compose_body(self) -> Iterable[Widget]:
         """Compose a title and the list."""
@@ -147,17 +147,13 @@ class ProfilesScreen(BaseScreen):
 
     def on_mount(self) -> None:
         """Start to read the profiles."""
-        self._opened_at = self.session.clock()
-        self._overview = ProfileOverview(self._engines, self.session.profile.name, self.session.clock)
         self.query_one(ProfileList).focus()
         self._show()
-        self.set_interval(LOOK_S, self._read_again)
-        self._reader.ask()
+        self.set_interval(LOOK_S, self._reader.ask)
 
     def on_screen_resume(self) -> None:
-        """Read at once after another screen was on show."""
-        if self._overview is not None:
-            self._reader.ask()
+        """Read at once, also after another screen was on show."""
+        self._reader.ask()
 
     def on_resize(self) -> None:
         """Draw for the new width."""
@@ -166,8 +162,7 @@ class ProfilesScreen(BaseScreen):
     def engine_changed(self, event: Event) -> None:
         """Read again after an event of the profile on show."""
         del event
-        if self.is_current:
-            self._reader.ask()
+        self._reader.ask()
 
     def tick(self, now: datetime) -> None:
         """Move the ages."""
@@ -176,8 +171,7 @@ class ProfilesScreen(BaseScreen):
 
     def action_refresh(self) -> None:
         """Poll every service, the current one included."""
-        if self._overview is not None:
-            self._overview.make_due()
+        self._overview.make_due()
         self.session.poll_soon()
         self._reader.ask()
 
@@ -186,21 +180,14 @@ class ProfilesScreen(BaseScreen):
         name = message.option_id or ""
         self.post_message(GoToTab("runs") if name == self.session.profile.name else SwitchProfile(name))
 
-    def _read_again(self) -> None:
-        if self.is_current:
-            self._reader.ask()
-
     async def _read(self) -> None:
-        if self._overview is not None:
+        if self.is_current:
             async for _ in self._overview.round():
                 self._show()
 
     def _show(self) -> None:
-        if self._overview is None:
-            return
         facts = tuple(self._overview.facts.values())
-        now = self.session.clock()
-        criteria = Criteria(PollTiming(self._opened_at or now, GENTLE_S), self.session.healthy_words, now)
+        criteria = Criteria(self._timing, self.session.healthy_words, self.session.clock())
         self.query_one(ProfileList).show(facts, criteria)
         count = sum(worst(each, criteria).tone in NEEDS_A_LOOK for each in facts)
         well = f"all {len(facts)} are well" if len(facts) > 1 else "it is well"
@@ -225,7 +212,8 @@ class ProfileSwitcher(PickerScreen[str]):
     def __init__(self, session: Session, profile_engines: ProfileEngines) -> None:
         super().__init__()
         self._session = session
-        self._facts = tuple(initial_facts(profile_engines, session.profile.name).values())
+        everything = ProfileFacts(ALL, "their runs in one list", is_current=False, read_only=False)
+        self._facts = (*initial_facts(profile_engines, session.profile.name).values(), everything)
 
     def compose_choice(self) -> ComposeResult:
         """Compose the search and its matches."""

@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from app.console.base.screen import OVERVIEW, BaseScreen
+from app.console.base.screen import OF_ALL, BaseScreen
 from app.console.session import Session
 
 if TYPE_CHECKING:
@@ -19,14 +19,15 @@ MODULES: Final = {"organizations": "organizations.screen", "automations": "autom
 
 def screen_type(tab: str) -> type[BaseScreen]:
     """Import a tab's screen class: `HealthScreen` of `app.console.health` for `health`."""
-    kind: type[BaseScreen] = getattr(import_module(f"app.console.{MODULES.get(tab, tab)}"), f"{tab.title()}Screen")
+    module = import_module(f"app.console.{MODULES.get(tab, tab.replace(' ', '_'))}")
+    kind: type[BaseScreen] = getattr(module, f"{tab.title().replace(' ', '')}Screen")
     return kind
 
 
 def make_screen(tab: str, session: Session, profile_engines: "ProfileEngines | None") -> BaseScreen:
-    """Make a tab's screen, or the overview of all profiles."""
-    needs: Any = profile_engines if tab == OVERVIEW else session.engine
-    if tab != OVERVIEW and tab not in NEED_ENGINE:
+    """Make a tab's screen, or one of all profiles."""
+    needs: Any = profile_engines if tab in OF_ALL else session.engine
+    if tab not in OF_ALL | NEED_ENGINE:
         return screen_type(tab)(session)
     if needs is None:
         raise RuntimeError(f"The {tab} screen cannot be made yet.")

@@ -183,6 +183,24 @@ class Cache:
         await self._prepare(condition, sort)
         return await self.reader.run(partial(windows.index_of, run_id=run_id, wanted=condition, sort=sort))
 
+    async def key(self, run_id: str, condition: RunFilter, sort: RunSort) -> run_sql.Key | None:
+        """The values that determine a run's place in the order; None: the filter hides it, or it is not held."""
+        return await self.reader.run(partial(windows.key_of, run_id=run_id, wanted=condition, sort=sort))
+
+    async def keys(self, condition: RunFilter, sort: RunSort, limit: int, *, is_backwards: bool) -> list[run_sql.Key]:
+        """The keys of the first `limit` runs of the order, or of the last ones from the end."""
+        await self._prepare(condition, sort)
+        return await self.reader.run(
+            partial(windows.keys, wanted=condition, sort=sort, limit=limit, is_backwards=is_backwards)
+        )
+
+    async def rows_before(self, key: run_sql.Key, condition: RunFilter, sort: RunSort, *, is_after_equal: bool) -> int:
+        """The number of runs before a key that may be another cache's, which comes after an equal one or before it."""
+        await self._prepare(condition, sort)
+        return await self.reader.run(
+            partial(windows.rows_before, key=key, wanted=condition, sort=sort, is_after_equal=is_after_equal)
+        )
+
     async def count(self, condition: RunFilter) -> int:
         """The number of matching runs."""
         await self._prepare(condition)

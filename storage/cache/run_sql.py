@@ -1,7 +1,8 @@
 """Filters and orders of runs as SQL; user input is bound, never spliced."""
 
 import re
-from typing import Final
+from operator import itemgetter
+from typing import Final, TypeVar
 
 from msgspec import Struct
 
@@ -12,6 +13,9 @@ from storage.values import NO_TIME_US, sqlite_text, to_us
 MAX_WORDS: Final = 32
 """How many words of a search count: SQLite limits the depth of expressions."""
 
+Key = tuple[str | int, ...]
+"""The values of `key_columns`, which determine a run's place in an order."""
+T = TypeVar("T")
 _LATEST_US: Final = 2**62
 
 _SPEC_FINAL: Final = ", ".join(f"('{status}')" for status in sorted(FINAL_STATUSES))
@@ -131,6 +135,13 @@ def order_by(sort: RunSort, *, backwards: bool = False) -> str:
 def key_columns(sort: RunSort) -> tuple[str, ...]:
     """The columns that determine a run's place in the order."""
     return tuple(column for column, _ in _ASCENDING[sort.column])
+
+
+def in_order(keyed: list[tuple[Key, T]], sort: RunSort) -> list[tuple[Key, T]]:
+    """These keys of an order, each with what has it, sorted as SQLite does; equal ones stay in their order."""
+    for at, (_, rises) in reversed(list(enumerate(_ASCENDING[sort.column]))):
+        keyed = sorted(keyed, key=lambda each: itemgetter(at)(each[0]), reverse=rises == sort.descending)
+    return keyed
 
 
 def onwards(sort: RunSort, key: tuple[str | int, ...]) -> Where | None:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from storage.cache.coverage import coverage
 from storage.cache.read_runs import COLUMNS, Remembered, count, row_of, total
-from storage.cache.run_sql import ALL, STUCK_SQL, Where, before, both, key_columns, onwards, order_by, where
+from storage.cache.run_sql import ALL, STUCK_SQL, Key, Where, before, both, key_columns, onwards, order_by, where
 from storage.database import snapshot
 from storage.records import CoverageGap, RunFilter, RunRow, RunSort, RunWindow, WindowRequest
 from storage.records.query import GroupBy, Grouping, RunGroup
@@ -23,7 +23,6 @@ NEAR: Final = 2000
 """Up to this offset, skipping rows from the front costs less than counting them."""
 MOST_GROUPS: Final = 500
 """Groups shown one by one; the last line stands for the others."""
-Key = tuple[str | int, ...]
 _STEPS: Final = 20_000
 """SQLite virtual machine steps between two checks of the clock."""
 
@@ -133,6 +132,34 @@ def index_of(connection: sqlite3.Connection, run_id: str, wanted: RunFilter, sor
     with snapshot(connection):
         key = _key(connection, sort, run_id, condition)
         return None if key is None else sum(count(connection, both(part, condition)) for part in before(sort, key))
+
+
+def key_of(connection: sqlite3.Connection, run_id: str, wanted: RunFilter, sort: RunSort) -> Key | None:
+    """The values that determine a run's place in the order; None: the filter hides it, or it is not held."""
+    return _key(connection, sort, run_id, where(wanted))
+
+
+def keys(
+    connection: sqlite3.Connection, wanted: RunFilter, sort: RunSort, limit: int, *, is_backwards: bool
+) -> list[Key]:
+    """The keys of the first `limit` runs of the order, or of the last ones from the end."""
+    condition = where(wanted)
+    return connection.execute(
+        f"SELECT {', '.join(key_columns(sort))} FROM runs WHERE {condition.sql}"
+        f" ORDER BY {order_by(sort, backwards=is_backwards)} LIMIT ?",
+        (*condition.parameters, limit),
+    ).fetchall()
+
+
+def rows_before(
+    connection: sqlite3.Connection, key: Key, wanted: RunFilter, sort: RunSort, *, is_after_equal: bool
+) -> int:
+    """The number of runs before a key that may be another cache's; with `is_after_equal` also of one that has it."""
+    condition = where(wanted)
+    equal = Where(f"({', '.join(key_columns(sort))}) = ({', '.join('?' * len(key))})", key)
+    with snapshot(connection):
+        parts = (*before(sort, key), *([equal] if is_after_equal else []))
+        return sum(count(connection, both(part, condition)) for part in parts)
 
 
 def first_rows(

@@ -1,8 +1,8 @@
 """Runs: the service's data (spec 2.4) and our observations."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Literal
+from typing import Final, Literal
 
 from msgspec import Struct
 
@@ -83,6 +83,21 @@ class RunSummary(Struct, frozen=True, omit_defaults=True):
     """The run's own time then."""
 
 
+SEPARATOR: Final = "\x1f"
+"""Stands between profile and run id in a list of several profiles."""
+
+
+def row_id(profile: str, run_id: str) -> str:
+    """The id of a run's row in a list of several profiles; it is no run's id, since profiles may have equal ones."""
+    return f"{profile}{SEPARATOR}{run_id}"
+
+
+def whose(row: str) -> tuple[str, str]:
+    """The profile and the run's own id of a `row_id`."""
+    profile, _, run_id = row.partition(SEPARATOR)
+    return profile, run_id
+
+
 @dataclass(frozen=True, slots=True)
 class RunRow:
     """A run as a table shows it: light, one for each visible line."""
@@ -102,6 +117,17 @@ class RunRow:
     last_seen_at: datetime | None = field(default=None, compare=False)
     """When the service last confirmed it, by our clock: a row that was confirmed again is the same row."""
     summary: RunSummary = field(default_factory=RunSummary)
+    profile: str = ""
+    """Where the rows of several profiles are in one list: whose it is. Empty: there is one profile."""
+
+    def of(self, profile: str) -> "RunRow":
+        """The row in a list of several profiles, with the id of a row there."""
+        return replace(self, run_id=row_id(profile, self.run_id), profile=profile)
+
+    @property
+    def own_id(self) -> str:
+        """The run's id in its own profile."""
+        return whose(self.run_id)[1] if self.profile else self.run_id
 
 
 class RunDetail(Struct, frozen=True):

@@ -47,6 +47,8 @@ class Vitals(Struct, frozen=True):
     """Whether our own files fail, so that nothing on the screen follows the service."""
     can_switch: bool = False
     """Whether there are other profiles to switch to."""
+    links: tuple[tuple[ProfileMark, Badge], ...] = ()
+    """Where several profiles are in one list: the state of each one's link, in place of the one below."""
     runs_link: LinkState | None = None
     wait: "Wait | None" = None
     """Why the next poll comes later than configured, and when."""
@@ -150,7 +152,8 @@ class HeaderBar(ClickableLine):
             left = list(self._left(now, brevity))
             right = list(self._right(now, brevity))
             room = self.size.width - 2 - sum(part.cell_length for part, _ in (*left, *right))
-            if room >= SPACE + (0 if self._vitals.inbox or brevity >= Brevity.GLYPHS else INBOX):
+            vitals = self._vitals
+            if room >= SPACE + (0 if vitals.inbox or vitals.links or brevity >= Brevity.GLYPHS else INBOX):
                 break
         yield Content(" "), None
         yield from left
@@ -168,6 +171,9 @@ class HeaderBar(ClickableLine):
             yield Content.styled(" read-only", STYLES["warn"]), None
         if vitals.runs_link is not None and vitals.runs_link.in_lab:
             yield Content.styled(" lab", STYLES["wait"]), None
+        if vitals.links:
+            yield from _links(vitals.links, brevity)
+            return
         if brevity is Brevity.HOSTS:
             yield from self._hosts(now, brevity)
         fresh = FILES_FAIL if vitals.files_fail else freshness(vitals.runs_link, self._timing, now, vitals.wait)
@@ -196,7 +202,7 @@ class HeaderBar(ClickableLine):
             word = words if brevity is Brevity.FULL else words.split()[0]
             text = f"{glyph}{n:,}" if is_brief else f"{glyph} {n:,} {word}"
             yield Content(gap), None
-            yield Content.styled(text, style), self.Picked("runs", query)
+            yield Content.styled(text, style), None if vitals.links else self.Picked("runs", query)
 
     def _hosts(self, now: datetime, brevity: Brevity) -> Iterator[ClickablePart]:
         is_stale = self._vitals.health_is_stale
@@ -212,6 +218,17 @@ class HeaderBar(ClickableLine):
                     STYLES["quiet"] if is_stale else badge.style,
                 )
                 yield text, self.Picked("health", host.platform)
+
+
+def _links(links: tuple[tuple[ProfileMark, Badge], ...], brevity: Brevity) -> Iterator[ClickablePart]:
+    """Each profile and its link; where there is little room, those that answer are only counted."""
+    shown = [each for each in links if brevity < Brevity.GLYPHS or each[1].tone != "good"]
+    for mark, badge in shown:
+        word = badge.word if brevity is Brevity.FULL else _in_brief(badge.word)
+        word = word.partition(":")[0] if brevity >= Brevity.GLYPHS else word
+        yield Content.assemble("  ", mark.styled(14), " ", (f"{badge.glyph} {word}", badge.style)), None
+    if answer := len(links) - len(shown):
+        yield Content.styled(f"  ● {answer} live", STYLES["good"]), None
 
 
 def _in_brief(freshness_word: str) -> str:

@@ -43,6 +43,8 @@ class RowFacts(Struct, frozen=True):
     row: RunRow
     times: RowTimes
     is_stuck: bool
+    profile_tone: Tone = "plain"
+    """The colour of its profile's name."""
 
 
 def rests(row: RunRow, now: datetime) -> bool:
@@ -145,7 +147,7 @@ COLUMNS: Final = (
     RunColumn(
         "run",
         14,
-        _quiet(lambda facts: safe_text(facts.row.run_id, limit=FIELD_LIMIT)),
+        _quiet(lambda facts: safe_text(facts.row.own_id, limit=FIELD_LIMIT)),
         grows=2,
         most=40,
         cut="middle",
@@ -161,11 +163,15 @@ COLUMNS: Final = (
     ),
 )
 """All columns."""
+PROFILE: Final = RunColumn(
+    "profile", 12, lambda facts: (safe_text(facts.row.profile), facts.profile_tone), grows=1, most=24, frozen=True
+)
+"""The column that only a list of several profiles has."""
 COLUMN_KEYS: Final = tuple(column.key for column in COLUMNS)
 FROZEN: Final = frozenset(column.key for column in COLUMNS if column.frozen)
 SPARED: Final = ("asked", "result")
 """The columns that take no room while no run has a value in them: parts of a run's summary."""
-_BY_KEY: Final = {column.key: column for column in COLUMNS}
+_BY_KEY: Final = {column.key: column for column in (*COLUMNS, PROFILE)}
 DEFAULT_COLUMNS: Final = ("status", "repository", "asked", "result", "started", "took", "branch")
 
 
@@ -324,7 +330,7 @@ class ColumnArrangement:
 
     def width_of(self, key: str) -> int:
         """The drawn width of a column; for a hidden one, its minimum."""
-        widths = {column.key: column.width for column in COLUMNS}
+        widths = {column.key: column.width for column in _BY_KEY.values()}
         return (widths | {placed.column.key: placed.width for placed in self.layout.placed})[key]
 
     def stop_beyond(self, x: int, direction: int) -> int | None:

@@ -19,7 +19,7 @@ from textual.reactive import reactive
 from textual.strip import Strip
 
 from app.text import SafeText
-from storage.records import CoverageGap, RunFilter, RunRow, RunSort, RunWindow, WindowRequest
+from storage.records import CoverageGap, RunFilter, RunRow, RunSort, RunWindow, Tone, WindowRequest
 from storage.records.query import Grouping, RunGroup
 from widgets.cursor_view import HEADER, CursorView
 from widgets.frame.notice import Notice
@@ -189,6 +189,10 @@ class RunTable(CursorView, can_focus=True):
         """The lines that stand for missing runs, by gap; None: the one below the last run."""
         self._columns = ColumnArrangement(choice or ColumnChoice())
         self._stuck: frozenset[str] = frozenset()
+        self.profile_tones: Mapping[str, Tone] = {}
+        """In a list of several profiles: the colours of their names."""
+        self.profile_times: dict[str, tuple[timedelta, datetime | None]] = {}
+        """How far each one's clock of runs is ahead, and `as_of` by that clock; others: as at the last tick."""
         self.marks = RunMarks()
         self._painted: dict[int, RowTimes] = {}
         self._aged, self._aged_at = self._window, self._now
@@ -618,12 +622,13 @@ class RunTable(CursorView, can_focus=True):
         if row is None:
             return renderer.placeholder(layout, view.width, at_cursor=index == self._cursor)
         times = self._painted[index] = self._times(row)
-        facts = RowFacts(row, times, row.run_id in self._stuck)
+        facts = RowFacts(row, times, row.run_id in self._stuck, self.profile_tones.get(row.profile, "plain"))
         state = RowState(index == self._cursor, row.run_id in self.marks, self.has_focus)
         return renderer.row(facts, self.words, layout, view.width, self.scroll_offset.x, state)
 
     def _times(self, row: RunRow) -> RowTimes:
-        return row_times(row, self._now, self._as_of, self._confirmed_for)
+        ahead, as_of = self.profile_times.get(row.profile, (timedelta(0), self._as_of))
+        return row_times(row, self._now + ahead, as_of, self._confirmed_for)
 
     def _marks_changed(self) -> None:
         self.refresh()

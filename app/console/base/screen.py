@@ -16,10 +16,12 @@ from textual.widget import Widget
 from textual.widgets import Static
 from textual.worker import Worker
 
+from app.config import Profile
 from app.console.guard import guarded_event
 from app.console.messages import FIRST_UNKNOWN, GoToTab, OpenRun
 from app.console.session import Session
 from app.console.session.tour import TourStrip
+from app.console.session.troubles import READ_ONLY
 from widgets.follow import FollowStrip
 from widgets.frame.bars import KeyBar, KeyHint, Tab, TabBar
 from widgets.frame.header_bar import HeaderBar, Vitals
@@ -27,6 +29,7 @@ from widgets.frame.notice import Banner, Notice
 from widgets.unkeyed import NO_KEY
 
 if TYPE_CHECKING:
+    from app.engine import Engine
     from app.events import Event
 
 KeyScope = Literal["here", "in the list", "everywhere"]
@@ -91,6 +94,9 @@ HEIGHTS: Final = [(0, "-short"), (32, "-tall")]
 OVERVIEW: Final = "profiles"
 """The overview of all profiles has no tab: it is not about the profile on show."""
 
+ALL: Final = "all profiles"
+"""The list of the runs of all profiles, which has no tab either."""
+OF_ALL: Final = frozenset({OVERVIEW, ALL})
 INBOX: Final = "inbox"
 
 TABS: Final = (
@@ -213,7 +219,7 @@ class BaseScreen(Screen[None]):
 
     @property
     def focused_run_id(self) -> str | None:
-        """The run that keys and commands act on, or None."""
+        """The run that keys and commands act on, by its id in `acting_profile`; or None."""
         return None
 
     def trouble(self) -> Notice | None:
@@ -229,7 +235,22 @@ class BaseScreen(Screen[None]):
         pins, batches = ((), ()) if trouble or words else session.followed
         self.query_one(TourStrip).show(words)
         self.query_one(FollowStrip).show(pins, batches, now, self.as_of or now)
-        self.query_one(Banner).show(trouble or (None if words or pins or batches else session.standing))
+        standing = READ_ONLY if self.acting_profile.read_only else None
+        self.query_one(Banner).show(trouble or (None if words or pins or batches else standing))
+
+    @property
+    def acting_engine(self) -> "Engine | str":
+        """The engine that the keys act with, or the reason why there is none."""
+        return self.session.engine or self.session.not_open
+
+    @property
+    def acting_profile(self) -> Profile:
+        """The profile that the keys act on."""
+        return self.session.profile
+
+    def in_header(self, vitals: Vitals) -> Vitals:
+        """Hook: the figures of the header."""
+        return vitals
 
     @property
     def as_of(self) -> datetime | None:
@@ -258,7 +279,7 @@ class BaseScreen(Screen[None]):
         if bool(vitals.unknown) != self._has_unknown:
             self._has_unknown = bool(vitals.unknown)
             self.refresh_bindings()
-        self.query_one(HeaderBar).show(vitals)
+        self.query_one(HeaderBar).show(self.in_header(vitals))
         bar = self.query_one(TabBar)
         bar.show_count("activity", f"?{vitals.unknown:,}" if vitals.unknown else "")
         bar.show_set_up(vitals.set_up)

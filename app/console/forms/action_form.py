@@ -422,12 +422,12 @@ class ActionForm(ModalScreen[Action | None]):
         app, run_ids = self.app, self.run_ids
         if run_ids:
             self.dismiss(self._result)
-            app.post_message(OpenRun(run_ids[0]))
+            app.post_message(OpenRun(run_ids[0], self.engine.profile.name))
 
     def action_follow(self) -> None:
         """Follow the runs."""
         if self.run_ids:
-            self.app.post_message(FollowRun(self.run_ids))
+            self.app.post_message(FollowRun(self.run_ids, self.engine.profile.name))
 
     # Its fields
 

@@ -158,8 +158,9 @@ async def run_own_command(app: App[Any], session: Session, terminal: Terminal, c
     """Run a command on the run in focus and report how it ended, or why it did not start."""
     name = safe_text(command.name, limit=60)
     try:
-        run = await _run_in_focus(app, session) if needs_run(command.argv) else None
-        argv = filled_in(command.argv, placeholder_values(session.profile.name, session.profile.base_url, run))
+        run = await _run_in_focus(app) if needs_run(command.argv) else None
+        profile = app.screen.acting_profile if isinstance(app.screen, BaseScreen) else session.profile
+        argv = filled_in(command.argv, placeholder_values(profile.name, profile.base_url, run))
         if command.confirm and not await app.push_screen_wait(ConfirmCommandScreen(name, shown(argv))):
             return
         if command.terminal:
@@ -209,10 +210,10 @@ class ConfirmCommandScreen(Sheet[bool]):
         self.dismiss(answer)
 
 
-async def _run_in_focus(app: App[Any], session: Session) -> Run | None:
-    screen, engine = app.screen, session.engine
-    run_id = screen.focused_run_id if isinstance(screen, BaseScreen) else None
-    detail = await engine.cache.detail(run_id) if engine is not None and run_id is not None else None
+async def _run_in_focus(app: App[Any]) -> Run | None:
+    engine = app.screen.acting_engine if isinstance(app.screen, BaseScreen) else ""
+    run_id = app.screen.focused_run_id if isinstance(app.screen, BaseScreen) else None
+    detail = None if isinstance(engine, str) or run_id is None else await engine.cache.detail(run_id)
     return detail.run if detail is not None else None
 
 

@@ -14,7 +14,7 @@ from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 from textual.message import Message
 
-from app.console.base.screen import TABS, BaseScreen, key_actions
+from app.console.base.screen import ALL, TABS, BaseScreen, key_actions
 from app.console.fuzzy import fuzzy
 from app.console.keys.keymap import bindings_of, written
 from app.console.messages import GoToTab, OpenRun, SwitchProfile
@@ -191,6 +191,8 @@ async def destinations(screen: BaseScreen) -> tuple[PaletteCommand, ...]:
         for profile in session.settings.profiles
         if profile.name != session.profile.name
     ]
+    if session.vitals.now.can_switch:
+        leads.append((f"Profile {ALL}", "their runs in one list", SwitchProfile(ALL)))
     if session.engine is not None:
         cache = session.engine.cache
         named: tuple[tuple[KeyName, str, Sequence[str]], ...] = (

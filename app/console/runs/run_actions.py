@@ -59,10 +59,10 @@ RUN_BINDINGS: Final = (
 
 def with_engine(screen: BaseScreen, work: Callable[["Engine"], Awaitable[None]], group: str) -> "Worker[None] | None":
     """Start work that needs the engine, replacing work of the same group; without an engine, report why."""
-    engine = screen.session.engine
-    if engine is not None:
+    engine = screen.acting_engine
+    if not isinstance(engine, str):
         return screen.run_worker(partial(work, engine), exclusive=True, group=group)
-    screen.session.notify(screen.session.not_open)
+    screen.session.notify(engine)
     return None
 
 
@@ -87,7 +87,7 @@ class RunActions(BaseScreen):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Dim the writes of a read-only profile."""
-        if action in WRITES and self.session.profile.read_only:
+        if action in WRITES and self.acting_profile.read_only:
             return None
         return super().check_action(action, parameters)
 
@@ -120,7 +120,7 @@ class RunActions(BaseScreen):
         from app.console.forms import ContinueRunForm
 
         if (run := await self._run()) is None:
-            self.session.notify("No run is selected: nothing to continue.", severity="warning")
+            self.session.notify("Select one run: there is nothing to continue.", severity="warning")
         else:
             form = ContinueRunForm(engine, run, final_statuses=await engine.cache.final_statuses())
             self.app.push_screen(form, self.form_closed)
@@ -154,7 +154,7 @@ class RunActions(BaseScreen):
         def cancelled(outcome: str | None) -> None:
             if outcome is not None:
                 self.session.notify(outcome)
-                self.session.poll_soon()
+                self.action_refresh_now()
 
         held = await engine.cache.details(self.chosen_ids)
         finals = await engine.cache.final_statuses()
@@ -170,8 +170,11 @@ class RunActions(BaseScreen):
 
     def action_follow_run(self) -> None:
         """Follow the runs to their end, or no longer."""
-        if self.chosen_ids:
-            self.post_message(FollowRun(self.chosen_ids))
+        engine = self.acting_engine
+        if isinstance(engine, str):
+            self.session.notify(engine)
+        elif self.chosen_ids:
+            self.post_message(FollowRun(self.chosen_ids, engine.profile.name))
 
     def action_copy_run_id(self) -> None:
         """Copy the run's id; of several runs, a line each."""
@@ -205,11 +208,11 @@ class RunActions(BaseScreen):
     def form_closed(self, action: "Action | None") -> None:
         """Poll the service after a form was sent."""
         if action is not None and action.state == "confirmed":
-            self.session.poll_soon()
+            self.action_refresh_now()
 
     async def _run(self) -> Run | None:
-        engine, run_id = self.session.engine, self.focused_run_id
-        detail = None if engine is None or run_id is None else await engine.cache.detail(run_id)
+        engine, run_id = self.acting_engine, self.focused_run_id
+        detail = None if isinstance(engine, str) or run_id is None else await engine.cache.detail(run_id)
         return detail.run if detail else None
 
 

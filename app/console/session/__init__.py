@@ -12,7 +12,7 @@ from textual.signal import Signal
 from app.config import Profile, Settings
 from app.console.session.feeds import Batches, InboxFeed, VitalsFeed
 from app.console.session.tour import Tour
-from app.console.session.troubles import READ_ONLY, own_failure_text
+from app.console.session.troubles import own_failure_text
 from app.events import Event, LinkChanged
 from app.text import safe_text
 from storage.base_error import RunwardenError
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from storage.cache.first_paint import FirstPaint
     from storage.records.following import PinnedRun
     from widgets.batch import BatchView
-    from widgets.frame.notice import Notice
 
 ResultT = TypeVar("ResultT")
 
@@ -167,11 +166,6 @@ class Session:
         seen = {key for key, at in self._ended.items() if self._looked_at - at >= SEEN_AFTER}
         pins = tuple(pin for pin in self.pins if pin.run_id not in seen)
         return pins, tuple(batch for batch in self.batches.views if batch.key not in seen)
-
-    @property
-    def standing(self) -> "Notice | None":
-        """A notice that always applies to this profile, or None."""
-        return READ_ONLY if self.profile.read_only else None
 
     async def guard(self, work: Callable[..., Awaitable[ResultT]], *arguments: Any, **options: Any) -> ResultT | None:
         """Do the work; a `RunwardenError` becomes a notice."""

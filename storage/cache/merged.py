@@ -1,0 +1,91 @@
+"""The runs of several caches as one list, in one order."""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Mapping
+
+from storage.cache.cache import Cache
+from storage.cache.run_sql import Key, in_order
+from storage.records import RunFilter, RunRow, RunSort, RunWindow, WindowRequest
+from storage.records.run import row_id, whose
+
+
+class MergedCaches:
+    """Reads the caches of several profiles, by their names. Of equal runs, that of the first profile comes first."""
+
+    def __init__(self, caches: Mapping[str, Cache]) -> None:
+        self._caches = caches
+
+    async def count(self, condition: RunFilter) -> int:
+        """The number of matching runs in all caches."""
+        return sum(await asyncio.gather(*(cache.count(condition) for cache in self._caches.values())))
+
+    async def stuck(self) -> frozenset[str]:
+        """The ids of the rows of stuck runs."""
+        found = await asyncio.gather(*(cache.stuck() for cache in self._caches.values()))
+        return frozenset(row_id(name, run_id) for name, ids in zip(self._caches, found, strict=True) for run_id in ids)
+
+    async def window(self, request: WindowRequest) -> RunWindow:
+        """The rows around a place, as `Cache.window`, without gaps and groups; each row has its profile."""
+        condition, sort, limit = request.condition, request.sort, request.limit
+        counts = dict(
+            zip(
+                self._caches,
+                await asyncio.gather(*(cache.count(condition) for cache in self._caches.values())),
+                strict=True,
+            )
+        )
+        total = sum(counts.values())
+        anchor = await self._place(request.anchor_id, condition, sort)
+        shift = 0 if anchor is None else anchor - request.anchor_index
+        offset = max(0, min(request.offset + shift, total - limit))
+        # From the nearer end: each cache may hold all rows up to there.
+        from_end = total - offset
+        is_near_end = from_end < offset + limit
+        reach = from_end if is_near_end else offset + limit
+        keys = await self._keys(condition, sort, reach, is_backwards=is_near_end)
+        chosen = [name for _, name in (keys[-reach:] if is_near_end else keys[offset:])[:limit]]
+        above = Counter(name for _, name in keys[:offset])
+        if is_near_end:
+            above = Counter(counts) - Counter(name for _, name in keys[-reach:])
+        rows = await self._rows(condition, sort, above, Counter(chosen))
+        found = tuple(rows[name].popleft() for name in chosen if rows[name])
+        cursor = next((offset + at for at, row in enumerate(found) if row.run_id == request.cursor_id), None)
+        if cursor is None:
+            cursor = await self._place(request.cursor_id, condition, sort)
+        return RunWindow(total, offset, found, shift, cursor)
+
+    async def _rows(
+        self, condition: RunFilter, sort: RunSort, above: Mapping[str, int], counts: Mapping[str, int]
+    ) -> dict[str, deque[RunRow]]:
+        async def read(name: str) -> deque[RunRow]:
+            rows = await self._caches[name].rows(condition, sort, offset=above.get(name, 0), limit=counts[name])
+            return deque(row.of(name) for row in rows)
+
+        return dict(zip(counts, await asyncio.gather(*map(read, counts)), strict=True))
+
+    async def _keys(
+        self, condition: RunFilter, sort: RunSort, limit: int, *, is_backwards: bool
+    ) -> list[tuple[Key, str]]:
+        """The places of the first or last `limit` rows of each cache, all in one order."""
+        found = await asyncio.gather(
+            *(cache.keys(condition, sort, limit, is_backwards=is_backwards) for cache in self._caches.values())
+        )
+        return in_order([(key, name) for name, keys in zip(self._caches, found, strict=True) for key in keys], sort)
+
+    async def _place(self, row: str | None, condition: RunFilter, sort: RunSort) -> int | None:
+        """The row's number; None: it is not in the list."""
+        profile, run_id = whose(row or "")
+        key = await self._caches[profile].key(run_id, condition, sort) if profile in self._caches else None
+        if key is None:
+            return None
+        names = list(self._caches)
+        first = names[: names.index(profile)]
+        return sum(
+            await asyncio.gather(
+                *(
+                    cache.rows_before(key, condition, sort, is_after_equal=name in first)
+                    for name, cache in self._caches.items()
+                )
+            )
+        )

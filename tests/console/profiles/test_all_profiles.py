@@ -1,0 +1,199 @@
+"""The runs of all profiles in one list. Both services have runs of the same ids."""
+
+import pytest
+from msgspec.structs import replace
+from syrupy.assertion import SnapshotAssertion
+from textual.content import Content
+
+from app.actions import ActionRefusedError
+from app.api.requests import CancelRun
+from app.config import LEDGER_FILE, Settings, data_folder
+from app.console.all_profiles import AllProfilesScreen
+from app.console.base.screen import ALL
+from app.console.forms import ContinueRunForm
+from app.console.run.screen import RunScreen
+from storage.records.run import whose
+from tests.console.conftest import WIDE, Scene, seen
+from tests.console.profiles.conftest import FleetStaged
+from tests.lab import Lab
+from widgets.forms.dialog import FormDialog
+
+
+@pytest.fixture
+def writable(several: Settings) -> Settings:
+    """The same services; each takes writes."""
+    return replace(several, profiles=tuple(replace(each, read_only=False) for each in several.profiles))
+
+
+async def all_shown(scene: Scene) -> AllProfilesScreen:
+    """Goes to the list by the profile switch."""
+    await scene.press("ctrl+o", *"all", "enter")
+    await scene.shows("[63 runs]", "service unreachable")
+    screen = scene.app.screen
+    assert isinstance(screen, AllProfilesScreen)
+    return screen
+
+
+def profiles(scene: Scene) -> list[str]:
+    """The profiles of the rows in view."""
+    return [row.profile for row in scene.table.rows_on_show]
+
+
+async def on_row_of(scene: Scene, profile: str) -> str:
+    """Puts the cursor on the profile's newest run."""
+    await scene.press("g")
+    while (row := scene.table.row) is None or row.profile != profile:
+        await scene.press("j")
+    return row.own_id
+
+
+async def test_rows_of_all_are_in_one_order(fleet_staged: FleetStaged) -> None:
+    """Newest first, each with its profile; the header has the sums, and names the service that is down."""
+    async with fleet_staged() as scene:
+        await all_shown(scene)
+
+        assert profiles(scene)[:6] == ["acme-prod", "acme-staging"] * 3
+        assert "all profiles ▾   partner  ◌ service unreachable" in scene.lines[0]
+        assert "●5 ○2 ✗4" in scene.lines[0]
+        assert scene.app.current_mode == ALL
+
+
+async def test_filters_and_orders_hold_for_all(fleet_staged: FleetStaged) -> None:
+    """And so does the number of runs; escape shows all again, at the run under the cursor."""
+    async with fleet_staged(WIDE) as scene:
+        await all_shown(scene)
+        await scene.press("slash", *"is:active", "enter")
+
+        assert "[7 runs" in scene.text
+        assert sorted(profiles(scene)) == ["acme-prod"] * 4 + ["acme-staging"] * 3
+        await scene.pilot.click("RunTable", offset=(6, 0))
+        await scene.settle()
+        assert [row.status for row in scene.table.rows_on_show] == ["working"] * 5 + ["queued"] * 2
+        await scene.press("escape")
+        assert "[63 runs]" in scene.text
+        await scene.press("slash", *"status:exploded since:never", "enter")
+        assert "✗" in scene.text
+
+
+async def test_a_service_that_goes_down_is_named_and_its_rows_stay_as_they_were(
+    fleet_staged: FleetStaged, staging: Lab
+) -> None:
+    """Its active runs are timed up to its last answer; those of the other go on."""
+    async with fleet_staged(WIDE) as scene:
+        await all_shown(scene)
+        staging.close()
+        scene.clock.move(minutes=5)
+        await scene.press("r")
+        await scene.sync()
+        await scene.shows("acme-staging ◌ no answer 5m", "● 1 live")
+        took = {row.profile: line for row, line in zip(scene.table.rows_on_show, scene.rows, strict=False)}
+
+        assert "≥" in next(line for line in scene.rows if "acme-staging" in line)
+        assert "≥" not in next(line for line in scene.rows if "acme-prod" in line)
+        assert set(took) == {"acme-prod", "acme-staging"}
+
+
+async def test_an_action_reaches_the_service_of_its_row_and_no_other(
+    fleet_staged: FleetStaged, writable: Settings, board: Lab, staging: Lab
+) -> None:
+    """The form names the profile in its colour; the run that it made opens in its profile."""
+    async with fleet_staged(settings=writable) as scene:
+        await all_shown(scene)
+        run_id = await on_row_of(scene, "acme-staging")
+        await scene.press("c", *"Go on.")
+        form = scene.app.screen
+        assert isinstance(form, ContinueRunForm)
+        title = form.query_one(FormDialog).border_title or ""
+        assert Content.from_markup(title).plain == "Continue a run   acme-staging "
+        await scene.press("ctrl+s", "ctrl+s")
+        await scene.shows("Open run")
+
+        assert [b"Go on." in body and run_id.encode() in body for body in staging.posts] == [True]
+        assert board.posts == []
+        await scene.press("enter")
+        await scene.shows("acme-staging ▾")
+        assert isinstance(scene.app.screen, RunScreen)
+        assert scene.app.session.profile.name == "acme-staging"
+
+
+async def test_a_read_only_profile_refuses_here_too(fleet_staged: FleetStaged, staging: Lab) -> None:
+    """The keys that send do nothing while the cursor is on its row, and the banner says why."""
+    async with fleet_staged() as scene:
+        screen = await all_shown(scene)
+        await on_row_of(scene, "acme-prod")
+        assert "Nothing can be sent from here." not in scene.text
+        run_id = await on_row_of(scene, "acme-staging")
+        assert "Nothing can be sent from here." in scene.text
+        for key in ("n", "c", "a", "N", "X"):
+            await scene.press(key)
+            assert scene.app.screen is screen
+        engine = screen.acting_engine
+        assert not isinstance(engine, str)
+        with pytest.raises(ActionRefusedError, match="read-only"):
+            await engine.actions.submit(CancelRun(run_id))
+
+        assert staging.posts == []
+
+
+async def test_marks_of_several_profiles_are_not_acted_on(
+    fleet_staged: FleetStaged, writable: Settings, board: Lab, staging: Lab
+) -> None:
+    """One action goes to one profile; what several of one profile can have together is done."""
+    async with fleet_staged(settings=writable) as scene:
+        screen = await all_shown(scene)
+        await scene.press("space", "space", "X")
+        assert scene.toasts[-1].startswith("The marked runs are of acme-prod and acme-staging")
+        assert scene.app.screen is screen
+        await scene.press("f")
+        assert scene.app.session.pins == ()
+        await scene.press("escape")
+        for row in [row for row in scene.table.rows_on_show if row.profile == "acme-staging"][:2]:
+            scene.table.mark([row.run_id])
+            staging.turns[row.own_id] = {"turns": []}
+        await scene.press("c")
+        assert scene.toasts[-1].startswith("Select one run")
+        await scene.press("X")
+        await scene.shows("Cancel 2 runs", "acme-staging")
+        await scene.press("ctrl+s")
+        await scene.shows("2 marked")
+
+        cancelled = [request.path for request in staging.requests if request.method == "POST"]
+        assert {path.split("/")[-2] for path in cancelled} == {whose(row)[1] for row in scene.table.marks.ids}
+        assert board.posts == []
+
+
+async def test_a_run_opens_in_its_profile_and_leads_back(fleet_staged: FleetStaged) -> None:
+    """Enter on another profile's run switches to it; backspace comes back to the list, the filter and the row."""
+    async with fleet_staged() as scene:
+        await all_shown(scene)
+        await scene.press("slash", *"is:active", "enter")
+        await on_row_of(scene, "acme-staging")
+        row = scene.table.row
+        await scene.press("enter")
+        await scene.shows("acme-staging ▾ read-only")
+        assert isinstance(scene.app.screen, RunScreen)
+        await scene.press("backspace", "backspace")
+        await scene.shows("all profiles ▾", "[7 runs")
+
+        assert scene.table.row == row
+        await scene.press("ctrl+o", *"stag", "enter")
+        assert scene.app.current_mode == "runs"
+
+
+async def test_files_of_one_profile_that_cannot_be_used_hide_only_its_rows(
+    fleet_staged: FleetStaged, several: Settings
+) -> None:
+    """The header says whose."""
+    (data_folder(several, several.profile("acme-staging")) / LEDGER_FILE).mkdir(parents=True)
+    async with fleet_staged(WIDE) as scene:
+        await scene.press("0", "a")
+        await scene.shows("[60 runs]", "acme-staging ✗ files unusable")
+
+        assert set(profiles(scene)) == {"acme-prod"}
+
+
+async def test_all_profiles_at_a_glance(fleet_staged: FleetStaged, picture: SnapshotAssertion) -> None:
+    """Each name in its colour, in the rows and at the top."""
+    async with fleet_staged() as scene:
+        await all_shown(scene)
+        await seen(scene, picture)

@@ -1,0 +1,114 @@
+"""Several caches as one list: each of its windows is what sorting all runs by hand finds."""
+
+import random
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from storage.cache.cache import Cache
+from storage.cache.merged import MergedCaches
+from storage.records import SORTABLE, Repository, Run, RunFilter, RunSort, WindowRequest
+from storage.records.run import whose
+from tests.storage.conftest import NOON
+
+NEWEST_FIRST = RunSort()
+
+
+def run(number: int, name: str = "run") -> Run:
+    at = NOON + timedelta(minutes=number)
+    status = ("failed", "completed", "working", "retired")[number % 4]
+    return Run(
+        f"{name}_{number:03}", status, f"agent/{number % 5}", Repository.parse(f"acme/{number % 3}"), at, at, "{}"
+    )
+
+
+Two = dict[str, Cache]
+
+
+@pytest.fixture
+async def two(tmp_path: Path) -> AsyncIterator[Two]:
+    """Two caches with interleaved runs, ten of which are the same run of the same service."""
+    chance = random.Random(7)
+    async with AsyncExitStack() as stack:
+        caches = {}
+        for name in ("prod", "lab"):
+            folder = tmp_path / name
+            folder.mkdir()
+            caches[name] = await stack.enter_async_context(
+                await Cache.open(folder / "cache.sqlite3", clock=lambda: NOON)
+            )
+            own = [run(number, name) for number in range(90) if chance.random() < 0.5]
+            await caches[name].store_runs([*own, *(run(200 + number) for number in range(10))], NOON)
+        yield caches
+
+
+async def everything(two: Two, condition: RunFilter, sort: RunSort) -> list[str]:
+    """The ids of all rows, as one window has them."""
+    found = await MergedCaches(two).window(WindowRequest(condition, sort, 0, 1_000))
+    if sort.column in {"repository", "branch"}:
+        names = [getattr(row, "branch_name" if sort.column == "branch" else "repository") for row in found.rows]
+        assert names == sorted(names, reverse=sort.descending)
+    return [row.run_id for row in found.rows]
+
+
+@pytest.mark.parametrize("descending", [True, False])
+@pytest.mark.parametrize("column", [field.name for field in SORTABLE])
+@pytest.mark.parametrize(
+    "condition",
+    [RunFilter(), RunFilter(statuses=("failed",)), RunFilter(active=True), RunFilter(search="lab")],
+    ids=str,
+)
+async def test_each_window_is_a_part_of_one_order(
+    two: Two, condition: RunFilter, column: str, descending: bool
+) -> None:
+    """From both ends and in the middle; each cache's runs stand in the order that its own list has."""
+    sort = RunSort(column, descending)
+    merged = MergedCaches(two)
+    rows = await everything(two, condition, sort)
+
+    assert len(rows) == len(set(rows)) == await merged.count(condition)
+    for name, cache in two.items():
+        own = await cache.rows(condition, sort, offset=0, limit=1_000)
+        assert [whose(row)[1] for row in rows if whose(row)[0] == name] == [each.run_id for each in own]
+    for offset in range(0, len(rows), 7):
+        window = await merged.window(WindowRequest(condition, sort, offset, 10))
+
+        assert window.total == len(rows)
+        assert [row.run_id for row in window.rows] == rows[window.offset : window.offset + 10]
+        assert window.offset == max(0, min(offset, len(rows) - 10))
+
+
+async def test_the_newest_of_both_come_first(two: Two) -> None:
+    """By the order of their times, whichever profile they are of; the first profile's copy of a run comes first."""
+    found = await MergedCaches(two).window(WindowRequest(RunFilter(), NEWEST_FIRST, 0, 1_000))
+    times = [row.created_at for row in found.rows]
+
+    assert times == sorted(times, key=str, reverse=True)
+    assert [row.profile for row in found.rows[:6]] == ["prod", "lab"] * 3
+    assert {row.profile for row in found.rows} == set(two)
+
+
+async def test_anchor_and_cursor_stay_on_their_runs(two: Two) -> None:
+    """A run arrives in the other cache, above: the same rows are found one further down."""
+    rows = await everything(two, RunFilter(), NEWEST_FIRST)
+    request = WindowRequest(RunFilter(), NEWEST_FIRST, 20, 5, rows[20], 20, rows[60])
+    before = await MergedCaches(two).window(request)
+    await two["lab"].store_runs([run(500, "lab")], NOON)
+
+    after = await MergedCaches(two).window(request)
+
+    assert (before.shift, before.offset, before.cursor_index) == (0, 20, 60)
+    assert (after.shift, after.offset, after.cursor_index) == (1, 21, 61)
+    assert after.rows == before.rows
+
+
+async def test_a_row_that_is_in_no_cache_has_no_place(two: Two) -> None:
+    """One that a filter hides, one that is not held, one of a profile that is gone."""
+    rows = await everything(two, RunFilter(), NEWEST_FIRST)
+    for row_id in (next(row for row in rows if "prod_" in row), "prod\x1fgone", "gone\x1frun_200", "run_200"):
+        request = WindowRequest(RunFilter(search="lab_"), NEWEST_FIRST, 0, 5, None, 0, row_id)
+
+        assert (await MergedCaches(two).window(request)).cursor_index is None
