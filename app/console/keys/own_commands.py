@@ -173,12 +173,12 @@ async def run_own_command(app: App[Any], session: Session, terminal: Terminal, c
 
 
 class ConfirmCommandScreen(Sheet[bool]):
-    """Shows the exact command; enter closes without running it, so that nothing runs by habit."""
+    """Shows the exact command; enter does nothing, so that nothing runs by habit."""
 
     LEAVE = "answer(False)"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y", "answer(True)", "run it", id="command.confirm"),
-        Binding("escape,n,q,enter", "answer(False)", "leave it", id="command.leave"),
+        Binding("ctrl+s,y", "answer(True)", "run it", id="command.confirm"),
+        Binding("escape,n,q", "answer(False)", "leave it", id="command.leave"),
     ]
     CSS = """
     ConfirmCommandScreen { align: center middle; background: $background 60%; }
@@ -200,9 +200,7 @@ class ConfirmCommandScreen(Sheet[bool]):
         with Vertical() as sheet:
             sheet.border_title = Content(f"Run: {self._title}")
             yield Static(Content(self._command), markup=False)
-            yield key_line(
-                ("y", "runs it", "screen.answer(True)"), ("esc", "or enter leaves it", "screen.answer(False)")
-            )
+            yield key_line(("^s", "Run it", "screen.answer(True)"), ("esc", "Don't run it", "screen.answer(False)"))
 
     def action_answer(self, answer: bool) -> None:
         """Take the answer."""
@@ -211,8 +209,10 @@ class ConfirmCommandScreen(Sheet[bool]):
 
 async def _run_in_focus(app: App[Any], session: Session) -> Run | None:
     screen, engine = app.screen, session.engine
-    run_id = screen.focused_run_id if isinstance(screen, BaseScreen) else None
-    detail = await engine.cache.detail(run_id) if engine is not None and run_id is not None else None
+    ids = screen.chosen_ids if isinstance(screen, BaseScreen) else ()
+    if len(ids) > 1:
+        raise CommandUnusableError(f"{len(ids):,} runs are marked: it is run on one. esc unmarks them.")
+    detail = await engine.cache.detail(ids[0]) if engine is not None and ids else None
     return detail.run if detail is not None else None
 
 
