@@ -50,6 +50,7 @@ async def test_marked_runs_are_cancelled_and_no_other(staged: Staged, board: Lab
     async with staged() as scene:
         await scene.press("slash", *"is:active", "enter", "space", "space")
         marked = set(scene.table.marks.ids)
+        await scene.press("f")
         for run_id in marked:
             board.turns[run_id] = {"turns": []}
         (ended,) = [run.run_id for run in await scene.engine.cache.runs(RunFilter(statuses=("completed",)), 1)]
@@ -69,6 +70,8 @@ async def test_marked_runs_are_cancelled_and_no_other(staged: Staged, board: Lab
         details = await scene.engine.cache.details(tuple(marked))
         assert {each.run.status for each in details.values()} == {"cancelled"}
         assert "2 runs were cancelled." in scene.toasts
+        await scene.sync()
+        assert [title for title in scene.titles if "ancelled" in title] == [], "who did it knows"
 
 
 async def test_the_run_is_copied_and_opened_by_the_template(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
