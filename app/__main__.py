@@ -26,7 +26,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         print(VERSION_LINE, flush=True)  # noqa: T201 — the answer
         return 0
-    code = None if argv or not (sys.stdin.isatty() and sys.stdout.isatty()) else _console_at_once()
+    has_screen = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    code = _console_at_once() if has_screen and not argv else None
     if code is not None:
         return code
     import gc

@@ -68,26 +68,28 @@ def slices(
 ) -> tuple[HealthLevel | None, ...]:
     """One platform's last `count` slices of time, oldest first, each at its worst level; None: not known.
 
-    They begin at whole multiples of `each`, so that a slice never changes; the last one includes now.
+    They begin at whole multiples of `each`, so that a slice never changes once it is past. The last one is the present:
+    it has the newest level, not the worst.
     """
     start = _EPOCH + ((now - _EPOCH) // each - (count - 1)) * each
     seconds: list[dict[HealthLevel, float]] = [{} for _ in range(count)]
+    present: HealthLevel | None = None
     for span in spans:
         found = level(span.status, healthy_words)
-        if found is None:
-            continue
         first = (span.start - start) // each
         last = (span.end - start) // each
+        present = found if now - span.end < each else None
+        if found is None:
+            continue
         for index in range(max(0, first), min(count - 1, last) + 1):
             overlap_s = _overlap_s(span, start + index * each, start + (index + 1) * each)
             seconds[index][found] = seconds[index].get(found, 0.0) + overlap_s
-    # The last slice includes now: any sample in it counts.
-    needed_s = [_LEAST_KNOWN * each.total_seconds()] * (count - 1) + [0.0]
+    needed_s = _LEAST_KNOWN * each.total_seconds()
     worst: list[HealthLevel | None] = []
-    for part, well_s in zip(seconds, needed_s, strict=True):
-        is_well = part.get("well", -1.0) >= well_s
+    for part in seconds[:-1]:
+        is_well = part.get("well", 0.0) >= needed_s
         worst.append("bad" if "bad" in part else "impaired" if "impaired" in part else "well" if is_well else None)
-    return tuple(worst)
+    return (*worst, present)
 
 
 def _overlap_s(span: HealthSpan, start: datetime, end: datetime) -> float:

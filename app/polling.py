@@ -95,6 +95,11 @@ class Cadence:
         self.rationed_s = min(max(SLOWEST_S, self.base_s), 4 * max(self.rationed_s, self.base_s))
         self.due_at_s = now_s + wait_s + self.rationed_s * (0.5 + self.draw())
 
+    @property
+    def is_slow(self) -> bool:
+        """Whether failures or refusals made the interval longer than configured."""
+        return self.rationed_s > 0 or self.interval_s > self.base_s
+
     def hasten(self) -> None:
         """Make the next poll due at once."""
         self.due_at_s = 0.0
@@ -209,10 +214,11 @@ class Polling:
         """Why the next poll of runs is late, and when it comes; None: it is not late."""
         wait = await self.budget.wait(Priority.ACTIVE)
         cadence = self._cadences.get("runs")
-        if cadence is None or not self.is_poller or not (wait or cadence.rationed_s):
+        if cadence is None or not self.is_poller or not (wait or cadence.is_slow):
             return wait
         due_at = datetime.fromtimestamp(self.budget.now_s() + cadence.wait_s(time.monotonic()), UTC)
-        return Wait("own_pace", due_at) if wait is None else replace(wait, until=max(wait.until, due_at))
+        own = Wait("own_pace" if cadence.rationed_s else "service_down", due_at)
+        return own if wait is None else replace(wait, until=max(wait.until, due_at))
 
     async def _tell_wait(self, subject: Subject) -> None:
         if subject == "runs" and (wait := await self.next_poll()) is not None:

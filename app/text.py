@@ -58,6 +58,11 @@ def safe_block(text: str, *, limit: int = 20_000, lines: int = 1_000) -> tuple[S
     return tuple(safe_text(part.expandtabs(_TAB_WIDTH), limit=limit * _TAB_WIDTH) for part in parts)
 
 
+def first_line(text: str) -> str:
+    """Return the first line that is not blank; "" if there is none. It is not safe text yet."""
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")
+
+
 def safe_log_line(text: str, *, limit: int = 4_000, colour: bool = False) -> SafeText:
     """Return a log's line in its last state, without overwritten text; of escape sequences only colours stay."""
     last = next((part for part in reversed(text.split("\r")) if part), "")

@@ -384,6 +384,8 @@ class Lab(Server):
     turns: dict[str, dict[str, Any]] = field(default_factory=dict)
     """By run: the answer of the results extension. Empty: the service does not have the extension."""
     logs: dict[tuple[str, int], bytes] = field(default_factory=dict)
+    steps: dict[tuple[str, int], list[dict[str, Any]]] = field(default_factory=dict)
+    """The steps of a log, told where they are asked for."""
     """By run and turn; all of them have ended."""
     diffs: dict[tuple[str, int | None], str] = field(default_factory=dict)
     """By run and turn; None: of the whole run."""
@@ -559,7 +561,13 @@ class Lab(Server):
                 offset = int(request.query.get("offset", "0"))
                 offset = min(offset if offset >= 0 else max(0, len(log) + offset), len(log))
                 places = {"Offset": offset, "Next": len(log), "Size": len(log), "Ended": "true"}
-                return Respond(200, log[offset:], {f"Runwarden-Log-{name}": str(at) for name, at in places.items()})
+                headers = {f"Runwarden-Log-{name}": str(at) for name, at in places.items()}
+                steps = self.steps.get((run_id, int(turn)))
+                if steps is not None and request.query.get("form") == "steps":
+                    return Respond(
+                        200, {"steps": steps if log[offset:] else []}, headers | {"Runwarden-Log-Form": "steps"}
+                    )
+                return Respond(200, log[offset:], headers)
             case "GET", ["diff"] | ["turns", _, "diff"]:
                 turn = int(rest[1]) if len(rest) > 1 else None
                 if (diff := self.diffs.get((run_id, turn))) is not None:

@@ -4,12 +4,15 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
+from textual.content import Content
+from textual.widget import Widget
 
 from app.health import HealthLevel, level
 from app.text import safe_text
 from storage.records import STATUS_BY_NAME, Tone
+from widgets.cells import shorten
 
-__all__ = ["STYLES", "Badge", "StyledText", "Tone", "action_badge", "health_badge", "run_badge"]
+__all__ = ["STYLES", "Badge", "ProfileMark", "StyledText", "Tone", "action_badge", "health_badge", "run_badge"]
 
 if TYPE_CHECKING:
     from storage.records import ActionState
@@ -26,8 +29,41 @@ STYLES: Final[dict[Tone, str]] = {
 """A tone as a style of Textual's Content, in the theme's own colours."""
 
 
+PROFILE_TONES: Final[dict[str, Tone]] = {
+    "red": "bad",
+    "green": "good",
+    "blue": "busy",
+    "yellow": "warn",
+    "purple": "wait",
+}
+"""The colours of profiles as tones, which every theme has."""
+
 StyledText = tuple[str, str]
 """A text and its style, as Content takes them."""
+
+
+class ProfileMark(Struct, frozen=True):
+    """A profile's name in its colour."""
+
+    name: str
+    color: str = ""
+    """Empty: none."""
+
+    def styled(self, cells: int = 28) -> StyledText:
+        """The name, shortened to this many cells, on its colour."""
+        name = shorten(safe_text(self.name, limit=60), cells, "middle")
+        return (
+            (f" {name} ", f"bold $background on {STYLES[PROFILE_TONES[self.color]]}") if self.color else (name, "bold")
+        )
+
+    def entitle(self, box: Widget, title: str) -> None:
+        """Give a box this title, and if the profile has a colour, its name, and the colour as the border's."""
+        box.border_title = Content.assemble(title, "  ", self.styled()) if self.color else Content(title)
+        box.set_class(bool(self.color), f"-profile-{self.color}")
+
+
+NO_MARK: Final = ProfileMark("")
+"""For a box that is about no profile."""
 
 
 class Badge(Struct, frozen=True):

@@ -91,6 +91,10 @@ class CursorView(ScrollView, can_focus=True):
         top = self.scroll_offset.y
         return range(top, min(self.total, top + self.page))
 
+    def row_at(self, y: int) -> int:
+        """The row at this line below the header."""
+        return y + self.scroll_offset.y
+
     def repaint_row(self, index: int) -> None:
         """Repaint one row."""
         self.refresh(Region(0, index - self.scroll_offset.y + HEADER, self.size.width, 1))

@@ -21,6 +21,7 @@ from app.text import safe_text
 from storage.records.results import ChangedFile
 from widgets.cells import beside, joined, shorten
 from widgets.text_view import LONGEST, TAB, TextPiece, TextView, overlay, safe_line
+from widgets.unkeyed import unkeyed
 
 ColourSpan = tuple[int, int, str]
 """The beginning and the end of a span, in characters, and its tone."""
@@ -290,7 +291,7 @@ class DiffView(TextView):
         Binding("right_parenthesis", "hunk(1)", "next hunk", key_display=")", id="diff.next_hunk"),
         Binding("left_parenthesis", "hunk(-1)", "previous hunk", show=False, key_display="(", id="diff.prev_hunk"),
         Binding("z", "fold", "fold", show=False, tooltip="The file under the cursor", id="diff.fold"),
-        Binding("Z", "fold_all", "fold all", show=False, tooltip="All files, or none", id="diff.fold_all"),
+        unkeyed("fold_all", "fold all", tooltip="All files, or none", id="diff.fold_all"),
         Binding("vertical_line", "split", "side by side", show=False, key_display="|", id="diff.split"),
     ]
 
@@ -554,4 +555,4 @@ class DiffView(TextView):
         here = ground or GROUNDS.get(kind, "")
         gutter = self.strip([TextPiece(numbers, "quiet"), TextPiece(chr(kind))], room, here)
         text = self.lit(self._lines.pieces(file, line, words))
-        return Strip.join([gutter, self.strip(text, max(1, width - room), here, self._x)])
+        return Strip.join([gutter, self.panned(text, max(1, width - room), here)])

@@ -87,7 +87,7 @@ class ExtentLine(Struct, frozen=True):
         # Older runs can be fetched by hand during a pause, which holds for the background only.
         if self.extent.is_paused and progress.phase != "running" and not self.extent.coverage.whole:
             since = f"since {self._since} · " if self._since else ""
-            return tuple(_line(text) for text in (f"{since}paused, P resumes", "paused, P resumes", "paused"))
+            return tuple(_line(text) for text in (f"{since}fetching is paused", "fetching is paused", "paused"))
         if progress.phase == "waiting" and progress.until is not None:
             until = clock_time(progress.until, self.now)
             why = WAITS_FOR.get(progress.why) or safe_text(progress.why, limit=40)

@@ -35,18 +35,17 @@ BLANK: Final = LeadRow(Content())
 
 
 def strip(slices: Sequence[Slice], cells: int) -> tuple[Slice, ...]:
-    """The slices drawn on exactly `cells` cells: neighbours that share one are as bad as the worst of them.
+    """The slices drawn on `cells` cells: neighbours that share one are as bad as the worst of them.
 
-    The last one includes the present, so it is known if the present is.
+    The last slice is the present, and has the last cell to itself.
     """
-    count = len(slices)
-    if not count:
-        return ()
-    groups = [
-        slices[at * count // cells : max(at * count // cells + 1, (at + 1) * count // cells)] for at in range(cells)
-    ]
-    *before, last = groups or [slices]
-    return (*map(_worst, before), _worst(last) or last[-1])
+    *past, present = slices or (None,)
+    if not past:
+        return tuple(slices)
+    count, cells = len(past), cells - 1
+    starts = [at * count // cells for at in range(cells)]
+    groups = (past[start : max(start + 1, end)] for start, end in zip(starts, [*starts[1:], count], strict=False))
+    return (*map(_worst, groups), present)
 
 
 def _worst(group: Sequence[Slice]) -> Slice:
@@ -106,20 +105,23 @@ class HostFacts(Struct, frozen=True):
         return LeadRow(Content("\n").join(lines), self.key, self.leads)
 
 
-def incident_row(incident: Incident, failed: int, healthy_words: frozenset[str], now: datetime, key: str) -> LeadRow:
-    """An incident, with the number of runs that failed in it."""
+def incident_row(
+    incident: Incident, failed: int | None, healthy_words: frozenset[str], now: datetime, key: str
+) -> LeadRow:
+    """An incident, with the number of runs that failed in it; None: of our link, which fails no run."""
     badge = health_badge(incident.word, healthy_words)
     lasted = span(incident.lasted.total_seconds())
     goes_on = incident.goes_on
+    count = "" if failed is None else f"{failed:,} failed" if failed else "none failed"
     line: tuple[StyledText, ...] = (
         (_name(safe_text(incident.platform, limit=30)), "bold" if goes_on else ""),
         (fit(badge.text, STATE), badge.style),
         (f"{clock_time(incident.start, now):<14}", _QUIET),
         (f"{f'{lasted} so far' if goes_on else lasted:<14}", "bold" if goes_on else ""),
-        (fit(f"{failed:,} failed" if failed else "none failed", LABEL + 4), STYLES["bad" if failed else "quiet"]),
+        (fit(count, LABEL + 4), STYLES["bad" if failed else "quiet"]),
         (f" {', '.join(_remarks(incident))}", _QUIET),
     )
-    return LeadRow(Content.assemble(*line), key, leads=True)
+    return LeadRow(Content.assemble(*line), key, leads=failed is not None)
 
 
 def _remarks(incident: Incident) -> Iterator[str]:

@@ -6,25 +6,26 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
 from re import Pattern
 from typing import ClassVar, Final
 
 from rich.ansi import AnsiDecoder
+from rich.cells import cell_len
 from rich.color import ColorSystem
 from textual.binding import Binding, BindingType
+from textual.geometry import Size
 from textual.message import Message
 from textual.strip import Strip
 
 from storage.records.results import LogChunk
+from widgets.cursor_view import HEADER
 from widgets.text_view import LONGEST, TextPiece, TextView, safe_line
 
-ERROR: Final = re.compile(
-    # At its beginning, as `fatal:`, `ValueError: …`, `error[E0308]:`; or anywhere as a level, `ERROR`.
-    rb"(?m)^(?:[^\S\n]|\x1b\[[\d;:]*m)*(?:Traceback \(most|"
-    rb"(?i:(?:[\w.-]+ )?[\w.]*(?:error|exception|fatal|panic|failed|failure))(?:\[\w+\])?:)"
-    rb"|(?:\b|(?<=[0-9;\[]m))(?:ERROR|FATAL|FAILED|PANIC|CRITICAL)\b"
-)
-"""A line in which a program reports an error; prose about errors is none."""
+FAILED_STEP: Final = re.compile(rb"(?m)^\x1b\[31m")
+"""A step's first line, as `StepLine.drawn` colours one that failed."""
+_TIME: Final = re.compile(rb"(\[?)(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(?:[.,]\d{1,9})?(Z|[+-]\d\d:?\d\d)?")
 GUTTER: Final = 2
 """Cells of the mark before a line."""
 NEAR: Final = 100
@@ -140,6 +141,7 @@ class LogView(TextView):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("exclamation_mark", "error", "next error", key_display="!", id="log.error"),
+        Binding("backslash", "wrap", "wrap", key_display="\\", tooltip="Long lines, or cut them", id="log.wrap"),
         Binding("end,G", "last", "to the end", tooltip="And follow new lines", id="table.last"),
     ]
 
@@ -158,6 +160,13 @@ class LogView(TextView):
         super().__init__()
         self._lines = lines
         self._about: Sequence[TextPiece] = ()
+        self.has_steps = False
+        """Whether the lines are steps, which tell what failed."""
+        self.is_raw = False
+        """Whether times are shown in full."""
+        self._wraps = False
+        self._part = 0
+        """Which part of a wrapped line is drawn."""
 
     @property
     def follows(self) -> bool:
@@ -187,7 +196,9 @@ class LogView(TextView):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disable keys without effect."""
-        return bool(self.total) if action in {"error", "last"} else super().check_action(action, parameters)
+        if action == "error":
+            return self.has_steps and bool(self.total)
+        return bool(self.total) if action in {"last", "wrap"} else super().check_action(action, parameters)
 
     def action_first(self) -> None:
         """Go to the log's first line."""
@@ -204,15 +215,113 @@ class LogView(TextView):
         return self._about
 
     def draw(self, index: int, width: int, ground: str) -> Strip:
-        """A line, with a mark if it holds an error."""
-        raw = self._lines.line(index)
-        mark = TextPiece("✗ ", "bad") if ERROR.search(raw[:LONGEST]) else TextPiece(" " * GUTTER)
-        text = self.strip(self.lit(log_pieces(raw)), max(1, width - GUTTER), ground, self._x)
+        """A line, with a mark if its step failed."""
+        is_failed = self.has_steps and not self._part and FAILED_STEP.match(self._lines.line(index))
+        mark = TextPiece("✗ ", "bad") if is_failed else TextPiece(" " * GUTTER)
+        room = max(1, width - GUTTER)
+        if self._wraps:
+            text = self.strip(self.lit(self._parts(index)[self._part]), room, ground)
+        else:
+            text = self.panned(self.lit(log_pieces(self._line(index))), room, ground)
         return Strip.join([self.strip([mark], GUTTER, ground), text])
+
+    def _line(self, index: int) -> bytes:
+        raw = self._lines.line(index)
+        return raw if self.is_raw else short_time(raw)
 
     def find(self, pattern: Pattern[bytes], begin: int, step: int) -> int | None:
         """The next held line that matches."""
         return self._lines.find(pattern, begin, step)
+
+    # Wrapped lines: a row is still a line, and takes as many lines of the view as it needs.
+
+    def action_wrap(self) -> None:
+        """Wrap long lines, or cut them off."""
+        self._wraps, self._x = not self._wraps, 0
+        self.resize_to(self.total)
+        self.put_cursor(self._cursor)
+
+    def resize_to(self, total: int) -> None:
+        """Make room for this many lines; wrapped, any of them can be the first in view."""
+        super().resize_to(total)
+        self.virtual_size = Size(0, total + HEADER + (max(0, self.size.height - HEADER - 1) if self._wraps else 0))
+
+    def _parts(self, index: int) -> tuple[tuple[TextPiece, ...], ...]:
+        return wrapped(self._line(index), max(2, self.scrollable_content_region.width - GUTTER))
+
+    def _wrapped(self) -> list[tuple[int, int]]:
+        """For each line of the view the row on it, and which part of that."""
+        found: list[tuple[int, int]] = []
+        for index in range(self.scroll_offset.y, self.total):
+            if len(found) >= super().page:
+                break
+            found += [(index, part) for part in range(len(self._parts(index)))]
+        return found
+
+    @property
+    def page(self) -> int:
+        """The number of rows that fit."""
+        return len({index for index, _ in self._wrapped()}) or 1 if self._wraps else super().page
+
+    def put_cursor(self, index: int) -> None:
+        """Put the cursor on a row, and scroll all of it into view."""
+        super().put_cursor(index)
+        if self._wraps and self.total:
+            top, room = self._cursor, super().page - len(self._parts(self._cursor))
+            while top and (room := room - len(self._parts(top - 1))) >= 0:
+                top -= 1
+            if self.scroll_offset.y < top:
+                self.scroll_rows_to(top)
+
+    def row_at(self, y: int) -> int:
+        """The row at this line below the header."""
+        if not self._wraps:
+            return super().row_at(y)
+        rows = self._wrapped()
+        return rows[y][0] if 0 <= y < len(rows) else self.total
+
+    def repaint_row(self, index: int) -> None:
+        """Repaint one row."""
+        if self._wraps:
+            self.refresh()
+        else:
+            super().repaint_row(index)
+
+    def render_line(self, y: int) -> Strip:
+        """One line of the view."""
+        rows = self._wrapped() if self._wraps and y >= HEADER else []
+        self._part = rows[y - HEADER][1] if 0 <= y - HEADER < len(rows) else 0
+        return super().render_line(y)
+
+
+@lru_cache(maxsize=512)
+def wrapped(raw: bytes, width: int) -> tuple[tuple[TextPiece, ...], ...]:
+    """A line's pieces, cut into parts of at most this many cells."""
+    parts: list[list[TextPiece]] = [[]]
+    used = 0
+    for piece in log_pieces(raw):
+        begin = 0
+        for at, character in enumerate(piece.text):
+            size = cell_len(character)
+            if used + size > width:
+                parts[-1].append(piece._replace(text=piece.text[begin:at]))
+                parts.append([])
+                begin, used = at, 0
+            used += size
+        parts[-1].append(piece._replace(text=piece.text[begin:]))
+    return tuple(map(tuple, parts))
+
+
+def short_time(raw: bytes) -> bytes:
+    """A line that begins with a date and a time, with the time alone: on the clock here, if it names its zone."""
+    if (found := _TIME.match(raw)) is None:
+        return raw
+    time, zone = found[2].decode(), (found[3] or b"").decode()
+    try:
+        short = f"{datetime.fromisoformat(time + zone).astimezone():%H:%M:%S}" if zone else time[11:]
+    except (ValueError, OverflowError):
+        return raw
+    return found[1] + short.encode() + raw[found.end() :]
 
 
 def log_pieces(raw: bytes) -> list[TextPiece]:

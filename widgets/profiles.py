@@ -12,7 +12,7 @@ from textual.widgets.option_list import Option
 
 from app.text import SafeText, safe_text
 from app.times import age
-from widgets.badges import STYLES, Badge, StyledText, Tone, health_badge
+from widgets.badges import STYLES, Badge, ProfileMark, StyledText, Tone, health_badge
 from widgets.cells import fit, shorten
 from widgets.choice_lists import Options
 from widgets.frame.freshness import PollTiming, freshness
@@ -37,6 +37,8 @@ class ProfileFacts(Struct, frozen=True):
     is_current: bool
     """Whether the console shows this profile now."""
     read_only: bool
+    color: str = ""
+    """The colour of its name; empty: none."""
     vitals: Vitals | None = None
     """None: not read yet."""
     problem: str = ""
@@ -137,23 +139,24 @@ class ProfileList(Options):
         names = [each.name for each in facts]
         here = self.name_at_cursor
         if names != [option.id for option in self.options]:
-            self.set_options(Option("", each.name) for each in facts)
+            self.set_options(Option("", name) for name in names)
             first = next((index for index, each in enumerate(facts) if each.is_current), 0)
             self.highlighted = None if not names else names.index(here) if here in names else first
         for each in facts:
             self.replace_option_prompt(each.name, Content("\n").join(self._described(each, criteria)))
 
     def _described(self, facts: ProfileFacts, criteria: Criteria) -> list[Content]:
-        name = shorten(safe_text(facts.name, limit=60), NAME - 1, "middle")
+        name, style = ProfileMark(facts.name, facts.color).styled(NAME - 3)
+        named: list[StyledText] = [(name, style), (" " * (NAME - cell_len(name)), "")]
         if self._detail == "line":
             room = max(0, self.size.width - NAME - 3)
             location = shorten(place_words(facts), room, "middle")
-            return [self._fitted([("  ", ""), (fit(name, NAME), "bold"), (location, STYLES["quiet"])])]
+            return [self._fitted([("  ", ""), *named, (location, STYLES["quiet"])])]
         state = worst(facts, criteria)
         head: list[StyledText] = [
             ("  ", ""),
             (f"{state.glyph} ", state.style),
-            (fit(name, NAME), "bold"),
+            *named,
             (fit(shorten(state.word, STATE - 1), STATE), state.style),
         ]
         location = place_words(facts)

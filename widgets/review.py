@@ -299,7 +299,7 @@ class ReviewView(TextView):
         pieces = self.lit(self._lines[index].pieces)
         if ground:  # The cursor is visible in code as well.
             pieces = [piece if piece.ground == "match" else piece._replace(ground="") for piece in pieces]
-        return self.strip((TextPiece(" "), *pieces), width, ground, self._x)
+        return self.panned((TextPiece(" "), *pieces), width, ground)
 
     def find(self, pattern: Pattern[bytes], begin: int, step: int) -> int | None:
         """The next line that matches."""

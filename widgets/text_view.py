@@ -9,6 +9,7 @@ from itertools import pairwise
 from re import Pattern
 from typing import ClassVar, Final, NamedTuple
 
+from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual import events, on
@@ -106,7 +107,7 @@ class TextView(CursorView):
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("right,l", "sideways(1)", "to the right", show=False, id="text.right"),
+        Binding("right,l", "sideways(1)", "to the right", show=False, tooltip="In long lines", id="text.right"),
         Binding("left,h", "sideways(-1)", "to the left", show=False, id="text.left"),
     ]
 
@@ -174,7 +175,7 @@ class TextView(CursorView):
 
     def on_click(self, event: events.Click) -> None:
         """Put the cursor on the clicked line."""
-        index = event.y - HEADER + self.scroll_offset.y
+        index = self.row_at(event.y - HEADER)
         if event.y >= HEADER and index < self.total:
             self.put_cursor(index)
             self.line_clicked(event)
@@ -197,7 +198,7 @@ class TextView(CursorView):
         width = self.scrollable_content_region.width
         if y < HEADER:
             return self.strip(self.head(), width)
-        index = y - HEADER + self.scroll_offset.y
+        index = self.row_at(y - HEADER)
         if not self.total:
             if (notice := self._notice) is None:
                 return Strip.blank(width, self.rich_style)
@@ -215,6 +216,19 @@ class TextView(CursorView):
         segments = [Segment(piece.text, self.style(piece.tone, piece.ground or ground)) for piece in pieces]
         line = Strip(segments)
         return line.extend_cell_length(x + width, self.style("plain", ground)).crop(x, x + width)
+
+    def panned(self, pieces: Iterable[TextPiece], width: int, ground: str = "") -> Strip:
+        """The part of a line that is in view; a mark at each end where more of it is."""
+        pieces = tuple(pieces)
+        strip, rest = (
+            self.strip(pieces, width, ground, self._x),
+            sum(cell_len(piece.text) for piece in pieces) - self._x,
+        )
+        if rest > width:
+            strip = Strip.join([strip.crop(0, width - 1), self.strip([TextPiece("→", "accent")], 1, ground)])
+        if self._x and rest > 0:
+            strip = Strip.join([self.strip([TextPiece("←", "accent")], 1, ground), strip.crop(1, width)])
+        return strip
 
     def lit(self, pieces: Sequence[TextPiece]) -> Sequence[TextPiece]:
         """The pieces with the matches highlighted."""

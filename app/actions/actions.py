@@ -25,12 +25,9 @@ from app.api.client import Client
 from app.api.errors import ApiError, RefusedError
 from app.api.requests import (
     CancelRun,
-    ContinueRun,
     CreateOrganization,
-    StartRun,
     WriteRequest,
     as_json,
-    asked_of,
     request_of,
 )
 from app.events import ActionChanged, Announce, Event, StorageFailed
@@ -428,14 +425,6 @@ def _refusing(command_line: str) -> Iterator[None]:
         raise DuplicateError(done.existing) from done
     except KeyTakenError as taken:
         raise AlreadyAskedError(taken.existing) from taken
-
-
-def retry_request(turn: Action, words: str = "") -> WriteRequest:
-    """The turn's request, with more words below its own instructions; a named agent takes none."""
-    request = asked_of(turn)
-    if not words.strip() or not isinstance(request, StartRun | ContinueRun):
-        return request
-    return replace(request, instructions=f"{request.instructions}\n\n{words.strip()}")
 
 
 def retry_key(run: Run, words: str = "") -> str:

@@ -246,13 +246,12 @@ def _answered(state: BudgetState) -> BudgetState:
 
 
 def _refusal(wait: Wait, wait_s: float) -> ApiError:
+    # Without the seconds that are left: the message may stand on a screen for long.
     at = f"{wait.until.astimezone():%H:%M:%S}"
     if wait.reason == "service_down":
-        return UnreachableError(
-            f"The service failed again and again; it is asked again at {at}, in {wait_s:.0f} s.", surely_not_sent=True
-        )
+        return UnreachableError(f"The service failed again and again; it is asked again at {at}.", surely_not_sent=True)
     if wait.reason == "own_pace":
-        message = f"The service limits requests, so the next one is sent at {at}, in {wait_s:.0f} s."
+        message = f"The service limits requests, so the next one is sent at {at}."
     else:
-        message = f"The service asked to wait until {at}; {wait_s:.0f} s are left."
+        message = f"The service asked to wait until {at}."
     return RateLimitedError(message, retry_after_s=wait_s)

@@ -82,6 +82,7 @@ class _TurnBody(WireModel):
     from_turn: int | None = None
     usage: _UsageBody | None = None
     findings: list[_FindingBody] | None = None
+    inputs: object = None
 
     def record(self) -> Turn:
         """The turn as a record."""
@@ -105,6 +106,7 @@ class _TurnBody(WireModel):
             from_turn=self.from_turn,
             usage=None if self.usage is None else ModelUsage(**self.usage.model_dump()),
             findings=None if self.findings is None else tuple(each.record() for each in self.findings),
+            inputs_json=json.dumps(self.inputs) if isinstance(self.inputs, dict) else None,
         )
 
 

@@ -4,12 +4,15 @@ import json
 import os
 from collections.abc import Mapping
 from typing import Final
+from urllib.parse import unquote
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from app.actions import ActionRefusedError, Actions, AlreadyAskedError
-from app.api.requests import CancelRun, ContinueRun, StartAgent, StartRun, WriteRequest, asked_of, request_from
+from app.actions.asked import Asked, TellTurns, what_began
+from app.api.errors import ApiError
+from app.api.requests import CancelRun, ContinueRun, StartAgent, StartRun, WriteRequest, request_from
 from app.notify.channels import run_program
 from app.rules.rule import (
     DoAgent,
@@ -24,7 +27,7 @@ from app.rules.rule import (
     filled,
     filled_argument,
 )
-from app.text import safe_text
+from app.text import first_line, safe_text
 from app.times import rfc3339
 from storage.base_error import RunwardenError
 from storage.cache.cache import Cache
@@ -70,6 +73,8 @@ class ResponseRunner(Struct, frozen=True):
     profile: str
     hidden: frozenset[str]
     """Environment variables that no command gets."""
+    tell_turns: TellTurns
+    """Asks the service for a run's turns."""
 
     async def carry_out(self, rule: Rule, decision: Decision) -> ActingResult:
         """Carry out the rule's action, at most once for this decision; no failure is raised."""
@@ -92,6 +97,7 @@ class ResponseRunner(Struct, frozen=True):
 
         Raises:
             CannotActError: It would send nothing.
+            ApiError: The service cannot be asked what it was told before.
         """
         facts = facts_of(rule, decision, self.profile)
         match rule.do:
@@ -119,10 +125,13 @@ class ResponseRunner(Struct, frozen=True):
                     raise CannotActError(f"run {facts['run.id']!r} cannot be addressed: {error}") from error
                 return cancellation
             case DoRetry():
-                first = await self.actions.ledger.last_turn(facts["run.id"])
-                if first is None:
-                    raise CannotActError("the run was not started from this machine: its instructions are not known")
-                again = asked_of(first)
+                run = await self.cache.detail(facts["run.id"])
+                if run is None:
+                    raise CannotActError(f"run {facts['run.id']} is not held any longer")
+                found = await what_began(self.actions.ledger, self.tell_turns, run)
+                if not isinstance(found, Asked):
+                    raise CannotActError(f"its instructions are not known. {found.reason}".rstrip("."))
+                again = found.request
                 if isinstance(again, StartRun | ContinueRun):
                     return replace(again, metadata={**again.metadata, MARK: rule.name})
                 return again
@@ -149,6 +158,8 @@ class ResponseRunner(Struct, frozen=True):
             return ActingResult("failed", refused.message)
         except CannotActError as reason:
             return ActingResult("failed", str(reason))
+        except ApiError as error:
+            return ActingResult("failed", f"the service could not be asked: {error.message}", may_repeat=True)
         return result_of(action)
 
 
@@ -162,6 +173,26 @@ def facts_of(rule: Rule, decision: Decision, profile: str) -> dict[str, str]:
 def shown(request: WriteRequest) -> str:
     """A request in one line of JSON, to be shown for approval and compared later."""
     return json.dumps({"path": request.path, "body": request.body()}, ensure_ascii=False, sort_keys=True)
+
+
+def in_words(decision: Decision) -> str:
+    """The request that a decision keeps, in a line, as in `continue run_1: Fix it.`; empty: it keeps none."""
+    try:
+        asked = json.loads(decision.request_json or "null")
+        path, body = str(asked["path"]), asked["body"]
+        name = unquote(path.split("/")[-2])
+        if path.endswith("/cancel"):
+            return f"cancel {name}"
+        if path.startswith("/external/agents/"):
+            return f"start the agent {name} on {body['repository']}"
+        if "run_id" in body:
+            what = f"continue {body['run_id']}"
+        else:
+            reference = body["repository"]
+            what = f"start a run on {Repository.of(reference['platform'], reference['data']).label}"
+        return f"{what}: {first_line(body['instructions'])}"
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError):
+        return ""  # Another version of Runwarden kept it.
 
 
 def result_of(action: Action) -> ActingResult:

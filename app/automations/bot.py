@@ -205,7 +205,9 @@ class Bot:
             rules=rules_of(settings.automations, name),
             state=self.state,
             cache=engine.cache,
-            responses=ResponseRunner(engine.cache, engine.actions, self.state, name, hidden_variables(settings)),
+            responses=ResponseRunner(
+                engine.cache, engine.actions, self.state, name, hidden_variables(settings), engine.extension.turns
+            ),
             observer=Observer(
                 RunFacts(engine.cache, engine.ledger, engine.extension.reason, engine.extension.turns_now), incidents
             ),

@@ -11,6 +11,7 @@ from typing import Final, Self
 from msgspec import Struct
 from msgspec.structs import replace
 
+from app.automations.acting import in_words
 from app.automations.bot import LEASE, rules_of
 from app.automations.occurrences import reason_of
 from app.engine import Engine
@@ -186,6 +187,9 @@ class Causes:
         found = await self._runs(now, incidents)
         for one in (each for each in incidents if not each.is_over):
             title = f"Code host {one.platform} is {one.word}"
+            if not one.goes_on:
+                lasted = span(one.lasted.total_seconds())
+                title = f"Code host {one.platform} was {one.word} for {lasted}, and is well again"
             key = f"host:{one.platform}"
             found.append(_single("host", key, title, one.start, one.platform))
         for action in await self.engine.ledger.unresolved():
@@ -272,7 +276,9 @@ class Causes:
         states = await state.rule_states()
         names = {rule.name for rule in rules}
         for each in await state.open_decisions(outcome="waiting"):
-            title = f"{each.rule} waits for approval"
+            words, run = in_words(each), each.occurrence.facts.get("run.id", "")
+            about = f", about {run}" if run and run not in words else ""
+            title = f"{each.rule} waits for approval{about}{f': {words}' if words else ''}"
             number = str(each.decision_id)
             cure = f"automations approve {number}"
             found.append(_single("approval", f"approval:{number}", title, each.decided_at, number, cure))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
+from app.api.errors import ApiError
 from app.api.requests import WriteRequest
 from app.automations.acting import ActingResult, CannotActError, result_of, shown
 from app.automations.occurrences import SKEW, Seen, changed_since, due, is_labelled, occurrences, upcoming
@@ -251,7 +252,7 @@ class Runner:
             return
         self.journal(decision)
         if decision.outcome == "waiting":
-            with suppress(CannotActError):
+            with suppress(CannotActError, ApiError):
                 request = await self.responses.request(rule, decision)
                 if request is not None:
                     await self.state.keep_request(decision.decision_id, shown(request))

@@ -34,6 +34,7 @@ COMMANDS: Final = {
     "backup": ("app.cli.config:backup", "Copy the ledgers and the automations' state."),
     "config": ("app.cli.config:config", "Show, check, create, edit or change the configuration file."),
     "completion": ("app.cli.completion:completion", "Complete commands, options and runs in your shell."),
+    "man": ("app.cli.man:man", "Show the help of every command in a pager."),
     "profiles": ("app.cli.config:profiles", "List the configured services."),
     "token": ("app.cli.config:token", "Check the API token."),
 }

@@ -2,10 +2,10 @@
 
 import getpass
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import islice
-from typing import Any, Final, get_args
+from typing import Any, Final, Literal, get_args
 
 import click
 
@@ -199,40 +199,79 @@ async def resume(invocation: Invocation, /, *, name: str) -> int:
     return Exit.DONE
 
 
+NUMBERS: Final = click.argument("decisions", nargs=-1, required=True, type=COUNT, metavar="DECISION...")
+
+
 @automations.command("approve", cls=FactCommand)
-@click.argument("decision", type=COUNT)
+@NUMBERS
 @async_command
-async def approve(invocation: Invocation, /, *, decision: int) -> int:
-    """Approve a waiting decision by its number in `automations log`; its request is sent as it was shown."""
+async def approve(invocation: Invocation, /, *, decisions: tuple[int, ...]) -> int:
+    """Approve waiting decisions by their numbers in `automations log`; their requests are sent as they were shown."""
+    return await _answer(invocation, decisions, "approved")
+
+
+@automations.command("reject", cls=FactCommand)
+@NUMBERS
+@async_command
+async def reject(invocation: Invocation, /, *, decisions: tuple[int, ...]) -> int:
+    """Reject waiting decisions by their numbers in `automations log`; their requests are never sent."""
+    return await _answer(invocation, decisions, "rejected")
+
+
+async def _answer(invocation: Invocation, numbers: Sequence[int], word: Literal["approved", "rejected"]) -> int:
+    """Record the answer, and print each decision with its request; if one does not wait, none is answered."""
+    numbers, answered = tuple(dict.fromkeys(numbers)), list[Decision]()
     async with invocation.state() as state:
-        held = await state.decision(decision)
-        if held is None or held.outcome != "waiting":
-            was = "There is no such decision" if held is None else f"Decision {decision} does not wait: {held.outcome}"
-            raise failed("not_found", f"{was}. See: runwarden automations log --outcome waiting")
-        if not await state.answer(decision, "approved", author_of("cli")):
-            raise failed(
-                "not_found", f"Decision {decision} no longer waits. See: runwarden automations log {held.rule!r}"
-            )
-        held = await state.decision(decision) or held
+        for number in numbers:
+            held = await state.decision(number)
+            if held is None or held.outcome != "waiting":
+                was = (
+                    "There is no such decision" if held is None else f"Decision {number} does not wait: {held.outcome}"
+                )
+                raise failed("not_found", f"{was}. See: runwarden automations log --outcome waiting")
+        for number in numbers:
+            is_in_time = await state.answer(number, word, author_of("cli"))
+            if (held := await state.decision(number)) is None or not is_in_time:
+                raise failed("not_found", f"Decision {number} no longer waits. See: runwarden automations log")
+            answered.append(held)
         bot = await state.lease_owner(LEASE, state.clock())
     output = invocation.output
-    if bot is None:
+    if bot is None and word == "approved":
         output.note(f"It is sent as soon as a bot is running: {invocation.command_line} watch")
-    pairs = [("approved", f"{decision}"), ("automation", held.rule)]
-    request = None
-    body = ""
-    if held.request_json is not None:
-        request = {"method": "POST", **json.loads(held.request_json)}
-        body = output.json(request["body"])
-        pairs.append(("request", f"POST {request['path']}"))
-    answered = document(held)
-    facts = {"decision": decision, "rule": held.rule, "outcome": "approved", "request": request}
-    facts |= {name: answered[name] for name in ("answered_by", "answered_at")}
-    is_table = output.format is Format.TABLE
-    output.record(facts, pairs if is_table else [*pairs, ("body", body)])
-    if is_table and body:  # A field would be cut off.
-        output.print(body)
+    documents = [_answered(each, word) for each in answered]
+    if output.format is not Format.TABLE and len(documents) > 1:
+        columns: tuple[Column[dict[str, Any]], ...] = (
+            Column("decision", name="decision"),
+            Column("automation", name="rule"),
+            Column("request", name="request", value=lambda one: one["request"] and f"POST {one['request']['path']}"),
+            Column("body", name="body", value=lambda one: one["request"] and output.json(one["request"]["body"])),
+        )
+        output.listing("decisions", documents, columns)
+        return Exit.DONE
+    for one in documents:
+        pairs = [(word, f"{one['decision']}"), ("automation", one["rule"])]
+        body = ""
+        if request := one["request"]:
+            body = output.json(request["body"])
+            pairs.append(("request", f"POST {request['path']}"))
+        is_table = output.format is Format.TABLE
+        output.record(one, pairs if is_table else [*pairs, ("body", body)])
+        if is_table and body:  # A field would be cut off.
+            output.print(body)
     return Exit.DONE
+
+
+def _answered(decision: Decision, word: str) -> dict[str, Any]:
+    asked = decision.request_json
+    entry = document(decision)
+    return {
+        "decision": decision.decision_id,
+        "rule": decision.rule,
+        "outcome": word,
+        "request": None if asked is None else {"method": "POST", **json.loads(asked)},
+        "answered_by": entry["answered_by"],
+        "answered_at": entry["answered_at"],
+    }
 
 
 @automations.command("run", cls=FactCommand)

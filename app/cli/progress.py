@@ -1,5 +1,6 @@
 """The progress of a command, as one line on a terminal."""
 
+import os
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -38,7 +39,8 @@ class Bar:
     """A progress line on a terminal; prints nothing into a file, or without a stream."""
 
     def __init__(self, stream: TextIO | None, title: str = "") -> None:
-        self._stream = stream if stream is not None and stream.isatty() else None
+        can_draw = stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb"
+        self._stream = stream if can_draw else None
         self._title = title
         self._is_drawn = False
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, NamedTuple, Self, get_args
 
 from msgspec import Struct, field
 from msgspec.structs import force_setattr
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from app.rules.rule import Rule
 
 Markup = Literal["text", "markdown", "html"]
+ProfileColor = Literal["auto", "red", "green", "blue", "yellow", "purple"]
 AlertKind = Literal["failed", "stuck", "host", "link", "action", "run", "rule"]
 """The first parts of inbox keys, which rules may name."""
 DEFAULT_ROUTE: Final = "default"
@@ -205,6 +206,8 @@ class NotifySettings(Struct, frozen=True):
         return route == DEFAULT_ROUTE and self.quiet is not None and self.quiet.cover(now.astimezone().time())
 
 
+PRODUCTION: Final = re.compile(r"\bprod|_prod")
+"""Finds the names of profiles that are red unless configured otherwise: a word in them begins with `prod`."""
 ENVIRONMENT_PROFILE: Final = "environment"
 """The profile defined by RUNWARDEN_BASE_URL and RUNWARDEN_TOKEN."""
 
@@ -382,6 +385,8 @@ class Profile(Struct, frozen=True):
     """Whether writes are refused."""
     poll: PollSettings = PollSettings()
     """`[poll]`, with this profile's own `[profiles.NAME.poll]` on top."""
+    color: ProfileColor = "auto"
+    """The colour of its name; `auto`: see `Settings.color_of`."""
 
 
 class Settings(Struct, frozen=True):
@@ -416,6 +421,21 @@ class Settings(Struct, frozen=True):
     """The beginning of a command that means the same service and the same files."""
     unused: tuple[str, ...] = ()
     """A sentence for each environment variable that an option beats."""
+
+    def color_of(self, name: str) -> str:
+        """The colour of a profile's name; empty: none, as there is no other profile.
+
+        `auto` is red for a profile named like `prod`; the others get the other colours in turn.
+        """
+        colors = {profile.name: profile.color for profile in self.profiles}
+        own = colors.get(name, "auto")
+        if own != "auto":
+            return own
+        if PRODUCTION.search(name.casefold()):
+            return "red" if len(colors) > 1 else ""
+        plain = [each for each, color in colors.items() if color == "auto" and not PRODUCTION.search(each.casefold())]
+        others = get_args(ProfileColor)[2:]
+        return others[plain.index(name) % len(others)] if name in plain and len(colors) > 1 else ""
 
     def profile(self, name: str | None = None) -> Profile:
         """The profile of that name; without one the default.

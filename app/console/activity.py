@@ -35,7 +35,7 @@ from app.console.session.coalesced_task import CoalescedTask
 from app.console.session.troubles import UNREADABLE
 from app.console.sheets import MarkPicker, Picked
 from app.events import ActionChanged, CacheChangedElsewhere, Event
-from app.text import SafeText, safe_text
+from app.text import SafeText, first_line, safe_text
 from storage.ledger import Ledger, LedgerRefusedError
 from storage.records import Action
 from storage.records.activity import ActivityFilter
@@ -177,9 +177,9 @@ def about(action: Action) -> SafeText:
 def _parts(request: WriteRequest) -> tuple[str, ...]:
     match request:
         case StartRun():
-            return request.repository.label, request.branch_name or "", _first_line(request.instructions)
+            return request.repository.label, request.branch_name or "", first_line(request.instructions)
         case ContinueRun():
-            return request.run_id, _first_line(request.instructions)
+            return request.run_id, first_line(request.instructions)
         case StartAgent():
             return request.name, request.repository, request.branch_name or ""
         case CreateOrganization():
@@ -190,10 +190,6 @@ def _parts(request: WriteRequest) -> tuple[str, ...]:
             return request.project_path or "", "" if request.project_id is None else str(request.project_id)
         case _:
             assert_never(request)
-
-
-def _first_line(text: str) -> str:
-    return next((line.strip() for line in text.splitlines() if line.strip()), "")
 
 
 PAGE: Final = 300

@@ -36,7 +36,7 @@ class ProfileEngines:
             for profile in {**configured, current.name: current}.values()
         )
         """All profiles, in the order of the configuration."""
-        self._settings = settings
+        self.settings = settings
         self._current = current.name
         self._clock = clock
         self._variables = _tokens_removed(self.profiles, env)
@@ -104,7 +104,7 @@ class ProfileEngines:
         token = await self._token(profile)
         if token is not None:
             profile = replace(profile, token=StreamToken(StringIO(token.reveal())))
-        settings = self._settings
+        settings = self.settings
         if profile.name != self._current:
             command_line = f"{settings.command_line} {shlex.quote(f'--profile={profile.name}')}"
             settings = replace(settings, command_line=command_line)

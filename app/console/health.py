@@ -35,7 +35,7 @@ from storage.records.health import NO_STATUS
 from storage.records.insights import FailedRuns
 from storage.records.service_traits import Wait
 from widgets.badges import STYLES, Badge, health_badge, run_badge
-from widgets.frame.freshness import PollTiming, freshness, trouble_word
+from widgets.frame.freshness import REFUSED, PollTiming, freshness, next_poll, trouble_word
 from widgets.frame.notice import NoticePage
 from widgets.health import BLANK, HostFacts, incident_row, poll_row, titled
 from widgets.lead_list import LeadList, LeadRow
@@ -48,8 +48,6 @@ FailedByIncident = Mapping[tuple[str, datetime], FailedRuns]
 MOST: Final = 20
 """The most incidents that are shown; further ones are counted."""
 MOST_POLLS: Final = 100
-REFUSALS: Final = frozenset({"not_authorized", "forbidden", "token"})
-"""Errors of the token, not of the link."""
 LONGEST_WINDOW: Final = timedelta(days=30)
 WINDOWS: Final = (("24h", timedelta(days=1)), ("7d", timedelta(days=7)), ("30d", LONGEST_WINDOW))
 SLICES: Final = 288
@@ -89,39 +87,46 @@ class SampleReader(Struct, frozen=True):
     ) -> dict[str, PlatformHistory]:
         """Return each platform's past by name; without samples it is empty."""
         own = {platform: tuple(group) for platform, group in groupby(spans, lambda span: span.platform)}
-        return {host.platform: self._past(host, own.get(host.platform, ()), now) for host in hosts}
+        return {
+            host.platform: self._past(own.get(host.platform, ()), now, self.healthy_words, connected=host.connected)
+            for host in hosts
+        }
 
     def link_past(self, polls: Sequence[PollSpan], now: datetime) -> PlatformHistory:
-        """Our link's past, from the polls of runs, newest first."""
-        return self._uptime(_link_spans(polls, self.longest_gap), now, frozenset({_WELL}))
+        """Our link's past, from the polls of runs, newest first; its incidents are those without an answer."""
+        past = self._past(_link_spans(polls, self.longest_gap), now, frozenset({_WELL}))
+        return replace(past, incidents=tuple(one for one in past.incidents if one.worst == "bad"))
 
-    def _uptime(self, spans: tuple[HealthSpan, ...], now: datetime, words: frozenset[str]) -> PlatformHistory:
-        uptimes = tuple(uptime(spans, window, now, words) for _, window in WINDOWS)
-        return PlatformHistory(slices(spans, now, SLICES, SLICE, words), uptimes)
-
-    def _past(self, host: PlatformHealth, spans: tuple[HealthSpan, ...], now: datetime) -> PlatformHistory:
-        words = self.healthy_words
-        return replace(
-            self._uptime(spans, now, words),
-            flips=flips(spans, words, now - FLAPPING),
-            incidents=incidents(spans, words, self.hold, connected=host.connected),
+    def _past(
+        self, spans: tuple[HealthSpan, ...], now: datetime, words: frozenset[str], *, connected: bool = True
+    ) -> PlatformHistory:
+        return PlatformHistory(
+            slices(spans, now, SLICES, SLICE, words),
+            tuple(uptime(spans, window, now, words) for _, window in WINDOWS),
+            flips(spans, words, now - FLAPPING),
+            incidents(spans, words, self.hold, connected=connected),
         )
 
 
 def recent_incidents(pasts: dict[str, PlatformHistory], since: datetime) -> tuple[Incident, ...]:
-    """Incidents of all platforms that last or ended after `since`: lasting ones first, then the newest."""
+    """Incidents of platforms and of our link that last or ended after `since`: lasting ones first, then the newest."""
     found = [one for past in pasts.values() for one in past.incidents if (one.recovered_at or one.until) >= since]
     return tuple(sorted(found, key=lambda one: (one.goes_on, one.start), reverse=True))
 
 
 def _link_spans(polls: Sequence[PollSpan], longest_gap: timedelta) -> tuple[HealthSpan, ...]:
     """Spans, oldest first; each lasts until the next one, unless that is too far away."""
-    # A refused token is an answer too.
-    words: dict[str | None, str] = {None: _WELL, "rate_limited": "slow", **dict.fromkeys(REFUSALS, _WELL)}
-    found = [
-        HealthSpan("", words.get(poll.error_kind, "unreachable"), poll.first_at, poll.last_at)
-        for poll in reversed(polls)
-    ]
+    # A refused token is an answer too; without a token nothing was asked.
+    words: dict[str | None, str] = {
+        None: _WELL,
+        "rate_limited": "slow",
+        **dict.fromkeys(REFUSED, _WELL),
+        "token": NO_STATUS,
+    }
+    found: list[HealthSpan] = []
+    for poll in reversed(polls):
+        word = words.get(poll.error_kind) or trouble_word(poll.error_kind).removeprefix("service ")
+        found.append(HealthSpan(OUR_LINK, word, poll.first_at, poll.last_at))
     joined = [
         replace(one, end=after.start) if timedelta(0) <= after.start - one.end <= longest_gap else one
         for one, after in pairwise(found)
@@ -160,7 +165,7 @@ NAMED_FROM: Final = 0.5
 def link_row(
     links: tuple[LinkState, ...], past: PlatformHistory, timing: PollTiming, now: datetime, wait: Wait | None = None
 ) -> HostFacts:
-    """The row of our link and its next poll; a service that refuses the token counts as answering."""
+    """The row of our link and its next poll; a service that refuses the token answers, and without one is not asked."""
     runs = link_of(links, "runs")
     said: list[str] = []
     for link in links:
@@ -178,18 +183,19 @@ def link_row(
         history=past.history,
         uptime=figures(past.uptimes),
     )
-    if runs is not None and runs.is_failing and runs.error_kind not in REFUSALS:
+    if runs is not None and runs.is_failing and runs.error_kind not in REFUSED:
         since = f"since {clock_time(runs.failing_since, now)}" if runs.failing_since else ""
-        if wait is not None and wait.until > now:
-            since = f"{since} · waiting until {clock_time(wait.until, now)}".removeprefix(" · ")
+        since = f"{since} · {next_poll(wait, now)}".removeprefix(" · ")
         why = safe_text(runs.error_message or "", limit=200)
         advice = _LINK_ADVICE.get(runs.error_kind or "", WAIT)
         badge = Badge("✗", trouble_word(runs.error_kind), "bad")
         return replace(row, badge=badge, since=since, note=f"{why}\n{advice}".strip())
     if runs is None or (runs.last_ok_at is None and not runs.is_failing):
         return row
+    if runs.error_kind == "token":
+        return replace(row, badge=Badge("◌", "not asked", "wait"), since="there is no usable token")
     if runs.is_failing:
-        return replace(row, badge=Badge("✓", "answers", "good"), since="and refuses the token")
+        return replace(row, badge=Badge("✓", "answers", "good"), since=trouble_word(runs.error_kind))
     badge = freshness(runs, timing, now, wait)
     return replace(row, badge=Badge("✓", "up", "good") if badge.tone == "good" else badge)
 
@@ -198,13 +204,13 @@ def token_row(links: tuple[LinkState, ...], now: datetime) -> HostFacts:
     """The row of the token: whether the service accepts it, with the scopes that this console needs."""
     runs = link_of(links, "runs")
     accepted = HostFacts("token", "token", Badge("✓", "accepted", "good"), since="It may list runs.")
-    if runs is None or (runs.last_ok_at is None and runs.error_kind not in REFUSALS):
+    if runs is None or (runs.last_ok_at is None and runs.error_kind not in REFUSED):
         return replace(accepted, badge=Badge("◌", "not known yet", "wait"), since="until the service answers")
     since = f"since {clock_time(runs.failing_since, now)}" if runs.failing_since else ""
     if runs.error_kind == "forbidden":
         badge = Badge("✗", "not permitted (403)", "bad")
         return replace(accepted, badge=badge, since=since, note=f"{PERMISSION} {RENEW}")
-    if runs.error_kind in REFUSALS:
+    if runs.error_kind in REFUSED:
         word = "refused (401)" if runs.error_kind == "not_authorized" else "missing"
         note = RENEW if runs.error_kind == "not_authorized" else safe_text(runs.error_message or RENEW, limit=300)
         return replace(accepted, badge=Badge("✗", word, "bad"), since=since, note=note)
@@ -463,7 +469,7 @@ class HealthScreen(BaseScreen):
                 since = now - DAY if is_well else min(host.since, now - HOUR)
                 return runs_lead(of_platform(host.platform), since + ahead)
         for one in view.incidents:
-            if key == incident_key(one):
+            if key == incident_key(one) and one.platform != OUR_LINK:
                 failed = view.failed.get((one.platform, one.start), FailedRuns())
                 start = one.start + ahead
                 end = (one.recovered_at or one.until) + ahead
@@ -504,7 +510,7 @@ class HealthScreen(BaseScreen):
         incidents = [
             incident_row(
                 one,
-                view.failed.get((one.platform, one.start), FailedRuns()).number,
+                None if one.platform == OUR_LINK else view.failed.get((one.platform, one.start), FailedRuns()).number,
                 words,
                 now,
                 incident_key(one),
@@ -543,21 +549,22 @@ async def read_health(
     # Disconnected hosts come last.
     hosts = tuple(sorted(await cache.health(), key=lambda host: not host.connected))
     pasts = reader.pasts(hosts, await cache.health_spans(since, longest_gap=reader.longest_gap), now)
-    incidents = recent_incidents(pasts, since)
+    polls = await cache.polls(ActivityFilter(kinds=("poll.runs",), since=since), limit=LINK_POLLS)
+    link_past = reader.link_past(polls.newest, now)
+    incidents = recent_incidents({**pasts, OUR_LINK: link_past}, since)
     failed: dict[tuple[str, datetime], FailedRuns] = {}
-    for one in incidents[:MOST]:
+    for one in (each for each in incidents[:MOST] if each.platform != OUR_LINK):
         key = (one.platform, one.start)
         end = one.recovered_at or one.until
         if key in before.failed and one in before.incidents and end < now - SETTLED:
             failed[key] = before.failed[key]
         else:
             failed[key] = await cache.failed_between(of_platform(one.platform), one.start + ahead, end + ahead)
-    polls = await cache.polls(ActivityFilter(kinds=("poll.runs",), since=since), limit=LINK_POLLS)
     return HealthView(
         hosts,
         await cache.links(),
         pasts,
-        reader.link_past(polls.newest, now),
+        link_past,
         {
             host.platform: {
                 status: await cache.count(replace(of_platform(host.platform), statuses=(status,)))

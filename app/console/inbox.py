@@ -15,7 +15,7 @@ from textual.widgets import Static
 from app.console.base.screen import INBOX, BaseScreen
 from app.console.leads import runs_lead
 from app.console.messages import GoToTab, OpenRun
-from app.console.session import Session
+from app.console.session import Session, mark_of
 from app.console.session.troubles import UNREADABLE
 from app.console.sheets import ChoiceSheet
 from app.text import plural, safe_text
@@ -204,7 +204,9 @@ class InboxScreen(BaseScreen):
             (Content("another answer, in words"), ""),
             (Content("open the run"), OpenRun(run.run_id)),
         ]
-        self.app.push_screen(ChoiceSheet(item.title, choices), choose)
+        sheet = ChoiceSheet(item.title, choices)
+        sheet.mark = mark_of(engine)
+        self.app.push_screen(sheet, choose)
 
     def _answered(self, action: "Action | None") -> None:
         if action is None:

@@ -23,7 +23,7 @@ from app.console.base.screen import BaseScreen
 from app.console.leads import runs_lead
 from app.console.session import Session
 from app.console.session.coalesced_task import CoalescedTask
-from app.console.session.troubles import UNREADABLE, link_notice
+from app.console.session.troubles import UNREADABLE
 from app.console.sheets import ExportScreen
 from app.events import CacheChangedElsewhere, Event, LinkChanged, RunsChanged
 from app.text import csv_cell, json_escaped, safe_text
@@ -492,7 +492,7 @@ class InsightsScreen(BaseScreen):
             return UNREADABLE
         if self._was_answered:
             return nothing(self._span, view)
-        return link_notice(self.session.vitals.now.runs_link, self._engine.clock()) or ASKING
+        return self.session.vitals.trouble or ASKING
 
     def _say_extent(self, view: InsightsView) -> None:
         said = extent(view) if view.runs or self._was_answered else ""

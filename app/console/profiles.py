@@ -48,7 +48,7 @@ class ProfileOverview:
         self._clock = clock
         self._not_before: dict[str, datetime] = {}
         """When each profile may be polled again."""
-        self.facts = {each.name: initial_facts(each, current) for each in profile_engines.profiles}
+        self.facts = initial_facts(profile_engines, current)
 
     def make_due(self) -> None:
         """Make every profile due at the user's request, except those whose service stated a longer wait."""
@@ -107,9 +107,13 @@ class ProfileOverview:
         return now - link.last_ok_at >= timedelta(seconds=GENTLE_S)
 
 
-def initial_facts(profile: Profile, current: str) -> ProfileFacts:
-    """The facts of a profile that the configuration has, before anything is read."""
-    return ProfileFacts(profile.name, profile.base_url, profile.name == current, profile.read_only)
+def initial_facts(profile_engines: ProfileEngines, current: str) -> dict[str, ProfileFacts]:
+    """The facts of each profile that the configuration has, before anything is read."""
+    color_of = profile_engines.settings.color_of
+    return {
+        each.name: ProfileFacts(each.name, each.base_url, each.name == current, each.read_only, color_of(each.name))
+        for each in profile_engines.profiles
+    }
 
 
 LOOK_S: Final = 5.0
@@ -221,7 +225,7 @@ class ProfileSwitcher(PickerScreen[str]):
     def __init__(self, session: Session, profile_engines: ProfileEngines) -> None:
         super().__init__()
         self._session = session
-        self._facts = tuple(initial_facts(each, session.profile.name) for each in profile_engines.profiles)
+        self._facts = tuple(initial_facts(profile_engines, session.profile.name).values())
 
     def compose_choice(self) -> ComposeResult:
         """Compose the search and its matches."""

@@ -22,7 +22,7 @@ from app.text import safe_text
 from storage.base_error import RunwardenError
 from storage.errors import StorageError
 from widgets.after_refresh import after_refresh
-from widgets.badges import STYLES, Badge, Tone, run_badge
+from widgets.badges import NO_MARK, STYLES, Badge, ProfileMark, Tone, run_badge
 from widgets.batch import BatchView
 from widgets.choice_lists import Options, StatusList
 from widgets.forms.inputs import LineInput
@@ -38,10 +38,15 @@ def clicked(words: Content, action: str) -> Content:
     return words.stylize(Style.from_meta({"@click": action}))
 
 
-def key_line(*keys: tuple[str, str, str]) -> Static:
-    """A line of keys that can be clicked: each key, its words, and its action."""
+def key_words(*keys: tuple[str, str, str]) -> Content:
+    """Keys that can be clicked: each key, its words, and its action."""
     parts = [clicked(Content.assemble((key, "$accent bold"), f" {words}"), action) for key, words, action in keys]
-    line = Static(Content("    ").join(parts), classes="keys", markup=False)
+    return Content("    ").join(parts)
+
+
+def key_line(*keys: tuple[str, str, str]) -> Static:
+    """A line of `key_words`."""
+    line = Static(key_words(*keys), classes="keys", markup=False)
     # Without link colours, which would be the same for the key and its effect.
     line.auto_links = False
     return line
@@ -81,6 +86,8 @@ class PickerScreen(Sheet[ChoiceT | None]):
     """The sheet's title."""
     HINT: str = ""
     """The hint about keys, with dots between them."""
+    mark: ProfileMark = NO_MARK
+    """The profile that is written to, shown beside the title."""
     CLICKABLE: ClassVar[Mapping[str, str]] = {}
     """Parts of the hint that can be clicked, with their actions."""
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "cancel", id="picker.leave")]
@@ -88,7 +95,7 @@ class PickerScreen(Sheet[ChoiceT | None]):
     def compose(self) -> ComposeResult:
         """Compose the choice in a box."""
         with Vertical(id="picker") as box:
-            box.border_title = self.TITLE_TEXT
+            self.mark.entitle(box, self.TITLE_TEXT)
             box.border_subtitle = "esc leaves" if self.HINT else ""
             yield from self.compose_choice()
             yield from self.compose_keys()

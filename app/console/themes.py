@@ -1,8 +1,10 @@
 """The console's own themes, in addition to Textual's."""
 
+from functools import lru_cache
 from typing import Any, Final
 
 from rich.color import Color as RichColor
+from rich.color import ColorSystem
 from rich.segment import Segment
 from rich.style import Style
 from textual.app import App
@@ -22,6 +24,10 @@ FEW_COLOURS: Final = "runwarden-16"
 """The default where the terminal has 16 colours: soft hues would all become the same grey."""
 NO_COLOURS: Final = "runwarden-no-colour"
 """For NO_COLOR: black and white, so that anything bright is a cursor or a choice."""
+_BLUE, _GREY, _BRIGHT_RED = 4, 8, 9
+"""Of the sixteen colours."""
+_READ_ON_BLUE: Final = frozenset({0, 4, 7, 11, 14, 15})
+"""With black and blue, in which only lines and scrollbars are drawn."""
 _PARTS: Final = "primary secondary accent success warning error foreground background surface panel"
 
 
@@ -31,6 +37,26 @@ class ColourRemover(LineFilter):
     def apply(self, segments: list[Segment], _background: Color) -> list[Segment]:
         """Return the segments with attributes only."""
         return [Segment(text, None if style is None else _plain(style), control) for text, style, control in segments]
+
+
+class BlueGround(LineFilter):
+    """For terminals with 16 colours: writes in white what cannot be read on blue, on red what is bad."""
+
+    def apply(self, segments: list[Segment], _background: Color) -> list[Segment]:
+        """Return the segments, readable on every ground."""
+        return [Segment(text, style and _on_blue(style), control) for text, style, control in segments]
+
+
+@lru_cache(1024)
+def _on_blue(style: Style) -> Style:
+    if style.color is None or style.bgcolor is None:
+        return style
+    text, ground = (part.downgrade(ColorSystem.STANDARD).number for part in (style.color, style.bgcolor))
+    if ground == _GREY:
+        return style + Style(color="#000000", bgcolor="#aaaaaa", dim=False)
+    if ground != _BLUE or text in _READ_ON_BLUE:
+        return style
+    return style + Style(color="#ffffff", bgcolor="#aa0000" if text == _BRIGHT_RED else None)
 
 
 def _plain(style: Style) -> Style:
@@ -75,7 +101,7 @@ THEMES: Final = (
     ),
     _theme(
         FEW_COLOURS,
-        "#00ffff #ff00ff #00ffff #55ff55 #ffff00 #ff5555 #ffffff #000000 #000000 #000080",
+        "#00ffff #00aaaa #00ffff #55ff55 #ffff00 #ff5555 #ffffff #000000 #000000 #000080",
         "#000080",
         "#000080",
     ),
@@ -96,9 +122,12 @@ def begin_with_theme(app: App[Any], settings: Settings) -> None:
     # Setting it the ordinary way would parse every style sheet twice before the first frame.
     app.set_reactive(App.theme, configured_theme(name, no_color=app.no_color, system=app.console.color_system))
     app.stylesheet.set_variables(app.get_css_variables())
+    filters = app._filters  # noqa: SLF001 — Textual has no other way to take its own filter's place
     if app.no_color:
         # Textual's own filter turns colours into grey, which is a colour too.
-        app._filters[-1] = ColourRemover()  # noqa: SLF001 — Textual has no other way to take its own filter's place
+        filters[-1] = ColourRemover()
+    elif app.console.color_system == "standard":
+        filters.append(BlueGround())
 
 
 def theme_problem(name: str) -> str:

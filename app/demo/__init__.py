@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from app.config import Profile, Settings, load
 from app.demo.history import execute, seed_month
 from app.demo.service_process import GRACE_S, DemoError
-from app.demo.world import World, build, resume
+from app.demo.world import PROFILE, World, build, resume
 
 Show = Callable[[Settings, Profile], int]
 """Shows a profile until the user leaves; returns the exit code."""
@@ -140,7 +140,7 @@ def _ways_back(root: Path) -> str:
     kept = f"Everything is kept in {root}; the repositories are in {root / 'repositories'}."
     if not _is_kept(root):
         return kept
-    port = urlsplit(load(root / "config.toml", {}).profile().base_url).port
+    port = urlsplit(load(root / "config.toml", {}).profile(PROFILE).base_url).port
     folder = shlex.quote(str(root / "service"))
     config = shlex.quote(str(root / "config.toml"))
     program = program_here()

@@ -13,6 +13,8 @@ import tomllib
 from pathlib import Path
 from typing import Final
 
+FIRST_S: Final = 3.0
+"""The first review of a branch that a person pushed: the tour begins with it."""
 SHORTEST_S: Final = 6.0
 LONGEST_S: Final = 150.0
 LINES_MOST: Final = 3
@@ -32,7 +34,10 @@ def main(pace_s: float, edits: Path | None, reviewer: list[str]) -> int:
     raw = sys.stdin.buffer.read()
     task: dict[str, object] = json.loads(raw)
     rng = random.Random(f"{task['run_id']} {task['turn']}")
-    _read_all(rng, pace_s)
+    seconds = min(LONGEST_S, max(SHORTEST_S, pace_s * rng.lognormvariate(0, 0.7)))
+    is_first = edits is None and not (str(task["branch"]).startswith("agent/") or Path("reviews").exists())
+    if pace_s:
+        _read_all(rng, FIRST_S if is_first else seconds)
     if edits is None:
         return subprocess.run(
             [sys.executable, "-P", "-m", "service.reviewer", *reviewer], input=raw, check=False
@@ -46,11 +51,9 @@ def main(pace_s: float, edits: Path | None, reviewer: list[str]) -> int:
     return 0
 
 
-def _read_all(rng: random.Random, pace_s: float) -> None:
+def _read_all(rng: random.Random, seconds: float) -> None:
     """Read the checkout's files one after the other, and again, until the time is over."""
-    if not pace_s:
-        return
-    until = time.monotonic() + min(LONGEST_S, max(SHORTEST_S, pace_s * rng.lognormvariate(0, 0.7)))
+    until = time.monotonic() + seconds
     files = sorted(path for path in Path().rglob("*") if path.is_file() and ".git" not in path.parts)
     _say(f"{len(files)} files to read.")
     while time.monotonic() < until:

@@ -44,6 +44,7 @@ async def _work(folder: Path, lab_token: str, ended: asyncio.Event) -> None:
     from app.automations.bot import Bot, reload_on_hangup
     from app.config import load
     from app.demo.history import execute
+    from app.demo.world import PROFILE
     from app.engine import Engine
 
     async def until_ended() -> None:
@@ -55,10 +56,10 @@ async def _work(folder: Path, lab_token: str, ended: asyncio.Event) -> None:
     bots = list[Bot]()
     reload_on_hangup(lambda: load(folder / "config.toml", {}), bots, lambda *_, **__: None)
     async with (
-        await Engine.open(settings, settings.profile(), actor="demo") as own,
+        await Engine.open(settings, settings.profile(PROFILE), actor="demo") as own,
         await Engine.open(team, team.profile(), actor="team") as others,
     ):
-        bots.append(bot := await Bot.open(settings, settings.profile(), lambda *_, **__: None))
+        bots.append(bot := await Bot.open(settings, settings.profile(PROFILE), lambda *_, **__: None))
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(until_ended())

@@ -19,6 +19,8 @@ from app.demo.service_process import ServiceProcess, administer, start
 if TYPE_CHECKING:
     from app.api.requests import Json
 
+PROFILE: Final = "demo"
+"""The demo's own: others may have been added to a kept one's configuration."""
 SAMPLES: Final = Path(__file__).parent / "samples"
 AUTHOR: Final = "Ada Example"
 _PERSON: Final = {"NAME": AUTHOR, "EMAIL": "ada@acme.example"}
@@ -155,7 +157,7 @@ class World(Struct, frozen=True):
         """The settings and the profile of a console for this world."""
         file = self.folder / "config.toml"
         settings = load(file, {}, Choice(config=file))
-        return settings, settings.profile()
+        return settings, settings.profile(PROFILE)
 
 
 def build(folder: Path, *, is_live: bool) -> World:
@@ -170,7 +172,7 @@ def build(folder: Path, *, is_live: bool) -> World:
         "name": "Acme Demo",
         "slug": "acme",
         "entitlements": ["ServiceAPI", "CreateOrganizations"],
-        "tokens": [{"alias": alias, "scopes": ["admin"]} for alias in ("demo", "team")],
+        "tokens": [{"alias": alias, "scopes": ["admin"]} for alias in (PROFILE, "team")],
         "hosts": [
             {"platform": "github", "probe": "git", "clone_url": f"{root}/github/{{path}}.git"},
             {
@@ -205,7 +207,7 @@ def build(folder: Path, *, is_live: bool) -> World:
     except BaseException:
         service.stop()
         raise
-    return World(folder, service, tokens["demo"], repositories)
+    return World(folder, service, tokens[PROFILE], repositories)
 
 
 def resume(folder: Path) -> World:
@@ -214,7 +216,7 @@ def resume(folder: Path) -> World:
     Raises:
         DemoError: The service could not be started.
     """
-    port = urlsplit(load(folder / "config.toml", {}).profile().base_url).port
+    port = urlsplit(load(folder / "config.toml", {}).profile(PROFILE).base_url).port
     service = start(_service_dir(folder), _log(folder), *LIVE, "--port", str(port))
     repositories = {each.name: bare_path(each, folder / "repositories") for each in REPOSITORIES}
     return World(folder, service, (folder / "token").read_text("utf-8"), repositories, is_resumed=True)
@@ -237,12 +239,13 @@ def write_configuration(folder: Path, base_url: str, tokens: Mapping[str, str], 
     )
     at_work = RULES.replace("MESSAGES", json.dumps(str(folder / "messages.log"))) if is_live else ""
     tour = "[console]\ntour = true\n\n" if is_live else ""
-    for alias, file, extra in (("demo", "config", f"{tour}{at_work}"), ("team", "team", "")):
-        secret = folder / ("token" if alias == "demo" else f"{alias}-token")
+    for alias, file, extra in ((PROFILE, "config", f"{tour}{at_work}"), ("team", "team", "")):
+        secret = folder / ("token" if alias == PROFILE else f"{alias}-token")
         with os.fdopen(os.open(secret, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as written:
             written.write(tokens[alias])
         (folder / f"{file}.toml").write_text(
-            f"data_dir = {json.dumps(str(folder / ('client' if alias == 'demo' else alias)))}\n\n"
+            f"data_dir = {json.dumps(str(folder / ('client' if alias == PROFILE else alias)))}\n"
+            f"default_profile = {json.dumps(alias)}\n\n"
             f"[poll]\nruns_s = 2\nhealth_s = 5\n\n{repositories}"
             f"[profiles.{alias}]\nbase_url = {json.dumps(base_url)}\ntoken_file = {json.dumps(str(secret))}\n\n{extra}",
             encoding="utf-8",

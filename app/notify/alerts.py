@@ -22,7 +22,7 @@ _FAILURES_TOLD: Final = 2
 """One lost answer is no trouble yet."""
 LISTED: Final = 5
 """Places that one message names."""
-REFUSALS: Final = frozenset({"not_authorized", "forbidden", "token", "no_token"})
+REFUSALS: Final = frozenset({"not_authorized", "forbidden", "token"})
 """Errors of the token, while the link is up. A second look changes nothing, so they are told at once."""
 _TOKEN_WORDS: Final = {
     "not_authorized": "The service refuses the token (401)",

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from fastapi import APIRouter, Path, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, JsonValue
 
 from service.agents.steps import StepKind, window
 from service.api.answers import RunBody
@@ -23,6 +23,7 @@ from service.api.runs import no_run
 from service.clock import rfc3339
 from service.findings.document import IdentifiedFinding
 from service.store import agents, audit, outages, postings, runs, turn_files, turns, usage
+from service.store.agents import DEFAULT_NAME
 from service.store.runs import FINAL, Run
 from service.store.turn_files import FINDINGS, DiffKind, LogPiece
 from service.store.turns import Turn
@@ -79,6 +80,8 @@ class TurnBody(BaseModel):
     from_turn: int | None
     usage: UsageBody | None
     findings: list[IdentifiedFinding] | None
+    inputs: dict[str, JsonValue] | None
+    """What the agent was given by name; null: it was not."""
 
 
 class PostingBody(BaseModel):
@@ -190,7 +193,7 @@ def run_document(run_id: str, context: Context, caller: Caller) -> dict[str, obj
         agent = agents.of_run(connection, run)
         findings = turn_files.newest(connection, run_id, FINDINGS, _LARGEST_FINDINGS)
         posted = [one.document() for one in postings.of_run(connection, run_id)]
-    bodies = [_turn_body(turn, used.get(turn.number), findings.get(turn.number)) for turn in found]
+    bodies = [_turn_body(run, turn, used.get(turn.number), findings.get(turn.number)) for turn in found]
     model = None if agent is None else agent.options.model
     share = None if model is None else usage.run_share(used.values(), model.budget)
     body = run.body | {"agent": run.agent, "turns": bodies, "postings": posted}
@@ -212,7 +215,9 @@ def read_questions(context: RequestContext, caller: Administrator) -> dict[str, 
     }
 
 
-def _turn_body(turn: Turn, used: UsageFigures | None, findings: bytes | None) -> dict[str, object]:
+def _turn_body(run: Run, turn: Turn, used: UsageFigures | None, findings: bytes | None) -> dict[str, object]:
+    # A plain run is the default agent's, without inputs; an event's inputs are no caller's.
+    by_name = turn.number == 1 and turn.caller != turns.WEBHOOK and (run.agent != DEFAULT_NAME or bool(turn.inputs))
     started, ended = (None if at is None else rfc3339(at) for at in (turn.started_at, turn.finished_at))
     return {
         "number": turn.number,
@@ -234,6 +239,7 @@ def _turn_body(turn: Turn, used: UsageFigures | None, findings: bytes | None) ->
         "from_turn": turn.from_turn,
         "usage": None if used is None else used.document(),
         "findings": None if findings is None else json.loads(findings)["findings"],
+        "inputs": turn.inputs if by_name else None,
     }
 
 

@@ -204,11 +204,12 @@ def _team_rows(
         if rng.random() < _BRANCH_SHARE:
             run["branch"] = rng.choice(_BRANCHES)
         (turn,) = taken
+        turn["inputs"] = {} if run["agent"] == DEFAULT_NAME else {"instructions": turn["instructions"]}
         turn["summary"] = f"{task}: done (seeded by the lab)." if failure is None else None
         turn["failure"] = None if failure is None else f"{failure} (seeded by the lab)"
         if failure is None and rng.random() < _AGAIN_SHARE:
             half = at + lasted // 2
-            again = turn | {"number": 2, "instructions": "And the tests?", "accepted_at": half}
+            again = turn | {"number": 2, "instructions": "And the tests?", "inputs": {}, "accepted_at": half}
             again |= {"dispatched_at": half, "started_at": half}
             turn["finished_at"], run["turn"] = half, 2
             taken.append(again)

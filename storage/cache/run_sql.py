@@ -18,7 +18,7 @@ _SPEC_FINAL: Final = ", ".join(f"('{status}')" for status in sorted(FINAL_STATUS
 FINAL_SQL: Final = f"VALUES {_SPEC_FINAL} UNION ALL SELECT status FROM statuses WHERE is_final"
 """The final statuses, of the spec and learnt, as SQL: for indexes that hold the status and not `is_final`."""
 ACTIVE_SQL: Final = "is_final = 0"
-"""Spelt as in the index `runs_active`: only then does SQLite see that the index answers it."""
+"""Spelt as in the index `runs_going`: only then does SQLite see that the index answers it."""
 
 STUCK_SQL: Final = "id IN (SELECT run FROM stuck)"
 _ASCENDING: Final = {

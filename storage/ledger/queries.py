@@ -125,8 +125,8 @@ def for_run(connection: sqlite3.Connection, run_id: str) -> tuple[Action, ...]:
     wanted = sqlite_text(run_id)
     return select(
         connection,
-        "WHERE kind IN ('run.start', 'run.continue') AND (subject = ? OR (state = 'confirmed' AND result_id = ?))"
-        " ORDER BY seq",
+        "WHERE kind IN ('run.start', 'run.continue', 'agent.start')"
+        " AND (subject = ? OR (state = 'confirmed' AND result_id = ?)) ORDER BY seq",
         (wanted, wanted),
     )
 

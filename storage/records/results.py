@@ -86,6 +86,8 @@ class Turn(Struct, frozen=True):
     usage: ModelUsage | None = None
     findings: tuple[ReportedFinding, ...] | None = None
     """None: its agent reported none; its review may hold some."""
+    inputs_json: str | None = None
+    """What its agent was given by name, as a JSON object; None: it was not, or the service does not tell."""
 
     @property
     def is_unpushed(self) -> bool:

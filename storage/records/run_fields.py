@@ -54,7 +54,7 @@ STATUS_BY_NAME: Final = {status.name: status for status in RUN_STATUSES}
 
 
 class RunField(Struct, frozen=True):
-    """A field of a run that a table shows."""
+    """A field of a run that a table shows, or only an order."""
 
     name: str
     """In settings, in queries and on the command line; a column's title."""
@@ -75,6 +75,13 @@ class RunField(Struct, frozen=True):
 _NEWEST: Final = "created_us DESC, run_id DESC"
 # The indexes of repositories and branches also hold columns of figures, which are then read without the table.
 RUN_FIELDS: Final = (
+    RunField(
+        "active",
+        f"is_final, {_NEWEST}",
+        f"is_final, {_NEWEST}, status",
+        ascending="active first, each newest first",
+        descending="active last, each oldest first",
+    ),
     RunField("status", f"severity, {_NEWEST}", f"severity, {_NEWEST}, status"),
     RunField("repository", f"repository, {_NEWEST}", f"repository, {_NEWEST}, status, took_us"),
     RunField("branch", f"branch, {_NEWEST}", f"branch, {_NEWEST}, status"),
@@ -103,7 +110,7 @@ RUN_FIELDS: Final = (
     ),
     RunField("run", "run_id"),
 )
-"""In the order in which they are offered as columns; the cache can sort by each."""
+"""The cache can sort by each."""
 FIELD_BY_NAME: Final = {field.name: field for field in RUN_FIELDS}
 SORTABLE: Final = tuple(sorted(RUN_FIELDS, key=lambda field: not field.begins_descending))
 """In the order in which they are offered for sorting, times first."""

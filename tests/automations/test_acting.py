@@ -4,7 +4,7 @@ import json
 import os
 import sys
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -30,6 +30,7 @@ class Service:
         self.to_post: Respond | None = None
         """What writes are answered with; None: a new run."""
         server.otherwise = self.answer
+        self.server = server
         self.base_url = server.base_url
 
     def answer(self, request: Received) -> Respond:
@@ -111,7 +112,7 @@ async def test_a_run_of_unknown_instructions_is_not_retried(service: Service, tm
 
     assert service.posted == []
     assert said.outcomes()[-1][0] == "failed"
-    assert "not started from this machine" in str(said.outcomes()[-1][1])
+    assert "not sent from this machine" in str(said.outcomes()[-1][1])
 
 
 @pytest.mark.parametrize(
@@ -194,3 +195,24 @@ def _waiting(said: Said) -> int:
     (number,) = [facts["decision"] for event, facts in said if event == "decision" and facts["outcome"] == "waiting"]
     assert isinstance(number, int)
     return number
+
+
+async def test_what_a_colleague_asked_is_retried(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the service tells it; one that cannot be asked at the moment is asked again."""
+    monkeypatch.setattr("app.automations.runner.RETRY_AFTER", timedelta(0))
+    turn = {"number": 1, "instructions": "Fix it", "caller": "ann"}
+    down = [Respond(503)]
+
+    def tells(request: Received) -> Respond:
+        if request.path.endswith("/runs/run_1"):
+            return down.pop() if down else Respond(200, {"run_id": "run_1", "turns": [turn]})
+        return service.answer(request)
+
+    service.server.otherwise = tells
+    said = await fail_once(service, configured(service, tmp_path, automation("{ retry = true }")))
+
+    assert not down
+    assert [outcome for outcome, _ in said.outcomes()] == ["acting", "done"]
+    assert [request.json()["instructions"] for request in service.posted] == ["Fix it"]

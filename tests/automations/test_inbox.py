@@ -5,6 +5,7 @@ import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -99,11 +100,35 @@ def test_what_the_automations_need_is_in_it(service: Service, cli: CommandLine, 
     other = cli("automations", "log", "--outcome", "waiting", "--json", RUNWARDEN_DATA_DIR="").json()["decisions"][0]
     told = cli("automations", "approve", str(other["decision"]), RUNWARDEN_DATA_DIR="").out
     assert ("request     POST /external/runs\n" in told, '"instructions": "go on"' in told) == (True, True)
-    assert "not started from this machine" in found["paused"]["title"]
+    assert "not sent from this machine" in found["paused"]["title"]
     assert found["limited"]["title"] == "l reached its limit, 1 time: 1 in the last hour: limit.per_hour"
     with closing(sqlite3.connect(next(cli.home.rglob("state.sqlite3")))) as state, state:
         state.execute("UPDATE leases SET until_us = until_us - 3600000000")
     assert keys(cli)[-1] == "bot"
+
+
+def test_several_are_rejected_at_once_or_none_is(service: Service, cli: CommandLine, tmp_path: Path) -> None:
+    """The inbox says the run and what is asked; a number that does not wait leaves the others waiting."""
+    configured(service, tmp_path, automation('{ continue = "go on\\nand on" }', "approval = true\noverlap = 'allow'"))
+    sync(service, cli)
+    sync(service, cli, RUN, {**RUN, "run_id": "run_2"})
+
+    def items() -> list[dict[str, Any]]:
+        found = cli("inbox", "list", "--json", RUNWARDEN_DATA_DIR="").json()["items"]
+        return [item for item in found if item["kind"] == "approval"]
+
+    numbers = {item["title"]: item["cure"].split()[-1] for item in items()}
+    assert sorted(numbers) == [f"r waits for approval: continue {run_id}: go on" for run_id in (RUN["run_id"], "run_2")]
+    assert cli("automations", "reject", *numbers.values(), "99", "--json", RUNWARDEN_DATA_DIR="").code == 7
+    assert len(items()) == 2
+
+    rejected = cli("automations", "reject", *numbers.values(), "--json", RUNWARDEN_DATA_DIR="").json()["decisions"]
+    assert [str(each["decision"]) for each in rejected] == [*numbers.values()]
+    assert {each["outcome"] for each in rejected} == {"rejected"}
+    assert {each["request"]["body"]["instructions"] for each in rejected} == {"go on\nand on"}
+    assert items() == []
+    told = cli("automations", "log", "--json", RUNWARDEN_DATA_DIR="").json()["decisions"]
+    assert {each["answer"] for each in told} == {"rejected"}
 
 
 @pytest.mark.parametrize(

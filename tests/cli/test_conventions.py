@@ -87,6 +87,17 @@ def test_help_shows_them_as_they_are_typed(lone: CommandLine) -> None:
     assert "\nExamples:\n  runwarden runs list --status failed --from -24h\n" in lone("runs", "list", "--help").out
 
 
+def test_the_manual_has_the_help_of_every_command(lone: CommandLine) -> None:
+    """Or of those below one; into a pipe it is plain text. A name that there is not is refused, as without `man`."""
+    whole = lone("man").out
+
+    assert [name for name in ALL if f"Usage: {name} " not in whole] == []
+    assert lone("man", "config", "set").out == lone("config", "set", "--help").out
+    assert "Usage: runwarden config set " in lone("man", "config").out
+    assert "Did you mean list?" in lone("man", "runs", "lst").err
+    assert lone("man", "runs", "list", "acme").code == 2
+
+
 def test_the_log_has_requests_and_never_the_token(real: CommandLine) -> None:
     """On stderr or in a file; stdout stays what it was."""
     plain, verbose = real("runs", "list", "--json"), real("-v", "runs", "list", "--json")

@@ -84,7 +84,7 @@ def test_each_run_that_cannot_be_retried_says_why(faulty: CommandLine, server: S
 
     problems = {row["run_id"]: row["problem"] for row in result.json()["rows"]}
     assert (result.code, result.json()["outcomes"]) == (2, {"sent": 1, "refused": 4})
-    said = {"run_1": "completed", "run_2": "not ended", "run_8": "not started from here", "run_9": "has no run"}
+    said = {"run_1": "completed", "run_2": "not ended", "run_8": "not sent from this machine", "run_9": "has no run"}
     assert all(words in problems[run_id] for run_id, words in said.items()), problems
     assert len(server.posts) == before + 1
 
@@ -204,3 +204,54 @@ def test_a_batch_that_was_stopped_does_not_wait(faulty: CommandLine, server: Ser
     out, _ = refused.communicate(timeout=120)
     assert (refused.returncode, json.loads(out)["error"]["kind"]) == (130, "interrupted")
     assert json.loads(out)["rows"][0]["outcome"] == "sent"
+
+
+def test_what_a_colleague_asked_is_sent_again_and_whose_it_is_is_said(
+    faulty: CommandLine, server: Server, works: Works
+) -> None:
+    """As the service tells it: a start, a further turn, or an agent with what it was given by name."""
+    first = {"number": 1, "instructions": "Fix it", "caller": "ann"}
+    given = {"depth": 2, "instructions": "Look"}
+    works.board.turns = {
+        "run_0": {"turns": [first]},
+        "run_1": {"turns": [first, {"number": 2, "instructions": "And the tests?", "caller": "bob"}]},
+        "run_2": {"agent": "audit", "turns": [{"number": 1, "instructions": "Look (2)", "inputs": given}]},
+        "run_3": {"turns": [{"number": 1, "instructions": "Asked by a stranger", "caller": "webhook"}]},
+        "run_4": {"turns": [{"number": 1}]},
+    }
+    for run_id in works.board.turns:
+        works.end(run_id, "failed", updated=60)
+
+    result = faulty("runs", "retry", "--json", "--dry-run", *works.board.turns)
+
+    rows = {row["run_id"]: row for row in result.json()["rows"]}
+    sent = {run_id: row["request"] and row["request"]["body"] for run_id, row in rows.items()}
+    assert [row["asked_by"] for row in rows.values()] == ["ann", "bob", None, "webhook", None]
+    assert (sent["run_0"]["instructions"], "run_id" in sent["run_0"]) == ("Fix it", False)
+    assert (sent["run_1"]["instructions"], sent["run_1"]["run_id"]) == ("And the tests?", "run_1")
+    assert sent["run_2"] == {"repository": "acme/api", "branch_name": sent["run_2"]["branch_name"], "inputs": given}
+    assert rows["run_2"]["request"]["url"].endswith("/external/agents/audit/runs")
+    assert sent["run_3"]["run_id"] == "run_3", "what an event may do stays as it is"
+    assert "does not tell it either" in rows["run_4"]["problem"]
+
+
+def test_a_colleagues_later_turn_is_what_is_sent_again(faulty: CommandLine, server: Server, works: Works) -> None:
+    """Not what this machine sent before; and a service that cannot be asked is said, instead of sending that."""
+    faulty("runs", "start", "-R", "acme/api", "Mine")
+    works.end("run_0", "completed", updated=60)
+    faulty("runs", "list")
+    works.end("run_0", "working", updated=61)
+    faulty("runs", "list")
+    works.end("run_0", "failed", updated=62)
+    works.board.turns = {
+        "run_0": {"turns": [{"number": 1, "instructions": "Mine"}, {"number": 2, "instructions": "x"}]}
+    }
+
+    told = faulty("runs", "retry", "--json", "--dry-run", "run_0").json()["rows"]
+    answer = works.board.answer
+    works.board.answer = lambda request: Drop() if "run_0" in request.path else answer(request)  # type: ignore[method-assign]
+    lost = faulty("runs", "retry", "--json", "--dry-run", "run_0").json()["rows"]
+
+    assert [row["request"]["body"]["instructions"] for row in told] == ["x"]
+    assert [row["outcome"] for row in lost] == ["refused"]
+    assert "could not be asked" in lost[0]["problem"]

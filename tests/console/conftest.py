@@ -31,6 +31,7 @@ from tests.console.scenes import TOKEN_VARIABLE, SceneClock, app_on, engine_on, 
 from tests.lab import Lab
 from widgets.cursor_view import HEADER
 from widgets.runs.table import RunTable
+from widgets.unkeyed import NO_KEY
 
 WIDE = (140, 40)
 SMALL = (80, 24)
@@ -100,9 +101,12 @@ class Scene:
         return [word for word in words if word not in shown]
 
     async def press(self, *keys: str) -> None:
-        """One after the other, each once the one before it is answered, what it reads in the background included."""
+        """One after the other, each once the one before it is answered, what it reads in the background included.
+
+        The id of an action without a key stands for a key that a user gave it.
+        """
         for key in keys:
-            await self.pilot.press(key)
+            await self.pilot.press(f"{NO_KEY}{key}" if key.startswith(("runs.", "run.")) else key)
             await self.settle()
 
     async def sync(self) -> None:

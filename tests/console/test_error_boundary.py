@@ -24,7 +24,21 @@ from tests.console.quiet import paint
 
 WAYS = (
     *("", "enter", "2", "3", "3 i", "4", "5", "6", "7"),
-    *("f F", "question_mark", "s", "R", "B", "t", "o", "V", "ctrl+s", "C", "x", "4 x", "7 h"),
+    *(
+        "f F",
+        "question_mark",
+        "s",
+        "runs.repositories",
+        "B",
+        "t",
+        "runs.order",
+        "runs.views",
+        "runs.save_view",
+        "runs.columns",
+        "runs.export",
+        "4 x",
+        "7 h",
+    ),
     *("n", "c", "a", "3 n", "3 p"),
 )
 """The keys that lead to each screen from the runs."""

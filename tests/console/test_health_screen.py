@@ -1,11 +1,19 @@
 """The Health room: hosts, link and token are three things."""
 
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
 from rich.color import Color
 
+from app.config import PollSettings
+from app.polling import Polling
 from storage.records.activity import PollOutcome
 from tests.console.conftest import Scene, Staged
 from tests.console.quiet import strips
-from tests.lab import Lab
+from tests.console.scenes import settings_for
+from tests.lab import Drop, Lab
 
 
 async def test_a_host_that_is_no_longer_connected_is_said_so(staged: Staged, board: Lab) -> None:
@@ -19,16 +27,88 @@ async def test_a_host_that_is_no_longer_connected_is_said_so(staged: Staged, boa
         assert "gitlab" not in scene.lines[0]
 
 
+async def test_our_own_outages_are_incidents_too(staged: Staged) -> None:
+    """From the first poll without an answer to the next answer; a refusal is an answer, and no runs are counted."""
+    async with staged() as scene:
+        await scene.press("2")
+        for seconds, kind in ((10, "unreachable"), (46, None), (600, "forbidden"), (660, None)):
+            at = scene.clock() + timedelta(seconds=seconds)
+            await scene.ended(PollOutcome("runs", at, kind, kind))
+        await scene.tick(minutes=12)
+        await scene.ring()
+
+        (outage,) = [line for line in scene.lines if "our link" in line and "22:00:10" in line]
+        assert "✗ unreachable" in outage
+        assert "36s" in outage
+        assert "failed" not in outage
+        await scene.press("exclamation_mark", "exclamation_mark")
+        assert scene.app.screen.bookmark.startswith("incident:our link")  # type: ignore[attr-defined]
+        await scene.press("enter")
+        assert scene.app.current_mode == "health"
+
+
+async def test_a_service_that_returns_is_seen_where_a_person_looks(staged: Staged, board: Lab, tmp_path: Path) -> None:
+    """Long before the next poll is due; the hosts are asked for with it."""
+    (profile,) = settings_for(board.base_url, tmp_path).profiles
+    rarely = replace(profile, poll=PollSettings(runs_s=3600.0, health_s=3600.0))
+    async with staged(changed={"profiles": (rarely,)}) as scene:
+        scene.engine.start_polling()
+        answer, board.otherwise = board.otherwise, lambda _: Drop()
+        await scene.press("r")
+        await scene.shows("No answer for", "gitlab ▲?")
+        board.otherwise = answer
+        await scene.tick(seconds=4)
+
+        await scene.shows("● live", "gitlab ▲ ")
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_looking", "asks"),
+    [("unreachable", True, 2), ("unreachable", False, 0), ("not_authorized", True, 0), ("rate_limited", True, 0)],
+)
+async def test_only_a_person_who_looks_has_the_service_asked_every_four_seconds(
+    staged: Staged, monkeypatch: pytest.MonkeyPatch, kind: str, is_looking: bool, asks: int
+) -> None:
+    """Not a window in the background, and no service that refuses; the sentence counts down to it."""
+    asked: list[str] = []
+    monkeypatch.setattr(Polling, "poll_soon", lambda _, subject: asked.append(subject))
+    async with staged() as scene:
+        scene.app.app_focus = is_looking
+        await scene.ended(PollOutcome("runs", scene.clock(), kind, "no"))
+        for _ in range(8):
+            await scene.tick(seconds=1)
+
+        assert asked == ["runs"] * asks
+
+
+@pytest.mark.parametrize(
+    ("kind", "link"),
+    [
+        ("not_authorized", "✓ answers         token refused"),
+        ("forbidden", "✓ answers         not permitted"),
+        ("token", "◌ not asked       there is no usable token"),
+    ],
+)
+async def test_a_refusal_is_named_as_what_it_is(staged: Staged, kind: str, link: str) -> None:
+    """A service that was never asked, for want of a token, is not said to answer."""
+    async with staged() as scene:
+        await scene.press("2")
+        await scene.ended(PollOutcome("runs", scene.clock(), kind, "no"))
+
+        (row,) = [line for line in scene.lines if line[1:].startswith("our link") and ":" not in line]
+        assert row.removeprefix(" our link").strip() == link
+
+
 async def test_hosts_of_old_turn_grey_in_the_header_although_their_words_stay(staged: Staged) -> None:
     """What was true twelve minutes ago is not shown in the colours of now."""
     async with staged() as scene:
         scene.clock.move(minutes=12)
         await scene.ended(PollOutcome("runs", scene.clock(), "unreachable", "gone"))
-        before = colour_of(scene, "degraded 12m")
+        before = colour_of(scene, "gitlab ▲")
         await scene.ended(PollOutcome("health", scene.clock(), "unreachable", "gone"))
 
-        assert colour_of(scene, "degraded 12m") != before
-        assert colour_of(scene, "github ✓") == colour_of(scene, "degraded 12m")
+        assert colour_of(scene, "gitlab ▲") != before
+        assert colour_of(scene, "github ✓") == colour_of(scene, "gitlab ▲")
 
 
 def colour_of(scene: Scene, words: str) -> Color | None:

@@ -75,12 +75,12 @@ async def test_the_split_is_moved_by_keys_and_remembered(staged: Staged) -> None
     async with staged((140, 40)) as scene:
         pane = scene.app.screen.query_one(RunPane)
         usual = pane.region.width
-        await scene.press("underscore")
+        await scene.press("runs.split_less")
         assert pane.region.width < usual
 
-        await scene.press("plus", "plus", "underscore", "plus")
+        await scene.press("runs.split_more", "runs.split_more", "runs.split_less", "runs.split_more")
         assert pane.region.width == 70
 
-        await scene.press("d", "plus", "plus")
+        await scene.press("runs.pane", "runs.split_more", "runs.split_more")
         assert pane.region.width == 70
         await until(lambda: read(scene.app.settings).split == "half")

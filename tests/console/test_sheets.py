@@ -30,7 +30,20 @@ async def click(scene: Scene, words: str) -> None:
     await scene.settle()
 
 
-SHEETS = ("s", "R", "B", "t", "o", "V", "C", "x", "ctrl+s", "F", "question_mark", "4 x")
+SHEETS = (
+    "s",
+    "runs.repositories",
+    "B",
+    "t",
+    "runs.order",
+    "runs.views",
+    "runs.columns",
+    "runs.export",
+    "runs.save_view",
+    "F",
+    "question_mark",
+    "4 x",
+)
 
 
 async def test_a_click_beside_a_sheet_closes_it(staged: Staged) -> None:

@@ -5,10 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from app.api.requests import CreateOrganization
+from app.config.load import parse
 from app.console.app import RunwardenApp
 from app.console.base.screen import key_actions
 from app.console.run.screen import RunScreen
 from app.console.runs.screen import RunsScreen
+from tests.console.automations.conftest import ONE
 from tests.console.conftest import Staged
 from tests.console.scenes import SceneClock, settings_for
 from tests.lab import Lab
@@ -18,22 +21,40 @@ from widgets.line_text import LineText
 async def test_help_names_every_key_of_the_screen(staged: Staged) -> None:
     """It is made from the bindings, so nothing can be missing; a key or a word filters it, escape clears the filter."""
     async with staged((100, 120)) as scene:
-        expected = key_actions(scene.app.screen)
+        expected = [each for each in key_actions(scene.app.screen) if each.keys]
         await scene.press("question_mark")
 
         for key_action in expected:
             assert key_action.does in scene.text
             assert key_action.keys[0] in scene.text
 
-        await scene.press("slash", *"other column", "enter")
-        assert "Sort by another column" in scene.text
+        await scene.press("slash", *"some status", "enter")
+        assert "Show only some statuses" in scene.text
         assert "Start a run" not in scene.text
         await scene.press("slash", *"zzz", "enter")
-        assert "No key does that here." in scene.text
+        assert "No key does that here; the palette (:) may." in scene.text
         await scene.press("escape")
         assert "Start a run on a repository" in scene.text
         await scene.press("escape")
         assert "On this screen" not in scene.text
+
+
+async def test_a_tab_that_is_not_set_up_is_hidden_until_it_is(staged: Staged, tmp_path: Path) -> None:
+    """Its key leads there all the same; an organization, or a rule, shows its tab for good."""
+    async with staged() as scene:
+        tabs = scene.lines[1]
+        assert "Organizations" not in tabs
+        assert "Automations" not in tabs
+        await scene.press("3")
+        assert "3 Organizations" in scene.lines[1]
+        await scene.engine.actions.submit(CreateOrganization("ada@globex.example"))
+        await scene.ring()
+        await scene.press("1")
+        assert "3 Organizations" in scene.lines[1]
+    file = tmp_path / "config.toml"
+    file.write_text(ONE, "utf-8")
+    async with staged(changed={"automations": parse(file, ONE).automations}) as scene:
+        assert "5 Automations" in scene.lines[1]
 
 
 async def test_a_terminal_too_small_says_what_it_needs_until_it_grows(staged: Staged) -> None:

@@ -1,5 +1,6 @@
 """The themes: every tone can be read on every ground, by everyone, and no two tones are told apart by hue alone."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -8,9 +9,13 @@ from rich.color import ColorSystem
 from rich.segment import Segment
 from rich.style import Style
 from textual.color import Color
+from textual.screen import ModalScreen
+from textual.strip import Strip
 from textual.theme import Theme
 
 from app.console.themes import FEW_COLOURS, NO_COLOURS, THEMES, ColourRemover
+from tests.console.conftest import Staged
+from tests.console.quiet import strips
 from widgets.badges import STYLES
 
 ROOT = Path(__file__).parents[2]
@@ -20,6 +25,17 @@ HIGH = 7.0
 """The same, AAA: what a high contrast theme is for."""
 OWN_GROUNDS = (NO_COLOURS, FEW_COLOURS)
 """Where the cursor's line is in reverse, or in what the terminal's own palette makes of blue."""
+PALETTES = {
+    "Linux": "000000 aa0000 00aa00 aa5500 0000aa aa00aa 00aaaa aaaaaa"
+    " 555555 ff5555 55ff55 ffff55 5555ff ff55ff 55ffff ffffff",
+    "xterm": "000000 cd0000 00cd00 cdcd00 0000ee cd00cd 00cdcd e5e5e5"
+    " 7f7f7f ff0000 00ff00 ffff00 5c5cff ff00ff 00ffff ffffff",
+    "Windows": "0c0c0c c50f1f 13a10e c19c00 0037da 881798 3a96dd cccccc"
+    " 767676 e74856 16c60c f9f1a5 3b78ff b4009e 61d6d6 f2f2f2",
+}
+"""The sixteen colours of a Linux console, of xterm and of the Windows console."""
+WORD = re.compile(r"[^\s\u2500-\u259f]")
+"""Something to read: no line of a frame, and no scrollbar."""
 TONES = ("primary", "secondary", "accent", "success", "warning", "error", "foreground")
 
 
@@ -55,12 +71,34 @@ def test_every_tone_is_readable(theme: Theme) -> None:
         assert contrast(quiet.hex6, ground) >= READABLE, ground
 
 
-def test_what_is_written_on_blue_is_bright() -> None:
-    """The sixteen colours' header and cursor are blue, on which the darker red and green cannot be read."""
-    (theme,) = (theme for theme in THEMES if theme.name == FEW_COLOURS)
-    found = [RichColor.parse(str(getattr(theme, tone))).downgrade(ColorSystem.STANDARD).number for tone in TONES]
+@pytest.mark.parametrize("palette", PALETTES.values(), ids=PALETTES)
+async def test_sixteen_colours_are_readable(staged: Staged, monkeypatch: pytest.MonkeyPatch, palette: str) -> None:
+    """Keys, states, the cursor's line and what is quiet, on every tab, in a run and in a form."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("COLORTERM")
+    colours, unread = [f"#{each}" for each in palette.split()], set()
+    async with staged((120, 32)) as scene:
+        assert scene.app.theme == FEW_COLOURS
+        for key in ("1", "space", "j", "2", "3", "4", "5", "6", "7", "1", "enter", "f3", "f4", "f5", "escape", "n"):
+            await scene.press(key)
+            screen = scene.app.screen
+            # What lies below a form is dimmed.
+            place = screen.children[0].region if isinstance(screen, ModalScreen) else screen.region
+            for line in strips(scene.app)[place.y : place.bottom]:
+                for text, style, _ in Strip(line).crop(place.x, place.right):
+                    if style is not None and WORD.search(text):
+                        ink, ground = (number(part) for part in (style.color, style.bgcolor))
+                        ink, ground = (ground, ink) if style.reverse else (ink, ground)
+                        if style.dim or contrast(colours[ink], colours[ground]) < READABLE:
+                            unread.add((key, text.strip(), ink, ground))
 
-    assert min(number or 0 for number in found) > 8, found
+    assert not unread
+
+
+def number(colour: RichColor | None) -> int:
+    """Which of the sixteen the terminal shows."""
+    assert colour is not None
+    return colour.downgrade(ColorSystem.STANDARD).number or 0
 
 
 def test_without_colours_a_caret_is_seen_in_the_field_that_has_the_focus() -> None:

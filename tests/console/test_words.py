@@ -6,9 +6,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from rich.cells import cell_len
 
 from app.console.session.coalesced_task import CoalescedTask
+from app.console.session.troubles import link_notice
 from app.times import ago, clock_time, span, started
 from storage.records import LinkState, Repository, Run, RunDetail, StatusTransition
 from storage.records.service_traits import Wait, WaitReason
@@ -115,11 +117,11 @@ def link(**fields: object) -> LinkState:
         (link(last_ok_at=before(hours=5)), "◌ connecting… · from 5h ago"),
         (link(last_ok_at=before(seconds=4)), "● live · just now"),
         (link(last_ok_at=before(seconds=19)), "● live · just now"),
-        (link(last_ok_at=before(seconds=20)), "◌ 20s old, waiting for an answer"),
-        (link(last_ok_at=before(minutes=3)), "◌ stale 3m"),
+        (link(last_ok_at=before(seconds=20)), "◌ 20s old"),
+        (link(last_ok_at=before(minutes=3)), "◌ 3m old"),
         (
             link(last_ok_at=before(minutes=12), failing_since=before(minutes=11), failures=3, error_kind="unreachable"),
-            "◌ stale 12m: service unreachable",
+            "◌ no answer for 12m",
         ),
         (link(failing_since=before(minutes=1), failures=1, error_kind="not_authorized"), "✗ token refused"),
         (link(failing_since=before(minutes=1), failures=1, error_kind="some_new_kind"), "◌ not answering"),
@@ -130,35 +132,51 @@ def test_only_young_answers_are_live(state: LinkState | None, text: str) -> None
     often = PollTiming(opened_at=NOON - timedelta(hours=1), period_s=2.0)
 
     assert freshness(state, PATIENCE, NOON).text == text
-    assert freshness(link(last_ok_at=before(seconds=13)), often, NOON).text == "◌ 13s old, waiting for an answer"
+    assert freshness(link(last_ok_at=before(seconds=13)), often, NOON).text == "◌ 13s old"
 
 
 @pytest.mark.parametrize(
     ("state", "wait", "text"),
     [
         (link(last_ok_at=before(seconds=4)), "own_pace", "● live · just now"),
-        (link(last_ok_at=before(seconds=25)), "own_pace", "◌ stale 25s · waiting until {until}: rate limit"),
+        (link(last_ok_at=before(seconds=25)), "own_pace", "◌ 25s old: rate limit"),
         (
             link(last_ok_at=before(seconds=4), failing_since=before(seconds=1), failures=1, error_kind="rate_limited"),
             "rate_limit",
-            "◌ stale 4s · waiting until {until}: rate limit",
+            "◌ 4s old: rate limited",
         ),
-        (link(failing_since=NOON, failures=5), "service_down", "◌ waiting until {until}: service fails"),
+        (link(failing_since=NOON, failures=5), "service_down", "◌ not answering"),
         (
             link(failing_since=NOON, failures=5, error_kind="unreachable"),
             "service_down",
-            "◌ waiting until {until}: service unreachable",
+            "◌ service unreachable",
         ),
         (link(failing_since=NOON, failures=1, error_kind="not_authorized"), "service_down", "✗ token refused"),
     ],
 )
-def test_a_wait_says_why_and_until_when(state: LinkState, wait: WaitReason, text: str) -> None:
+def test_a_wait_says_why(state: LinkState, wait: WaitReason, text: str) -> None:
     """Not while the facts are as young as between any two polls, and never instead of what only a person can mend."""
-    until = NOON + timedelta(minutes=2)
-    said = text.format(until=f"{until.astimezone():%H:%M:%S}")
+    assert freshness(state, PATIENCE, NOON, Wait(wait, NOON + timedelta(minutes=2))).text == text
 
-    assert freshness(state, PATIENCE, NOON, Wait(wait, until)).text == said
-    assert "until" not in freshness(state, PATIENCE, NOON, Wait(wait, NOON)).text
+
+def test_an_outage_is_one_sentence_that_counts() -> None:
+    """How long, when it is asked again, and the key that asks now; a rate limit is waited out."""
+    down = link(last_ok_at=before(seconds=46), failing_since=before(seconds=40), failures=4, error_kind="unreachable")
+    wait = Wait("service_down", NOON + timedelta(seconds=12))
+    titles = [
+        notice.title
+        for later in (0, 5, 12)
+        if (notice := link_notice(down, NOON + timedelta(seconds=later), wait)) is not None
+    ]
+    limited = link_notice(replace(down, error_kind="rate_limited"), NOON, replace(wait, reason="rate_limit"))
+
+    assert titles == [
+        "No answer for 46s; asking again in 12s (r: now)",
+        "No answer for 51s; asking again in 7s (r: now)",
+        "No answer for 58s; asking again (r: now)",
+    ]
+    assert limited is not None
+    assert limited.title == "The organization's rate limit is spent (429); asking again in 12s"
 
 
 def detail(status: str, *moves: tuple[str | None, str, datetime], created: datetime | None = None) -> RunDetail:

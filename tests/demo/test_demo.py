@@ -19,6 +19,8 @@ import pytest
 
 from app.automations.bot import LEASE, hand_over, process_of
 from app.config import Profile, Settings
+from app.config.token import EnvToken
+from app.config.write import add_profile
 from app.demo import program_here, run_demo
 from storage.state import AT_WORK
 from tests.cli.conftest import Inside
@@ -206,7 +208,8 @@ def test_the_program_is_named_as_this_shell_finds_it(tmp_path: Path, monkeypatch
 def test_under_a_console_a_team_is_at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A month of history, an answer that was lost, and rules that acted on what failed since, and on nothing before.
 
-    Kept and taken up again, it goes on with the same runs, where the repositories are said to be, until a signal.
+    Kept and taken up again, with a profile that was added, it goes on with the same runs, where the repositories are
+    said to be, until a signal.
     """
     monkeypatch.setattr("app.demo._say", (said := []).append)
     monkeypatch.setattr("app.demo.history.MONTH_RUNS", 200)
@@ -244,6 +247,7 @@ def test_under_a_console_a_team_is_at_work(tmp_path: Path, monkeypatch: pytest.M
                 config.write_text(config.read_text().partition("[[automations]]")[0])
                 assert hand_over(process_of(owner) or 0), "as a console does it"
                 eventually(lambda: state.execute(*goes_by).fetchone() != before, "the bot goes by the new file")
+            add_profile(config, Profile("mine", "http://127.0.0.1:9/v1", EnvToken("MY_TOKEN")))
             return 0
         signal.raise_signal(signal.SIGTERM)
         raise AssertionError("it goes on after a signal")

@@ -56,6 +56,17 @@ def test_the_last_slice_speaks_from_its_first_moment() -> None:
     assert slices(spans(("ok", 0.5, 0)), NOW + 10 * MINUTE, 3, 15 * MINUTE, WORDS) == (None, None, "well")
 
 
+def test_the_last_slice_is_what_is_true_now() -> None:
+    """A recovery is seen at once, an outage too, and a sample of a moment ago speaks for a slice that just began."""
+    for seen, now in (
+        ((("unreachable", 12, 2), ("ok", 2, 0)), "well"),
+        ((("ok", 12, 2), ("unreachable", 2, 0)), "bad"),
+        ((("ok", 12, 6),), "well"),
+        ((("ok", 120, 16),), None),
+    ):
+        assert slices(spans(*seen), NOW + 5 * MINUTE, 4, 15 * MINUTE, WORDS)[-1] == now
+
+
 def test_slices_stand_still_while_time_passes() -> None:
     """They begin at whole quarters: the same moment lies in the same slice, whenever one looks."""
     seen = spans(("unreachable", 61, 59))

@@ -33,6 +33,28 @@ def test_the_mouse_can_be_the_terminals_own(opened: Opened) -> None:
     terminal.wrote(MOUSE_OFF)
 
 
+def test_a_dumb_terminal_gets_plain_output(opened: Opened) -> None:
+    """Text without a single control sequence: one snapshot instead of the console, and no pager."""
+    for arguments, said in (
+        ((), b"runwarden runs list"),
+        (("console",), b"runwarden runs list"),
+        (("man", "runs", "list"), b"Usage: runwarden runs list"),
+    ):
+        terminal = opened(*arguments, TERM="dumb", PAGER="")
+        terminal.end()
+
+        assert said in terminal.seen
+        assert b"\x1b" not in terminal.seen
+
+
+def test_the_manual_is_paged_on_a_terminal(opened: Opened) -> None:
+    """By the user's pager, as git does."""
+    terminal = opened("man", "runs", "retry", PAGER="sed s/^/PAGED/")
+    terminal.wrote(b"PAGEDUsage: runwarden runs retry")
+
+    assert terminal.end() == 0
+
+
 def test_the_window_says_how_things_are_and_gets_its_title_back(opened: Opened) -> None:
     """The title is kept, set, and given back."""
     terminal = opened()
@@ -98,11 +120,11 @@ def test_a_restart_without_the_service_shows_the_same_rows(opened: Opened) -> No
         first.type("q")
         assert first.end() == 0
     second = opened(RUNWARDEN_BASE_URL=board.base_url)
-    second.shows("it turns live by itself", "fix/login-timeout")
+    second.shows("No answer for", "fix/login-timeout")
     second.type("q")
 
     assert second.end() == 0
-    assert second.seen.index(b"fix/login-timeout") < second.seen.index(b"service unreachable")
+    assert second.seen.index(b"fix/login-timeout") < second.seen.index(b"no answer")
 
 
 def test_it_fits_every_window_from_sixty_by_twenty(opened: Opened) -> None:

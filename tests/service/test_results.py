@@ -21,6 +21,7 @@ HASTY: Final = SETTINGS.replace("3600", "3")
 TURN_FIELDS: Final = {
     *("number", "instructions", "caller", "state", "started_at", "ended_at", "outcome", "reason", "commit", "summary"),
     *("failure_kind", "from_turn", "question", "choices", "files", "additions", "deletions", "usage", "findings"),
+    "inputs",
 }
 
 
@@ -88,6 +89,22 @@ def test_diffs_apply_and_name_their_commits(done: tuple[Api, str], tmp_path: Pat
     assert (three.status_code, three.content, "Runwarden-Head" in three.headers) == (200, b"", False)
     options = ("--binary", "--full-index", "--no-renames", main, commits[1])
     assert whole.text.rstrip("\n") == git("diff", *options, cwd=repository)
+
+
+def test_a_turn_tells_what_its_agent_was_given_by_name(done: tuple[Api, str]) -> None:
+    """So that it can be asked the same again. Null: it was not started by name, as a plain run and a further turn."""
+    api, named = done
+    given = {"depth": 2, "instructions": "write three"}
+    asked = api.begin("scribe", **given)
+    repository = {"platform": "github", "data": {"owner": "acme", "repo": "api"}}
+    plain = api.post("/external/runs", {"instructions": "look", "repository": repository}).json()["run_id"]
+    told = {run_id: api.get(f"/external/runs/{run_id}").json()["turns"] for run_id in (named, asked, plain)}
+
+    assert [turn["inputs"] for turn in told[named]] == [{"instructions": "write one"}, None, None]
+    assert [turn["inputs"] for turn in told[asked]] == [given]
+    assert [turn["inputs"] for turn in told[plain]] == [None]
+    for run_id in (asked, plain):
+        api.ended(run_id)
 
 
 def said(answer: Any) -> tuple[int, str]:

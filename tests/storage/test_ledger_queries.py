@@ -46,7 +46,7 @@ async def test_actions_are_listed_newest_first(ledger: Ledger, prepare: Prepare)
 
 
 async def test_a_runs_conversation(ledger: Ledger, prepare: Prepare) -> None:
-    """The start that made it and everything meant for it, oldest first; nothing of other runs."""
+    """What made it, an agent's start too, and everything meant for it, oldest first; nothing of other runs."""
     start = await prepare("1", subject="", kind="run.start")
     await ledger.sending(start.action_id)
     start = await ledger.confirm(start.action_id, result_id="run_1", response_json="{}")
@@ -54,9 +54,10 @@ async def test_a_runs_conversation(ledger: Ledger, prepare: Prepare) -> None:
     await prepare("3", subject="run_2", kind="run.continue")
     other = await prepare("4", subject="", kind="agent.start")
     await ledger.sending(other.action_id)
-    await ledger.confirm(other.action_id, result_id="run_1", response_json="{}")
+    other = await ledger.confirm(other.action_id, result_id="run_4", response_json="{}")
 
     assert await ledger.for_run("run_1") == (start, turn)
+    assert await ledger.for_run("run_4") == (other,)
 
 
 async def test_organizations_are_every_attempt(ledger: Ledger, prepare: Prepare) -> None:

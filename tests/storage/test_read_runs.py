@@ -236,9 +236,10 @@ def test_reading_agrees_with_a_naive_model(
         (RunFilter(), RunSort("branch"), "COVERING INDEX runs_branch"),
         (RunFilter(), RunSort("took"), "COVERING INDEX runs_took"),
         (RunFilter(statuses=("failed",)), RunSort(), "COVERING INDEX runs_"),
-        (RunFilter(active=True), RunSort(), "COVERING INDEX runs_active"),
+        (RunFilter(active=True), RunSort(), "COVERING INDEX runs_going"),
         (RunFilter(repositories=("acme/api",)), RunSort(), "COVERING INDEX runs_repository (repository=?)"),
         (RunFilter(since=NOON), RunSort(), "COVERING INDEX runs_created (created_us>? AND created_us<?)"),
+        (RunFilter(), RunSort("active", descending=False), "COVERING INDEX runs_active"),
     ],
 )
 def test_common_windows_are_walked_along_a_covering_index(

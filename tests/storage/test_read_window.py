@@ -101,7 +101,7 @@ def test_a_search_that_is_interrupted_says_so(database: Connections) -> None:
         first_rows(reader, RunFilter(search="run"), NEWEST_FIRST, limit=5, patience_s=60)
 
 
-COLUMNS = ("started", "updated", "took", "status", "repository", "branch", "run")
+COLUMNS = ("active", "started", "updated", "took", "status", "repository", "branch", "run")
 MANY = 90
 
 filters = st.sampled_from(

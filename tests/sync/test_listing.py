@@ -44,29 +44,36 @@ def test_rows_are_printed_before_the_next_page_comes(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "shown"),
-    [(["list", "--all"], "250 runs"), (["show", "run_of_nowhere"], "Looking for run_of_nowhere · ")],
+    ("term", "arguments", "shown"),
+    [
+        ("xterm", ["list", "--all"], "250 runs"),
+        ("xterm", ["show", "run_of_nowhere"], "Looking for run_of_nowhere · "),
+        ("dumb", ["list", "--all"], ""),
+    ],
 )
-def test_progress_is_on_stderr_of_a_terminal(desk: Desk, arguments: list[str], shown: str) -> None:
-    """Where stdout goes elsewhere, one line says how far it is, and is gone in the end."""
+def test_progress_is_on_stderr_of_a_terminal(desk: Desk, term: str, arguments: list[str], shown: str) -> None:
+    """Where stdout goes elsewhere, one line says how far it is, and is gone in the end; a dumb terminal has none."""
     desk.peer.fill(250)
     ours, theirs = os.openpty()
     command = CommandLine(desk.folder, desk.peer.base_url, "test-token")
     done = subprocess.run(
         command.argv("runs", *arguments, "--json"),
-        env=command.environment,
+        env={**command.environment, "TERM": term},
         cwd=desk.folder,
         stdout=subprocess.PIPE,
         stderr=theirs,
         check=False,
     )
-    told = os.read(ours, 65_536).decode()
+    os.write(theirs, b".")
+    told = ""
+    while not told.endswith("."):
+        told += os.read(ours, 65_536).decode()
     os.close(ours)
     os.close(theirs)
 
     assert json.loads(done.stdout)
     assert shown in told
-    assert told.endswith("\r\x1b[K")
+    assert told.endswith("\r\x1b[K.") if shown else told == "."
 
 
 def test_a_failure_in_the_middle_closes_the_document(desk: Desk) -> None:

@@ -96,6 +96,27 @@ def test_a_full_profile_is_read(tmp_path: Path) -> None:
     assert settings.profile("other").token == EnvToken()
 
 
+def test_each_profile_has_a_colour(tmp_path: Path) -> None:
+    """Production is red, the others take the other colours in their order; one alone has none unless it is given."""
+    named = "".join(
+        f'[profiles.{name}]\nbase_url = "https://{name}.example"\n'
+        for name in ("acme-staging", "acme-prod", "product", "demo", "reprod", "lab")
+    )
+    several = loaded(tmp_path, named + 'color = "red"\n')
+    alone = loaded(tmp_path, '[profiles.prod]\nbase_url = "https://a.example"\n')
+    chosen = loaded(tmp_path, '[profiles.prod]\nbase_url = "https://a.example"\ncolor = "purple"\n')
+
+    assert {profile.name: several.color_of(profile.name) for profile in several.profiles} == {
+        "acme-staging": "green",
+        "acme-prod": "red",
+        "product": "red",
+        "demo": "blue",
+        "reprod": "yellow",
+        "lab": "red",
+    }
+    assert (alone.color_of("prod"), chosen.color_of("prod"), several.color_of("gone")) == ("", "purple", "")
+
+
 def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
     """An address for one command means that address; a name means that profile; never a token for another address."""
     text = 'default_profile = "acme"\ndata_dir = "here"\n' + ACME
@@ -132,6 +153,7 @@ def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
         ('[profiles.acme]\n\nbase_url = "http://api.example.com"\n', 3, "profiles.acme.base_url", "use https"),
         ('[profiles.acme]\nbase_url = """\nhttps://ada@x\n"""\n', 2, "profiles.acme.base_url", "no user"),
         (ACME + 'token_env = "A"\ntoken_file = "b"\n', 4, "profiles.acme.token_file", "two sources"),
+        (ACME + 'color = "pink"\n', 3, "profiles.acme.color", "Use one of: auto, red, green, blue"),
         (ACME + "token_command = []\n", 3, "profiles.acme.token_command", "list of strings"),
         (ACME + 'token_file = ""\n', 3, "profiles.acme.token_file", "empty"),
         (ACME + "[profiles.acme.poll]\nx = 1\n", 4, "profiles.acme.poll.x", "no such key"),

@@ -9,6 +9,7 @@ from app.results.diff import Patch
 from storage.records.results import ChangedFile
 from tests.widgets.stage import staged
 from widgets.diff import NONE, DiffRows, DiffView, changed_words, colours
+from widgets.unkeyed import NO_KEY
 
 PATCH = b"""\
 diff --git a/src/old.py b/src/new.py
@@ -85,7 +86,7 @@ async def test_keys_go_from_file_to_file_and_from_hunk_to_hunk() -> None:
         await pilot.press("{", "{", "z")
         assert app.lines[1].startswith("▸ src/new.py")
         assert "logo.png" in app.lines[2]
-        await pilot.press("Z", "Z")
+        await pilot.press(f"{NO_KEY}diff.fold_all", f"{NO_KEY}diff.fold_all")
         assert view.total == 3 + 10 + 4
 
 

@@ -1,5 +1,6 @@
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
+import pytest
 from textual.app import App, ComposeResult
 
 from storage.records import PlatformHealth
@@ -42,4 +43,33 @@ async def test_a_host_whose_state_is_old_is_doubtful() -> None:
         vitals = Vitals("acme", health=(host,), health_is_stale=is_stale)
         async with Stage(HeaderBar(vitals, PollTiming(NOW, 10.0), frozenset({"ok"}), lambda: NOW)).run_test() as pilot:
             await pilot.pause()
-            assert lines(pilot.app)[0].split("  ")[-1].strip() == shown
+            assert lines(pilot.app)[0].rstrip().split("  ")[-1].strip() == shown
+
+
+async def painted(width: int, status: str, **facts: object) -> str:
+    """The line of a profile with two hosts, one of them in that state for twelve minutes."""
+    since = NOW - timedelta(minutes=12)
+    hosts = tuple(
+        PlatformHealth(name, how, None, None, since, NOW, connected=True)
+        for name, how in (("github", "ok"), ("gitlab", status))
+    )
+    vitals = Vitals("acme-production", known=True, working=3, queued=2, failed_today=4, health=hosts, **facts)  # type: ignore[arg-type]
+    bar = HeaderBar(vitals, PollTiming(NOW, 10.0), frozenset({"ok"}), lambda: NOW)
+    async with Stage(bar).run_test(size=(width, 5)) as pilot:
+        await pilot.pause()
+        return lines(pilot.app)[0]
+
+
+@pytest.mark.parametrize("width", [50, 60, 63, 80, 100, 120, 140, 200])
+async def test_a_bad_host_is_in_the_line_at_every_width(width: int) -> None:
+    """Whatever else has to go, and however much waits."""
+    for facts in ({}, {"read_only": True, "can_switch": True, "unknown": 12, "inbox": 34}):
+        assert "gitlab ✗" in await painted(width, "down", **facts)
+
+
+@pytest.mark.parametrize("width", [80, 120, 140, 200])
+async def test_no_word_moves_when_a_host_goes_bad(width: int) -> None:
+    """Its own place was kept free for its state and since when."""
+    well, bad = await painted(width, "ok"), await painted(width, "down", inbox=1)
+
+    assert bad.replace("⚑ 1 inbox", " " * 9).replace("⚑1", "  ").replace("✗ 12m", "✓    ") == well

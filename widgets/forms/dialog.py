@@ -12,7 +12,7 @@ from textual.widget import Widget
 from textual.widgets import Button, Static
 
 from app.text import SafeText
-from widgets.badges import Tone
+from widgets.badges import NO_MARK, ProfileMark, Tone
 from widgets.forms.field import toned
 from widgets.forms.pages import OutcomePage, RequestPreview
 
@@ -99,11 +99,16 @@ class FormDialog(Vertical):
     """
 
     def __init__(
-        self, title: str, rows: Sequence[Widget], verbs: Sequence[FormButton], steps: Sequence[str] = _STEP_WORDS
+        self,
+        title: str,
+        rows: Sequence[Widget],
+        verbs: Sequence[FormButton],
+        steps: Sequence[str] = _STEP_WORDS,
+        mark: ProfileMark = NO_MARK,
     ) -> None:
         super().__init__()
         self._steps = steps
-        self.border_title = Content(title)
+        mark.entitle(self, title)
         self._rows = rows
         self._verbs = verbs
         self._banner: SafeText | None = None

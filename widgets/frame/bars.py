@@ -30,6 +30,8 @@ class Tab(Struct, frozen=True):
     """Its title where there is little room."""
     tiny: str
     """Its title on the smallest terminal."""
+    is_optional: bool = False
+    """Whether it is hidden while what it is about is not set up; its key and the palette still lead there."""
 
 
 class TabBar(ClickableLine):
@@ -43,8 +45,8 @@ class TabBar(ClickableLine):
 
     def __init__(self, tabs: tuple[Tab, ...], current: str) -> None:
         super().__init__(self.parts)
-        self._tabs = tabs
-        self._current = current
+        self._all, self._current = tabs, current
+        self._set_up: frozenset[str] = frozenset()
         self._counts: dict[str, str] = {}
         """The numbers of pending items, by tab."""
 
@@ -53,6 +55,17 @@ class TabBar(ClickableLine):
         if count != self._counts.get(tab, ""):
             self._counts[tab] = count
             self.refresh()
+
+    def show_set_up(self, tabs: frozenset[str]) -> None:
+        """Show these optional tabs, by name; the others are hidden, except the current one."""
+        if tabs != self._set_up:
+            self._set_up = tabs
+            self.refresh()
+
+    @property
+    def _tabs(self) -> tuple[Tab, ...]:
+        shown = {*self._set_up, self._current}
+        return tuple(tab for tab in self._all if not tab.is_optional or tab.name in shown)
 
     def parts(self) -> Iterator[ClickablePart]:
         """The tabs with their titles: all in full, or all as brief as they have to be."""

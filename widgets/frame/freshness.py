@@ -2,16 +2,17 @@
 
 from collections.abc import Mapping
 from datetime import datetime
+from math import ceil
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from app.times import age, ago, clock_time, roughly_ago
+from app.times import age, ago, roughly_ago, span
 from storage.records import LinkState
 from widgets.badges import Badge
 
 if TYPE_CHECKING:
-    from storage.records.service_traits import Wait, WaitReason
+    from storage.records.service_traits import Wait
 
 LATE_AFTER_POLLS: Final = 4
 LATE_FLOOR_S: Final = 45.0
@@ -30,16 +31,13 @@ TROUBLES: Final[Mapping[str, str]] = {
     "not_found": "address not found",
     "rejected": "request rejected",
     "server_failed": "service fails",
-    "no_token": "no token",
     "token": "no token",
 }
 """Each kind of error in a few words, for the header."""
-WAITS: Final["Mapping[WaitReason, str]"] = {
-    "rate_limit": "rate limit",
-    "own_pace": "rate limit",
-    "service_down": "service fails",
-}
-REFUSED: Final = frozenset({"not_authorized", "forbidden", "no_token", "token"})
+NO_ANSWER: Final = frozenset({"unreachable", "timed_out", "unusable_answer", "server_failed"})
+"""Errors that may end by themselves at any time: asking again is all that helps."""
+REFUSED: Final = frozenset({"not_authorized", "forbidden", "token"})
+"""Errors of the token, not of the link."""
 
 
 class PollTiming(Struct, frozen=True):
@@ -62,43 +60,36 @@ class PollTiming(Struct, frozen=True):
 
 
 def freshness(link: LinkState | None, timing: PollTiming, now: datetime, wait: "Wait | None" = None) -> Badge:
-    """The state of one subject's facts: connecting, live, overdue, or stale with its age and reason.
-
-    A wait is reported, with its end, once the facts are older than usual.
-    """
-    if (trouble := _waiting(link, timing, now, wait) or _failing(link, now)) is not None:
-        return trouble
+    """The state of one subject's facts: connecting, live, or their age, with the reason if there is one."""
+    is_limited = wait is not None and wait.until > now and wait.reason != "service_down"
+    if link is not None and link.is_failing:
+        return _failing(link, now)
     if link is None or link.last_ok_at is None:
-        return Badge("◌", "connecting…", "wait")
+        return Badge("◌", "rate limit" if is_limited else "connecting…", "wait")
     since = age(link.last_ok_at, now)
     age_s = (now - link.last_ok_at).total_seconds()
     is_young = age_s <= timing.late_after_s
+    if age_s < timing.due_after_s:
+        return Badge("●", f"live · {roughly_ago(link.last_ok_at, now)}", "good")
+    if is_limited:
+        return Badge("◌", f"{since} old: rate limit", "warn")
     if link.last_ok_at < timing.opened_at and not is_young:
         return Badge("◌", f"connecting… · from {ago(link.last_ok_at, now)}", "wait")
-    if not is_young:
-        return Badge("◌", f"stale {since}", "warn")
-    if age_s >= timing.due_after_s:
-        return Badge("◌", f"{since} old, waiting for an answer", "wait")
-    return Badge("●", f"live · {roughly_ago(link.last_ok_at, now)}", "good")
+    return Badge("◌", f"{since} old", "wait" if is_young else "warn")
 
 
-def _waiting(link: LinkState | None, timing: PollTiming, now: datetime, wait: "Wait | None") -> Badge | None:
-    held = link or LinkState("runs")
-    is_young = held.last_ok_at is not None and (now - held.last_ok_at).total_seconds() < timing.due_after_s
-    if wait is None or wait.until <= now or held.error_kind in REFUSED or (is_young and not held.is_failing):
-        return None
-    why = trouble_word(held.error_kind) if wait.reason == "service_down" and held.error_kind else WAITS[wait.reason]
-    stale = "" if held.last_ok_at is None else f"stale {age(held.last_ok_at, now)} · "
-    return Badge("◌", f"{stale}waiting until {clock_time(wait.until, now)}: {why}", "warn")
-
-
-def _failing(link: LinkState | None, now: datetime) -> Badge | None:
-    if link is None or link.failing_since is None:
-        return None
-    refused = link.error_kind in REFUSED
-    trouble = trouble_word(link.error_kind)
-    word = trouble if link.last_ok_at is None else f"stale {age(link.last_ok_at, now)}: {trouble}"
+def _failing(link: LinkState, now: datetime) -> Badge:
+    refused, word = link.error_kind in REFUSED, trouble_word(link.error_kind)
+    if link.last_ok_at is not None:
+        since = age(link.last_ok_at, now)
+        word = f"no answer for {since}" if link.error_kind in NO_ANSWER else f"{since} old: {word}"
     return Badge("✗" if refused else "◌", word, "bad" if refused else "warn")
+
+
+def next_poll(wait: "Wait | None", now: datetime) -> str:
+    """When the service is asked again, counted down to the second; None: another process decides."""
+    left_s = 0 if wait is None else ceil((wait.until - now).total_seconds())
+    return f"asking again in {span(left_s)}" if left_s > 0 else "asking again"
 
 
 def trouble_word(kind: str | None) -> str:

@@ -13,8 +13,7 @@ from textual.message import Message
 from app.text import safe_text
 from app.times import age
 from storage.records import LinkState, PlatformHealth
-from widgets.badges import STYLES, Badge, Tone, health_badge
-from widgets.cells import shorten
+from widgets.badges import STYLES, Badge, ProfileMark, Tone, health_badge
 from widgets.clickable import ClickableLine, ClickablePart
 from widgets.frame.freshness import PollTiming, freshness
 
@@ -26,6 +25,12 @@ FILES_FAIL: Final = Badge("✗", "own files unusable", "bad")
 """Shown in place of the link's state while our own files fail."""
 SPACE: Final = 3
 """Cells between the groups."""
+FRESH: Final = 20
+"""Cells of the data's age in words, so that what follows it stays in its place."""
+INBOX: Final = len("   ⚑ 1 inbox")
+"""Cells that are free for it while the inbox is empty: a host that goes bad is an item."""
+SINCE: Final = len(" ✗ 12m  ")
+"""Cells of a host's state, also while it is well: no word moves when it goes bad."""
 
 COUNTED: Final = ("status:working", "status:queued", "status:failed since:24h")
 """The query that each count opens."""
@@ -36,6 +41,8 @@ class Vitals(Struct, frozen=True):
 
     profile: str
     read_only: bool = False
+    color: str = ""
+    """The colour of the profile's name; empty: none."""
     files_fail: bool = False
     """Whether our own files fail, so that nothing on the screen follows the service."""
     can_switch: bool = False
@@ -58,6 +65,13 @@ class Vitals(Struct, frozen=True):
     """Writes of unknown outcome."""
     inbox: int = 0
     """Pending items in the inbox."""
+    set_up: frozenset[str] = frozenset()
+    """The optional tabs that have something to show, by name."""
+
+    @property
+    def link_fails(self) -> bool:
+        """Whether the last poll of runs failed."""
+        return self.runs_link is not None and self.runs_link.is_failing
 
     @property
     def counts(self) -> tuple[tuple[str, int, str, str], ...]:
@@ -76,8 +90,10 @@ class Brevity(IntEnum):
     FULL = 0
     WORDS = 1
     GLYPHS = 2
-    COUNTS = 3
-    """Without hosts, which have their own screen."""
+    UNWELL = 3
+    """Of the hosts only those that are not well."""
+    HOSTS = 4
+    """Without counts; the unwell hosts stand beside the profile, where nothing can push them out."""
 
 
 class HeaderBar(ClickableLine):
@@ -134,7 +150,7 @@ class HeaderBar(ClickableLine):
             left = list(self._left(now, brevity))
             right = list(self._right(now, brevity))
             room = self.size.width - 2 - sum(part.cell_length for part, _ in (*left, *right))
-            if room >= SPACE:
+            if room >= SPACE + (0 if self._vitals.inbox or brevity >= Brevity.GLYPHS else INBOX):
                 break
         yield Content(" "), None
         yield from left
@@ -144,17 +160,20 @@ class HeaderBar(ClickableLine):
 
     def _left(self, now: datetime, brevity: Brevity) -> Iterator[ClickablePart]:
         vitals, is_brief = self._vitals, brevity >= Brevity.GLYPHS
-        name = shorten(safe_text(vitals.profile, limit=60), 14 if is_brief else 28, "middle")
+        name = ProfileMark(vitals.profile, vitals.color).styled(14 if is_brief else 28)
         product = (f"{PRODUCT}  ", "$accent bold") if brevity is Brevity.FULL else ""
         opens = (" ▾", STYLES["quiet"]) if vitals.can_switch else ""
-        yield Content.assemble(product, (name, "bold"), opens), self.ProfileClicked() if vitals.can_switch else None
+        yield Content.assemble(product, name, opens), self.ProfileClicked() if vitals.can_switch else None
         if vitals.read_only:
             yield Content.styled(" read-only", STYLES["warn"]), None
         if vitals.runs_link is not None and vitals.runs_link.in_lab:
             yield Content.styled(" lab", STYLES["wait"]), None
+        if brevity is Brevity.HOSTS:
+            yield from self._hosts(now, brevity)
         fresh = FILES_FAIL if vitals.files_fail else freshness(vitals.runs_link, self._timing, now, vitals.wait)
         word = _in_brief(fresh.word) if is_brief else fresh.word
-        yield Content.assemble(" " * SPACE, (f"{fresh.glyph} {word}", fresh.style)), None
+        said = f"{fresh.glyph} {word}"
+        yield Content.assemble(" " * SPACE, (said if is_brief else f"{said:<{FRESH}}", fresh.style)), None
         # What waits is shown at every width.
         waiting = (
             ("?", vitals.unknown, "unknown", self.UnknownClicked()),
@@ -167,35 +186,34 @@ class HeaderBar(ClickableLine):
                 yield Content.styled(text, f"{STYLES['warn']} bold"), clicked
 
     def _right(self, now: datetime, brevity: Brevity) -> Iterator[ClickablePart]:
+        if brevity is Brevity.HOSTS:
+            return
         vitals, is_brief = self._vitals, brevity >= Brevity.GLYPHS
-        counts: list[ClickablePart] = []
+        yield from self._hosts(now, brevity)
+        gap = " " if is_brief else "  "
         for (glyph, n, words, style), query in zip(vitals.counts if vitals.known else (), COUNTED, strict=False):
             # All words, the first one, or none.
             word = words if brevity is Brevity.FULL else words.split()[0]
             text = f"{glyph}{n:,}" if is_brief else f"{glyph} {n:,} {word}"
-            counts.append((Content.styled(text, style), self.Picked("runs", query)))
-        hosts: list[ClickablePart] = []
-        for host in vitals.health if brevity < Brevity.COUNTS else ():
-            if host.connected:
-                badge = health_badge(host.status, self._healthy_words)
-                text = f"{safe_text(host.platform, limit=12)} {badge.glyph}{'?' if vitals.health_is_stale else ''}"
-                if badge.tone != "good":
-                    text += f" {age(host.since, now)}" if is_brief else f" {badge.word} {age(host.since, now)}"
-                style = STYLES["quiet"] if vitals.health_is_stale else badge.style
-                hosts.append((Content.styled(text, style), self.Picked("health", host.platform)))
-        gap = " " if is_brief else "  "
-        yield from _spaced(counts, gap)
-        yield Content(" " * SPACE if counts and hosts else ""), None
-        yield from _spaced(hosts, gap)
+            yield Content(gap), None
+            yield Content.styled(text, style), self.Picked("runs", query)
 
-
-def _spaced(parts: list[ClickablePart], gap: str) -> Iterator[ClickablePart]:
-    for index, part in enumerate(parts):
-        yield Content(gap if index else ""), None
-        yield part
+    def _hosts(self, now: datetime, brevity: Brevity) -> Iterator[ClickablePart]:
+        is_stale = self._vitals.health_is_stale
+        for host in self._vitals.health:
+            badge = health_badge(host.status, self._healthy_words)
+            is_well = badge.tone == "good"
+            if host.connected and not (is_well and brevity >= Brevity.UNWELL):
+                since = "" if is_well else f" {age(host.since, now)}"
+                state = f" {badge.glyph}{'?' if is_stale else ''}{since}"
+                yield Content(" "), None
+                text = Content.styled(
+                    f"{safe_text(host.platform, limit=12)}{state:<{SINCE}}",
+                    STYLES["quiet"] if is_stale else badge.style,
+                )
+                yield text, self.Picked("health", host.platform)
 
 
 def _in_brief(freshness_word: str) -> str:
-    brief = freshness_word.replace("live · just ", "live ").replace(" old, waiting for an answer", " old, waiting")
-    brief = brief.replace("stale ", "").replace("waiting until", "until") if "until" in brief else brief
+    brief = freshness_word.replace("live · just ", "live ").replace("no answer for", "no answer")
     return brief.replace(" · ", " ").removesuffix(" ago")

@@ -15,7 +15,7 @@ from textual.widgets import Static
 from app.text import plural, safe_block, safe_text
 from app.times import clock_time, span
 from storage.records.insights import RepositoryFigures
-from storage.records.results import Turn
+from storage.records.results import RunTurns, Turn, Unavailable
 from widgets.after_refresh import after_refresh
 from widgets.badges import STYLES, run_badge
 from widgets.runs.facts import QUIET, Line, SentMessage, line, message_lines, wrapped
@@ -29,8 +29,9 @@ SHORT_ID: Final = 10
 ENDED: Final = ("completed", "failed", "cancelled")
 IDLE_FROM_S: Final = 60.0
 """A shorter time between two turns is not worth a line."""
-ELSEWHERE: Final = "Sent from this machine; what was said from elsewhere is not known."
-NONE_FROM_HERE: Final = "Nothing was sent to it from this machine; what was said elsewhere is not known."
+ASKING: Final = "Asking the service what was said…"
+ELSEWHERE: Final = "Sent from this machine. What others said is not known."
+NONE_FROM_HERE: Final = "What was said is not known: nothing was sent from this machine."
 UNWRAPPED: Final = 10_000
 """Cells: the view wraps the lines by itself."""
 
@@ -115,7 +116,7 @@ def _took_s(turn: Turn, as_of: datetime) -> float | None:
 
 
 class Conversation(VerticalScroll):
-    """The messages that were sent from this machine, the last one in view."""
+    """The turns as the service tells them, else the messages sent from this machine; the last one in view."""
 
     DEFAULT_CSS = """
     Conversation {
@@ -137,12 +138,22 @@ class Conversation(VerticalScroll):
         """One text."""
         yield self._text
 
-    def show(self, messages: Sequence[SentMessage], now: datetime) -> None:
-        """Show the messages, oldest first, below a remark that others may have been sent from elsewhere."""
-        lines = [Content.styled(ELSEWHERE if messages else NONE_FROM_HERE, QUIET)]
+    def show(
+        self, messages: Sequence[SentMessage], told: RunTurns | Unavailable, now: datetime, service_now: datetime
+    ) -> None:
+        """Show the turns, oldest first; without them the messages from this machine, and why that may not be all."""
+        lines: list[Line] = []
+        if isinstance(told, RunTurns) and told.turns:
+            turns = with_sent_instructions(told.turns, messages)
+            lines += turn_lines(turns, service_now, service_now, UNWRAPPED)
+            messages = [message for message in messages if message.state != "confirmed"]
         for number, message in enumerate(messages, 1):
-            lines += [line()] if number > 1 else []
+            lines += [line()] if lines else []
             lines += message_lines(number, message, now, UNWRAPPED)
+        if not isinstance(told, RunTurns) or not told.turns:
+            why = told.reason if isinstance(told, Unavailable) else ""
+            remark = why if why == ASKING else f"{ELSEWHERE if messages else NONE_FROM_HERE} {why}"
+            lines.append(Content.styled(safe_text(remark.strip()), QUIET))
         self._text.update(Content("\n").join(lines))
         after_refresh(self, self._fit)
 

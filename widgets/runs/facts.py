@@ -156,8 +156,8 @@ def raw(view: RunView) -> list[Line]:
     return [coloured(text) for text in view.raw]
 
 
-def branch(view: RunView, now: datetime, width: int, more: str) -> list[Line]:
-    """The runs on the same branch, newest first; `more` says how to see the others."""
+def branch(view: RunView, now: datetime, width: int) -> list[Line]:
+    """The runs on the same branch, newest first."""
     lines = []
     for row in view.branch.rows:
         badge = run_badge(row.status, is_final=row.is_final)
@@ -169,7 +169,7 @@ def branch(view: RunView, now: datetime, width: int, more: str) -> list[Line]:
         lines.append(line((mark, "$accent"), name, (run_id, "bold" if here else ""), (f"  {when}", QUIET)))
     hidden = view.branch.total - len(view.branch.rows)
     if hidden > 0:
-        lines.append(line((f"  and {counted(view.branch.total, -len(view.branch.rows))} more{more}", QUIET)))
+        lines.append(line((f"  and {counted(view.branch.total, -len(view.branch.rows))} more", QUIET)))
     return lines
 
 

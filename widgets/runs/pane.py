@@ -23,19 +23,16 @@ from widgets.runs.table import RunTable
 
 
 class RunPane(LinePane):
-    """Facts, timeline, conversation, or the raw JSON, of one run."""
+    """Facts, timeline and conversation of one run."""
 
     def __init__(self, now: datetime) -> None:
         super().__init__(self._lines)
         self._is_strip = False
         """Whether there is room for two lines only."""
         self._view: RunView | None = None
-        self._raw = False
         self._placeholder = ""
         self._now = now
         self._as_of: datetime | None = None
-        self._raw_of: RunView | None = None
-        self._raw_shown: list[Content] = []
 
     def show(self, view: RunView | None, now: datetime) -> None:
         """Show the run; without one, what `explain` said."""
@@ -57,12 +54,6 @@ class RunPane(LinePane):
             self.set_class(is_strip, "-strip")
             self.can_focus = not is_strip
             self.paint()
-
-    def toggle_raw(self) -> None:
-        """Switch between the facts and the JSON as received."""
-        self._raw = not self._raw
-        self.scroll_home(animate=False)
-        self.paint()
 
     def tick(self, now: datetime, as_of: datetime | None = None) -> None:
         """Update the times; active runs are timed up to `as_of`, if the service has stopped answering then."""
@@ -90,17 +81,12 @@ class RunPane(LinePane):
             first = facts.line(glyph, (name, "bold"), ("  ", ""), (beside, facts.QUIET))
             return [first, facts.timeline_in_brief(view, as_of).truncate(width, ellipsis=True)]
         lines = facts.title(view, now, width)
-        if self._raw:
-            if self._raw_of is not view:
-                # Colour a long document once, not at every tick.
-                self._raw_of, self._raw_shown = view, facts.raw(view)
-            return lines + facts.heading("Raw JSON", "as received · i back to facts · Y copies") + self._raw_shown
         lines += [Content(), *facts.fields(view, now, as_of, width)]
         lines += facts.heading("Timeline", "as observed, to scale") + facts.timeline(view, now, as_of, width)
         lines += facts.heading("Conversation", "sent from this machine") + facts.conversation(view, now, width)
         if view.branch.total > 1:
             note = f"{facts.counted(view.branch.total)} runs"
-            lines += facts.heading("On this branch", note) + facts.branch(view, now, width, ": b shows them all")
+            lines += facts.heading("On this branch", note) + facts.branch(view, now, width)
         return lines
 
 

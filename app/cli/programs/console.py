@@ -38,6 +38,11 @@ def end_with_server() -> None:
     threading.Thread(target=watch, args=(os.getppid(),), name="server watch", daemon=True).start()
 
 
+def has_screen() -> bool:
+    """Whether there is a terminal to draw on."""
+    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
 @click.command(cls=ScreenCommand)
 @click.pass_obj
 def console(invocation: Invocation, /) -> int:
@@ -49,7 +54,7 @@ def open_console(invocation: Invocation) -> int:
     """Show the chosen profile; return the exit code."""
     settings = invocation.settings()
     is_asked_for = invocation.profile_name or settings.default_profile or invocation.token_stream
-    if not settings.profiles and not is_asked_for and sys.stdin.isatty() and sys.stdout.isatty():
+    if not settings.profiles and not is_asked_for and has_screen():
         # A newcomer: nothing is configured, and a terminal is there to answer questions on.
         from app.config import config_path
         from app.console.onboarding import run_onboarding
@@ -66,7 +71,7 @@ def show(invocation: Invocation, settings: "Settings", profile: "Profile") -> in
     in_browser = os.environ.get("TEXTUAL_DRIVER") == WEB_DRIVER
     if in_browser:
         end_with_server()
-    if in_browser or (sys.stdin.isatty() and sys.stdout.isatty()):
+    if in_browser or has_screen():
         from app.console import run_console
 
         if invocation.verbose and invocation.log_file is None:

@@ -193,7 +193,7 @@ class Tools:
         return await self._propose(lambda run: CancelRun(run.run_id), run_id)
 
     async def propose_retry(self, *, run_id: RunId) -> Document:
-        """Propose to send what began a failed run's last turn once more; only if that was sent from this machine."""
+        """Propose to send what began a failed run's last turn once more."""
         return await self._propose(None, run_id)
 
     async def _told(

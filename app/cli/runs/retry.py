@@ -11,7 +11,9 @@ from msgspec.structs import replace
 
 from app.actions import ActionRefusedError, BlockedError
 from app.actions.actions import retry_key
-from app.api.requests import WriteRequest, asked_of
+from app.actions.asked import Asked, what_began
+from app.api.errors import ApiError
+from app.api.requests import WriteRequest
 from app.cli.context import Invocation
 from app.cli.documents import error_document
 from app.cli.exits import CommandFailedError, Exit, Failure, failed
@@ -59,6 +61,8 @@ class Retry(Struct, frozen=True):
     """Why the retry is refused."""
     run: Run | None = None
     """The resulting run, after waiting for its end."""
+    asked: Asked | None = None
+    """What began its last turn, and who asked; None: not known."""
 
     @property
     def ends_the_batch(self) -> bool:
@@ -95,6 +99,7 @@ class Retry(Struct, frozen=True):
             "error": error_document(self.action) if self.action else None,
             "request": request_document(base_url, self.request) if is_shown and self.request else None,
             "run": spec_fields(self.run) if self.run else None,
+            "asked_by": (self.asked.caller or None) if self.asked else None,
         }
 
 
@@ -115,9 +120,9 @@ class Retry(Struct, frozen=True):
 async def retry(invocation: Invocation, /, *, run_ids: tuple[str, ...], yes: bool, **given: Any) -> int:
     """Retry failed runs with the same instructions, repository and branch.
 
-    Only runs that were started or continued from here can be retried: the API does not tell the instructions of
-    others. After one question they are sent one after the other, in batches of send_cap. An interrupted command can
-    simply be repeated: each failure is retried once.
+    What others asked is known where the service has the results extension. After one question the retries are sent one
+    after the other, in batches of send_cap. An interrupted command can simply be repeated: each failure is retried
+    once.
     """
     options, failure = WriteOptions(**given), None
     async with invocation.writer(dry_run=options.dry_run) as engine:
@@ -154,13 +159,15 @@ async def plan(engine: "Engine", text: str, prefix: str | None = None) -> Retry:
         return Retry(run.run_id, "refused", problem=f"It has not ended: {run.status}.")
     if run.status == "completed":
         return Retry(run.run_id, "refused", problem="It completed.")
-    first = await engine.ledger.last_turn(run.run_id)
-    if first is None:
-        problem = "It was not started from here, so its instructions are not known. See: runwarden runs start --help"
-        return Retry(run.run_id, "refused", problem=problem)
+    try:
+        found = await what_began(engine.ledger, engine.extension.turns, detail)
+    except ApiError as error:
+        return Retry(run.run_id, "refused", problem=f"The service could not be asked what began it: {error.message}")
+    if not isinstance(found, Asked):
+        return Retry(run.run_id, "refused", problem=found.reason)
     # Each failure is retried once; a run that works and fails again has a new failure, and so another key.
     key = f"{prefix}-{run.run_id}" if prefix else retry_key(run)
-    return await _checked(engine, Retry(run.run_id, "to_send", asked_of(first), key))
+    return await _checked(engine, Retry(run.run_id, "to_send", found.request, key, asked=found))
 
 
 async def _checked(engine: "Engine", planned: Retry) -> Retry:
@@ -237,4 +244,5 @@ COLUMNS: Final[tuple[Column[Retry], ...]] = (
     Column("ended", lambda r: r.run.status if r.run else "", "status"),
     Column("reason", lambda r: r.reason, "reason", flexible=True),
     Column("action", lambda r: r.action.action_id if r.action else "", "action_id"),
+    Column("asked by", lambda r: r.asked.caller if r.asked else "", "asked_by"),
 )

@@ -27,7 +27,7 @@ from app.console.automations.sheets import (
 )
 from app.console.base.screen import BaseScreen
 from app.console.messages import OpenRun
-from app.console.session import CURE_S, Session
+from app.console.session import CURE_S, Session, mark_of
 from app.console.session.coalesced_task import CoalescedTask
 from app.console.session.troubles import UNREADABLE, storage_notice
 from app.console.sheets import ChoiceSheet
@@ -414,7 +414,7 @@ class AutomationsScreen(BaseScreen):
 
         limits = "Within its limits: what it does counts towards them, and its journal says so."
         title = safe_text(f"Run now: {rule.name}", limit=80)
-        self.app.push_screen(PreviewSheet(title, "Set it off", preview, limits), answered)
+        self.app.push_screen(PreviewSheet(title, mark_of(self.session), "Set it off", preview, limits), answered)
 
     async def _set_off(self, bot: Bot, seen: list[Decision], rule: Rule, run_id: str | None) -> None:
         try:

@@ -9,12 +9,14 @@ from typing import ClassVar, Final, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
 
+from app.automations.acting import in_words
 from app.automations.bot import LEASE, Preview, process_of, rules_of
 from app.automations.occurrences import upcoming
 from app.automations.proposals import PROPOSALS
@@ -23,9 +25,9 @@ from app.config import ConfigError, Settings
 from app.config.automation_tables import read_tables
 from app.config.load import parse
 from app.console.forms.second_press import SecondPress
-from app.console.session import Session
+from app.console.session import Session, mark_of
 from app.console.session.coalesced_task import CoalescedTask, Start
-from app.console.sheets import Sheet, key_line
+from app.console.sheets import Sheet, key_line, key_words
 from app.engine import Engine
 from app.files import author_of
 from app.rules.rule import DoCancel, DoContinue, DoRetry, Rule, fingerprint_of
@@ -45,8 +47,10 @@ from widgets.automations import (
     set_off_by,
     until,
 )
-from widgets.badges import STYLES, Badge
+from widgets.badges import STYLES, Badge, ProfileMark
+from widgets.cells import fit, shorten
 from widgets.forms.pages import RequestPreview
+from widgets.lead_list import LeadList, LeadRow
 from widgets.line_text import LinePane
 
 JOURNAL: Final = 100
@@ -115,10 +119,30 @@ class Approval(Struct, frozen=True):
     """One pending decision."""
 
     decision: Decision
-    sentence: SafeText
-    """The sentence that describes its rule."""
+    words: SafeText
+    """What is asked, in one line."""
     expires: timedelta
     """How long it waits for an answer, from the decision on."""
+
+    @property
+    def key(self) -> str:
+        """Its decision's number."""
+        return str(self.decision.decision_id)
+
+    def lines(self, now: datetime, width: int, *, is_marked: bool) -> Content:
+        """Its rule, what set it off and until when it waits; what is asked, below."""
+        end = self.decision.decided_at + self.expires
+        expires = f"  expires {until(end, now) if end > now else 'now'}"
+        rule = safe_text(self.decision.rule, limit=max(1, width // 3))
+        room = max(1, width - 2 - len(expires))
+        return Content.assemble(
+            ("■ " if is_marked else "  ", "$accent"),
+            Content(fit(f"{rule}  {set_off_by(self.decision, now)}", room)).stylize(
+                f"{STYLES['warn']} bold", 0, len(rule)
+            ),
+            (f"{expires}\n  ", STYLES["quiet"]),
+            shorten(self.words, max(1, width - 2)),
+        )
 
 
 async def read_approvals(engine: Engine, settings: Settings) -> tuple[Approval, ...]:
@@ -131,7 +155,9 @@ async def read_approvals(engine: Engine, settings: Settings) -> tuple[Approval, 
     waiting = (await engine.usable_state().journal(outcomes=("waiting",), limit=MOST_WAITING))[::-1]
     now = engine.clock()
     known = [(each, rules[each.rule]) for each in waiting if each.rule in rules]
-    return tuple(Approval(each, safe_text(sentence(rule, now)), rule.approval_expires) for each, rule in known)
+    return tuple(
+        Approval(each, safe_text(in_words(each) or sentence(rule, now)), rule.approval_expires) for each, rule in known
+    )
 
 
 async def read_automations(state: State, settings: Settings, profile: str, now: datetime) -> Automations:
@@ -207,7 +233,9 @@ BOX = """
         background: $surface;
     }}
     {name} .keys {{ height: 1; margin-bottom: 1; }}
-    {name} RequestPreview {{ height: auto; max-height: 100%; padding: 0; }}
+    {name} RequestPreview {{
+        height: auto; max-height: 100%; padding: 0; scrollbar-size-vertical: 1; scrollbar-background: $surface;
+    }}
 """
 
 
@@ -221,10 +249,10 @@ class PreviewSheet(Sheet[bool]):
     ]
     CSS = BOX.format(name="PreviewSheet")
 
-    def __init__(self, title: SafeText, verb: str, preview: Preview, consequence: str) -> None:
+    def __init__(self, title: SafeText, mark: ProfileMark, verb: str, preview: Preview, consequence: str) -> None:
         """Prepare; `verb` says what is done: "Set it off"."""
         super().__init__()
-        self._title = title
+        self._title, self._mark = title, mark
         self._verb = verb
         self._preview = preview
         self._consequence = consequence
@@ -233,7 +261,7 @@ class PreviewSheet(Sheet[bool]):
     def compose(self) -> ComposeResult:
         """Compose the keys, always in view, above the request, which may be long."""
         with Vertical() as box:
-            box.border_title = Content(self._title)
+            self._mark.entitle(box, self._title)
             yield key_line(("^s", self._verb, "screen.answer(True)"), ("esc", "Leave it", "screen.answer(False)"))
             yield RequestPreview()
 
@@ -253,9 +281,9 @@ class PreviewSheet(Sheet[bool]):
 
 
 class ApprovalsSheet(Sheet[None]):
-    """One pending approval after the other, each with its exact request; an answer counts once that was seen."""
+    """The pending approvals, oldest first; an answer goes to the marked ones, or to the one under the cursor."""
 
-    LEAVE = "dismiss(None)"
+    LEAVE = "leave"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
             "ctrl+s",
@@ -266,87 +294,127 @@ class ApprovalsSheet(Sheet[None]):
             id="approvals.approve",
         ),
         Binding("X", "answer(False)", "reject", tooltip="It is never sent", id="approvals.reject"),
-        Binding("right,n", "step(1)", "next", show=False, id="approvals.next"),
-        Binding("left,p", "step(-1)", "previous", show=False, id="approvals.previous"),
-        Binding("escape,q", "dismiss(None)", "close", key_display="esc", id="approvals.close"),
+        Binding("space", "mark", "mark", tooltip="For an answer to several", id="approvals.mark"),
+        Binding("asterisk", "mark_all", "mark all", show=False, key_display="*", id="approvals.mark_all"),
+        Binding("enter", "request", "request", tooltip="The exact request, or the list", id="approvals.request"),
+        Binding("escape,q", "leave", "close", key_display="esc", id="approvals.close"),
     ]
-    CSS = BOX.format(name="ApprovalsSheet") + "ApprovalsSheet #approval { height: auto; margin-bottom: 1; }"
+    CSS = (
+        BOX.format(name="ApprovalsSheet")
+        + """
+    ApprovalsSheet #answered { height: auto; }
+    ApprovalsSheet LeadList, ApprovalsSheet LeadList:focus {
+        height: auto; max-height: 70vh; padding: 0; background: $surface; scrollbar-background: $surface;
+    }
+    ApprovalsSheet RequestPreview { display: none; }
+    ApprovalsSheet .-open { height: 96%; }
+    ApprovalsSheet .-open LeadList { max-height: 30vh; margin-bottom: 1; }
+    ApprovalsSheet .-open RequestPreview { display: block; height: 1fr; }
+    """
+    )
 
     def __init__(self, session: Session, file: RulesFile, first: int | None) -> None:
-        """Prepare; the decision `first` is shown first."""
+        """Prepare; the cursor begins on the decision `first`."""
         super().__init__()
         self._session = session
         self._file = file
-        self._number = first
-        """The decision on show."""
+        self._list = LeadList(id="approvals")
+        self._list.seek("" if first is None else str(first))
         self._waiting: tuple[Approval, ...] = ()
-        self._answer: tuple[Approval, bool] | None = None
-        """The answer that is to be recorded, and whether it approves."""
+        self._marked: set[str] = set()
+        """The keys of the marked ones."""
+        self._answer: tuple[tuple[Approval, ...], bool] | None = None
+        """Those whose answer is to be recorded, and whether it approves."""
         self._answered: SafeText | None = None
-        """What became of the one before. It stands here: a toast would cover the next request."""
+        """What became of the ones before. It stands here: a toast would cover the others."""
         self._is_swapped = False
-        """Whether another process's answer brought up the one on show, and no key was pressed since."""
+        """Whether another process's answer changed what a key acts on, and no key was pressed since."""
         self._reading = CoalescedTask(self._read, cast("Start", self.run_worker))
         self._second_press = SecondPress()
 
     def compose(self) -> ComposeResult:
-        """Compose the heading and the keys, always in view, above the request, which may be long."""
+        """Compose the keys, always in view, above the list and the request of the one under the cursor."""
         with Vertical():
-            yield Static(id="approval", markup=False)
-            yield key_line(
-                ("^s", "approve", "screen.answer(True)"),
-                ("X", "reject", "screen.answer(False)"),
-                ("← →", "another", "screen.step(1)"),
-                ("esc", "close", "screen.dismiss(None)"),
-            )
+            yield Static(id="answered", markup=False)
+            yield key_line()
+            yield self._list
             yield RequestPreview()
 
     async def on_mount(self) -> None:
         """Read the approvals, and again after each change."""
-        self.query_one(RequestPreview).focus()
+        self._list.focus()
         self._session.engine_changed.subscribe(self, lambda _: self._reading.ask())
-        self.set_interval(1.0, self._tick)
+        self.set_interval(1.0, lambda: self._list.show(self._rows))
         await self._read()
+        after_refresh(self, self._second_press.painted)
 
     @property
-    def _index(self) -> int:
-        numbers = [each.decision.decision_id for each in self._waiting]
-        return numbers.index(self._number) if self._number in numbers else 0
-
-    def action_step(self, step: int) -> None:
-        """Show the next approval."""
-        if self._waiting:
-            self._answered, self._is_swapped = None, False
-            self._show((self._index + step) % len(self._waiting))
+    def _chosen(self) -> tuple[Approval, ...]:
+        """What a key acts on: the marked ones or, without marks, the one under the cursor."""
+        here = {"" if self._list.row is None else self._list.row.key}
+        return tuple(each for each in self._waiting if each.key in (self._marked or here))
 
     def action_answer(self, is_approved: bool) -> None:
-        """Approve or reject, once the request was seen."""
-        if not self._waiting:
-            return
+        """Approve or reject, once the list was seen."""
         is_meant = self._second_press.press() and not self._is_swapped
         self._is_swapped = False
         if not is_meant:
-            again = "^s again approves it" if is_approved else "X again rejects it"
+            again = "^s again approves" if is_approved else "X again rejects"
             self.query_one(Vertical).border_subtitle = f"Look at it first; {again}"
-            return
-        self._answer = (self._waiting[self._index], is_approved)
-        self._reading.ask()
+        elif self._chosen:
+            self._answer = self._chosen, is_approved
+            self._reading.ask()
 
-    async def _record(self, approval: Approval, is_approved: bool) -> SafeText:
+    def action_mark(self) -> None:
+        """Mark or unmark the one under the cursor, and move to the next."""
+        if (row := self._list.row) is not None:
+            self._marked ^= {row.key}
+            self._show()
+            if row.key != self._waiting[-1].key:
+                self._list.action_cursor_down()
+
+    def action_mark_all(self) -> None:
+        """Mark all; if all are marked, unmark them."""
+        keys = {each.key for each in self._waiting}
+        self._marked = set() if keys <= self._marked else keys
+        self._show()
+
+    @on(LeadList.OptionSelected)
+    def action_request(self) -> None:
+        """Show the exact request, or the list alone."""
+        is_open = not self.query_one(Vertical).has_class("-open")
+        self.query_one(Vertical).set_class(is_open, "-open")
+        (self.query_one(RequestPreview) if is_open else self._list).focus()
+
+    def action_leave(self) -> None:
+        """Close the request, then the sheet."""
+        if self.query_one(Vertical).has_class("-open"):
+            self.action_request()
+        else:
+            self.dismiss(None)
+
+    async def _record(self, approvals: Sequence[Approval], is_approved: bool) -> SafeText:
         engine = await self._session.opened()
-        number = approval.decision.decision_id
-        state = engine.usable_state()
-        author = author_of("console")
-        name = safe_text(approval.decision.rule, limit=60)
-        if is_approved:
-            done = await state.answer(number, "approved", author)
+        state, author = engine.usable_state(), author_of("console")
+        done, late = list[Approval](), list[Approval]()
+
+        def named(those: list[Approval]) -> str:
+            return safe_text(those[0].decision.rule, limit=60) if len(those) == 1 else f"{len(those)} requests"
+
+        for each in approvals:
+            number = each.decision.decision_id
+            is_in_time = await state.answer(number, "approved" if is_approved else "rejected", author)
+            (done if is_in_time else late).append(each)
+        said = list[str]()
+        if done:
+            said.append(f"{'Approved' if is_approved else 'Rejected'}: {named(done)}.")
+        if done and is_approved:
             bot = process_of(await state.lease_owner(LEASE, engine.clock()))
             start = f"It is sent as soon as a bot is running: {self._file.settings.command_line} watch"
-            said = f"Approved: {name}. {start if bot is None else 'The bot sends it.'}"
-        else:
-            done = await state.answer(number, "rejected", author)
-            said = f"Rejected: {name}."
-        return safe_text(said if done else f"{name} no longer waits: its journal says what became of it.")
+            said.append(start if bot is None else "The bot sends it.")
+        if late:
+            said.insert(0, f"No longer waits: {named(late)}; the journal says what became of it.")
+        return safe_text(" ".join(said))
 
     async def _elsewhere(self, decision: Decision) -> SafeText:
         engine = await self._session.opened()
@@ -356,59 +424,61 @@ class ApprovalsSheet(Sheet[None]):
 
     async def _read(self) -> None:
         engine = await self._session.opened()
-        shown = self._waiting[self._index] if self._waiting else None
+        chosen, answered = self._chosen, tuple[Approval, ...]()
         if self._answer is not None:
-            answer, self._answer = self._answer, None
-            self._answered = await self._session.guard(self._record, *answer)
-            shown = None if answer[0] == shown else shown
+            (answered, is_approved), self._answer = self._answer, None
+            self._answered = await self._session.guard(self._record, answered, is_approved)
         waiting = await self._session.guard(read_approvals, engine, self._file.settings)
         if waiting is None or waiting == self._waiting:
             return
-        if shown is not None and shown not in waiting:
-            self._answered = await self._session.guard(self._elsewhere, shown.decision)
-            self._is_swapped = True
+        gone = [each for each in chosen if each not in (*waiting, *answered)]
+        if gone:
+            self._answered = await self._session.guard(self._elsewhere, gone[0].decision)
         self._waiting = waiting
-        if waiting:
-            self._show(self._index)
+        self._marked &= {each.key for each in waiting}
+        if not waiting:
+            if self._answered:
+                self._session.notify(self._answered)
+            self.dismiss(None)
             return
-        if self._answered:
-            self._session.notify(self._answered)
-        self.dismiss(None)
+        self._show()
+        self._is_swapped = bool(gone) and any(each not in chosen for each in self._chosen)
 
-    def _show(self, index: int) -> None:
-        approval = self._waiting[index]
-        box = self.query_one(Vertical)
-        page = self.query_one(RequestPreview)
-        path, body = request_of(approval.decision)
-        self._number = approval.decision.decision_id
-        box.border_title = f"Waiting for approval, {index + 1} of {len(self._waiting)}"
+    @on(LeadList.OptionHighlighted)
+    def _show(self) -> None:
+        """Show the list, the keys, and the request of the one under the cursor."""
+        self._list.show(self._rows)
+        box, row, several = self.query_one(Vertical), self._list.row, len(self._marked)
+        marked = f", {several} marked" if several else ""
+        mark_of(self._session).entitle(box, f"Waiting for approval: {len(self._waiting)}{marked}")
         box.border_subtitle = ""
-        self._tick()
-        if path:
-            page.show("POST", path, body, Content("The bot sends this, byte for byte, within seconds of its approval."))
-        else:
-            page.show("", approval.sentence, (), Content("The bot does this within seconds of its approval."))
-        self._second_press.forget()
-        after_refresh(self, self._second_press.painted)
+        number = f" {several}" if several else ""
+        self.query_one(".keys", Static).update(
+            key_words(
+                ("^s", f"approve{number}", "screen.answer(True)"),
+                ("X", f"reject{number}", "screen.answer(False)"),
+                ("space", "mark", "screen.mark"),
+                ("enter", "request", "screen.request"),
+                ("esc", "close", "screen.leave"),
+            )
+        )
+        answered = self.query_one("#answered", Static)
+        answered.display = bool(self._answered)
+        answered.update(f"{self._answered}\n")
+        here = next((each for each in self._waiting if row is not None and each.key == row.key), None)
+        if here is not None:
+            path, body = request_of(here.decision)
+            sends = "The bot sends this, byte for byte" if path else "The bot does this"
+            since = ago(here.decision.decided_at, self._session.clock())
+            consequence = Content(f"Asked {since}. {sends}, within seconds of its approval.")
+            self.query_one(RequestPreview).show("POST" if path else "", path or here.words, body, consequence)
 
-    def _tick(self) -> None:
-        if self._waiting:
-            heading = _heading(self._waiting[self._index], self._session.clock())
-            answered = Content(f"{self._answered}\n\n") if self._answered else ""
-            self.query_one("#approval", Static).update(Content.assemble(answered, heading))
-
-
-def _heading(approval: Approval, now: datetime) -> Content:
-    """The rule, since and until when it waits, and its cause."""
-    decision = approval.decision
-    end = decision.decided_at + approval.expires
-    asked = ago(decision.decided_at, now)
-    expires = until(end, now) if end > now else "now"
-    return Content.assemble(
-        (f"! {safe_text(decision.rule, limit=100)}", f"{STYLES['warn']} bold"),
-        (f"\nasked {asked}, expires {expires}; set off by ", STYLES["quiet"]),
-        set_off_by(decision, now),
-    )
+    def _rows(self, width: int) -> list[LeadRow]:
+        now = self._session.clock()
+        return [
+            LeadRow(each.lines(now, width, is_marked=each.key in self._marked), each.key, leads=True)
+            for each in self._waiting
+        ]
 
 
 HISTORY: Final = timedelta(days=30)

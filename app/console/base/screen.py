@@ -23,6 +23,7 @@ from widgets.follow import FollowStrip
 from widgets.frame.bars import KeyBar, KeyHint, Tab, TabBar
 from widgets.frame.header_bar import HeaderBar, Vitals
 from widgets.frame.notice import Banner, Notice
+from widgets.unkeyed import NO_KEY
 
 if TYPE_CHECKING:
     from app.events import Event
@@ -34,7 +35,7 @@ class KeyAction(Struct, frozen=True):
     """An action that is available now."""
 
     keys: tuple[str, ...]
-    """The keys, as they are shown."""
+    """The keys, as they are shown; none: the palette has it."""
     does: str
     action: str
     node: DOMNode
@@ -58,7 +59,9 @@ def key_actions(screen: Screen[Any]) -> tuple[KeyAction, ...]:
             found.setdefault((place, active.binding.action), []).append(active)
     return tuple(
         KeyAction(
-            tuple(screen.app.get_key_display(active.binding) for active in group),
+            tuple(
+                screen.app.get_key_display(each.binding) for each in group if not each.binding.key.startswith(NO_KEY)
+            ),
             group[0].binding.description,
             action,
             group[0].node,
@@ -92,9 +95,9 @@ INBOX: Final = "inbox"
 TABS: Final = (
     Tab("runs", "1", "Runs", "Runs", "Runs"),
     Tab("health", "2", "Health", "Health", "Health"),
-    Tab("organizations", "3", "Organizations", "Orgs", "Orgs"),
+    Tab("organizations", "3", "Organizations", "Orgs", "Orgs", is_optional=True),
     Tab("insights", "4", "Insights", "Insights", "Ins."),
-    Tab("automations", "5", "Automations", "Automations", "Auto"),
+    Tab("automations", "5", "Automations", "Automations", "Auto", is_optional=True),
     Tab("activity", "6", "Activity", "Activity", "Act."),
     Tab(INBOX, "7", "Inbox", "Inbox", "Inbox"),
 )
@@ -164,7 +167,8 @@ class BaseScreen(Screen[None]):
 
     def on_screen_resume(self) -> None:
         """Report this screen to the tour and offer the keys again."""
-        self.session.tour.reached(self.TAB if len(self.app.screen_stack) == 1 else "run")
+        if len(self.app.screen_stack) == 1:
+            self.session.tour.reached(self.TAB)
         self._show_keys(self)
         if self._ticks_behind:
             self._tick()
@@ -178,9 +182,12 @@ class BaseScreen(Screen[None]):
         if is_too_small(event.size) and not isinstance(self.app.screen, TooSmall):
             self.app.push_screen(TooSmall())
 
-    def action_tour(self, step: str) -> None:
+    async def action_tour(self, step: str) -> None:
         """Continue the tour, or leave it."""
-        self.session.tour.next() if step == "next" else self.session.tour.leave()
+        if step == "leave":
+            self.session.tour.leave()
+        elif run_id := await self.session.tour.next():
+            self.post_message(OpenRun(run_id))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer the tour's keys only during the tour."""
@@ -242,6 +249,7 @@ class BaseScreen(Screen[None]):
         self.query_one(HeaderBar).tick()
         now = self.session.run_now()
         self.query_one(FollowStrip).tick(now, self.as_of or now)
+        self.session.vitals.tick(self.session.clock())
         self.session.inbox.tick(self.session.clock())
         self.show_trouble()
         self.tick(self.session.clock())
@@ -253,6 +261,7 @@ class BaseScreen(Screen[None]):
         self.query_one(HeaderBar).show(vitals)
         bar = self.query_one(TabBar)
         bar.show_count("activity", f"?{vitals.unknown:,}" if vitals.unknown else "")
+        bar.show_set_up(vitals.set_up)
         bar.show_count(INBOX, f"{vitals.inbox:,}" if vitals.inbox else "")
         self.show_trouble()
 

@@ -26,7 +26,7 @@ from app.console.forms.resolve import ResolveForm
 from app.console.forms.second_press import SecondPress
 from app.console.guard import guarded_event
 from app.console.messages import FollowRun, OpenRun
-from app.console.session import CURE_S
+from app.console.session import CURE_S, mark_of
 from app.console.sheets import OVER_CSS
 from app.engine import Engine
 from app.events import ActionChanged, CacheChangedElsewhere, Event
@@ -37,6 +37,7 @@ from storage.records import Action, RunFilter
 from widgets.after_refresh import after_refresh
 from widgets.badges import Tone
 from widgets.forms.dialog import FormButton, FormDialog, FormPhase, bindings_of
+from widgets.forms.facts import FormFact
 from widgets.forms.field import ChoiceField, FormField, ParagraphField
 from widgets.forms.pages import OutcomePage, OutcomeText, RequestPreview
 
@@ -92,16 +93,24 @@ class ActionForm(ModalScreen[Action | None]):
     """Makes the request of the values by field."""
 
     def __init__(
-        self, engine: Engine, *, draft: str, values: Mapping[str, str] | None = None, fresh_wins: bool = False
+        self,
+        engine: Engine,
+        *,
+        draft: str,
+        values: Mapping[str, str] | None = None,
+        fresh_wins: bool = False,
+        origin: str = "",
     ) -> None:
         """Prepare; the draft is named after what the form was opened from.
 
-        With `fresh_wins` the form begins with its initial values, and the draft waits behind a key.
+        With `fresh_wins` the form begins with its initial values, and the draft waits behind a key. `origin`: whose
+        words they are, or why they are not known.
         """
         super().__init__()
         self.engine = engine
         self._initial = values or {}
-        self._rows = tuple(self.make_rows())
+        about = [FormFact("words", safe_text(origin))] if origin else []
+        self._rows = (*about, *self.make_rows())
         self.fields = {row.key: row for row in self._rows if isinstance(row, FormField)}
         self.instructions = next((row for row in self._rows if type(row) is ParagraphField), None)
         """The field of the instructions; None: the form has none."""
@@ -199,7 +208,7 @@ class ActionForm(ModalScreen[Action | None]):
         # Focused from the first frame: text typed before the draft is read belongs into the same field.
         first = self._to_focus().key
         self.AUTO_FOCUS = f"#field-{first} Input, #field-{first} TextArea"  # type: ignore[misc]  # read from here
-        yield FormDialog(self.TITLE_TEXT, self._rows, self.BUTTONS)
+        yield FormDialog(self.TITLE_TEXT, self._rows, self.BUTTONS, mark=mark_of(self.engine))
 
     on_event = guarded_event
 

@@ -68,7 +68,7 @@ class StartAgentForm(ActionForm):
         Field("inputs", "inputs", PAIRS_HINT, PAIRS, "key=value"),
     )
 
-    def __init__(self, engine: Engine, repository: str = "", branch: str = "") -> None:
+    def __init__(self, engine: Engine, repository: str = "", branch: str = "", *, origin: str = "") -> None:
         """Prepare; values that cannot be shown exactly are left out."""
         # The label's platform prefix is ours; this endpoint takes the bare group/project.
         bare = repository.removeprefix("gitlab:")
@@ -77,7 +77,7 @@ class StartAgentForm(ActionForm):
         """The service's agents by name; none if it does not list them."""
         self._inputs: tuple[AgentInput, ...] = ()
         """The inputs that have fields."""
-        super().__init__(engine, draft=named("agent.start", repository), values=values)
+        super().__init__(engine, draft=named("agent.start", repository), values=values, origin=origin)
 
     def make_rows(self) -> Sequence[Widget]:
         """The fields of every agent, and a place for those of one."""

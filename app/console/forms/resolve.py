@@ -14,6 +14,7 @@ from app.actions import ActionRefusedError, DoubtfulIdError
 from app.api.errors import ApiError
 from app.api.requests import StartRun
 from app.console.guard import guarded_event
+from app.console.session import mark_of
 from app.console.sheets import OVER_CSS
 from app.engine import Engine
 from app.events import ActionChanged, CacheChangedElsewhere, Event
@@ -107,7 +108,7 @@ class ResolveForm(ModalScreen[Action | None]):
             self._choice,
             self._evidence,
         )
-        yield FormDialog("Resolve an unknown outcome", rows, self.BUTTONS)
+        yield FormDialog("Resolve an unknown outcome", rows, self.BUTTONS, mark=mark_of(self._engine))
 
     on_event = guarded_event
 

@@ -9,7 +9,8 @@ from textual import work
 from textual.widget import Widget
 
 from app.actions import FieldProblem
-from app.actions.refusals import branch_problem
+from app.actions.asked import continuation, what_began
+from app.api.errors import ApiError
 from app.api.requests import (
     ContinueRun,
     CreateOrganization,
@@ -40,20 +41,14 @@ from app.engine import Engine
 from app.text import safe_text
 from app.times import ago
 from storage.errors import StorageError
-from storage.records import FINAL_STATUSES, Action, Run
+from storage.records import FINAL_STATUSES, Action, Run, RunDetail
+from storage.records.results import RunTurns, Unavailable
 from widgets.after_refresh import after_refresh
 from widgets.badges import run_badge
 from widgets.forms.dialog import FormPhase
 from widgets.forms.facts import FormFact, FormNotice
 from widgets.forms.field import FormField, LineField
-from widgets.runs.conversation import Conversation
-
-
-def continuation(run: Run, instructions: str) -> ContinueRun:
-    """The request for the run's next turn."""
-    # With the branch if it is known: without one a service may create another branch (spec 4.3).
-    branch = run.branch_name if run.branch_name and branch_problem(run.branch_name) is None else None
-    return ContinueRun(run.run_id, instructions, run.repository, branch)
+from widgets.runs.conversation import ASKING, Conversation
 
 
 class NewRunForm(ActionForm):
@@ -69,16 +64,23 @@ class NewRunForm(ActionForm):
     )
 
     def __init__(
-        self, engine: Engine, repository: str = "", branch: str = "", instructions: str = "", *, like: str = ""
+        self,
+        engine: Engine,
+        repository: str = "",
+        branch: str = "",
+        instructions: str = "",
+        *,
+        like: str = "",
+        origin: str = "",
     ) -> None:
         """Prepare; a repository or branch that cannot be shown exactly is left out.
 
-        `like` is the id of a run to imitate; that run's draft then waits behind a key.
+        `like` is the id of a run to imitate; that run's draft then waits behind a key. `origin`: whose words they are.
         """
         self._previous = instructions
         values = {"repository": faithful(repository), "branch_name": faithful(branch), "instructions": instructions}
         draft = named("run.start.like" if like else "run.start", like or repository)
-        super().__init__(engine, draft=draft, values=values, fresh_wins=bool(like))
+        super().__init__(engine, draft=draft, values=values, fresh_wins=bool(like), origin=origin)
 
     def placeholders(self) -> dict[str, str]:
         """The values of a template's placeholders."""
@@ -114,6 +116,7 @@ class ContinueRunForm(ActionForm):
         self._run, self._has_ended = run, run.status in final_statuses
         self._sent = sent
         self._conversation = Conversation()
+        self._told: RunTurns | Unavailable = Unavailable(ASKING)
         self._previous = ""
         self._question = question
         active = "It is still active: the service may refuse it."
@@ -137,6 +140,7 @@ class ContinueRunForm(ActionForm):
     async def on_mount(self) -> None:
         """Read the conversation, once there is room to show it."""
         after_refresh(self, self._read_conversation)
+        self._ask_service()
         if self.beginning is not None:
             after_refresh(self, self.action_forward)
 
@@ -147,9 +151,22 @@ class ContinueRunForm(ActionForm):
 
     @work(group="conversation", exclusive=True)
     async def _read_conversation(self) -> None:
-        turns = await self.engine.ledger.for_run(self._run.run_id)
-        self._previous = next((text for turn in reversed(turns) if (text := instructions_of(turn))), "")
-        self._conversation.show(tuple(map(turn_of, turns)), self.engine.clock())
+        sent = await self.engine.ledger.for_run(self._run.run_id)
+        said = [instructions_of(turn) for turn in sent]
+        if isinstance(told := self._told, RunTurns):
+            said = [turn.instructions or "" for turn in told.turns] or said
+        self._previous = next((text for text in reversed(said) if text), "")
+        now = self.engine.clock()
+        messages = tuple(map(turn_of, sent))
+        self._conversation.show(messages, told, now, now + await self.engine.cache.run_clock_ahead())
+
+    @work(group="told")
+    async def _ask_service(self) -> None:
+        try:
+            self._told = await self.engine.extension.turns(self._run.run_id)
+        except ApiError as error:
+            self._told = Unavailable(f"The service could not be asked: {error.message}")
+        self._read_conversation()
 
     def placeholders(self) -> dict[str, str]:
         """The values of a template's placeholders."""
@@ -291,6 +308,33 @@ class OrganizationForm(ActionForm):
         return tuple(attempt for attempt in self._its_attempts if attempt.state == "confirmed")
 
 
+async def like_of(engine: Engine, detail: RunDetail | None) -> ActionForm:
+    """Return the form that asks what began this run once more, as far as that is known.
+
+    Raises:
+        StorageError: The ledger cannot be read.
+    """
+    if detail is None:
+        return NewRunForm(engine)
+    run = detail.run
+    try:
+        asked = await what_began(engine.ledger, engine.extension.turns, detail, first=True)
+    except ApiError as error:
+        asked = Unavailable(f"The service could not be asked: {error.message}")
+    if isinstance(asked, Unavailable):
+        return NewRunForm(engine, run.repository.label, like=run.run_id, origin=f"not known. {asked.reason}")
+    origin = asked.origin if asked.is_told else ""
+    if not TEXT.shows(asked.words):
+        origin = f"{origin}; characters that a terminal would obey are left out".removeprefix("; ")
+    request = asked.request
+    if isinstance(request, StartAgent):
+        form = StartAgentForm(engine, origin=origin)
+        form.begin_with(form.values_of(request), named("agent.like", run.run_id))
+        return form
+    branch = request.branch_name if isinstance(request, StartRun) else None
+    return NewRunForm(engine, run.repository.label, branch or "", asked.words, like=run.run_id, origin=origin)
+
+
 async def form_for(engine: Engine, action: Action) -> ActionForm:
     """Return the right form with the action's request filled in; edits are a draft of that action.
 
@@ -306,7 +350,7 @@ async def form_for(engine: Engine, action: Action) -> ActionForm:
     form: ActionForm
     if isinstance(request, ContinueRun):
         if (detail := await engine.cache.detail(request.run_id)) is None:
-            raise UnfaithfulError("Its run is not listed here: fetch older runs first, with M under Runs.")
+            raise UnfaithfulError("Its run is not listed here: fetch older runs first, in the last line of Runs.")
         finals = await engine.cache.final_statuses()
         form = ContinueRunForm(engine, detail.run, final_statuses=finals, sent=request)
     elif isinstance(request, StartRun):

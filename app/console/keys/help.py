@@ -43,7 +43,7 @@ class KeyHelpScreen(Sheet[None]):
         """Compose the sheet."""
         with Vertical() as sheet:
             sheet.border_title = "Keys"
-            sheet.border_subtitle = "/ filters · esc closes"
+            sheet.border_subtitle = "/ filter · : everything else · esc close"
             yield Input(placeholder="a key, or a word of what it does", compact=True)
             yield LinePane(lambda width: [*self._lines(width)])
 
@@ -76,10 +76,10 @@ class KeyHelpScreen(Sheet[None]):
         found = [
             each
             for each in self._actions
-            if all(word in " ".join([*each.keys, each.does, each.more]).casefold() for word in words)
+            if each.keys and all(word in " ".join([*each.keys, each.does, each.more]).casefold() for word in words)
         ]
         if not found:
-            yield Content("No key does that here.")
+            yield Content("No key does that here; the palette (:) may.")
         for scope, group in groupby(found, key=lambda each: each.scope):
             yield Content.styled(SCOPES[scope], "$accent bold")
             for each in group:

@@ -18,6 +18,7 @@ from app.config import UserCommand
 from app.console.keys.own_commands import own_bindings
 from app.console.session import Session
 from app.text import closest
+from widgets.unkeyed import NO_KEY
 
 _ROOTS: Final = ("app.console", "widgets")
 _MODIFIERS: Final = frozenset({"ctrl", "alt", "shift", "super", "hyper", "meta"})
@@ -33,7 +34,7 @@ class KeyFact(Struct, frozen=True):
     id: str
     """Its name in `[keys]`."""
     keys: tuple[str, ...]
-    """The default keys."""
+    """The default keys; none: the palette has it."""
     does: str
     where: tuple[str, ...]
     """The classes of the screens and widgets that have it."""
@@ -48,7 +49,7 @@ def catalog() -> tuple[KeyFact, ...]:
     return tuple(
         KeyFact(
             name,
-            tuple(dict.fromkeys(written(binding.key) for _, binding in pairs)),
+            tuple(dict.fromkeys(key for _, binding in pairs if (key := written(binding.key)))),
             pairs[0][1].description,
             tuple(dict.fromkeys(owner for owner, _ in pairs)),
         )
@@ -103,9 +104,9 @@ def normal(key: str) -> str:
 
 
 def written(key: str) -> str:
-    """Return a key as people write it: `question_mark` is `?`."""
+    """Return a key as people write it: `question_mark` is `?`; empty: it is no key."""
     # A comma separates keys.
-    return key if key == "comma" else _CHARACTERS.get(key, key)
+    return key if key == "comma" else "" if key.startswith(NO_KEY) else _CHARACTERS.get(key, key)
 
 
 def _bindings() -> Iterator[tuple[str, Binding]]:

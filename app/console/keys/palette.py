@@ -149,7 +149,7 @@ class ConsoleCommands(Provider):
                 name = key_action.does[0].upper() + key_action.does[1:]
                 keys = " ".join(key_action.keys)
                 run = partial(self.app.run_action, key_action.action, key_action.node)
-                yield PaletteCommand(name, f"{keys} · {key_action.more}" if key_action.more else keys, run)
+                yield PaletteCommand(name, " · ".join(filter(None, (keys, key_action.more))), run)
 
     def _own(self) -> Iterator[PaletteCommand]:
         commands = self.screen.session.settings.commands if isinstance(self.screen, BaseScreen) else ()

@@ -140,5 +140,5 @@ class ConversationPart(RunPart):
         if view.branch.total > 1:
             note = f"{facts.counted(view.branch.total)} runs · ] older [ newer"
             lines += facts.heading("On this branch", note)
-            lines += facts.branch(view, self.session.run_now(), width, "")
+            lines += facts.branch(view, self.session.run_now(), width)
         return lines

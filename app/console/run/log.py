@@ -16,7 +16,7 @@ from app.results.steps import LABEL, StepLine, StepLines
 from app.text import SafeText, plural, safe_text
 from app.times import span
 from storage.records.results import LogChunk, LogStep, Unavailable
-from widgets.log import ERROR, GUTTER, LogSpool, LogView
+from widgets.log import FAILED_STEP, GUTTER, LogSpool, LogView
 from widgets.text_view import TextPiece, TextSearch
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class LogPart(SearchedPart):
     """Reads a log while it is shown: as a conversation where the service tells its steps."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("i", "raw_log", "raw", tooltip="The steps, or the log as it is", id="log.raw"),
+        Binding("i", "raw_log", "raw", tooltip="The log as it is, with its full times", id="log.raw"),
     ]
 
     def __init__(self, subject: "RunSubject") -> None:
@@ -61,8 +61,8 @@ class LogPart(SearchedPart):
         self._is_reading = asyncio.Lock()
         self._is_raw = False
         """Whether the user wants no steps."""
-        self._has_steps = False
-        """Whether the service tells steps."""
+        self._offers_steps = False
+        """Whether the service told steps of this log."""
         self._steps: list[LogStep] = []
         self._lines = StepLines("")
         self._width = 0
@@ -86,7 +86,7 @@ class LogPart(SearchedPart):
         """Read, and follow while the turn works."""
         turn = self.subject.run_id, self.subject.turn or self.subject.last_turn
         if turn != self._shown:
-            self._shown = turn
+            self._shown, self._offers_steps = turn, False
             self._start_over()
         self.start(self._follow, exclusive=True, group="log")
 
@@ -95,6 +95,7 @@ class LogPart(SearchedPart):
         self._has_ended = False
         self._grown_at = None
         self._drop()
+        self.refresh_bindings()
         self._view.say(unavailable("Reading the log…", ""))
 
     def _drop(self) -> None:
@@ -104,18 +105,20 @@ class LogPart(SearchedPart):
         self._view.changed()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Disable the raw log where there is no other."""
-        return self._has_steps or self._is_raw if action == "raw_log" else super().check_action(action, parameters)
+        """Disable the raw log where there is none."""
+        return self.has_text if action == "raw_log" else super().check_action(action, parameters)
 
     def action_raw_log(self) -> None:
-        """Switch between the steps and the log as it is."""
-        self._is_raw = not self._is_raw
-        self._start_over()
-        self.start(self._follow, exclusive=True, group="log")
+        """Switch between steps, or lines with short times, and the log as it is."""
+        self._view.is_raw = self._is_raw = not self._is_raw
+        self._view.refresh()
+        if self._offers_steps:
+            self._start_over()
+            self.start(self._follow, exclusive=True, group="log")
 
     def on_resize(self) -> None:
         """Wrap the steps' lines for the new width."""
-        if self._has_steps and self._width != self._view.size.width:
+        if self._view.has_steps and self._width != self._view.size.width:
             steps, spool, follows = [*self._steps], self._spool, self._view.follows
             held = LogChunk(spool.begin, spool.end, self._whole, self._has_ended, b"", tuple(steps))
             self._drop()
@@ -125,7 +128,8 @@ class LogPart(SearchedPart):
     def _hold(self, chunk: LogChunk) -> int:
         """Hold a piece, drawn if it has steps; return how many lines came before those held so far."""
         steps, is_earlier = chunk.steps or (), chunk.offset < self._spool.begin
-        self._has_steps = chunk.steps is not None
+        self._view.has_steps = chunk.steps is not None
+        self._offers_steps |= self._view.has_steps
         self._steps[0 if is_earlier else len(self._steps) :] = (*steps, *(self._steps if is_earlier else ()))
         return self._spool.put(chunk, None if chunk.steps is None else self._drawn(steps))
 
@@ -166,7 +170,7 @@ class LogPart(SearchedPart):
 
     @on(LogView.ErrorRequested)
     def _error_requested(self) -> None:
-        self.search.seek(ERROR, 1)
+        self.search.seek(FAILED_STEP, 1)
 
     @on(LogView.EarlierRequested)
     def _earlier_requested(self, message: LogView.EarlierRequested) -> None:
@@ -244,7 +248,7 @@ class LogPart(SearchedPart):
             shown, begin, is_raw = self._shown, self._spool.begin, self._is_raw
             if shown is None or not begin:
                 return None
-            offset, before = (-PIECE, begin) if self._has_steps else (max(0, begin - PIECE), None)
+            offset, before = (-PIECE, begin) if self._view.has_steps else (max(0, begin - PIECE), None)
             chunk = await self.subject.results.log(*shown, offset=offset, before=before)
             is_other = self._shown != shown or self._is_raw != is_raw
             return None if isinstance(chunk, Unavailable) or is_other else self._put(chunk)

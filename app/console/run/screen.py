@@ -75,7 +75,6 @@ class RunScreen(RunActions):
         hidden("less_than_sign", "turn(-1)", "previous turn", key_display="<", id="run.prev_turn"),
         *RUN_BINDINGS,
         Binding("escape,backspace", "back", "back", key_display="esc", tooltip="To the runs", id="run.back"),
-        hidden("i", "raw", "raw JSON", tooltip="Facts, or the run as received", id="run.raw"),
         Binding("right_square_bracket", "beside(1)", "older", key_display="]", tooltip="On the branch", id="run.older"),
         Binding("left_square_bracket", "beside(-1)", "newer", key_display="[", tooltip="On the branch", id="run.newer"),
     ]
@@ -158,10 +157,6 @@ class RunScreen(RunActions):
         """Show the next or the previous part."""
         names = list(self._parts)
         self.action_show(names[(names.index(self._current) + step) % len(names)])
-
-    def action_raw(self) -> None:
-        """Switch between the JSON and the conversation."""
-        self.action_show("conversation" if self._current == "raw" else "raw")
 
     def action_back(self) -> None:
         """Go back to where the run was opened."""

@@ -1,8 +1,9 @@
 """The form for many runs: one confirmation, batches of `send_cap`, and a live line of progress."""
 
+import asyncio
 import hashlib
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime
 from typing import ClassVar, Final, Self
 
@@ -13,20 +14,19 @@ from textual.content import Content
 from textual.widget import Widget
 
 from app.actions import ActionRefusedError, Actions, AlreadyAskedError, BlockedError, FieldProblem, problems
-from app.actions.actions import retry_key, retry_request
-from app.actions.refusals import branch_problem
-from app.api.requests import StartAgent, StartRun, WriteRequest, asked_of
+from app.actions.actions import retry_key
+from app.actions.asked import Asked, branch_of, continuation, what_began
+from app.api.errors import ApiError
+from app.api.requests import StartAgent, StartRun, WriteRequest
 from app.console.forms.action_form import ActionForm, RequestOrProblems
 from app.console.forms.drafts import Values
 from app.console.forms.fields import TEXT, Field
 from app.console.forms.instructions import NAMES, PLACEHOLDERS, filled_in
-from app.console.forms.writes import continuation
-from app.console.ledger_turns import instructions_of
 from app.engine import Engine
 from app.text import SafeText, plural, safe_text
 from storage.errors import StorageError
-from storage.ledger import Ledger
 from storage.records import CANCELLED, Action, Run, RunDetail
+from storage.records.results import RunTurns, Unavailable
 from widgets.badges import STYLES, Badge, action_badge, run_badge
 from widgets.batch import BatchLine, BatchView
 from widgets.cells import shorten
@@ -34,6 +34,8 @@ from widgets.forms.dialog import FormButton, FormPhase
 from widgets.forms.facts import FormFact
 from widgets.forms.pages import OutcomeText, OutcomeVerdict, RequestPreview, reason
 
+AT_ONCE: Final = 8
+"""Runs that the service is asked about at the same time."""
 HOPELESS: Final = frozenset({"rate_limited", "not_authorized", "forbidden", "token"})
 """Refusals that the next run would meet as well."""
 WAITING: Final = Badge("◌", "waiting", "quiet")
@@ -98,8 +100,8 @@ class ManyTask(Struct, frozen=True):
     runs: tuple[Run, ...]
     left_out: str
     """The marked runs that are left out, and why; empty: none."""
-    turns: Mapping[str, Action]
-    """The last turn of each run in the ledger."""
+    asked: Mapping[str, Asked]
+    """What began the last turn of each run, where it is known."""
     make: Callable[[Run, str], WriteRequest]
     key: Callable[[Run, str], str | None]
     """The key under which a run's request is sent once; None: the ledger prevents a second one."""
@@ -127,48 +129,78 @@ class ManyTask(Struct, frozen=True):
         return FieldProblem("instructions", f"In {count} {what}. {cure} The first one is {runs[0].run_id}.")
 
     def _known(self, run: Run) -> dict[str, str]:
-        turn = self.turns.get(run.run_id)
-        said = "" if turn is None else instructions_of(turn)
+        asked = self.asked.get(run.run_id)
+        said = "" if asked is None else asked.words
         return {"repository": run.repository.label, "branch": run.branch_name, "previous_instructions": said}
 
 
-async def continued(ledger: Ledger, runs: Sequence[Run], final_statuses: Collection[str]) -> ManyTask:
-    """Return the task that continues each conversation with the same instructions.
+Known = Mapping[str, Asked | Unavailable]
+"""What began the last turn of each run, or why that is not known."""
+
+
+async def known_of(engine: Engine, details: Sequence[RunDetail]) -> Known:
+    """Read what began the last turn of each run; after a failure the service is asked no more.
 
     Raises:
         StorageError: The ledger cannot be read.
     """
+    room, failures = asyncio.Semaphore(AT_ONCE), list[ApiError]()
+
+    async def tell(run_id: str) -> RunTurns | Unavailable:
+        async with room:
+            if failures:
+                raise failures[0]
+            return await engine.extension.turns(run_id)
+
+    async def ask(detail: RunDetail) -> Asked | Unavailable:
+        try:
+            return await what_began(engine.ledger, tell, detail)
+        except ApiError as error:
+            failures.append(error)
+            return Unavailable(f"The service could not be asked: {error.message}")
+
+    answers = await asyncio.gather(*map(ask, details))
+    return {detail.run.run_id: answer for detail, answer in zip(details, answers, strict=True)}
+
+
+def continued(runs: Sequence[Run], known: Known, final_statuses: Collection[str]) -> ManyTask:
+    """Return the task that continues each conversation with the same instructions."""
     ended = tuple(run for run in runs if run.status in final_statuses)
     left_out = _left_out((len(runs) - len(ended), "still active, and a turn has to end first"))
-    return ManyTask(CONTINUE, ended, left_out, await _turns(ledger, ended), continuation, lambda _run, _words: None)
+    return ManyTask(CONTINUE, ended, left_out, _asked(known), continuation, lambda _run, _words: None)
 
 
-async def started_like(ledger: Ledger, runs: Sequence[Run]) -> ManyTask:
-    """Return the task that starts a run like each of these, all with the same instructions. Raises as `continued`."""
+def started_like(runs: Sequence[Run], known: Known) -> ManyTask:
+    """Return the task that starts a run like each of these, all with the same instructions."""
 
     def start(run: Run, words: str) -> StartRun:
-        branch = run.branch_name if run.branch_name and branch_problem(run.branch_name) is None else None
-        return StartRun(words, run.repository, branch)
+        return StartRun(words, run.repository, branch_of(run))
 
     def key(run: Run, words: str) -> str:
         state = "" if run.updated_at is None else run.updated_at.isoformat()
         digest = hashlib.sha256(words.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         return f"{START_LIKE.draft}:{run.run_id}:{state}:{digest}"
 
-    return ManyTask(START_LIKE, tuple(runs), "", await _turns(ledger, runs), start, key)
+    return ManyTask(START_LIKE, tuple(runs), "", _asked(known), start, key)
 
 
-async def retried(ledger: Ledger, runs: Sequence[Run]) -> ManyTask:
-    """Return the task that sends the last turn of each failed run again. Raises as `continued`."""
+def retried(runs: Sequence[Run], known: Known) -> ManyTask:
+    """Return the task that sends the last turn of each failed or cancelled run again."""
     failed = [run for run in runs if run.status in {"failed", CANCELLED}]
-    turns = await _turns(ledger, failed)
-    known = tuple(run for run in failed if run.run_id in turns)
-    others = (len(runs) - len(failed), "did not fail"), (len(failed) - len(known), "not started from this machine")
+    asked = _asked(known)
+    whys = Counter(why.reason for run in failed if isinstance(why := known.get(run.run_id), Unavailable))
+    others = (len(runs) - len(failed), "did not fail"), *((count, f"not known: {why}") for why, count in whys.items())
 
     def again(run: Run, words: str) -> WriteRequest:
-        return retry_request(turns[run.run_id], words)
+        return asked[run.run_id].with_more(words)
 
-    return ManyTask(RETRY, known, _left_out(*others), turns, again, retry_key)
+    return ManyTask(
+        RETRY, tuple(run for run in failed if run.run_id in asked), _left_out(*others), asked, again, retry_key
+    )
+
+
+def _asked(known: Known) -> dict[str, Asked]:
+    return {run_id: each for run_id, each in known.items() if isinstance(each, Asked)}
 
 
 class RequestOutcome(Struct, frozen=True):
@@ -315,18 +347,6 @@ def _left_out(*counts: tuple[int, str]) -> str:
     return ", ".join(f"{count:,} {why}" for count, why in counts if count)
 
 
-async def _turns(ledger: Ledger, runs: Sequence[Run]) -> dict[str, Action]:
-    """The last turn of each run in this machine's ledger that this version can read."""
-    turns = {}
-    for run in runs:
-        turn = await ledger.last_turn(run.run_id)
-        with suppress(KeyError, TypeError, ValueError, IndexError):
-            if turn is not None:
-                asked_of(turn)  # Raises if another version wrote it in another form.
-                turns[run.run_id] = turn
-    return turns
-
-
 def _where(run: Run) -> SafeText:
     return safe_text(f"{run.repository.label}  {run.branch_name}", limit=200)
 
@@ -369,6 +389,10 @@ class ManyForm(ActionForm):
         if len(runs) > self._cap:
             batches = f"first {self._cap:,}, then the next: at most {self._cap:,} at a time (send_cap)"
             rows.append(FormFact("batches", safe_text(batches)))
+        if task.text is RETRY and any(task.asked[run.run_id].is_told for run in runs):
+            origins = Counter(task.asked[run.run_id].origin for run in runs)
+            said = ", ".join(f"{count:,} {origin}" for origin, count in origins.items())
+            rows.append(FormFact("words", safe_text(said if len(runs) > 1 else next(iter(origins)))))
         if task.left_out:
             rows.append(FormFact("left out", safe_text(task.left_out)))
         return (*rows, *super().make_rows())
@@ -448,6 +472,8 @@ class ManyForm(ActionForm):
             room = self.dialog.content_size.width - _PADDING - cell_len(run_id)
             parts = (f"{number:>4}  ", STYLES["quiet"]), (run_id, "bold")
             where = shorten(_where(run), max(0, room), "middle")
+            if self._many.text is RETRY:
+                where = shorten(f"{_where(run)}  {safe_text(self._many.asked[run.run_id].words)}", max(0, room))
             lines.append(Content.assemble(*parts, (f"  {where}", STYLES["quiet"])))
         quiet = "The first request; the others differ in their run and what is filled in for it:"
         lines += [Content(), Content.assemble((quiet, STYLES["quiet"]))]

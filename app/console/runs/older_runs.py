@@ -245,7 +245,8 @@ class OlderRuns:
             if self.is_fetching:
                 looked = (f"Fetching {runs}: {self._how_far}.", "esc stops.")
         read_only = session.profile.read_only
-        return nothing_to_show(empty, extent, link, session.clock(), looked=looked, read_only=read_only)
+        wait = session.vitals.now.wait
+        return nothing_to_show(empty, extent, link, session.clock(), wait, looked=looked, read_only=read_only)
 
     def explanation(self, group: "RunGroup | None") -> str:
         """The text beside the table while the cursor is on no run: about its group, or what is missing and why."""
@@ -255,7 +256,7 @@ class OlderRuns:
             folding = "unfolds" if group.is_folded else "folds"
             name = safe_text(group.name, limit=200) or "no branch"
             runs, them = ("1 run", "it") if group.runs == 1 else (f"{group.runs:,} runs", "them")
-            return f"{runs} of {name}; enter {folding} {them}, Z all groups, # groups otherwise."
+            return f"{runs} of {name}; enter {folding} {them}."
         gap, extent = self.gap, self._loader.extent
         if gap is None or self._session.engine is None or extent is None:
             return ""
@@ -267,12 +268,12 @@ class OlderRuns:
         if self.is_fetching:
             why = f"They are being fetched: {self._how_far}; esc stops it."
         elif self.is_paused:
-            why = "Fetching in the background is paused; P resumes it."
+            why = "Fetching in the background is paused."
         elif progress.phase == "waiting" and progress.until is not None:
             reason = WAITS_FOR.get(progress.why) or safe_text(progress.why, limit=160)
             why = f"Fetching waits until {clock_time(progress.until, now)}: {reason}."
         elif progress.phase == "running":
-            why = "They are being fetched in the background; P pauses it."
+            why = "They are being fetched in the background."
         what = "; ".join(missing_text(gap, now) for gap in gaps)
         return (
             f"Not here: {what}. {why}\n\n"

@@ -1,19 +1,19 @@
 """What is done with the run in focus, on every screen that has one, and with many runs at once."""
 
-import json
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Final, Literal, assert_never
+from typing import TYPE_CHECKING, Final, Literal, TypeVar, assert_never
 
 from textual.binding import Binding
 from textual.content import Content
 
 from app.console.base.screen import BaseScreen
 from app.console.messages import FollowRun
-from app.console.session import LONGEST_COPY, Session
+from app.console.session import LONGEST_COPY, Session, mark_of
 from app.run_document import NO_PAGE, run_address
 from app.text import json_escaped, plural, safe_text
 from storage.records import Run, RunFilter, RunSort
+from widgets.unkeyed import unkeyed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from app.engine import Engine
     from storage.records import Action
 
+ResultT = TypeVar("ResultT")
+PATIENCE_S: Final = 0.5
+"""Seconds after which a wait for the service is said."""
 FormName = Literal["retry", "continue", "like"]
 """What is done with many runs at once."""
 _NAMED: Final = 5
@@ -46,7 +49,7 @@ RUN_BINDINGS: Final = (
     hidden("N", "new_like_this", "new like this", tooltip="Same repository, same instructions", id="run.new_like"),
     hidden("X", "cancel_run", "cancel run", tooltip="End its agent's work", id="run.cancel"),
     hidden("y", "copy_run_id", "copy run id", id="run.copy_id"),
-    hidden("Y", "copy_run_json", "copy JSON", tooltip="The run as received", id="run.copy_json"),
+    unkeyed("copy_run_json", "copy JSON", tooltip="The run as received", id="run.copy_json"),
     hidden(
         "w", "open_in_browser", "open in browser", tooltip="By console.run_url, or the service's page", id="run.open"
     ),
@@ -98,17 +101,12 @@ class RunActions(BaseScreen):
     @using_engine("form")
     async def action_new_like_this(self, engine: "Engine") -> None:
         """Start a run like the one in focus."""
-        from app.console.forms import NewRunForm
+        from app.console.forms.writes import like_of
 
-        form = NewRunForm(engine)
-        if runs := await self._runs():
-            run = runs[0]
-            started = (each for each in await engine.ledger.for_run(run.run_id) if each.kind == "run.start")
-            body = json.loads(action.body_json) if (action := next(started, None)) is not None else {}
-            branch = str(body.get("branch_name") or "")
-            instructions = str(body.get("instructions") or "")
-            form = NewRunForm(engine, run.repository.label, branch, instructions, like=run.run_id)
-        self.app.push_screen(form, self.form_closed)
+        detail = await engine.cache.detail(self.chosen_ids[0]) if self.chosen_ids else None
+        form = await answered(self, like_of(engine, detail))
+        if form is not None:
+            self.app.push_screen(form, self.form_closed)
 
     @using_engine("form")
     async def action_continue_run(self, engine: "Engine") -> None:
@@ -152,7 +150,9 @@ class RunActions(BaseScreen):
         runs, finals = await self._runs(), await engine.cache.final_statuses()
         active = [run for run in runs if run.status not in finals]
         if active:
-            self.app.push_screen(cancel_sheet(engine, active, len(runs) - len(active)), cancelled)
+            sheet = cancel_sheet(engine, active, len(runs) - len(active))
+            sheet.mark = mark_of(engine)
+            self.app.push_screen(sheet, cancelled)
         else:
             have = "These runs have" if len(runs) > 1 else "This run has"
             self.session.notify(f"{have} ended: there is nothing to cancel.")
@@ -276,6 +276,17 @@ async def ids_of(session: Session, engine: "Engine", condition: RunFilter, sort:
     return tuple(row.run_id for row in await engine.cache.rows(condition, sort, offset=0, limit=MOST_MARKS))
 
 
+async def answered(screen: BaseScreen, asking: Awaitable[ResultT]) -> ResultT | None:
+    """Wait for what the service may have to be asked for, and say so; None: another screen is on show by then."""
+    say = partial(screen.session.notify, "Asking the service for the words; the form opens when it answers.")
+    waiting = screen.set_timer(PATIENCE_S, say)
+    try:
+        found = await asking
+    finally:
+        waiting.stop()
+    return found if screen.app.screen is screen else None
+
+
 async def show_many(
     screen: BaseScreen,
     engine: "Engine",
@@ -284,18 +295,21 @@ async def show_many(
     sent: Callable[[tuple[str, ...]], None],
 ) -> None:
     """Show the form that retries, continues or starts alike these runs; `sent` gets the ids it was done for."""
-    from app.console.runs.many_form import ManyForm, continued, retried, started_like
+    from app.console.runs.many_form import ManyForm, continued, known_of, retried, started_like
 
     session = screen.session
     held = await engine.cache.details(ids)
     runs = tuple(held[run_id].run for run_id in ids if run_id in held)
+    known = await answered(screen, known_of(engine, [held[run.run_id] for run in runs]))
+    if known is None:
+        return
     match name:
         case "retry":
-            task = await retried(engine.ledger, runs)
+            task = retried(runs, known)
         case "continue":
-            task = await continued(engine.ledger, runs, await engine.cache.final_statuses())
+            task = continued(runs, known, await engine.cache.final_statuses())
         case "like":
-            task = await started_like(engine.ledger, runs)
+            task = started_like(runs, known)
         case _:
             assert_never(name)
     if not task.runs:

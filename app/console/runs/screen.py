@@ -53,6 +53,7 @@ from widgets.frame.notice import Notice
 from widgets.runs.columns import ColumnChoice
 from widgets.runs.pane import WIDE, RunPane, SplitView
 from widgets.runs.table import RunTable
+from widgets.unkeyed import unkeyed
 
 if TYPE_CHECKING:
     from app.console.runs.views import PreferenceChange
@@ -73,31 +74,29 @@ class RunsScreen(RunActions):
         *RUN_BINDINGS,
         Binding("slash", "search", "search", key_display="/", tooltip="Words, or status:failed …", id="runs.search"),
         Binding("s", "pick_statuses", "status", tooltip="Show only some statuses", id="runs.statuses"),
-        hidden("R", "pick_values('repo')", "repository", tooltip="Show only some repositories", id="runs.repositories"),
+        unkeyed("pick_values('repo')", "repository", tooltip="Show only some repositories", id="runs.repositories"),
         hidden("B", "pick_values('branch')", "branch", tooltip="Show only some branches", id="runs.branches"),
         hidden("t", "pick_dates", "when", tooltip="Show only a stretch of time", id="runs.dates"),
-        hidden("b", "same_branch", "this branch", tooltip="All runs on this run's branch", id="runs.same_branch"),
-        hidden("o", "pick_order", "sort", tooltip="Sort by another column", id="runs.order"),
-        hidden("O", "reverse_order", "turn round", tooltip="Reverse the order", id="runs.turn_order"),
-        hidden("number_sign", "group", "group", key_display="#", tooltip=GROUPED, id="runs.group"),
-        hidden("z", "fold", "fold group", tooltip="Or unfold it, like enter on its head", id="runs.fold"),
-        hidden("Z", "fold_all", "fold all groups", tooltip="Or unfold all", id="runs.fold_all"),
+        unkeyed("same_branch", "this branch", tooltip="All runs on this run's branch", id="runs.same_branch"),
+        unkeyed("pick_order", "sort", tooltip="Sort by another column", id="runs.order"),
+        unkeyed("group", "group", tooltip=GROUPED, id="runs.group"),
+        unkeyed("fold", "fold group", tooltip="Or unfold it, like enter on its head", id="runs.fold"),
+        unkeyed("fold_all", "fold all groups", tooltip="Or unfold all", id="runs.fold_all"),
         hidden("right_square_bracket", "step_view(1)", "next view", key_display="]", id="runs.next_view"),
         hidden("left_square_bracket", "step_view(-1)", "previous view", key_display="[", id="runs.prev_view"),
-        hidden("V", "views", "views", tooltip="All views; those saved here can be forgotten", id="runs.views"),
+        unkeyed("views", "views", tooltip="All views; those saved here can be forgotten", id="runs.views"),
         hidden("u", "undo", "undo", tooltip="Bring back the view that was just forgotten", id="runs.undo"),
-        hidden("ctrl+s", "save_view", "save view", tooltip="Keep what is shown as a tab", id="runs.save_view"),
+        unkeyed("save_view", "save view", tooltip="Keep what is shown as a tab", id="runs.save_view"),
         hidden("asterisk", "mark_all", "mark all", key_display="*", tooltip="All that match", id="runs.mark_all"),
         hidden("T", "retry", "retry failed", tooltip="The same instructions again", id="runs.retry"),
-        hidden("x", "export", "export", tooltip="The marked runs, or all that match, to a file", id="runs.export"),
-        hidden("M", "fetch_older", "fetch older runs", tooltip="Those that are not here", id="runs.older"),
-        Binding("P", "pause(True)", "pause fetching", tooltip="Of older runs in the background", id="runs.pause"),
-        Binding("P", "pause(False)", "resume fetching", tooltip="Of older runs in the background", id="runs.resume"),
-        hidden("plus", "resize_pane(1)", "more detail", key_display="+", id="runs.split_more"),
-        hidden("underscore", "resize_pane(-1)", "less detail", key_display="_", id="runs.split_less"),
-        hidden("C", "columns", "columns", tooltip="Which, in which order, how wide", id="runs.columns"),
-        hidden("i", "raw", "raw JSON", tooltip="Facts, or the run as received", id="run.raw"),
-        hidden("d", "pane", "detail on/off", id="runs.pane"),
+        unkeyed("export", "export", tooltip="The marked runs, or all that match, to a file", id="runs.export"),
+        unkeyed("fetch_older", "fetch older runs", tooltip="Those that are not here", id="runs.older"),
+        unkeyed("pause(True)", "pause fetching", tooltip="Of older runs in the background", id="runs.pause"),
+        unkeyed("pause(False)", "resume fetching", tooltip="Of older runs in the background", id="runs.resume"),
+        unkeyed("resize_pane(1)", "more detail", id="runs.split_more"),
+        unkeyed("resize_pane(-1)", "less detail", id="runs.split_less"),
+        unkeyed("columns", "columns", tooltip="Which, in which order, how wide", id="runs.columns"),
+        unkeyed("pane", "detail on/off", id="runs.pane"),
         hidden("escape", "clear", "clear", tooltip="Fetching, marks, the line, the view", id="runs.clear"),
     ]
 
@@ -340,10 +339,6 @@ class RunsScreen(RunActions):
             branches = (row.branch_name,) if row.branch_name else ()
             self.set_line(" ".join((*listed("repo", (row.repository,)), *listed("branch", branches))))
 
-    def action_reverse_order(self) -> None:
-        """Reverse the order."""
-        self._sort(RunSort(self.table_query.sort.column, not self.table_query.sort.descending))
-
     def action_group(self) -> None:
         """Group by the next kind, and after the last one by none."""
         by = (None, *GROUPINGS)
@@ -478,7 +473,10 @@ class RunsScreen(RunActions):
             title = "Show branch"
             names = await cache.branches(replace(condition, branches=(), not_branches=()))
             chosen = condition.branches, condition.not_branches
-        self._pick(ValuePicker(title, names, *chosen), {key}, lambda picked: listed(key, *picked))
+        here = () if (row := self.table.row) is None else (row.repository if key == "repo" else row.branch_name,)
+        self._pick(
+            ValuePicker(title, (*filter(None, here), *names), *chosen), {key}, lambda picked: listed(key, *picked)
+        )
 
     def action_pick_dates(self) -> None:
         """Choose a stretch of time."""
@@ -591,10 +589,6 @@ class RunsScreen(RunActions):
         self.split.has_pane = not self.split.has_pane
         self.preferences.change(lambda known: replace(known, detail=self.split.has_pane))
 
-    def action_raw(self) -> None:
-        """Switch between the facts and the JSON as received."""
-        self.pane.toggle_raw()
-
     # Showing changes
 
     def _show_query(self) -> None:
@@ -678,11 +672,7 @@ class RunsScreen(RunActions):
 
 def marks_summary(count: int, cap: int, *, is_wide: bool) -> SafeText:
     """The number of marked runs, with their keys if there is room."""
-    keys = (
-        " · c continues · T retries · N starts alike · f follows · x exports · X cancels · esc unmarks"
-        if is_wide
-        else ""
-    )
+    keys = " · c continues · T retries · N starts alike · f follows · X cancels · esc unmarks" if is_wide else ""
     capped = f" · sent to {cap:,} at a time" if count > cap else ""
     return safe_text(f"■ {count:,} marked{capped}{keys}")
 

@@ -17,6 +17,7 @@ from app.events import Event, LinkChanged
 from app.text import safe_text
 from storage.base_error import RunwardenError
 from storage.errors import StorageError
+from widgets.badges import ProfileMark
 
 if TYPE_CHECKING:
     from app.engine import Engine
@@ -32,6 +33,11 @@ STILL_OPENING: Final = "Still opening; a moment."
 TOAST_S: Final = 4.0
 CURE_S: Final = 10.0
 """Seconds that a toast which names a cure is shown."""
+
+
+def mark_of(of: "Engine | Session") -> ProfileMark:
+    """The name of the profile, in its colour."""
+    return ProfileMark(of.profile.name, of.settings.color_of(of.profile.name))
 
 
 class Session:

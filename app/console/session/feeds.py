@@ -25,7 +25,8 @@ from app.times import clocks_apart
 from storage.errors import StorageError
 from storage.records import LinkState, RunFilter
 from storage.records.activity import ActivityFilter
-from widgets.frame.freshness import PollTiming
+from storage.records.service_traits import Wait
+from widgets.frame.freshness import NO_ANSWER, PollTiming
 from widgets.frame.header_bar import Vitals
 
 if TYPE_CHECKING:
@@ -44,7 +45,11 @@ CLOCK_S: Final = 15.0
 TODAY: Final = timedelta(hours=24)
 UNKNOWN: Final = ActivityFilter(outcomes=("unknown",), is_open=True)
 """Writes of unknown outcome."""
+CREATED: Final = ActivityFilter(kinds=("organization.create",))
+"""Attempts to create an organization."""
 AT_MOST_EVERY: Final = timedelta(seconds=2)
+ASK_AGAIN: Final = timedelta(seconds=4)
+"""How soon a service that gives no answer is asked again while a person looks."""
 AT_LEAST_EVERY: Final = timedelta(minutes=1)
 """The end of a snooze and a silent bot cause no event."""
 
@@ -55,7 +60,9 @@ class VitalsFeed:
     def __init__(self, session: "Session", first: "FirstPaint | None", *, can_switch: bool) -> None:
         """Start with what the cache held at first."""
         profile = session.profile
-        vitals = Vitals(profile.name, profile.read_only, can_switch=can_switch)
+        rules = frozenset({"automations"} if session.settings.automations else ())
+        color = session.settings.color_of(profile.name)
+        vitals = Vitals(profile.name, profile.read_only, color, can_switch=can_switch, set_up=rules)
         self.now = (
             vitals if first is None else replace(vitals, runs_link=link_of(first.links, "runs"), health=first.health)
         )
@@ -69,6 +76,8 @@ class VitalsFeed:
         self._reported_ahead = timedelta(0)  # The difference that was reported last.
         self._has_polled = False
         """Whether a poll ended since the last reading."""
+        self._asks_at = session.clock()
+        """When the service is asked again for a person who looks at old rows."""
 
     def ask(self) -> None:
         """Read all figures again."""
@@ -95,6 +104,13 @@ class VitalsFeed:
         if count != self.now.inbox:
             self._show(replace(self.now, inbox=count))
 
+    def set_up(self, tab: str, *, is_set_up: bool) -> None:
+        """Show this optional tab, or hide it."""
+        before = self.now.set_up
+        after = before | {tab} if is_set_up else before - {tab}
+        if after != before:
+            self._show(replace(self.now, set_up=after))
+
     def run_now(self) -> datetime:
         """The current time by the runs' clock: the service's may be hours away from this machine's."""
         return self._session.clock() + self._run_clock_ahead
@@ -107,10 +123,25 @@ class VitalsFeed:
             return None
         return link.last_ok_at + self._run_clock_ahead
 
+    def tick(self, now: datetime) -> None:
+        """Ask again for a person who looks at old rows, unless the service asked for a pause."""
+        if now >= self._asks_at and self._is_awaited(self.now) and (engine := self._session.engine) is not None:
+            self._asks_at = now + ASK_AGAIN
+            engine.polling.poll_soon("runs")
+
+    def _is_awaited(self, vitals: Vitals) -> bool:
+        link, wait = vitals.runs_link, vitals.wait
+        if link is None or not self._session.app.app_focus or (wait is not None and wait.reason != "service_down"):
+            return False
+        if link.is_failing or link.last_ok_at is None:
+            return link.error_kind in NO_ANSWER
+        # Another process may poll, and wait longer.
+        return (self._session.clock() - link.last_ok_at).total_seconds() >= self.timing.due_after_s
+
     @property
     def trouble(self) -> "Notice | None":
         """The trouble with our own files or the link, or None."""
-        return self.storage_trouble or link_notice(self.now.runs_link, self._session.clock())
+        return self.storage_trouble or link_notice(self.now.runs_link, self._session.clock(), self.now.wait)
 
     @property
     def storage_trouble(self) -> "Notice | None":
@@ -130,13 +161,17 @@ class VitalsFeed:
         self._run_clock_ahead = await engine.cache.run_clock_ahead()
         self._report_clock(engine.client.budget.clock_ahead)
         vitals = await read_vitals(engine, self.now, self._session.clock())
+        if self._is_awaited(vitals):
+            vitals = replace(vitals, wait=Wait("service_down", self._asks_at))
+        if self.now.link_fails and not vitals.link_fails and vitals.health_is_stale:
+            engine.polling.poll_soon("health")
         if vitals.failed != self.now.failed:
             self._session.inbox.ask_soon(self._session.clock())
         if trouble is not None and has_polled:
             # The cache was written and read; once the ledger can be read as well, the trouble is over.
             await engine.ledger.actions(limit=1)
             self._storage_trouble = None
-        self._show(replace(vitals, unknown=self.now.unknown, inbox=self.now.inbox))
+        self._show(replace(vitals, unknown=self.now.unknown, inbox=self.now.inbox, set_up=self.now.set_up))
 
     async def _read_unknown(self) -> None:
         # Separate from the other figures: a poll does not change it, and the ledger may fail while the cache works.
@@ -145,6 +180,7 @@ class VitalsFeed:
         unknown = (await engine.ledger.journal(UNKNOWN, limit=0)).matching
         if unknown != self.now.unknown:
             self._show(replace(self.now, unknown=unknown))
+        self.set_up("organizations", is_set_up=bool((await engine.ledger.journal(CREATED, limit=0)).matching))
 
     def _report_clock(self, ahead: timedelta) -> None:
         if abs(ahead - self._reported_ahead) < timedelta(minutes=1):
@@ -218,6 +254,7 @@ class InboxFeed:
     def use_automations(self, automations: "Sequence[Rule]") -> None:
         """Use these rules from now on: they were just written into the configuration."""
         self._automations = tuple(automations)
+        self._session.vitals.set_up("automations", is_set_up=bool(automations))
         self.ask()
 
     def engine_changed(self, event: Event) -> None:

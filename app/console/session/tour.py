@@ -10,6 +10,7 @@ from textual.signal import Signal
 from textual.widgets import Static
 
 from app.console.session.user_preferences import keep, read
+from storage.records import ActionFilter
 from widgets.badges import STYLES
 
 if TYPE_CHECKING:
@@ -20,17 +21,21 @@ class TourStep(Struct, frozen=True):
     """A step, shown until the next screen is reached."""
 
     text: str
-    until: str
-    """A tab's name, or `run`; empty for the last step."""
+    until: str = ""
+    """A tab's name; empty: only f9 leads on."""
+    keys: str = "f9 next, f10 leave"
 
 
 STEPS: Final = (
-    TourStep("A team's month of runs, and agents at work. Open one that completed (✓): j, enter.", "run"),
-    TourStep("What it did: f3 its review, f4 its changes, f5 its log, which grows. esc goes back.", "runs"),
+    TourStep("A team's month of runs, made up, and agents really at work.", keys="f9 opens a review, f10 leaves"),
+    TourStep("What it did: f3 its review, f4 its changes, f5 its log. esc goes back.", "runs"),
     TourStep("Start one of your own: n, a sentence, ctrl+s twice. Then go on to the code hosts: 2.", "health"),
     TourStep("GitLab goes away now and then; its incidents lead to what failed. Next, a lost answer: U.", "activity"),
     TourStep("It may have arrived, and is never sent twice: v resolves it. Next, what waits for you: 7.", "inbox"),
-    TourStep("Failed runs, and what automations (5) ask you. : finds every action and run. That was all.", ""),
+    TourStep(
+        "Failed runs, and what automations (5) ask you. : finds every action and run. That was all.",
+        keys="f10 closes it",
+    ),
 )
 
 
@@ -54,21 +59,35 @@ class Tour:
             return None
         step = STEPS[self._at]
         count = f" {self._at + 1}/{len(STEPS)} "
-        keys = "  f9 next, f10 leave" if step.until else "  f10 closes it"
-        return Content.assemble((count, "bold reverse"), f" {step.text}", (keys, STYLES["quiet"]))
+        return Content.assemble((count, "bold reverse"), f" {step.text}", (f"  {step.keys}", STYLES["quiet"]))
 
     def reached(self, screen: str) -> None:
         """Advance if this is the screen that the step leads to."""
         if self.is_on and STEPS[self._at].until == screen:
-            self.next()
+            self._go_to(self._at + 1)
 
-    def next(self) -> None:
-        """Advance to the next step; after the last one the tour ends."""
-        self._go_to(self._at + 1)
+    async def next(self) -> str | None:
+        """Advance to the next step; after the last one the tour ends. Return the run that the first step opens."""
+        run_id = None if self._at else await self._executed_run()
+        if self._at or run_id:
+            self._go_to(self._at + 1)
+        else:
+            self._session.notify("The first review is being written: f9 again in a few seconds.")
+        return run_id
 
     def leave(self) -> None:
         """End the tour for good."""
         self._go_to(len(STEPS))
+
+    async def _executed_run(self) -> str | None:
+        """The first completed run that was started here: the demo's made-up runs have neither review nor changes."""
+        engine = await self._session.opened()
+        started = await engine.ledger.actions(ActionFilter({"run.start"}, {"confirmed"}))
+        for action in reversed(started):
+            run = await engine.cache.detail(action.result_id or "")
+            if run is not None and run.run.status == "completed":
+                return run.run.run_id
+        return None
 
     def _go_to(self, step: int) -> None:
         self._at = step
@@ -90,3 +109,7 @@ class TourStrip(Static):
         self.display = words is not None
         if words is not None:
             self.update(words)
+
+    async def on_click(self) -> None:
+        """Do what f9 does."""
+        await self.run_action("screen.tour('next')")

@@ -4,16 +4,16 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from app.text import safe_text
-from app.times import clock_time
+from app.times import clock_time, span
 from storage.records import LinkState, PollOutcome
 from widgets.extent import Extent
+from widgets.frame.freshness import NO_ANSWER, next_poll
 from widgets.frame.notice import Notice
 
 if TYPE_CHECKING:
+    from storage.records.service_traits import Wait
     from widgets.badges import Tone
 
-REFUSALS: Final = frozenset({"not_authorized", "forbidden", "not_found", "token"})
-"""Errors that waiting does not cure."""
 STARTS: Final = "n starts one on a repository; a starts a named agent."
 UNREADABLE: Final = Notice(
     "∅",
@@ -41,20 +41,26 @@ _CURES: Final[dict[str, str]] = {
     "not_authorized": "Create an API token in the organization's settings, give it to this profile, then start again.",
     "forbidden": "It needs Administrator scope, and its organization API access. Create another, then start again.",
     "not_found": "Check base_url in the configuration: it ends in the version, such as /v1.",
-    "rate_limited": "Polls pause for as long as the service asked.",
+    "rate_limited": "Polls pause as the service asked.",
     "token": "Give this profile a token, then start again.",
 }
 
 
-def link_notice(link: LinkState | None, now: datetime) -> Notice | None:
-    """The notice about the link; None: it works, or is not known yet."""
+def link_notice(link: LinkState | None, now: datetime, wait: "Wait | None") -> Notice | None:
+    """The notice about the link, with its next poll; None: the link works, or is not known yet."""
     if link is None or link.failing_since is None:
         return None
     kind = link.error_kind or ""
+    title = _TITLES.get(kind, "The service gives no usable answer")
     why = _CURES.get(kind) or _sentence(safe_text(link.error_message or "", limit=160))
-    lines = tuple(line for line in (_since(link.failing_since, link, now), why, _still_true(link, kind, now)) if line)
-    tone: Tone = "bad" if kind in REFUSALS else "warn"
-    return Notice("✗" if tone == "bad" else "◌", _TITLES.get(kind, "The service gives no usable answer"), lines, tone)
+    as_of = "" if link.last_ok_at is None else f"What you see is from {clock_time(link.last_ok_at, now)}."
+    if kind in NO_ANSWER:
+        silent_s = (now - (link.last_ok_at or link.failing_since)).total_seconds()
+        why, title = f"{title}. {why}".strip(), f"No answer for {span(silent_s)}; {next_poll(wait, now)} (r: now)"
+    elif kind == "rate_limited":
+        title = f"{title}; {next_poll(wait, now)}"
+    tone: Tone = "bad" if kind in _CURES and kind != "rate_limited" else "warn"
+    return Notice("✗" if tone == "bad" else "◌", title, tuple(filter(None, (why, as_of))), tone)
 
 
 def own_failure_text(failure: PollOutcome) -> tuple[str, str]:
@@ -74,6 +80,7 @@ def nothing_to_show(
     extent: Extent | None,
     link: LinkState | None,
     now: datetime,
+    wait: "Wait | None" = None,
     *,
     looked: tuple[str, ...] = (),
     read_only: bool = False,
@@ -88,24 +95,12 @@ def nothing_to_show(
         if empty is None:
             return Notice("∅", "No run matches", (f"{extent.held:,} runs are here; esc shows them again.",))
         return Notice("✓", empty, (f"{extent.held:,} runs are here; [ and ] change the view.",))
-    if (trouble := link_notice(link, now)) is not None:
+    if (trouble := link_notice(link, now, wait)) is not None:
         return trouble
     if extent is None or link is None or link.last_ok_at is None:
         return Notice("◌", "Asking the service for its runs…", ("The first answer fills this table.",), "busy")
     starts = "They appear here as others start them." if read_only else STARTS
     return Notice("○", "No runs yet", (starts,), "plain")
-
-
-def _since(failing_since: datetime, link: LinkState, now: datetime) -> str:
-    polls = f", {link.failures} polls" if link.failures > 1 else ""
-    return f"Since {clock_time(failing_since, now)}{polls}."
-
-
-def _still_true(link: LinkState, kind: str, now: datetime) -> str:
-    if link.last_ok_at is None:
-        return "No poll has succeeded yet; r asks again."
-    as_of = f"What you see is from {clock_time(link.last_ok_at, now)}"
-    return f"{as_of}." if kind in REFUSALS else f"{as_of}; it turns live by itself, r asks now."
 
 
 def _sentence(text: str) -> str:

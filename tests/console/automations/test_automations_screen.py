@@ -162,33 +162,28 @@ async def test_a_rule_is_paused_switched_and_read_again(staged: Staged, configur
 
 
 async def test_an_approval_is_answered_once_it_was_seen(staged: Staged, configured: Configured, hasty: Hasty) -> None:
-    """Over the exact request; neither enter nor escape does it, nor a key after another process's answer."""
+    """Its row says the rule, the run and what is asked, enter shows the exact request; no held key answers."""
     changed = configured(ONE) | {"command_line": "runwarden --profile=acme-prod"}
     async with staged(toasts=True, changed=changed) as scene:
         await decided(scene, "second chance", "waiting", "waits", request=REQUEST, **RUN)
-        for key, state, why in (("enter", "waiting", "waits"), ("ctrl+s", "approved", "approved by ")):
-            await scene.press("5", "v")
-            await scene.shows("POST /external/runs", '"run_id": "run_01JX0003"')
-            await hasty(scene, "ctrl+s")
-            await scene.shows("Look at it first; ^s again")
-            await scene.press(key)
+        await scene.press("5", "v")
+        await scene.shows(
+            "second chance", "run_01JX0003 failed acme/api", "continue run_01JX0003: Find out why, and fix"
+        )
+        assert "POST /external/runs" not in scene.text
+        await hasty(scene, "ctrl+s")
+        await scene.shows("Look at it first; ^s again")
+        await scene.press("enter")
+        await scene.shows("POST /external/runs", '"run_id": "run_01JX0003"')
+        await scene.press("enter")
+        assert "POST /external/runs" not in scene.text
+        assert await outcomes(scene) == [("waiting", "waits")]
 
-            ((outcome, reason),) = await outcomes(scene)
-            assert (outcome, reason[: len(why)]) == (state, why)
-            assert isinstance(scene.app.screen, ApprovalsSheet) == (outcome == "waiting")
-            if outcome == "waiting":
-                await scene.press("escape")
+        await scene.press("ctrl+s")
+        ((outcome, reason),) = await outcomes(scene)
+        assert (outcome, reason[:12]) == ("approved", "approved by ")
+        assert not isinstance(scene.app.screen, ApprovalsSheet)
         assert "as soon as a bot is running: runwarden --profile=acme-prod watch" in scene.toasts[-1]
-
-        # With others waiting, it is said above the next request, which a toast would cover.
-        toasts = len(scene.toasts)
-        for ago_m, run_id in ((3, "run_01JX0004"), (2, "run_01JX0005")):
-            await decided(scene, "second chance", "waiting", "waits", request=REQUEST, ago_m=ago_m, run_id=run_id)
-        await scene.ring(StateChangedElsewhere())
-        await scene.press("v", "X")
-        await scene.shows("Rejected: second chance.", "Waiting for approval, 1 of 1", "run_01JX0005")
-        assert len(scene.toasts) == toasts
-        await scene.press("X")
 
         number = await decided(scene, "second chance", "waiting", "waits", request=REQUEST, ago_m=0.5, **RUN)
         await scene.ring(StateChangedElsewhere())
@@ -196,7 +191,37 @@ async def test_an_approval_is_answered_once_it_was_seen(staged: Staged, configur
         await scene.engine.usable_state().take(number, "waiting", "approved", "approved by ann")
         await scene.press("X")
         assert (await outcomes(scene))[0] == ("approved", "approved by ann")
-        assert "no longer waits" in scene.toasts[-1]
+        assert "No longer waits: second chance" in scene.toasts[-1]
+
+
+async def test_several_are_answered_at_once_and_the_cursor_stays(staged: Staged, configured: Configured) -> None:
+    """Marks are what a key acts on, wherever the cursor is; one that is answered leaves the cursor where it was."""
+    async with staged(toasts=True, changed=configured(ONE)) as scene:
+        for number in range(1, 6):
+            about = {"run_id": f"run_{number}", "run_status": "failed"}
+            await decided(scene, "second chance", "waiting", "waits", request=REQUEST, ago_m=9 - number, **about)
+        await scene.press("5", "v")
+        await scene.shows("Waiting for approval: 5", "^s approve", "X reject")
+
+        # Above the others, where a toast would not cover them, it is said what became of the one before.
+        await scene.press("j", "j", "X")
+        await scene.shows("Rejected: second chance.", "Waiting for approval: 4")
+        assert not [toast for toast in scene.toasts if "Rejected" in toast]
+        await scene.press("X")
+        await scene.shows("Waiting for approval: 3")
+        found = {each.occurrence.facts["run.id"]: each.outcome for each in await scene.engine.usable_state().journal()}
+        assert [run for run, outcome in found.items() if outcome == "skipped"] == ["run_4", "run_3"]
+
+        await scene.press("home", "space", "space")
+        await scene.shows("3, 2 marked", "^s approve 2", "X reject 2")
+        await scene.press("ctrl+s")
+        await scene.shows("Approved: 2 requests.", "Waiting for approval: 1", "run_5")
+        found = {each.occurrence.facts["run.id"]: each.outcome for each in await scene.engine.usable_state().journal()}
+        assert [run for run, outcome in found.items() if outcome == "approved"] == ["run_2", "run_1"]
+
+        await scene.press("asterisk", "X")
+        assert not isinstance(scene.app.screen, ApprovalsSheet)
+        assert (await outcomes(scene))[0][0] == "skipped"
 
 
 async def test_a_proposal_is_approved_without_any_automation(staged: Staged, configured: Configured) -> None:
@@ -207,7 +232,7 @@ async def test_a_proposal_is_approved_without_any_automation(staged: Staged, con
         await scene.press("5")
         await scene.shows("1 waits for approval")
         scene.app.screen.post_message(GoToTab("automations", str(decision.decision_id)))
-        await scene.shows("[mcp] run.start", "by a program", "POST /external/runs", "Look at {run.id}.")
+        await scene.shows("[mcp] run.start", "by a program", "start a run on acme/api: Look at {run.id}.")
         await scene.press("ctrl+s")
 
         assert (await outcomes(scene, "[mcp] run.start"))[0][0] == "approved"
@@ -216,23 +241,36 @@ async def test_a_proposal_is_approved_without_any_automation(staged: Staged, con
 async def test_an_answer_from_elsewhere_is_said_and_no_key_takes_the_next_request_for_the_last(
     staged: Staged, configured: Configured
 ) -> None:
-    """The next request comes up with a word about the one before, and a key that was meant for that does nothing."""
+    """Neither the one under the cursor nor what was marked is replaced by another request in silence."""
     async with staged(toasts=True, changed=configured(ONE)) as scene:
         numbers = [
             await decided(scene, "second chance", "waiting", "waits", request=REQUEST, ago_m=ago_m, run_id=run_id)
             for ago_m, run_id in ((3, "run_01JX0004"), (2, "run_01JX0005"))
         ]
         await scene.press("5", "v")
-        await scene.shows("Waiting for approval, 1 of 2", "run_01JX0004")
+        await scene.shows("Waiting for approval: 2", "run_01JX0004")
         await scene.engine.usable_state().take(numbers[0], "waiting", "approved", "approved by ann")
         await scene.ring(StateChangedElsewhere())
-        await scene.shows("second chance: answered elsewhere: approved by ann.", "1 of 1", "run_01JX0005")
+        await scene.shows("second chance: answered elsewhere: approved by ann.", "approval: 1", "run_01JX0005")
         await scene.press("ctrl+s")
         await scene.shows("Look at it first; ^s again")
         assert (await outcomes(scene))[0] == ("waiting", "waits")
 
         await scene.press("ctrl+s")
         assert (await outcomes(scene))[0][0] == "approved"
+
+        # What was marked is gone: the one under the cursor was not meant.
+        numbers = [
+            await decided(scene, "second chance", "waiting", "waits", request=REQUEST, ago_m=ago_m, run_id=run_id)
+            for ago_m, run_id in ((0.9, "run_01JX0006"), (0.8, "run_01JX0007"))
+        ]
+        await scene.ring(StateChangedElsewhere())
+        await scene.press("v", "space")
+        await scene.shows("^s approve 1")
+        await scene.engine.usable_state().take(numbers[0], "waiting", "approved", "approved by ann")
+        await scene.ring(StateChangedElsewhere())
+        await scene.press("ctrl+s")
+        assert (await outcomes(scene))[0] == ("waiting", "waits")
 
 
 async def test_other_tabs_lead_to_a_rule_and_to_an_approval(staged: Staged, configured: Configured) -> None:
@@ -244,7 +282,7 @@ async def test_other_tabs_lead_to_a_rule_and_to_an_approval(staged: Staged, conf
         assert re.search("automation +nightly", scene.text)
 
         scene.app.post_message(GoToTab("automations", str(number)))
-        await scene.shows("Waiting for approval", "POST /external/runs")
+        await scene.shows("Waiting for approval: 1", "continue run_01JX0003")
 
         await scene.press("escape")
         for words in ("1 waits for approval", "X reject"):

@@ -69,7 +69,9 @@ class Post:
 
     def __init__(self, server: Server) -> None:
         self.steps: list[Step] = []
-        self._server = server
+        self.turns: dict[str, object] = {}
+        """By run: what the service tells of its turns, or how it answers instead."""
+        self.server = server
         server.otherwise = self._answer
 
     def next(self, *steps: Step) -> None:
@@ -79,11 +81,13 @@ class Post:
     @property
     def requests(self) -> list[Received]:
         """The writes that arrived."""
-        return [request for request in self._server.requests if request.method == "POST"]
+        return [request for request in self.server.requests if request.method == "POST"]
 
     def _answer(self, request: Received) -> Step:
         if request.method == "POST":
             return self.steps.pop(0)
+        if (told := self.turns.get(request.path.rpartition("/")[2])) is not None:
+            return told if isinstance(told, Step) else Respond(200, told)
         return Respond(
             200, {"code_hosting": {}} if request.path.endswith("health") else {"runs": [], "next_token": None}
         )

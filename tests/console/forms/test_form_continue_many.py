@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from app.api.requests import StartRun
-from app.console.runs.many_form import ManyForm, continued, retried, started_like
+from app.console.runs.many_form import Known, ManyForm, continued, known_of, retried, started_like
 from app.engine import Engine
-from storage.records import FINAL_STATUSES, Repository, Run
+from storage.records import FINAL_STATUSES, Repository, Run, RunDetail
 from tests.console.forms.steps import CREATED, opened, painted, press, settle, words, write
 from tests.lab import Drop, Respond
 from widgets.forms.pages import RequestPreview
@@ -17,10 +17,15 @@ def a_run(clock: Any, number: int, status: str = "failed") -> Run:
     return Run(f"run_{number}", status, f"agent/{number}", Repository.parse("acme/web"), clock(), clock(), "{}")
 
 
+async def known(engine: Engine, *runs: Run) -> Known:
+    """What began them, as ledger and service have it."""
+    return await known_of(engine, [RunDetail(run, engine.clock(), engine.clock(), "current", ()) for run in runs])
+
+
 async def continuing(engine: Engine, clock: Any, numbers: tuple[int, ...], cap: int = 25) -> ManyForm:
     """The form that continues these runs."""
     runs = [a_run(clock, number) for number in numbers]
-    return ManyForm(engine, await continued(engine.ledger, runs, FINAL_STATUSES), cap=cap)
+    return ManyForm(engine, continued(runs, {}, FINAL_STATUSES), cap=cap)
 
 
 def goes_on(number: int) -> Respond:
@@ -39,7 +44,7 @@ async def test_every_run_gets_the_same_words(stage: Any, clock: Any, engine: Eng
     """The preview names them all; each is a POST and an action of its own; the active one is left out."""
     post.next(goes_on(1), goes_on(2))
     runs = (a_run(clock, 1), a_run(clock, 2), a_run(clock, 3, "working"))
-    form = ManyForm(engine, await continued(engine.ledger, runs, FINAL_STATUSES), cap=25)
+    form = ManyForm(engine, continued(runs, {}, FINAL_STATUSES), cap=25)
     app = stage(lambda _: form)
     async with opened(app) as pilot:
         assert "2 on 1 repository" in painted(app)
@@ -142,10 +147,10 @@ async def test_failed_runs_are_retried_with_their_own_words_once(
     runs = [a_run(clock, 1), a_run(clock, 2), a_run(clock, 3), a_run(clock, 4, "completed")]
     post.next(goes_on(11), goes_on(12))
     for expected in (4, 4):
-        form = ManyForm(engine, await retried(engine.ledger, runs), cap=25)
+        form = ManyForm(engine, retried(runs, await known(engine, *runs)), cap=25)
         app = stage(lambda _, form=form: form)
         async with opened(app, size=(100, 34)) as pilot:
-            assert "1 did not fail, 1 not started from this machine" in words(app)
+            assert "1 did not fail, 1 not known: It was not sent from this machine." in words(app)
             await press(pilot, "ctrl+s", "ctrl+s")
 
             assert "2 of 2 runs started again" in words(app)
@@ -160,7 +165,8 @@ async def test_failed_runs_are_retried_with_their_own_words_once(
 async def test_placeholders_are_filled_in_for_each_run(stage: Any, clock: Any, engine: Engine, post: Any) -> None:
     """The preview shows the first one, the others get their own; one that a run lacks is named, and nothing is sent."""
     await started(engine, post, "Fix one.", "Fix two.")
-    form = ManyForm(engine, await started_like(engine.ledger, [a_run(clock, 1), a_run(clock, 2)]), cap=25)
+    runs = [a_run(clock, 1), a_run(clock, 2)]
+    form = ManyForm(engine, started_like(runs, await known(engine, *runs)), cap=25)
     app = stage(lambda _: form)
     post.next(goes_on(11), goes_on(12))
     async with opened(app, size=(100, 34)) as pilot:
@@ -174,7 +180,8 @@ async def test_placeholders_are_filled_in_for_each_run(stage: Any, clock: Any, e
     said = [request.json()["instructions"] for request in post.requests[2:]]
     assert said == [f"On agent/{n} of acme/web once more: Fix {word}. {{x}}" for n, word in ((1, "one"), (2, "two"))]
 
-    task = await started_like(engine.ledger, [a_run(clock, 1), a_run(clock, 3)])
+    runs = [a_run(clock, 1), a_run(clock, 3)]
+    task = started_like(runs, await known(engine, *runs))
     app = stage(lambda engine: ManyForm(engine, task, cap=25))
     async with opened(app, size=(100, 34)) as pilot:
         await sent(pilot, "Again: {previous_instructions}")
@@ -182,3 +189,46 @@ async def test_placeholders_are_filled_in_for_each_run(stage: Any, clock: Any, e
         assert "✗ In 1 of 2 runs {previous_instructions} is not known" in words(app)
         assert app.screen.phase == "editing"
     assert len(post.requests) == 4
+
+
+async def test_what_others_asked_is_retried_as_the_service_tells_it(
+    stage: Any, clock: Any, engine: Engine, post: Any
+) -> None:
+    """The form says whose words they are and shows them; a named agent is started with what it was given."""
+    runs = [a_run(clock, 1), a_run(clock, 2), a_run(clock, 3)]
+    ann = {"number": 1, "instructions": "Fix \x1b[2J it", "caller": "ann\x1b"}
+    agent = {"number": 1, "instructions": "Look (2)", "caller": "ci", "inputs": {"depth": 2}}
+    post.turns = {
+        "run_1": {"run_id": "run_1", "turns": [ann]},
+        "run_2": {"run_id": "run_2", "agent": "audit", "turns": [agent]},
+    }
+    form = ManyForm(engine, retried(runs, await known(engine, *runs)), cap=25)
+    execution = {"agent_name": "audit", "execution_id": "run_12", "repository": "acme/web", "status": "queued"}
+    post.next(goes_on(11), Respond(201, execution | {"created_at": "2026-05-04T12:00:00Z"}))
+    app = stage(lambda _: form)
+    async with opened(app, size=(100, 34)) as pilot:
+        assert "1 as ann␛ asked, 1 as ci asked" in words(app)
+        assert "1 not known: It was not sent from this machine." in words(app)
+        await press(pilot, "ctrl+s")
+        preview = words(app)
+        await press(pilot, "ctrl+s")
+
+        assert "2 of 2 runs started again" in words(app)
+    assert "Fix ␛[2J it" in preview
+    assert "\x1b" not in preview
+    first, second = post.requests
+    assert (first.json()["instructions"], first.json()["branch_name"]) == ("Fix \x1b[2J it", "agent/1")
+    assert (second.path, second.json()["inputs"]) == ("/v1/external/agents/audit/runs", {"depth": 2})
+
+
+async def test_after_a_failure_the_service_is_asked_no_more(clock: Any, engine: Engine, post: Any) -> None:
+    """What was sent from here is known all the same; of the others it is said why it is not."""
+    await started(engine, post, "Fix one.")
+    post.turns = {f"run_{number}": Respond(429, headers={"Retry-After": "60"}) for number in range(2, 40)}
+    runs = [a_run(clock, number) for number in range(1, 40)]
+    task = retried(runs, await known(engine, *runs))
+
+    asked = [request for request in post.server.requests if "/external/runs/run_" in request.path]
+    assert [run.run_id for run in task.runs] == ["run_1"]
+    assert "38 not known: The service could not be asked" in task.left_out
+    assert len(asked) <= 8

@@ -12,7 +12,9 @@ from app.console.forms.instructions import filled_in
 from app.engine import Engine
 from storage.records import Repository, Run
 from tests.console.forms.steps import CREATED, opened, painted, press, settle, words, write
-from tests.lab import Drop, Respond
+from tests.lab import Drop, Hang, Respond
+from tests.waiting import until
+from widgets.runs.conversation import Conversation
 
 API, TOOLS = Repository.parse("acme/api"), Repository.parse("gitlab:acme/tools")
 
@@ -90,21 +92,62 @@ async def test_a_template_says_what_it_does_not_know(stage: Any, engine: Engine,
 async def test_the_conversation_so_far_is_above_what_comes_next(
     stage: Any, engine: Engine, clock: Any, post: Any
 ) -> None:
-    """Each turn with its outcome, as it changes; and that what was said elsewhere is not known."""
+    """Each message with its outcome, as it changes; where the service does not tell the turns, it says so."""
     run = a_run(clock, 1, "main")
     app = stage(lambda engine: ContinueRunForm(engine, run))
     async with opened(app):
-        assert "Nothing was sent to it from this machine; what was said elsewhere is not known." in words(app)
+        assert "What was said is not known: nothing was sent from this machine." in words(app)
 
     post.next(Respond(201, CREATED | {"run_id": "run_1"}), Drop())
     await engine.actions.submit(ContinueRun("run_1", "Fix \x1b[2J[/b] it.", API))
     lost = await engine.actions.submit(ContinueRun("run_1", "And the docs.", API))
     app = stage(lambda engine: ContinueRunForm(engine, run))
     async with opened(app, size=(100, 40)) as pilot:
-        for shown in ("✓ confirmed", "[2J[/b] it.", "And the docs.", "? unknown", "elsewhere is not known"):
-            assert shown in words(app)
+        end = words(app)
+        app.screen.query_one(Conversation).scroll_home(animate=False)
+        await settle(pilot)
+        for shown in ("✓ confirmed", "[2J[/b] it.", "And the docs.", "? unknown", "What others said is not known."):
+            assert shown in end + words(app)
         await engine.actions.resolve_not_created(lost.action_id)
         await settle(pilot)
 
         assert "⊘ not created" in words(app)
         assert "\x1b" not in painted(app)
+
+
+async def test_the_conversation_is_the_services_with_whose_words_they_are(
+    stage: Any, engine: Engine, clock: Any, post: Any
+) -> None:
+    """And what was sent from here without an outcome; a template's previous instructions are a colleague's."""
+    again = Template("again", "{previous_instructions} Again.")
+    changed = replace(engine, settings=replace(engine.settings, templates=(again,)))
+    told = [
+        {"number": 1, "instructions": "Fix \x1b[2J it.", "caller": "ann", "state": "failed", "reason": "no tests"},
+        {"number": 2, "instructions": "Then the tests.", "caller": "bob", "state": "failed"},
+    ]
+    post.turns = {"run_1": {"run_id": "run_1", "turns": told}}
+    post.next(Drop())
+    await engine.actions.submit(ContinueRun("run_1", "And the docs.", API))
+    app = stage(lambda _: ContinueRunForm(changed, a_run(clock, 1, "main")))
+    async with opened(app, size=(100, 40)) as pilot:
+        end = words(app)
+        app.screen.query_one(Conversation).scroll_home(animate=False)
+        await settle(pilot)
+        shown = end + words(app)
+        await press(pilot, "ctrl+t", "enter")
+
+        assert app.screen.values["instructions"] == "Then the tests. Again."
+    for said in ("ann", "Fix ␛[2J it.", "no tests", "bob", "Then the tests.", "And the docs.", "? unknown"):
+        assert said in shown
+
+
+async def test_a_service_that_does_not_answer_is_waited_for_in_sight(
+    stage: Any, engine: Engine, clock: Any, post: Any
+) -> None:
+    """What is typed meanwhile stays."""
+    post.turns = {"run_1": Hang()}
+    app = stage(lambda engine: ContinueRunForm(engine, a_run(clock, 1, "main")))
+    async with app.run_test() as pilot:
+        await until(lambda: "Asking the service what was said…" in words(app))
+        await write(pilot, "Go on.")
+        await until(lambda: app.screen.values["instructions"] == "Go on.")

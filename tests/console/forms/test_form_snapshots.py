@@ -26,6 +26,7 @@ async def engine(engine: Engine, clock: Any) -> AsyncIterator[Engine]:
     labels = ("acme/api", "acme/billing", "acme/web", "acme/web-admin", "gitlab:ops/deploy", "zeta/one")
     runs = [Run(f"run_{label}", "failed", "", Repository.parse(label), clock(), clock(), "{}") for label in labels]
     await engine.cache.store_runs(runs, asked_at=clock())
+    await engine.cache.note_no_results(clock())
     email, now = "carl@hooli.example", clock.now
     clock.now = now - timedelta(days=0.1)
     await engine.ledger.prepare(

@@ -117,16 +117,17 @@ SLICES = ("well", "well", None, "bad", "well", None, None, "impaired")
     ("slices", "cells", "expected"),
     [
         (SLICES, 8, SLICES),
-        (SLICES, 4, ("well", "bad", "well", "impaired")),
+        (SLICES, 4, ("well", "bad", None, "impaired")),
         (SLICES, 2, ("bad", "impaired")),
-        (SLICES, 1, ("bad",)),
-        (("well", "bad"), 4, ("well", "well", "bad", "bad")),
+        (SLICES, 1, ("impaired",)),
+        (("well", "bad"), 4, ("well", "well", "well", "bad")),
         ((None, None, None, None, None, "well"), 2, (None, "well")),
+        (("well", "bad", "bad", "well"), 2, ("bad", "well")),
         ((), 5, ()),
     ],
 )
-def test_a_strip_fills_its_cells_and_keeps_the_worst_and_what_is_known_of_now(
+def test_a_strip_fills_its_cells_and_keeps_the_worst_and_ends_with_the_present(
     slices: Any, cells: int, expected: Any
 ) -> None:
-    """A cell that stands for several slices hides no trouble, and the last one speaks even where most is unseen."""
+    """A cell that stands for several slices hides no trouble, and the last one is red only while the host is bad."""
     assert strip(slices, cells) == expected

@@ -10,6 +10,17 @@ from tests.pty.ansi import Piece, pieces, unprintable
 from tests.pty.terminal import Terminal
 
 TOKEN = "token-of-the-hostile-scene"
+CONFIG = """
+[notify]
+bell = false
+
+[keys]
+"runs.repositories" = "R"
+"runs.views" = "V"
+"runs.columns" = "C"
+"runs.order" = "o"
+"run.copy_json" = "Y"
+"""
 OURS = re.compile(r"\]2;.*|\]22;[a-z-]+")
 """Strings that the console itself sends: the window's title, and the pointer's shape."""
 
@@ -44,7 +55,7 @@ def terminals(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
         folder: str = "data",
         arguments: tuple[str, ...] = (),
         program: str | None = None,
-        config: str = "[notify]\nbell = false\n",
+        config: str = CONFIG,
         **more: str,
     ) -> Terminal:
         env = {

@@ -44,7 +44,7 @@ def configuration(base_url: str, told: Path) -> str:
         parts.append(f'[[views]]\nname = {name}\nquery = "branch:main"')
         parts.append(f"[[templates]]\nname = {name}\ninstructions = {_toml(title + 'do')}")
         parts.append(f'[[commands]]\nname = {name}\nargv = [{_toml(title + "/nowhere")}, "{{branch}}"]\nconfirm = true')
-    return "\n".join(parts)
+    return "\n".join([*parts, '[keys]\n"runs.export" = "x"\n"run.copy_json" = "Y"'])
 
 
 def ledger_file(base_url: str, folder: Path) -> Path:

@@ -63,6 +63,20 @@ async def test_what_waits_is_counted_everywhere_and_leads_to_what_it_is_about(st
                 assert held.key == key.partition(":")[2]
 
 
+async def test_a_host_that_recovered_is_not_said_to_be_unwell(staged: Staged, board: Lab) -> None:
+    """Until the recovery has held, the item says that it was."""
+    async with inbox(staged, automated=False) as scene:
+        scene.clock.move(minutes=2)
+        await scene.sync()
+        board.health["gitlab"] = "ok"
+        scene.clock.move(seconds=30)
+        await scene.sync()
+
+        assert "gitlab ✓" in scene.lines[0]
+        (item,) = [item for item in scene.app.session.inbox.items or () if item.kind == "host"]
+        assert item.title == "Code host gitlab was degraded for 2m30s, and is well again"
+
+
 async def test_done_stays_away_until_something_new_and_says_that_it_is_back(staged: Staged, board: Lab) -> None:
     """Of what came back only the new is counted."""
     async with inbox(staged, automated=False) as scene:

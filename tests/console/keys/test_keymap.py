@@ -69,7 +69,21 @@ def test_a_commands_key_must_be_free() -> None:
 
 def test_the_console_itself_has_no_two_things_on_one_key() -> None:
     """In each place a key does one thing."""
-    assert problems({fact.id: ",".join(fact.keys) for fact in catalog()}) == ()
+    assert problems({fact.id: ",".join(fact.keys) for fact in catalog() if fact.keys}) == ()
+
+
+async def test_an_action_without_a_key_is_in_the_palette_until_the_user_gives_it_one(staged: Staged) -> None:
+    """The help lists keys, and says where the rest is."""
+    async with staged() as scene:
+        await scene.press("question_mark", "slash", *"sort")
+        assert "No key does that here" in scene.text
+        await scene.press("escape", "escape", "colon", *"sort", "enter")
+        assert "Sort by" in scene.text
+    async with staged(changed={"keys": {"runs.order": "f7"}}) as scene:
+        await scene.press("f7")
+        assert "Sort by" in scene.text
+        await scene.press("escape", "question_mark", "slash", *"sort")
+        assert "f7" in scene.text
 
 
 async def test_every_action_of_a_room_is_in_the_palette(staged: Staged) -> None:

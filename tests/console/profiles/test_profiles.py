@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from syrupy.assertion import SnapshotAssertion
+from textual.color import Color
+from textual.content import Content
 
 from app.config import LEDGER_FILE, Settings, data_folder
 from app.config.token import EnvToken, StreamToken
@@ -25,6 +27,7 @@ from tests.console.profiles.conftest import FleetStaged
 from tests.console.scenes import TOKEN_VARIABLE, SceneClock
 from tests.console.test_error_boundary import press_all
 from tests.lab import Lab
+from widgets.frame.header_bar import HeaderBar
 from widgets.profiles import ProfileFacts, ProfileList
 from widgets.runs.table import RunTable
 
@@ -131,6 +134,47 @@ async def test_the_switcher_by_its_key_and_by_mouse(fleet_staged: FleetStaged) -
         await scene.settle()
         await scene.pilot.click(ProfileList, offset=(6, 1))
         await scene.shows("acme-staging ▾ read-only")
+
+
+async def test_each_profile_has_its_colour_wherever_something_is_sent(
+    fleet_staged: FleetStaged, several: Settings
+) -> None:
+    """The name stands in it in the header and beside the title of each form and confirmation, whose border has it."""
+    writable = replace(several, profiles=tuple(replace(each, read_only=False) for each in several.profiles))
+    async with fleet_staged(settings=writable) as scene:
+        red, green = (Color.parse(scene.app.theme_variables[tone]) for tone in ("error", "success"))
+
+        async def marked(key: str, profile: str, colour: Color) -> None:
+            await scene.press(key)
+            box = scene.app.screen.query_one("FormDialog, #picker")
+
+            assert Content.from_markup(box.border_title or "").plain.endswith(f"  {profile} ")
+            assert box.styles.border_top[1] == colour
+            await scene.press("escape")
+
+        assert name_in_header(scene) == (" acme-prod ", "bold $background on $error")
+        for key in ("n", "c", "a", "X"):
+            await marked(key, "acme-prod", red)
+
+        await scene.press("ctrl+o", *"stag", "enter")
+        await scene.shows("acme-staging ▾", "All 3]")
+        assert name_in_header(scene) == (" acme-staging ", "bold $background on $success")
+        await marked("X", "acme-staging", green)
+
+
+def name_in_header(scene: Scene) -> tuple[str, object]:
+    """The profile's name at the top, and its style."""
+    line = scene.app.screen.query_one(HeaderBar).render()
+    span = next(span for span in line.spans if " on " in str(span.style))
+    return line.plain[span.start : span.end], span.style
+
+
+async def test_one_profile_without_a_colour_needs_none(staged: Staged) -> None:
+    """There is nothing to mistake it for."""
+    async with staged(SMALL) as scene:
+        await scene.press("n")
+
+        assert scene.app.screen.query_one("FormDialog").border_title == "New run"
 
 
 async def test_the_name_at_the_top_stays_what_it_is_where_there_is_one(staged: Staged) -> None:

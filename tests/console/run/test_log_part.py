@@ -57,18 +57,48 @@ async def log_on_show(results: ScriptedResults, monkeypatch: Any) -> AsyncIterat
         part.rest()
 
 
-async def test_its_errors_are_found_and_what_is_searched_for(monkeypatch: Any) -> None:
-    """From its end, and round it."""
+async def test_what_is_searched_for_is_found_and_no_error_is_guessed(monkeypatch: Any) -> None:
+    """From its end, and round it. Where the service tells no steps, no line is marked and no key goes to one."""
     async with log_on_show(ScriptedResults(), monkeypatch) as shown:
         await shown.shows("403 lines · ended")
+        await shown.shows("ERROR: tests failed")
         assert shown.view.follows
-        await shown.pilot.press("!")
-        await until(lambda: shown.view.cursor == 401)
+        assert "✗" not in "\n".join(shown.app.lines)
+        assert shown.view.check_action("error", ()) is False
         shown.part.action_search()
         await shown.pilot.press(*"step 123", "enter")
         await until(lambda: shown.view.cursor == 123)
         shown.part.action_step_match(1)
         await until(lambda: shown.session.told == ["From the other end on."])
+
+
+async def test_times_are_short_and_long_lines_wrap_on_demand(monkeypatch: Any) -> None:
+    """`i` gives them in full; what is cut off is said, and wrapped the cursor's line is in view to its end."""
+    line = b"2026-05-01T12:00:%02d.123456Z step %d " + b"of a long line " * 12 + b"to its end %d\n"
+    data = b"".join(line % (n, n, n) for n in range(40))
+    async with log_on_show(ScriptedResults(log_=data), monkeypatch) as shown:
+        await shown.shows("12:00:39 step 39")
+        assert "2026" not in "\n".join(shown.app.lines)
+        assert shown.app.lines[-1].rstrip().endswith("→")
+        await shown.pilot.press("i")
+        await shown.shows("2026-05-01T12:00:39.123456Z step 39")
+        await shown.pilot.press("i", "\\")
+        await shown.shows("to its end 39")
+        assert "→" not in "\n".join(shown.app.lines)
+        await shown.pilot.press("k", "k")
+        assert shown.view.cursor == 37
+        await shown.pilot.press("g")
+        await shown.shows("to its end 0")
+        for number in range(40):
+            assert f"to its end {number}" in "\n".join(shown.app.lines)
+            await shown.pilot.press("j")
+        await shown.pilot.press("pageup")
+        first = shown.view.cursor
+        await shown.shows(f"to its end {first}")
+        await shown.pilot.click(LogView, offset=(10, 4))
+        assert f"12:00:{shown.view.cursor:02} " in "\n".join(shown.app.lines)
+        await shown.pilot.press("\\")
+        await until(lambda: shown.app.lines[-1].rstrip().endswith("→"))
 
 
 async def test_a_long_one_is_read_where_it_is_looked_at(monkeypatch: Any) -> None:
@@ -149,7 +179,7 @@ async def test_a_conversation_is_shown_where_the_service_tells_its_steps(monkeyp
         shown.part.subject.turn = 7
         shown.part.show()
         await shown.shows("step 399 of the build")
-        assert shown.part.check_action("raw_log", ()) is False
+        assert shown.view.check_action("error", ()) is False
 
 
 async def test_a_long_conversation_is_read_where_it_is_looked_at(monkeypatch: Any) -> None:

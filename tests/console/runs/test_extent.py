@@ -103,7 +103,7 @@ def test_a_pause_is_said_with_its_key_and_with_what_is_held() -> None:
     """The shorter texts keep the pause."""
     texts = said(Coverage((TODAY,), NOON), is_paused=True)
 
-    assert texts[0] == "since 10:00:00 · paused, P resumes"
+    assert texts[0] == "since 10:00:00 · fetching is paused"
     assert all("paused" in text for text in texts)
     assert said(WHOLE, is_paused=True)[0] == ""
     asked = BackfillProgress("running", 50)

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import threading
 import webbrowser
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +19,7 @@ from app.console.runs.screen import RunsScreen
 from app.console.sheets import ExportScreen
 from storage.records import RunFilter, RunSort
 from tests.console.conftest import Staged
-from tests.lab import Lab
+from tests.lab import Lab, Received, Step
 from tests.waiting import until
 
 READ: dict[str, Callable[[str], list[dict[str, Any]]]] = {
@@ -82,7 +83,7 @@ async def test_the_run_is_copied_and_opened_by_the_template(staged: Staged, monk
         run_id = scene.table.row.run_id
         await scene.press("y")
         assert scene.app.clipboard == run_id
-        await scene.press("Y")
+        await scene.press("run.copy_json")
         assert json.loads(scene.app.clipboard)["run_id"] == run_id
         await scene.press("w")
         assert scene.toasts[-1].startswith("No browser here. The address: https://")
@@ -97,7 +98,7 @@ async def test_what_is_done_with_one_run_is_done_with_the_marked_one(
     async with staged(toasts=True) as scene:
         await scene.press("space", "space")
         first, second = scene.table.marks.ids
-        await scene.press("w", "Y")
+        await scene.press("w", "run.copy_json")
         assert [run["run_id"] for run in json.loads(scene.app.clipboard)] == [first, second]
         assert scene.toasts[-2:] == [
             "2 runs are marked: only one is opened. esc unmarks them.",
@@ -117,7 +118,7 @@ async def test_what_is_done_with_one_run_is_done_with_the_marked_one(
             assert isinstance(scene.app.screen, form)
             assert scene.app.screen.values["repository"] == detail.run.repository.label
             await scene.press("escape")
-        await scene.press("w", "Y")
+        await scene.press("w", "run.copy_json")
         assert opened == [f"https://runs.example/{first}"]
         assert json.loads(scene.app.clipboard)["run_id"] == first
 
@@ -155,6 +156,52 @@ async def test_a_read_only_profile_has_no_writes(staged: Staged) -> None:
         assert found == {"new_run": None, "copy_run_id": True}
 
 
+async def test_a_run_like_a_colleagues_begins_with_its_words(staged: Staged, board: Lab) -> None:
+    """As the service tells them, and whose they are; an agent's with what it was given; else why there are none."""
+    async with staged() as scene:
+        assert scene.table.row is not None
+        run_id = scene.table.row.run_id
+        first = {"number": 1, "instructions": "Fix\x1b it", "caller": "ann"}
+        later = {"number": 2, "instructions": "And the tests?", "caller": "bob"}
+        told: list[tuple[dict[str, Any], type, str]] = [
+            ({"turns": [first, later]}, NewRunForm, "as ann asked; characters that a terminal would obey are left out"),
+            ({"turns": [first | {"inputs": {"depth": 2}}], "agent": "audit"}, StartAgentForm, "as ann asked"),
+            ({"turns": []}, NewRunForm, "not known. It was not sent from this machine."),
+        ]
+        found = []
+        for answer, form, origin in told:
+            board.turns[run_id] = answer
+            await scene.press("N")
+            assert type(scene.app.screen) is form
+            await scene.shows(origin)
+            found.append(scene.app.screen.values)
+            await scene.press("escape")
+
+        assert [values.get("instructions") for values in found] == ["Fix it", "", ""]
+        assert (found[1]["name"], found[1]["inputs"]) == ("audit", "depth=2")
+        assert found[0]["repository"] == scene.table.row.repository
+
+
+async def test_a_service_that_is_slow_is_waited_for_in_sight(staged: Staged, board: Lab) -> None:
+    """The form opens with the answer, unless another screen is on show by then."""
+    release = threading.Event()
+    answer = board.answer
+
+    def slowly(request: Received) -> Step:
+        if request.path.rpartition("/")[2] in board.runs:
+            release.wait()
+        return answer(request)
+
+    async with staged(toasts=True) as scene:
+        board.otherwise = slowly
+        screen = scene.app.screen
+        scene.app.screen.run_worker(scene.pilot.press("N"))
+        await until(lambda: any(toast.startswith("Asking the service for the words") for toast in scene.toasts))
+        assert scene.app.screen is screen
+        release.set()
+        await until(lambda: isinstance(scene.app.screen, NewRunForm))
+
+
 async def test_all_that_match_are_marked_and_unmarked(staged: Staged) -> None:
     """Marks of other runs stay; ids are copied a line each, as safe text."""
     async with staged(toasts=True) as scene:
@@ -181,7 +228,10 @@ async def test_more_than_the_cap_are_not_marked(staged: Staged, monkeypatch: pyt
 async def test_an_export_is_of_the_marked_runs_or_of_all_that_match(staged: Staged) -> None:
     """The sheet names how many; what it says in the end is said on the screen."""
     async with staged(toasts=True) as scene:
-        for keys, title in (("x", "Export 60 matching runs"), (("space", "x"), "Export 1 marked run")):
+        for keys, title in (
+            (("runs.export",), "Export 60 matching runs"),
+            (("space", "runs.export"), "Export 1 marked run"),
+        ):
             await scene.press(*keys)
             sheet = scene.app.screen
             assert isinstance(sheet, ExportScreen)

@@ -15,6 +15,7 @@ from tests.console.quiet import strips
 from tests.console.runs.conftest import HELD, cursor_line
 from tests.lab import Lab
 from widgets.cursor_view import HEADER
+from widgets.unkeyed import NO_KEY
 
 TAIL = "runs before 19:36:42 are not fetched · enter fetches them"
 
@@ -35,7 +36,7 @@ def hanging(monkeypatch: pytest.MonkeyPatch) -> list[datetime | None]:
 async def pressed(scene: Scene, *keys: str, shows: str) -> None:
     """Presses keys that start what does not end, and waits for what they lead to."""
     for key in keys:
-        await scene.pilot.press(key)
+        await scene.pilot.press(f"{NO_KEY}{key}" if key.startswith("runs.") else key)
     async with asyncio.timeout(300):
         while shows not in scene.text:
             await asyncio.sleep(0.01)
@@ -98,9 +99,9 @@ async def test_older_runs_of_a_status_are_asked_for_with_it(begun: Staged, board
     async with begun() as scene:
         await scene.press("slash", *"status:failed", "enter")
         asked, held = len(board.list_queries), scene.table.count
-        await scene.press("M")
+        await scene.press("runs.older")
         first = scene.table.count
-        await scene.press("M", "M", "M")
+        await scene.press("runs.older", "runs.older", "runs.older")
 
         assert held < first <= held + HELD
         assert scene.table.count >= len(failed)
@@ -123,7 +124,7 @@ async def test_a_date_before_what_is_held_is_fetched_since_then(begun: Staged, h
         assert TAIL in scene.text
 
         await scene.press("escape", "slash", *"nowhere", "enter")
-        await pressed(scene, "M", shows="esc stops")
+        await pressed(scene, "runs.older", shows="esc stops")
         assert "0 so far" in scene.text
         await scene.press("escape")
         assert "enter asks the service" in " ".join(scene.text.split())
@@ -157,25 +158,19 @@ def moved(scene: Scene, progress: BackfillProgress) -> BackfillMoved:
 RUNNING = BackfillProgress("running", 3_000, 10_000, seconds_left=130.0)
 
 
-async def test_the_backfill_is_paused_and_resumed_by_a_key(begun: Staged) -> None:
-    """The key is offered while it does something, also by another console, until nothing more is heard of that.
-
-    A pause is kept.
-    """
+async def test_the_backfill_is_paused_and_resumed_from_the_palette(begun: Staged) -> None:
+    """It says how far it is, also in another console, until nothing more is heard of that; a pause is kept."""
     async with begun() as scene:
-        assert "P pause" not in scene.text
         await scene.ring(moved(scene, RUNNING))
         assert "fetching ██░░░░░░  30%  2m left" in scene.text
-        assert "P pause fetching" in scene.lines[-1]
 
-        await scene.press("P")
+        await scene.press("runs.pause")
 
-        assert "paused, P resumes" in scene.text
-        assert "P resume fetching" in scene.lines[-1]
+        assert "fetching is paused" in scene.text
         assert await scene.engine.cache.backfill_paused()
     async with begun(synced=False) as scene:
-        assert "paused, P resumes" in scene.text
-        await scene.press("P")
+        assert "fetching is paused" in scene.text
+        await scene.press("runs.resume")
 
         assert not await scene.engine.cache.backfill_paused()
         assert "paused" not in scene.text
@@ -183,7 +178,6 @@ async def test_the_backfill_is_paused_and_resumed_by_a_key(begun: Staged) -> Non
         await scene.engine.cache.store_progress(RUNNING, scene.clock())
         await scene.ring()
         assert "fetching ██░░░░░░  30%  2m left" in scene.text
-        assert "P pause fetching" in scene.lines[-1]
         await scene.tick(minutes=1)
         await scene.ring()
         assert "fetching" not in scene.text

@@ -94,12 +94,12 @@ async def test_a_repository_is_found_by_a_few_letters_and_a_stretch_of_time_by_p
     The line keeps what was written; what is not a valid time stays to be corrected.
     """
     async with staged(SMALL) as scene:
-        await scene.press("R", "p", "s", "enter")
+        await scene.press("runs.repositories", "p", "s", "enter")
         assert line(scene) == "repo:acme/payment-service"
         assert "12 of 60" in scene.text
 
-        await scene.press("R", "ctrl+x")
-        await scene.press("R", *"tools", "tab", "tab", "enter")
+        await scene.press("runs.repositories", "ctrl+x")
+        await scene.press("runs.repositories", *"tools", "tab", "tab", "enter")
         assert line(scene) == "-repo:gitlab:acme/tools"
         assert "48 of 60" in scene.text
 
@@ -124,8 +124,8 @@ async def test_what_is_shown_becomes_a_view_and_is_there_next_time(staged: Stage
     async with staged() as scene:
         await scene.press("slash")
         await type_in(scene, "branch:agent/* -status:completed")
-        await scene.press("enter", "O")
-        await scene.press("ctrl+s", *"Agents", "enter")
+        await scene.press("enter", "runs.order", "enter")
+        await scene.press("runs.save_view", *"Agents", "enter")
         assert "[Agents" in scene.text
         remembered = scene.rows
 
@@ -140,25 +140,25 @@ async def test_what_is_shown_becomes_a_view_and_is_there_next_time(staged: Stage
             assert again.rows == remembered
             assert "started ↑" in again.text
 
-            await again.press("V", "delete")
+            await again.press("runs.views", "delete")
             assert "Forgot the view Agents; u brings it back." in again.toasts[-1]
             assert "Agents" not in again.lines[3]
             await again.press("u")
             assert "[Agents" in again.lines[3]
-            await again.press("V", "delete", "]", "u")
+            await again.press("runs.views", "delete", "]", "u")
             assert "Agents" not in again.lines[3], "something else was changed since"
 
 
 async def test_a_name_that_is_taken_is_not_taken_again(staged: Staged) -> None:
     """Built-in views keep theirs, and cannot be forgotten."""
     async with staged(SMALL) as scene:
-        await scene.press("ctrl+s", *"active", "enter")
+        await scene.press("runs.save_view", *"active", "enter")
         assert "built in has this name" in scene.text
 
-        await scene.press("escape", "V", "delete")
+        await scene.press("escape", "runs.views", "delete")
         assert "All is built in." in scene.toasts
 
-        await scene.press("V", "j", "enter")
+        await scene.press("runs.views", "j", "enter")
         assert "[Active " in scene.text
 
 
@@ -193,5 +193,5 @@ async def test_a_search_is_given_up_for_the_next_letter(staged: Staged, monkeypa
 async def test_a_list_of_values_shows_their_names_at_once(staged: Staged) -> None:
     """Before anything is typed."""
     async with staged() as scene:
-        await scene.press("R")
+        await scene.press("runs.repositories")
         await scene.shows("□ acme/api")

@@ -12,7 +12,7 @@ def heads(scene: Scene) -> list[str]:
 async def test_runs_are_grouped_folded_and_marked(staged: Staged) -> None:
     """The worst group first; enter, a click, `z` and `Z` fold; the heads are not marked."""
     async with staged(SMALL) as scene:
-        await scene.press("number_sign")
+        await scene.press("runs.group")
         assert [name[2:] for name in heads(scene)] == [
             "acme/web", "acme/payment-service", "acme/infrastructure", "gitlab:acme/tools", "acme/api"
         ]  # fmt: skip
@@ -23,10 +23,10 @@ async def test_runs_are_grouped_folded_and_marked(staged: Staged) -> None:
         assert "▾ acme/payment-service" in scene.text
         assert "fix/login-timeout" in cursor_line(scene)
 
-        await scene.press("z")
+        await scene.press("runs.fold")
         assert "▸ acme/payment-service" in cursor_line(scene)
 
-        await scene.press("Z")
+        await scene.press("runs.fold_all")
         assert "▾ acme/payment-service" in cursor_line(scene)
 
         await scene.press("asterisk")
@@ -36,8 +36,8 @@ async def test_runs_are_grouped_folded_and_marked(staged: Staged) -> None:
 async def test_groups_are_remembered_with_the_view(staged: Staged) -> None:
     """A saved view brings its own; others keep those of the table, also in the next console."""
     async with staged(SMALL) as scene:
-        await scene.press("number_sign", "Z", "ctrl+s", *"Mine", "enter")
-        await scene.press("number_sign", "right_square_bracket")
+        await scene.press("runs.group", "runs.fold_all", "runs.save_view", *"Mine", "enter")
+        await scene.press("runs.group", "right_square_bracket")
         assert "acme/api" not in "".join(heads(scene))
         assert "main" in "".join(heads(scene))
 

@@ -30,7 +30,7 @@ async def test_marks_stay_on_their_runs(staged: Staged, board: Lab) -> None:
         before = scene.table.marks.ids
         board.put("run_new", "queued", created=MINUTES_INTO_THE_DAY)
         await scene.sync()
-        await scene.press("O")
+        await scene.press("runs.order", "enter")
         await scene.press("G")
         assert len(marked(scene)) == 2
 
@@ -52,17 +52,17 @@ async def test_columns_are_chosen_moved_and_stretched(staged: Staged) -> None:
     async with staged((140, 40)) as scene:
         assert titles(scene) == ["status", "repository", "branch", "started", "took", "run"]
 
-        await scene.press("C", *"jjjjjj", "space", "shift+up", "shift+up", "shift+up", "shift+up", "enter")
+        await scene.press("runs.columns", *"jjjjjj", "space", "shift+up", "shift+up", "shift+up", "shift+up", "enter")
         assert titles(scene) == ["status", "repository", "updated", "branch", "started", "took", "run"]
         assert scene.app.screen.preferences.now.columns.shown[2] == "updated"
 
-        await scene.press("C", "j", "greater_than_sign", "greater_than_sign", "enter")
+        await scene.press("runs.columns", "j", "greater_than_sign", "greater_than_sign", "enter")
         assert "repository" in scene.table.choice.widths
 
-        await scene.press("C", "0", "enter")
+        await scene.press("runs.columns", "0", "enter")
         assert titles(scene) == ["status", "repository", "branch", "started", "took", "run"]
 
-        await scene.press("C")
+        await scene.press("runs.columns")
         for words in ("run    ", "K up", "> wider", "enter keeps"):
             line = next(line for line in reversed(scene.lines) if f" {words}" in line)
             await scene.pilot.click(offset=(line.index(f" {words}") + 2, scene.lines.index(line)))

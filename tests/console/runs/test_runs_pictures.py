@@ -12,8 +12,8 @@ KEYS = {
     "marked": ("space", "space", "shift+down", "shift+down"),
     "query": ("slash", *"failed", "escape", "slash", *"repo", "colon", *"acme", "slash", "asterisk", "space", *"da"),
     "nothing": ("slash", *"nowhere", "enter"),
-    "columns": ("C", "j", "j"),
-    "groups": ("number_sign", "enter", "j", "z"),
+    "columns": ("runs.columns", "j", "j"),
+    "groups": ("runs.group", "enter", "j", "runs.fold"),
 }
 
 

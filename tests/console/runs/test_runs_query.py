@@ -35,7 +35,7 @@ async def answered(scene: Scene, action: str, sheet: type, result: Any) -> Table
 async def test_clearing_undoes_the_line_first_and_then_the_view(staged: Staged) -> None:
     """The order stays."""
     async with staged() as scene:
-        await scene.press("]", "]", "O")
+        await scene.press("]", "]", "runs.order", "enter")
         runs(scene).set_line("status:failed api")
 
         await scene.press("escape")
@@ -99,7 +99,7 @@ async def test_sheets_write_into_the_query(staged: Staged) -> None:
         assert (query.view.name, query.line) == ("Mine", "repo:acme/*")
         for key, line in (("enter", "repo:acme/*"), ("ctrl+s", "repo:acme/web")):
             runs(scene).set_line("repo:acme/web")
-            await scene.press("ctrl+s", "enter")
+            await scene.press("runs.save_view", "enter")
             await scene.shows("There is such a view: ctrl+s replaces it, esc keeps it.")
             await scene.press(key, "escape")
             assert next(view.query for view in runs(scene).views if view.name == "Mine") == line
@@ -109,12 +109,24 @@ async def test_sheets_write_into_the_query(staged: Staged) -> None:
         assert (await answered(scene, "views", ViewPicker, (ALL, False))).view.name == "All"
 
 
+async def test_active_runs_can_be_kept_on_top(staged: Staged) -> None:
+    """`o` offers it; the untouched cursor is on the newest of them, and the order is kept for the next start."""
+    async with staged() as scene:
+        await scene.press("o")
+        assert "active first, each newest first" in scene.text
+        await scene.press("4")
+
+        assert [row.is_final for row in scene.table.rows_on_show[:5]] == [False] * 4 + [True]
+        assert scene.table.row == scene.table.rows_on_show[0]
+        assert runs(scene).preferences.now.sort == RunSort("active", descending=False)
+
+
 async def test_the_branch_of_the_run_under_the_cursor(staged: Staged) -> None:
     """All runs on it, in its repository."""
     async with staged() as scene:
         row = scene.table.row
         assert row is not None
-        await scene.press("b")
+        await scene.press("runs.same_branch")
 
         assert runs(scene).table_query.line == f"repo:{row.repository} branch:{row.branch_name}"
         assert {each.branch_name for each in scene.table.rows_on_show} == {row.branch_name}

@@ -1,0 +1,101 @@
+"""What was asked of a run: as this machine sent it, else as the service tells it."""
+
+import json
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from app.actions.refusals import branch_problem
+from app.api.errors import UnusableAnswerError
+from app.api.requests import ContinueRun, StartAgent, StartRun, WriteRequest, asked_of
+from storage.ledger import Ledger
+from storage.records import Action, Run, RunDetail
+from storage.records.results import RunTurns, Turn, Unavailable
+
+TellTurns = Callable[[str], Awaitable[RunTurns | Unavailable]]
+_EVENT: Final = "webhook"
+"""Who asked, if it was an event of a code host: its run may have less access than a new one would (docs/results.md)."""
+
+
+class Asked(Struct, frozen=True):
+    """What began a turn, as the request that asks the same again."""
+
+    request: WriteRequest
+    is_told: bool = False
+    """The service tells it. False: this machine sent it."""
+    caller: str = ""
+    """Who asked, as the service tells it; empty: not known."""
+
+    @property
+    def origin(self) -> str:
+        """Whose words they are."""
+        return f"as {self.caller or 'somebody else'} asked" if self.is_told else "as sent from here"
+
+    @property
+    def words(self) -> str:
+        """The instructions; empty: it had none."""
+        request = self.request
+        found = request.inputs.get("instructions") if isinstance(request, StartAgent) else None
+        if isinstance(request, StartRun | ContinueRun):
+            return request.instructions
+        return found if isinstance(found, str) else ""
+
+    def with_more(self, words: str) -> WriteRequest:
+        """The request with more words below its own instructions; a named agent takes none."""
+        if not words.strip() or not isinstance(self.request, StartRun | ContinueRun):
+            return self.request
+        return replace(self.request, instructions=f"{self.request.instructions}\n\n{words.strip()}")
+
+
+async def what_began(ledger: Ledger, tell: TellTurns, detail: RunDetail, *, first: bool = False) -> Asked | Unavailable:
+    """What began the run's last turn, or its first one; or why that is not known.
+
+    Raises:
+        ApiError: The service cannot be asked.
+        StorageError: The ledger cannot be read.
+    """
+    run_id = detail.run.run_id
+    sent = [one for one in await ledger.for_run(run_id) if one.state == "confirmed" and one.result_id == run_id]
+    own = _sent(sent[0 if first else -1]) if sent else None
+    if own is not None and (not isinstance(own.request, ContinueRun) if first else len(sent) >= detail.turns):
+        return own
+    try:
+        told = await tell(run_id)
+    except UnusableAnswerError as error:
+        told = Unavailable(error.message)  # Something else answers there.
+    if isinstance(told, RunTurns) and told.turns and told.turns[0 if first else -1].instructions is not None:
+        return _told(told, told.turns[0 if first else -1], detail.run, first=first)
+    if own is not None and not first:
+        return own
+    why = told.reason if isinstance(told, Unavailable) else "The service does not tell it either."
+    return Unavailable(f"It was not sent from this machine. {why}")
+
+
+def continuation(run: Run, instructions: str) -> ContinueRun:
+    """The request for the run's next turn."""
+    # With the branch if it is known: without one a service may create another branch (spec 4.3).
+    return ContinueRun(run.run_id, instructions, run.repository, branch_of(run))
+
+
+def branch_of(run: Run) -> str | None:
+    """The run's branch, if another run can be asked for on it."""
+    return run.branch_name if run.branch_name and branch_problem(run.branch_name) is None else None
+
+
+def _sent(action: Action) -> Asked | None:
+    with suppress(KeyError, TypeError, ValueError, IndexError):
+        return Asked(asked_of(action))
+    return None  # Another version wrote it in another form.
+
+
+def _told(told: RunTurns, turn: Turn, run: Run, *, first: bool) -> Asked:
+    words, caller = turn.instructions or "", turn.caller or ""
+    request: WriteRequest = StartRun(words, run.repository, branch_of(run))
+    if not first and (turn.number > 1 or caller == _EVENT):
+        request = continuation(run, words)
+    elif told.agent and turn.inputs_json is not None:
+        request = StartAgent(told.agent, run.repository.path, branch_of(run), json.loads(turn.inputs_json))
+    return Asked(request, is_told=True, caller=caller)
