@@ -46,7 +46,7 @@ class RunFollower:
         settings, profile = engine.settings, engine.profile
         state = engine.state if isinstance(engine.state, State) else None
         incidents = IncidentReader.of(engine.cache, settings, profile)
-        self.watch = Watch(engine.cache, state, settings.notify, incidents, profile.name, engine.clock)
+        self.watch = Watch(engine.cache, engine.ledger, state, settings.notify, incidents, profile.name, engine.clock)
         self._engine = engine
         self._session = session
         notify = settings.notify

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import date, datetime, time, timedelta
-from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual import on
@@ -19,7 +18,7 @@ from app.console.messages import GoToTab, OpenRun
 from app.console.session import Session, mark_of
 from app.console.session.troubles import UNREADABLE
 from app.console.sheets import ChoiceSheet
-from app.text import safe_text
+from app.text import plural, safe_text
 from storage.records import RunFilter
 from storage.records.inbox import InboxEntry, InboxItem
 from widgets.badges import STYLES
@@ -173,36 +172,32 @@ class InboxScreen(BaseScreen):
             self.app.push_screen(ChoiceSheet("Put off", choices), put_off)
 
     async def action_answer(self) -> None:
-        """Answer what a run's agent asks: with one of its choices, which is sent at once, or in words."""
+        """Answer what a run's agent asks: with one of its choices or in words, in a form that shows what is sent."""
         item, engine = self._item, self.session.engine
         detail = None if item is None or engine is None else await engine.cache.detail(item.entries[0].run_id)
         if item is None or engine is None or detail is None:
             self.session.notify(self.session.not_open)
             return
+        if self._marked - {item.key}:
+            self.session.notify(f"{plural(len(self._marked), 'item')} marked: one is answered at a time. esc unmarks.")
+            return
         run = detail.run
         asked = (await engine.cache.questions()).get(run.run_id)
         question = item.title if asked is None else " ".join(asked.question.split())
 
-        def write() -> None:
+        def write(answer: str) -> None:
             from app.console.forms import ContinueRunForm
 
-            self.app.push_screen(ContinueRunForm(engine, run, question=question), self._answered)
-
-        async def send(answer: str) -> None:
-            from app.actions.asked import continuation
-
-            self._answered(await engine.actions.submit(continuation(run, answer)))
+            self.app.push_screen(ContinueRunForm(engine, run, question=question, said=answer), self._answered)
 
         def choose(answer: str | Message | None) -> None:
             if isinstance(answer, Message):
                 self.post_message(answer)
-            elif answer:
-                self.run_worker(partial(send, answer))
             elif answer is not None:
-                write()
+                write(answer)
 
         if not item.choices:
-            write()
+            write("")
             return
         choices: list[tuple[Content, str | Message]] = [
             *((Content(safe_text(each, limit=200)), each) for each in item.choices),

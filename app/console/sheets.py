@@ -96,17 +96,17 @@ class PickerScreen(Sheet[ChoiceT | None]):
         """Compose the choice in a box."""
         with Vertical(id="picker") as box:
             self.mark.entitle(box, self.TITLE_TEXT)
-            box.border_subtitle = "esc leaves"
+            box.border_subtitle = "esc leaves" if self.HINT else ""
             yield from self.compose_choice()
-            parts = [
-                clicked(Content(part), f"screen.{action}") if (action := self.clickable(part)) else Content(part)
-                for part in self.HINT.split(" · ")
-            ]
-            yield Static(Content(" · ").join(parts), markup=False, id="picker-hint")
+            yield from self.compose_keys()
 
-    def clickable(self, part: str) -> str | None:
-        """The action of a part of the hint; None: it cannot be clicked."""
-        return self.CLICKABLE.get(part)
+    def compose_keys(self) -> ComposeResult:
+        """Compose the hint, parts of which can be clicked."""
+        parts = [
+            clicked(Content(part), f"screen.{action}") if (action := self.CLICKABLE.get(part)) else Content(part)
+            for part in self.HINT.split(" · ")
+        ]
+        yield Static(Content(" · ").join(parts), markup=False, id="picker-hint")
 
     def compose_choice(self) -> ComposeResult:
         """Compose the choice."""
@@ -186,8 +186,6 @@ class ConfirmSheet(PickerScreen[str]):
         Binding("enter", "go_on", "go on", show=False, id="confirm.go_on"),
         Binding("ctrl+s", "anyway", "go on all the same", show=False, id="confirm.anyway", priority=True),
     ]
-    CLICKABLE: ClassVar[Mapping[str, str]] = {"enter goes on": "go_on"}
-    HINT = "enter goes on"
 
     def __init__(
         self,
@@ -197,19 +195,20 @@ class ConfirmSheet(PickerScreen[str]):
         do: Callable[[Path], Awaitable[str]],
         anyway: Callable[[Path], Awaitable[str]] | None = None,
         *,
-        verb: str = "",
-        leaving: str = "",
+        verb: str,
+        leaving: str,
+        is_final: bool = False,
     ) -> None:
         """Prepare; `do` may fail with an OSError or any `RunwardenError`. Without `folder` none is asked for.
 
-        `anyway` is called for the folder that `do` refused last with NotSureError. What cannot be undone has a `verb`,
-        such as "cancels 2 runs": enter does not do it, ctrl+s does; `leaving` says what escape does.
+        `anyway` is called for the folder that `do` refused last with NotSureError. `verb` and `leaving` say what is
+        done and what escape does: "Cancel 2 runs", "Keep them". If that `is_final`, ctrl+s does it, and enter does not.
         """
         super().__init__()
         self.TITLE_TEXT = title
-        self._final = f"ctrl+s {verb}" if verb else ""
-        if verb:
-            self.HINT = f"{self._final} · esc {leaving}"
+        self._is_final = is_final
+        does = ("ctrl+s", verb, "screen.anyway") if is_final else ("enter", verb, "screen.go_on")
+        self._keys = does, ("esc", leaving, "screen.leave")
         self._facts = facts
         self._folder = folder
         self._do = do
@@ -226,9 +225,9 @@ class ConfirmSheet(PickerScreen[str]):
         yield line
         yield SheetNote()
 
-    def clickable(self, part: str) -> str | None:
-        """Also what cannot be undone can be clicked."""
-        return "anyway" if part == self._final else super().clickable(part)
+    def compose_keys(self) -> ComposeResult:
+        """Compose what is done and what is kept, each with its key."""
+        yield key_line(*self._keys)
 
     def on_mount(self) -> None:
         """Put the cursor behind the path."""
@@ -238,8 +237,8 @@ class ConfirmSheet(PickerScreen[str]):
     @on(Input.Submitted)
     def action_go_on(self) -> None:
         """Do the work, if it can be undone."""
-        if self._final:
-            self.query_one(SheetNote).say(f"{self._final}: enter does not.", "bad")
+        if self._is_final:
+            self.query_one(SheetNote).say("Enter does nothing here: ctrl+s does it.", "bad")
         elif self._folder is not None and not self.query_one(LineInput).value.strip():
             self.query_one(SheetNote).say("Name a folder.", "bad")
         else:
@@ -247,7 +246,7 @@ class ConfirmSheet(PickerScreen[str]):
 
     def action_anyway(self) -> None:
         """Do the refused work anyway, or what cannot be undone."""
-        if self._final:
+        if self._is_final:
             self._start(self._do)
         elif self._anyway is not None and self._refused == self.query_one(LineInput).value:
             self._start(self._anyway)
@@ -274,7 +273,9 @@ class ConfirmSheet(PickerScreen[str]):
 class ExportScreen(PickerScreen[str]):
     """Writes the file and closes with the result as text."""
 
-    BINDINGS: ClassVar[list[BindingType]] = []
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+s", "replace", "replace the file", show=False, id="export.replace", priority=True),
+    ]
 
     def __init__(
         self, title: str, suggested: Path, formats: Sequence[str], write: Callable[[Path], Awaitable[str]]
@@ -310,12 +311,21 @@ class ExportScreen(PickerScreen[str]):
             self.query_one(SheetNote).say(why, "bad")
         elif any(worker.name == str(path.absolute()) for worker in self.app.workers if not worker.is_finished):
             self.query_one(SheetNote).say("This file is being written: wait, or name another.", "warn")
-        elif path.exists() and path != self._replacing:
+        elif path.exists():
             self._replacing = path
-            self.query_one(SheetNote).say("There is such a file. Enter again replaces it.", "warn")
+            self.query_one(SheetNote).say("There is such a file: ctrl+s replaces it, esc keeps it.", "warn")
         else:
-            self.query_one(SheetNote).say("Writing…", "busy")
-            self.begin(partial(self._write, path), name=str(path.absolute()), group="export")
+            self._start(path)
+
+    def action_replace(self) -> None:
+        """Replace the file that the user was warned of."""
+        if self._replacing is not None:
+            self._start(self._replacing)
+
+    def _start(self, path: Path) -> None:
+        self._replacing = None
+        self.query_one(SheetNote).say("Writing…", "busy")
+        self.begin(partial(self._write, path), name=str(path.absolute()), group="export")
 
     async def _write(self, path: Path) -> None:
         try:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final, get_args
 
 from msgspec.structs import replace
@@ -12,12 +12,14 @@ from app.config.settings import DEFAULT_ROUTE
 from app.health import Incident
 from app.text import safe_text
 from app.times import clock_time, span
-from storage.records import LinkState
+from storage.ledger import Ledger
+from storage.records import CANCELLED, ActionFilter, LinkState
 from storage.records.alert import Alert, AlertSubject, Level
 from storage.records.decision import WHEN_ENDED, Outcome
 from storage.records.following import StatusChange, StuckRun
 from storage.state import State
 
+_NEVER: Final = datetime.min.replace(tzinfo=UTC)
 _FAILURES_TOLD: Final = 2
 """One lost answer is no trouble yet."""
 LISTED: Final = 5
@@ -55,9 +57,14 @@ def own_alert(
     return Alert(*subject, key=key, body=body, at=at, after=after, is_lasting=is_lasting)
 
 
-def wanted(moves: Sequence[StatusChange], on: Collection[str]) -> list[StatusChange]:
-    """The moves that the settings ask for."""
-    return [move for move in moves if move.new in on or (move.is_pinned and "pinned" in on)]
+async def wanted(moves: Sequence[StatusChange], on: Collection[str], ledger: Ledger) -> list[StatusChange]:
+    """The moves that the settings ask for, but for runs that were cancelled from here: who did it knows."""
+    found = [move for move in moves if move.new in on or (move.is_pinned and "pinned" in on)]
+    if not any(move.new == CANCELLED for move in found):
+        return found
+    sent = await ledger.actions(ActionFilter(["run.cancel"], ["confirmed"]))
+    own = {action.result_id: action.settled_at for action in reversed(sent) if action.settled_at is not None}
+    return [move for move in found if move.new != CANCELLED or own.get(move.run_id, _NEVER) < move.after]
 
 
 def move_alert(move: StatusChange, profile: str) -> Alert:

@@ -123,7 +123,7 @@ class Dispatcher:
             completed=dict(self._completed),
         )
         link = next(each for each in links if each.subject == "runs")
-        moved = wanted(found.changes, self.notify.on)
+        moved = await wanted(found.changes, self.notify.on, self.ledger)
         moves = [replace(move_alert(move, self.profile), at=move.happened(ahead)) for move in moved]
         states = state_alerts(self.notify, self.profile, now, stuck=stuck, incidents=incidents, link=link)
         # Runs are dated by the service's clock.

@@ -15,6 +15,7 @@ from app.notify.incidents import IncidentReader
 from app.text import safe_text
 from app.times import clock_time
 from storage.cache.cache import Cache
+from storage.ledger import Ledger
 from storage.records.alert import Alert, Level
 from storage.records.following import StatusChange, Watermark
 from storage.state import State
@@ -41,6 +42,7 @@ class Watch:
     """One console's watch over one profile."""
 
     cache: Cache
+    ledger: Ledger
     state: State | None
     """None: it cannot be used, and every console tells for itself."""
     notify: NotifySettings
@@ -106,7 +108,7 @@ class Watch:
             await self.cache.following.save_watermark(found.watermark, at=self.clock())
             self._watermark = found.watermark
         told, missed = list[Alert](), list[StatusChange]()
-        for move in wanted(found.changes, self.notify.on):
+        for move in await wanted(found.changes, self.notify.on, self.ledger):
             # A followed run's end is always told; other moves before this watch began are summed up.
             if move.happened(ahead) >= self._began_at - SKEW or move.is_pinned:
                 told.append(move_alert(move, self.profile))

@@ -2,11 +2,20 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
+from textual.binding import Binding
+from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import TextArea
 
-from app.console.sheets import ExportScreen
+from app.console.automations.sheets import ApprovalsSheet, PreviewSheet
+from app.console.forms.action_form import ActionForm
+from app.console.forms.resolve import ResolveForm
+from app.console.keys.own_commands import ConfirmCommandScreen
+from app.console.runs.many_form import ManyForm
+from app.console.runs.pickers import ViewSaver
+from app.console.sheets import ConfirmSheet, ExportScreen
 from tests.console.conftest import SMALL, Scene, Staged
 
 CORNER = (1, 22)
@@ -55,6 +64,24 @@ async def test_a_click_beside_a_sheet_closes_it(staged: Staged) -> None:
             assert len(scene.app.screen_stack) == 1, keys
         await scene.press("1")
         assert "All 60]" in scene.text
+
+
+def test_enter_does_nothing_that_cannot_be_undone() -> None:
+    """In no dialog does it the same as ctrl+s, which is the key that sends, replaces and destroys."""
+
+    def bound(dialog: type[ModalScreen[Any]], key: str) -> set[str]:
+        each = Binding.make_bindings(dialog.BINDINGS)
+        return {binding.action for binding in each if binding.key == key}
+
+    def below(kind: type[ModalScreen[Any]]) -> list[type[ModalScreen[Any]]]:
+        return [kind, *(each for below_it in kind.__subclasses__() for each in below(below_it))]
+
+    dialogs = [each for each in below(ModalScreen) if each.__module__.startswith("app.")]
+    deciding = {each for each in dialogs if bound(each, "ctrl+s")}
+
+    assert {ActionForm, ApprovalsSheet, ConfirmCommandScreen, ConfirmSheet, ExportScreen} <= deciding
+    assert {ManyForm, PreviewSheet, ResolveForm, ViewSaver} <= deciding
+    assert not {each.__name__ for each in dialogs if bound(each, "ctrl+s") & bound(each, "enter")}
 
 
 async def test_a_click_beside_a_form_takes_nothing_away(staged: Staged) -> None:

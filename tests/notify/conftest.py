@@ -63,7 +63,7 @@ class World:
         """One process's watch."""
         settings = NotifySettings(**notify)
         incidents = IncidentReader(self.cache, {"ok"}, 30.0, timedelta(seconds=settings.hold_s))
-        watch = Watch(self.cache, self.state, settings, incidents, "acme-prod", self.clock)
+        watch = Watch(self.cache, self.ledger, self.state, settings, incidents, "acme-prod", self.clock)
         if begin:
             await watch.begin()
         return watch

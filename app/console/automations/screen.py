@@ -414,7 +414,7 @@ class AutomationsScreen(BaseScreen):
 
         limits = "Within its limits: what it does counts towards them, and its journal says so."
         title = safe_text(f"Run now: {rule.name}", limit=80)
-        self.app.push_screen(PreviewSheet(title, mark_of(self.session), "sets it off", preview, limits), answered)
+        self.app.push_screen(PreviewSheet(title, mark_of(self.session), "Set it off", preview, limits), answered)
 
     async def _set_off(self, bot: Bot, seen: list[Decision], rule: Rule, run_id: str | None) -> None:
         try:

@@ -240,17 +240,17 @@ BOX = """
 
 
 class PreviewSheet(Sheet[bool]):
-    """Shows the exact effect; enter closes without doing anything, so that nothing is done by habit."""
+    """Shows the exact effect; enter does nothing, so that nothing is done by habit."""
 
     LEAVE = "answer(False)"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+s,ctrl+enter", "answer(True)", "do it", key_display="^s", id="confirm.yes"),
-        Binding("escape,n,q,enter", "answer(False)", "leave it", key_display="esc", id="confirm.no"),
+        Binding("escape,n,q", "answer(False)", "leave it", key_display="esc", id="confirm.no"),
     ]
     CSS = BOX.format(name="PreviewSheet")
 
     def __init__(self, title: SafeText, mark: ProfileMark, verb: str, preview: Preview, consequence: str) -> None:
-        """Prepare; `verb` names what the key does."""
+        """Prepare; `verb` says what is done: "Set it off"."""
         super().__init__()
         self._title, self._mark = title, mark
         self._verb = verb
@@ -262,9 +262,7 @@ class PreviewSheet(Sheet[bool]):
         """Compose the keys, always in view, above the request, which may be long."""
         with Vertical() as box:
             self._mark.entitle(box, self._title)
-            yield key_line(
-                ("^s", self._verb, "screen.answer(True)"), ("esc", "or enter leaves it", "screen.answer(False)")
-            )
+            yield key_line(("^s", self._verb, "screen.answer(True)"), ("esc", "Leave it", "screen.answer(False)"))
             yield RequestPreview()
 
     def on_mount(self) -> None:
@@ -277,7 +275,7 @@ class PreviewSheet(Sheet[bool]):
     def action_answer(self, answer: bool) -> None:
         """Accept the answer, once the request was seen."""
         if answer and not self._second_press.press():
-            self.query_one(Vertical).border_subtitle = f"Look at it first; ^s again {self._verb}"
+            self.query_one(Vertical).border_subtitle = "Look at it first; then ^s again"
         else:
             self.dismiss(answer)
 

@@ -222,6 +222,11 @@ class BaseScreen(Screen[None]):
         """The run that keys and commands act on, by its id in `acting_profile`; or None."""
         return None
 
+    @property
+    def chosen_ids(self) -> tuple[str, ...]:
+        """The marked runs, or else the one in focus: keys and commands act on these."""
+        return () if self.focused_run_id is None else (self.focused_run_id,)
+
     def trouble(self) -> Notice | None:
         """The banner's notice, or None."""
         return self.session.vitals.trouble

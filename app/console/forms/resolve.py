@@ -67,9 +67,9 @@ class ResolveForm(ModalScreen[Action | None]):
     VERTICAL_BREAKPOINTS = HEIGHTS
     SCOPED_CSS = False
     BUTTONS: ClassVar[Sequence[FormButton]] = (
-        FormButton("cancel", "Cancel", "esc", "cancel", ("editing",)),
+        FormButton("cancel", "Leave it unknown", "esc", "cancel", ("editing",)),
         FormButton("force", "Record it anyway", "^o", "force", ("editing",)),
-        FormButton("apply", "Apply", "^s", "apply", ("editing",), is_primary=True),
+        FormButton("apply", "Resolve it", "^s", "apply", ("editing",), is_primary=True),
     )
     BINDINGS: ClassVar[list[BindingType]] = bindings_of(BUTTONS)
 
@@ -170,6 +170,9 @@ class ResolveForm(ModalScreen[Action | None]):
             self._apply("created", evidence, is_checked=True)
 
     @on(Input.Submitted)
+    def _entered(self) -> None:
+        self._evidence.complain(safe_text("Enter does nothing here: ^s resolves it."))
+
     def action_apply(self) -> None:
         """Carry out the decision, once it is complete."""
         resolution = self._resolution

@@ -174,12 +174,12 @@ async def run_own_command(app: App[Any], session: Session, terminal: Terminal, c
 
 
 class ConfirmCommandScreen(Sheet[bool]):
-    """Shows the exact command; enter closes without running it, so that nothing runs by habit."""
+    """Shows the exact command; enter does nothing, so that nothing runs by habit."""
 
     LEAVE = "answer(False)"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y", "answer(True)", "run it", id="command.confirm"),
-        Binding("escape,n,q,enter", "answer(False)", "leave it", id="command.leave"),
+        Binding("ctrl+s,y", "answer(True)", "run it", id="command.confirm"),
+        Binding("escape,n,q", "answer(False)", "leave it", id="command.leave"),
     ]
     CSS = """
     ConfirmCommandScreen { align: center middle; background: $background 60%; }
@@ -201,9 +201,7 @@ class ConfirmCommandScreen(Sheet[bool]):
         with Vertical() as sheet:
             sheet.border_title = Content(f"Run: {self._title}")
             yield Static(Content(self._command), markup=False)
-            yield key_line(
-                ("y", "runs it", "screen.answer(True)"), ("esc", "or enter leaves it", "screen.answer(False)")
-            )
+            yield key_line(("^s", "Run it", "screen.answer(True)"), ("esc", "Don't run it", "screen.answer(False)"))
 
     def action_answer(self, answer: bool) -> None:
         """Take the answer."""
@@ -212,8 +210,10 @@ class ConfirmCommandScreen(Sheet[bool]):
 
 async def _run_in_focus(app: App[Any]) -> Run | None:
     engine = app.screen.acting_engine if isinstance(app.screen, BaseScreen) else ""
-    run_id = app.screen.focused_run_id if isinstance(app.screen, BaseScreen) else None
-    detail = None if isinstance(engine, str) or run_id is None else await engine.cache.detail(run_id)
+    ids = app.screen.chosen_ids if isinstance(app.screen, BaseScreen) else ()
+    if len(ids) > 1:
+        raise CommandUnusableError(f"{len(ids):,} runs are marked: it is run on one. esc unmarks them.")
+    detail = None if isinstance(engine, str) or not ids else await engine.cache.detail(ids[0])
     return detail.run if detail is not None else None
 
 

@@ -84,7 +84,8 @@ async def apply_sheet(results: "Results", detail: "RunDetail", change: "Change")
         Content(care),
         *(Content.styled(safe_text(each), STYLES["warn"]) for each in (*remarks, remotes) if each),
     ]
-    return ConfirmSheet("Apply to a checkout", facts, offered, apply_checked, apply_anyway)
+    do = apply_checked, apply_anyway
+    return ConfirmSheet("Apply to a checkout", facts, offered, *do, verb="Apply it", leaving="Leave it")
 
 
 def lines_of(change: "Change") -> tuple[int, int]:
@@ -106,7 +107,8 @@ def checkout_sheet(results: "Results", detail: "RunDetail") -> ConfirmSheet:
         shares = f" It needs {done.shares} to stay." if done.shares else ""
         return f"Checked out {done.commit[:10]} in {done.folder}.{shares}"
 
-    return ConfirmSheet("Check the branch out", facts, nearest_checkout(results, run.repository), do)
+    nearest = nearest_checkout(results, run.repository)
+    return ConfirmSheet("Check the branch out", facts, nearest, do, verb="Check it out", leaving="Leave it")
 
 
 def nearest_checkout(results: "Results", repository: "Repository") -> Path:

@@ -270,6 +270,9 @@ class ViewSaver(PickerScreen[ViewSettings]):
 
     TITLE_TEXT = "Keep this as a view"
     HINT = "enter keeps it as a tab"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+s", "replace", "replace the view", show=False, id="views.replace", priority=True),
+    ]
 
     def __init__(self, query: TableQuery, views: Sequence[View]) -> None:
         """Prepare; a saved view with the same name is replaced, the other names are taken."""
@@ -295,23 +298,28 @@ class ViewSaver(PickerScreen[ViewSettings]):
         self._explain()
 
     @on(Input.Submitted)
-    def _on_entered(self, message: Input.Submitted) -> None:
-        name = message.value.strip()
-        if name and self._explain():
+    def _on_entered(self) -> None:
+        if self._explain() is None:
+            self.action_replace()
+
+    def action_replace(self) -> None:
+        """Close with the view, also if it replaces one that was saved here."""
+        name, other = self.query_one(LineInput).value.strip(), self._explain()
+        if name and (other is None or other.origin == "saved"):
             self.dismiss(ViewSettings(name, self._query.line, self._query.sort, str(self._query.grouping or "")))
 
-    def _explain(self) -> bool:
-        """Explain the effect of the name; False: it is taken."""
+    def _explain(self) -> View | None:
+        """Explain the effect of the name; return the view that has it."""
         name = self.query_one(LineInput).value.strip()
         other = self._views.get(name.casefold())
         note = self.query_one(SheetNote)
         if other is None:
             note.say("")
         elif other.origin == "saved":
-            note.say("Replaces the view of this name.", "warn")
+            note.say("There is such a view: ctrl+s replaces it, esc keeps it.", "warn")
         else:
             note.say(f"A view that is {other.origin} has this name: choose another.", "bad")
-        return other is None or other.origin == "saved"
+        return other
 
 
 class ColumnPicker(PickerScreen[ColumnChoice]):

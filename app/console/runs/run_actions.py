@@ -91,25 +91,19 @@ class RunActions(BaseScreen):
             return None
         return super().check_action(action, parameters)
 
-    @property
-    def chosen_ids(self) -> tuple[str, ...]:
-        """The runs that keys about several act on."""
-        return () if self.focused_run_id is None else (self.focused_run_id,)
-
     @using_engine("form")
     async def action_new_run(self, engine: "Engine") -> None:
-        """Start a run, on the repository of the run in focus."""
+        """Start a run, on the repository of the chosen runs."""
         from app.console.forms import NewRunForm
 
-        run = await self._run()
-        self.app.push_screen(NewRunForm(engine, run.repository.label if run else ""), self.form_closed)
+        self.app.push_screen(NewRunForm(engine, await self._repository()), self.form_closed)
 
     @using_engine("form")
     async def action_new_like_this(self, engine: "Engine") -> None:
         """Start a run like the one in focus."""
         from app.console.forms.writes import like_of
 
-        detail = None if self.focused_run_id is None else await engine.cache.detail(self.focused_run_id)
+        detail = await engine.cache.detail(self.chosen_ids[0]) if self.chosen_ids else None
         form = await answered(self, like_of(engine, detail))
         if form is not None:
             self.app.push_screen(form, self.form_closed)
@@ -119,10 +113,10 @@ class RunActions(BaseScreen):
         """Continue the run in focus."""
         from app.console.forms import ContinueRunForm
 
-        if (run := await self._run()) is None:
-            self.session.notify("Select one run: there is nothing to continue.", severity="warning")
+        if not (runs := await self._runs()):
+            self.session.notify("No run is selected: nothing to continue.", severity="warning")
         else:
-            form = ContinueRunForm(engine, run, final_statuses=await engine.cache.final_statuses())
+            form = ContinueRunForm(engine, runs[0], final_statuses=await engine.cache.final_statuses())
             self.app.push_screen(form, self.form_closed)
 
     @using_engine("form")
@@ -130,22 +124,20 @@ class RunActions(BaseScreen):
         """Preview a reply in the form that continues the run; `closed` gets the result, and whether it waits."""
         from app.console.forms import ContinueRunForm
 
-        run = await self._run()
-        if run is None or not text.strip():
+        runs = await self._runs()
+        if not runs or not text.strip():
             self.session.notify("Nothing to send: type what it should do next.", severity="warning")
             return
         finals = await engine.cache.final_statuses()
-        form = ContinueRunForm(engine, run, final_statuses=finals, said=text)
+        form = ContinueRunForm(engine, runs[0], final_statuses=finals, said=text)
         self.app.push_screen(form, lambda action: closed(action, form.is_waiting))
 
     @using_engine("form")
     async def action_start_agent(self, engine: "Engine") -> None:
-        """Start a named agent."""
+        """Start a named agent, on the repository of the chosen runs."""
         from app.console.forms import StartAgentForm
 
-        run = await self._run()
-        form = StartAgentForm(engine, repository=run.repository.label) if run else StartAgentForm(engine)
-        self.app.push_screen(form, self.form_closed)
+        self.app.push_screen(StartAgentForm(engine, await self._repository()), self.form_closed)
 
     @using_engine("form")
     async def action_cancel_run(self, engine: "Engine") -> None:
@@ -156,17 +148,15 @@ class RunActions(BaseScreen):
                 self.session.notify(outcome)
                 self.action_refresh_now()
 
-        held = await engine.cache.details(self.chosen_ids)
-        finals = await engine.cache.final_statuses()
-        open_runs = [held[run_id].run for run_id in self.chosen_ids if run_id in held]
-        open_runs = [run for run in open_runs if run.status not in finals]
-        if not open_runs:
-            have = "These runs have" if len(held) > 1 else "This run has"
-            self.session.notify(f"{have} ended: there is nothing to cancel.")
-        else:
-            sheet = cancel_sheet(engine, open_runs)
+        runs, finals = await self._runs(), await engine.cache.final_statuses()
+        active = [run for run in runs if run.status not in finals]
+        if active:
+            sheet = cancel_sheet(engine, active, len(runs) - len(active))
             sheet.mark = mark_of(engine)
             self.app.push_screen(sheet, cancelled)
+        else:
+            have = "These runs have" if len(runs) > 1 else "This run has"
+            self.session.notify(f"{have} ended: there is nothing to cancel.")
 
     def action_follow_run(self) -> None:
         """Follow the runs to their end, or no longer."""
@@ -183,15 +173,21 @@ class RunActions(BaseScreen):
             self.session.copy_as_is(lines, f"Copied {len(ids):,} run ids" if len(ids) > 1 else f"Copied {lines}")
 
     async def action_copy_run_json(self) -> None:
-        """Copy the run as received."""
-        if (run := await self._run()) is not None:
-            self.session.copy_as_is(json_escaped(run.raw_json), "Copied the run's JSON")
+        """Copy the run as received; several as a list."""
+        if runs := await self._runs():
+            said = f"Copied the JSON of {len(runs):,} runs" if len(runs) > 1 else "Copied the run's JSON"
+            text = ",\n".join(json_escaped(run.raw_json) for run in runs)
+            self.session.copy_as_is(f"[{text}]" if len(runs) > 1 else text, said)
 
     @using_engine("browser")
     async def action_open_in_browser(self, engine: "Engine") -> None:
         """Open the run's address, or show it where there is no browser."""
-        if (run := await self._run()) is None:
+        runs = await self._runs()
+        if len(runs) > 1:
+            self.session.notify(f"{len(runs):,} runs are marked: only one is opened. esc unmarks them.")
+        if len(runs) != 1:
             return
+        run = runs[0]
         import webbrowser  # It searches for all installed browsers: imported at first use.
 
         template = self.session.settings.console.run_url
@@ -210,14 +206,21 @@ class RunActions(BaseScreen):
         if action is not None and action.state == "confirmed":
             self.action_refresh_now()
 
-    async def _run(self) -> Run | None:
-        engine, run_id = self.acting_engine, self.focused_run_id
-        detail = None if isinstance(engine, str) or run_id is None else await engine.cache.detail(run_id)
-        return detail.run if detail else None
+    async def _runs(self) -> list[Run]:
+        engine, ids = self.acting_engine, self.chosen_ids
+        held = {} if isinstance(engine, str) else await engine.cache.details(ids)
+        return [held[run_id].run for run_id in ids if run_id in held]
+
+    async def _repository(self) -> str:
+        runs = await self._runs()
+        labels = {run.repository.label for run in runs}
+        if len(labels) > 1:
+            self.session.notify(f"{len(runs):,} runs of {len(labels):,} repositories are marked: name one of these.")
+        return labels.pop() if len(labels) == 1 else ""
 
 
-def cancel_sheet(engine: "Engine", runs: Sequence[Run]) -> "ConfirmSheet":
-    """Return a sheet that cancels runs, one after the other."""
+def cancel_sheet(engine: "Engine", runs: Sequence[Run], ended: int = 0) -> "ConfirmSheet":
+    """Return a sheet that cancels runs, one after the other; so many that were meant have `ended`."""
     from app.actions import ActionRefusedError
     from app.actions.cancelling import look
     from app.api.requests import CancelRun
@@ -230,8 +233,10 @@ def cancel_sheet(engine: "Engine", runs: Sequence[Run]) -> "ConfirmSheet":
     ]
     if len(runs) > _NAMED:
         facts.append(Content(safe_text(f"And {len(runs) - _NAMED} more.")))
+    if ended:
+        facts.append(Content(f"{plural(ended, 'marked run')} more: ended already."))
     agents = "Its agent is" if len(runs) == 1 else "Their agents are"
-    facts.append(Content(f"{agents} ended, and nothing of this turn is pushed; the service then says failed."))
+    facts.append(Content(f"{agents} stopped, and nothing of this turn is pushed."))
 
     async def cancel(_: "Path") -> str:
         done, unknown = 0, 0
@@ -254,8 +259,9 @@ def cancel_sheet(engine: "Engine", runs: Sequence[Run]) -> "ConfirmSheet":
             said.append(f"Whether {them} cancelled is unknown: look, and cancel again what still works.")
         return " ".join((*said, *refused))
 
-    leaving = "keeps it" if len(runs) == 1 else "keeps them"
-    return ConfirmSheet(f"Cancel {what}", facts, None, cancel, verb=f"cancels {what}", leaving=leaving)
+    leaving = "Keep it" if len(runs) == 1 else "Keep them"
+    title = f"Cancel {what}"
+    return ConfirmSheet(title, facts, None, cancel, verb=title, leaving=leaving, is_final=True)
 
 
 def _was_cancelled(done: int, runs: int) -> str:

@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 import pytest
+from textual.widgets import Input
 
 from app.api.requests import StartRun
 from app.console.forms import ResolveForm
@@ -44,7 +45,7 @@ RUNS = Respond(200, {"runs": [listed("run_other", "main"), listed("run_made1", "
 async def test_a_run_that_only_fits_by_place_and_time_is_not_prefilled(
     stage: Any, engine: Engine, server: Server
 ) -> None:
-    """It is no proof: a person picks it, and then says so."""
+    """It is no proof: a person picks it, and then says so; enter says nothing."""
     action = await unknown_start(engine, server, RUNS)
     app = stage(lambda engine: ResolveForm(engine, action))
     async with opened(app) as pilot:
@@ -52,8 +53,13 @@ async def test_a_run_that_only_fits_by_place_and_time_is_not_prefilled(
         await press(pilot, "1", "ctrl+s")
         refused = words(app)
         await pilot.click("#found", offset=(20, 0))
+        app.screen.query_one(Input).focus()
+        await press(pilot, "enter")
+        is_open, entered = not app.ended, words(app)
         await press(pilot, "ctrl+s")
 
+    assert is_open
+    assert "Enter does nothing here: ^s resolves it." in entered
     assert "One run fits by place and time. A colleague may have started it." in text
     assert re.search(r"run_made1 \d+s (after|before) the send queued fix/x", text)
     assert "Give the id" in refused
@@ -132,7 +138,7 @@ async def test_what_is_settled_elsewhere_is_said_while_the_form_is_open(
 
     made = {"created": "it took effect, and made run_made1", "not_created": "it did not take effect"}
     assert f"Settled elsewhere: {made.get(how, 'it was sent again, as act_')}" in text
-    assert "Apply" not in text
+    assert "Resolve it" not in text
     assert is_open
     assert app.outcome == await engine.ledger.action(action.action_id)
 

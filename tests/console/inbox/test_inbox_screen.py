@@ -265,7 +265,7 @@ def continued(board: Lab) -> list[tuple[str, str]]:
 
 
 async def test_a_question_is_answered_with_the_key_of_a_choice(staged: Staged, board: Lab) -> None:
-    """It is an item to decide, not a failure; the answer continues the run, and the item goes."""
+    """It is an item to decide, not a failure; what is sent is shown before, continues the run, and the item goes."""
     async with inbox(staged, automated=False) as scene:
         await asking(scene, board, "SQLite", "PostgreSQL")
         item = next(item for item in scene.app.session.inbox.items or () if item.key == "question:run_asks")
@@ -278,7 +278,10 @@ async def test_a_question_is_answered_with_the_key_of_a_choice(staged: Staged, b
         )
         await scene.press("enter")
         await scene.shows("Which database?", "1 SQLite", "2 PostgreSQL", "3 another answer")
-        await scene.press("2")
+        await scene.press("2", "enter")
+        await scene.shows('"instructions": "PostgreSQL"')
+        assert continued(board) == []
+        await scene.press("ctrl+s", "escape")
 
         assert continued(board) == [("run_asks", "PostgreSQL")]
         assert "Answered: the run goes on." in scene.toasts

@@ -200,9 +200,10 @@ async def test_export_replaces_a_file_only_when_told_twice(staged: Staged, board
             assert said in " ".join(scene.text.split())
         field.value = str(path)
         await scene.press("enter")
-        assert "Enter again replaces it" in scene.text
-        kept = path.read_text()
         await scene.press("enter")
+        await scene.shows("There is such a file: ctrl+s replaces it, esc keeps it.")
+        kept = path.read_text()
+        await scene.press("ctrl+s")
 
     assert kept == "precious"
     assert json.loads(path.read_text())["outcomes"]

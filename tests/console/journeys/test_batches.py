@@ -81,7 +81,7 @@ async def test_what_a_batch_left_unknown_moves_its_line_when_it_is_resolved(walk
         await hand.do("U", "U unknown outcome")
         await hand.do("v", "v resolve")
         await hand.do("2", "It did not take effect")
-        await hand.do("ctrl+s", "Apply ^s")
+        await hand.do("ctrl+s", "Resolve it ^s")
         await hand.see("✗ 0 of 1 sent")
         await hand.scene.press("F", "X", "escape")
         assert "of 1 sent" not in hand.scene.text

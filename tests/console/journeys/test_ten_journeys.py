@@ -81,7 +81,7 @@ JOURNEYS: Final = (
     ),
     Journey(
         "Settle a write whose outcome is unknown",
-        (("U", "U unknown outcome"), ("v", "v resolve"), ("2", "It did not take effect"), ("ctrl+s", "Apply ^s")),
+        (("U", "U unknown outcome"), ("v", "v resolve"), ("2", "It did not take effect"), ("ctrl+s", "Resolve it ^s")),
         ("⊘ not created",),
     ),
     Journey(

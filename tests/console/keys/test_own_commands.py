@@ -87,7 +87,7 @@ def command(tmp_path: Path, **how: bool) -> UserCommand:
 async def test_a_key_runs_a_command_on_the_run_in_focus(staged: Staged, tmp_path: Path) -> None:
     """The argument arrives; the end is told, and of a failure the code and the last line of output.
 
-    Where that was asked, it is shown before, filled in; enter leaves it, so that nothing runs by habit; y runs it.
+    Where that was asked, it is shown before, filled in; enter does nothing, so that nothing runs by habit.
     """
     failing = UserCommand("Deploy", ("sh", "-c", "echo not today >&2; exit 4"), key="f7")
     asked = replace(command(tmp_path, confirm=True), name="Ask first", key="f12")
@@ -113,12 +113,24 @@ async def test_a_key_runs_a_command_on_the_run_in_focus(staged: Staged, tmp_path
 
         assert row.run_id in scene.text
 
-        await scene.press("enter")
+        await scene.pilot.press("enter")
+        await scene.pilot.pause()
 
         assert not (tmp_path / "ran").exists()
-
-        await scene.pilot.press("f12")
-        await until(lambda: isinstance(scene.app.screen, ConfirmCommandScreen))
-        await scene.press("y")
+        assert "^s Run it    esc Don't run it" in scene.text
+        await scene.press("ctrl+s")
 
         assert (tmp_path / "ran").read_text().strip() == row.run_id
+
+
+async def test_a_command_is_run_on_the_marked_run(staged: Staged, tmp_path: Path) -> None:
+    """Not on the one under the cursor; and on none where several are marked."""
+    async with staged(changed={"commands": (command(tmp_path),)}, toasts=True) as scene:
+        await scene.press("space", "space", "ctrl+l")
+        assert "2 runs are marked: it is run on one. esc unmarks them." in scene.toasts[-1]
+        assert not (tmp_path / "ran").exists()
+
+        first, second = scene.table.marks.ids
+        scene.table.mark([second], is_marked=False)
+        await scene.press("ctrl+l")
+        assert (tmp_path / "ran").read_text().strip() == first

@@ -140,17 +140,17 @@ async def test_a_run_is_cancelled_once_it_is_confirmed(run_on_show: OnShow, monk
         await scene.press("X", "escape", "g", "enter")
         assert "follow" in scene.lines[-1]
         await scene.press("X")
-        assert "Its agent is ended" in " ".join(scene.text.split())
+        assert "Its agent is stopped" in " ".join(scene.text.split())
         with monkeypatch.context() as patch:
             full = DiskFullError("The disk is full.", path=Path("x"))
             patch.setattr(Actions, "submit", AsyncMock(side_effect=full))
             await scene.press("enter")
-            await scene.shows("ctrl+s cancels the run: enter does not.")
+            await scene.shows("Enter does nothing here: ctrl+s does it.", "esc Keep it")
             await scene.press("ctrl+s")
             await scene.shows("The disk is full.")
             assert "Working…" not in scene.text
         assert not await scene.engine.ledger.actions(limit=1)
-        await scene.press("ctrl+s")
+        await scene.pilot.click(next(iter(scene.app.screen.query(".keys"))), offset=(3, 0))
         while not (found := await scene.engine.ledger.actions(limit=9)):
             await scene.settle()
 

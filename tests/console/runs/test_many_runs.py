@@ -47,16 +47,21 @@ async def test_a_form_is_shown(staged: Staged) -> None:
 
 
 async def test_marked_runs_are_cancelled_and_no_other(staged: Staged, board: Lab) -> None:
-    """The dialog names them, and enter does nothing; the one under the cursor is not among them."""
+    """The dialog names them and says what its two keys do; enter does nothing. One that has ended is counted."""
     async with staged() as scene:
         await scene.press("slash", *"is:active", "enter", "space", "space")
         marked = set(scene.table.marks.ids)
+        await scene.press("f")
         for run_id in marked:
             board.turns[run_id] = {"turns": []}
+        (ended,) = [run.run_id for run in await scene.engine.cache.runs(RunFilter(statuses=("completed",)), 1)]
+        scene.table.mark([ended])
         await scene.press("j", "X")
         assert all(run_id in scene.text for run_id in marked)
+        await scene.shows("1 marked run more: ended already.", "ctrl+s Cancel 2 runs", "esc Keep them")
+        assert "esc leaves" not in scene.text
         await scene.press("enter")
-        await scene.shows("ctrl+s cancels 2 runs: enter does not.")
+        await scene.shows("Enter does nothing here: ctrl+s does it.")
         await scene.press("ctrl+s")
         await until(lambda: isinstance(scene.app.screen, RunsScreen))
         actions = await scene.engine.ledger.actions(limit=9)
@@ -66,6 +71,8 @@ async def test_marked_runs_are_cancelled_and_no_other(staged: Staged, board: Lab
         details = await scene.engine.cache.details(tuple(marked))
         assert {each.run.status for each in details.values()} == {"cancelled"}
         assert "2 runs were cancelled." in scene.toasts
+        await scene.sync()
+        assert [title for title in scene.titles if "ancelled" in title] == [], "who did it knows"
 
 
 async def test_the_run_is_copied_and_opened_by_the_template(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,6 +87,40 @@ async def test_the_run_is_copied_and_opened_by_the_template(staged: Staged, monk
         assert json.loads(scene.app.clipboard)["run_id"] == run_id
         await scene.press("w")
         assert scene.toasts[-1].startswith("No browser here. The address: https://")
+
+
+async def test_what_is_done_with_one_run_is_done_with_the_marked_one(
+    staged: Staged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not with the one under the cursor; several are copied together, and where only one can be meant, it is said."""
+    opened: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", lambda address: opened.append(address) or True)
+    async with staged(toasts=True) as scene:
+        await scene.press("space", "space")
+        first, second = scene.table.marks.ids
+        await scene.press("w", "run.copy_json")
+        assert [run["run_id"] for run in json.loads(scene.app.clipboard)] == [first, second]
+        assert scene.toasts[-2:] == [
+            "2 runs are marked: only one is opened. esc unmarks them.",
+            "Copied the JSON of 2 runs",
+        ]
+        await scene.press("a")
+        assert "2 runs of 2 repositories are marked: name one of these." in scene.toasts
+        assert isinstance(scene.app.screen, StartAgentForm)
+        assert scene.app.screen.values["repository"] == ""
+        await scene.press("escape")
+
+        scene.table.mark([second], is_marked=False)
+        detail = await scene.engine.cache.detail(first)
+        assert detail is not None
+        for key, form in (("a", StartAgentForm), ("n", NewRunForm)):
+            await scene.press(key)
+            assert isinstance(scene.app.screen, form)
+            assert scene.app.screen.values["repository"] == detail.run.repository.label
+            await scene.press("escape")
+        await scene.press("w", "run.copy_json")
+        assert opened == [f"https://runs.example/{first}"]
+        assert json.loads(scene.app.clipboard)["run_id"] == first
 
 
 async def test_a_run_is_opened_where_the_service_shows_it(

@@ -97,6 +97,13 @@ async def test_sheets_write_into_the_query(staged: Staged) -> None:
 
         query = await answered(scene, "save_view", ViewSaver, ViewSettings("Mine", "repo:acme/*"))
         assert (query.view.name, query.line) == ("Mine", "repo:acme/*")
+        for key, line in (("enter", "repo:acme/*"), ("ctrl+s", "repo:acme/web")):
+            runs(scene).set_line("repo:acme/web")
+            await scene.press("runs.save_view", "enter")
+            await scene.shows("There is such a view: ctrl+s replaces it, esc keeps it.")
+            await scene.press(key, "escape")
+            assert next(view.query for view in runs(scene).views if view.name == "Mine") == line
+        runs(scene).set_line("repo:acme/*")
         query = await answered(scene, "pick_order", ChoiceSheet, RunSort("branch"))
         assert (query.line, query.sort) == ("repo:acme/*", RunSort("branch"))
         assert (await answered(scene, "views", ViewPicker, (ALL, False))).view.name == "All"
