@@ -28,8 +28,8 @@ SPACE: Final = 3
 """Cells between the groups."""
 FRESH: Final = 20
 """Cells of the data's age in words, so that what follows it stays in its place."""
-INBOX: Final = len("   ⚑ 1 inbox")
-"""Cells that are free for it while the inbox is empty: a host that goes bad is an item."""
+INBOX: Final = (len("   ⚑ 1 inbox"), len(" ⚑1"))
+"""Cells in words and as glyph that are free while the inbox is empty: a host that goes bad is an item."""
 SINCE: Final = len(" ✗ 12m  ")
 """Cells of a host's state, also while it is well: no word moves when it goes bad."""
 
@@ -147,7 +147,7 @@ class HeaderBar(ClickableLine):
             left = list(self._left(now, brevity))
             right = list(self._right(now, brevity))
             room = self.size.width - 2 - sum(part.cell_length for part, _ in (*left, *right))
-            if room >= SPACE + (0 if self._vitals.inbox or brevity >= Brevity.GLYPHS else INBOX):
+            if room >= SPACE + (0 if self._vitals.inbox else INBOX[brevity is not Brevity.FULL]):
                 break
         yield Content(" "), None
         yield from left
@@ -178,8 +178,9 @@ class HeaderBar(ClickableLine):
         )
         for glyph, count, word, clicked in waiting:
             if count:
-                yield Content(" " if is_brief else " " * SPACE), None
-                text = f"{glyph}{count:,}" if is_brief else f"{glyph} {count:,} {word}"
+                in_words = brevity is Brevity.FULL
+                yield Content(" " * SPACE if in_words else " "), None
+                text = f"{glyph} {count:,} {word}" if in_words else f"{glyph}{count:,}"
                 yield Content.styled(text, f"{STYLES['warn']} bold"), clicked
 
     def _right(self, now: datetime, brevity: Brevity) -> Iterator[ClickablePart]:
