@@ -27,8 +27,8 @@ SPACE: Final = 3
 """Cells between the groups."""
 FRESH: Final = 20
 """Cells of the data's age in words, so that what follows it stays in its place."""
-INBOX: Final = len("   ⚑ 1 inbox")
-"""Cells that are free for it while the inbox is empty: a host that goes bad is an item."""
+INBOX: Final = (len("   ⚑ 1 inbox"), len(" ⚑1"))
+"""Cells in words and as glyph that are free while the inbox is empty: a host that goes bad is an item."""
 SINCE: Final = len(" ✗ 12m  ")
 """Cells of a host's state, also while it is well: no word moves when it goes bad."""
 
@@ -153,7 +153,7 @@ class HeaderBar(ClickableLine):
             right = list(self._right(now, brevity))
             room = self.size.width - 2 - sum(part.cell_length for part, _ in (*left, *right))
             vitals = self._vitals
-            if room >= SPACE + (0 if vitals.inbox or vitals.links or brevity >= Brevity.GLYPHS else INBOX):
+            if room >= SPACE + (0 if vitals.inbox or vitals.links else INBOX[brevity is not Brevity.FULL]):
                 break
         yield Content(" "), None
         yield from left
@@ -187,8 +187,9 @@ class HeaderBar(ClickableLine):
         )
         for glyph, count, word, clicked in waiting:
             if count:
-                yield Content(" " if is_brief else " " * SPACE), None
-                text = f"{glyph}{count:,}" if is_brief else f"{glyph} {count:,} {word}"
+                in_words = brevity is Brevity.FULL
+                yield Content(" " * SPACE if in_words else " "), None
+                text = f"{glyph} {count:,} {word}" if in_words else f"{glyph}{count:,}"
                 yield Content.styled(text, f"{STYLES['warn']} bold"), clicked
 
     def _right(self, now: datetime, brevity: Brevity) -> Iterator[ClickablePart]:
