@@ -83,7 +83,7 @@ class ActivityEntry(Struct, frozen=True):
         if self.about:
             yield "about", (self.about, "plain")
         if self.waits is not None:
-            yield "waits for", (safe_text(f"the end of {action.subject}; X cancels it"), "plain")
+            yield "waits for", (safe_text("the end of its run; X cancels it"), "plain")
         if action.result_id:
             yield "made", (safe_text(action.result_id), "plain")
         if action.error is not None:
@@ -115,7 +115,8 @@ class ActivityEntry(Struct, frozen=True):
         with suppress(ValueError, RecursionError):
             body = json.dumps(json.loads(body), indent=2, ensure_ascii=False)
         lines = map(Content, safe_block(body, limit=_BODY_CHARACTERS, lines=_BODY_LINES))
-        return Content("\n").join((Content.styled("What was sent", "$accent bold"), *lines))
+        title = "What was sent" if self.waits is None else "What is sent then"
+        return Content("\n").join((Content.styled(title, "$accent bold"), *lines))
 
 
 def what(kind: str) -> SafeText:

@@ -94,7 +94,7 @@ class NewRunForm(ActionForm):
         return f"Starts one run on {request.repository.label}, on {branch}."
 
 
-_LATER: Final = FormButton("later", "Send when it ends", "w", "send_later", ("preview",))
+_LATER: Final = FormButton("later", "Later", "w", "send_later", ("preview",))
 
 
 class ContinueRunForm(ActionForm):
@@ -127,7 +127,7 @@ class ContinueRunForm(ActionForm):
         self._question = question
         self.is_waiting = False
         """Whether it was left to be sent when the run ends."""
-        active = "It is still active: w in the preview sends this when it ends."
+        active = "Still active. w in the preview: send when it ends."
         ended = "The agent remembers what was said before."
         hint = ended if self._has_ended else active
         self.FIELDS = (
@@ -193,7 +193,7 @@ class ContinueRunForm(ActionForm):
         """The effect of sending."""
         del request
         active = (
-            "" if self._has_ended else " It is still active: the service may refuse that before its turn has ended."
+            "" if self._has_ended else " It is still active: w sends this when it ends; now the service may refuse it."
         )
         return f"Continues {self._run.run_id} with its context.{active}"
 

@@ -473,7 +473,8 @@ class ManyForm(ActionForm):
             parts = (f"{number:>4}  ", STYLES["quiet"]), (run_id, "bold")
             where = shorten(_where(run), max(0, room), "middle")
             if self._many.text is RETRY:
-                where = shorten(f"{_where(run)}  {safe_text(self._many.asked[run.run_id].words)}", max(0, room))
+                words = self._many.asked[run.run_id].words.strip().partition("\n")[0]
+                where = shorten(safe_text(f"{run.repository.label}  {words}"), max(0, room))
             lines.append(Content.assemble(*parts, (f"  {where}", STYLES["quiet"])))
         quiet = "The first request; the others differ in their run and what is filled in for it:"
         lines += [Content(), Content.assemble((quiet, STYLES["quiet"]))]

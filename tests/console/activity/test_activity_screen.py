@@ -252,7 +252,7 @@ async def test_a_continuation_of_an_active_run_waits_for_its_end(
     """The preview offers it; Activity lists it, after the unknown ones, and cancels it; its words are not lost."""
     async with staged(size) as scene:
         await scene.press("slash", *"is:active", "enter", "c", *"Then the docs.", "ctrl+s")
-        await scene.shows("Send when it ends")
+        await scene.shows("Later w", "Send ^s")
         await scene.press("w")
         assert any("Activity lists and cancels it." in toast for toast in scene.toasts)
         await enter(scene, CreateOrganization("noone@nowhere"), "unknown", ago_m=1)
@@ -285,5 +285,5 @@ async def test_a_waiting_continuation_is_sent_and_told(staged: Staged, board: La
         await scene.shows("✓ confirmed")
         await until(lambda: "The run has ended, and the waiting continuation was sent" in scene.titles)
 
-        assert "◌ waiting" not in scene.text
+        await until(lambda: "◌ waiting" not in scene.text, 40)
         assert [json.loads(body)["instructions"] for body in board.posts] == ["Then the docs."]
