@@ -47,7 +47,7 @@ KINDS: Final[dict[ActionKind, KindText]] = {
     "organization.create": KindText(
         "The organization was created",
         "organization",
-        "The invitation to its administrator is on its way.",
+        "What becomes of its invitation is shown in Organizations, where the service tells it.",
         "Find out whether the organization exists, or whether the invitation arrived, then resolve this. Until then "
         "no other organization can be created for this address. Sent again, it could exist twice.",
     ),
