@@ -259,8 +259,6 @@ class ReviewView(TextView):
     class LayoutRequested(Message):
         """The lines are needed for another width."""
 
-        width: int
-
     def __init__(self) -> None:
         super().__init__()
         self._lines: Sequence[ReviewLine] = ()
@@ -294,7 +292,7 @@ class ReviewView(TextView):
 
     def on_resize(self) -> None:
         """Request the lines for this width."""
-        self.post_message(self.LayoutRequested(self.scrollable_content_region.width - 1))
+        self.post_message(self.LayoutRequested())
 
     def head(self) -> Sequence[TextPiece]:
         """The review's name and remark."""

@@ -9,8 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from app.api.requests import CancelRun, ContinueRun, StartAgent, StartRun
+from app.automations.acting import in_words, shown
 from app.automations.bot import Bot
 from app.config import Settings, load
+from storage.records import Repository
+from storage.records.decision import Decision, Occurrence
 from tests.lab import Received, Respond, Server
 
 RUN: dict[str, object] = {
@@ -216,3 +220,26 @@ async def test_what_a_colleague_asked_is_retried(
     assert not down
     assert [outcome for outcome, _ in said.outcomes()] == ["acting", "done"]
     assert [request.json()["instructions"] for request in service.posted] == ["Fix it"]
+
+
+AT = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("request_json", "words"),
+    [
+        (shown(StartRun("\n Fix it.\nAll.", Repository.parse("gitlab:a/b"))), "start a run on gitlab:a/b: Fix it."),
+        (shown(ContinueRun("run_1", "Go on.", Repository.parse("a/b"))), "continue run_1: Go on."),
+        (shown(StartAgent("night owl", "a/b")), "start the agent night owl on a/b"),
+        (shown(CancelRun("run_1")), "cancel run_1"),
+        ('{"path": "/external/runs", "body": {"instructions": 7}}', ""),
+        ('{"path": "", "body": []}', ""),
+        ("null", ""),
+        (None, ""),
+    ],
+)
+def test_a_kept_request_is_told_in_a_line(request_json: str | None, words: str) -> None:
+    """What it does, to what, and the first of its words; one that another version kept in another form is not told."""
+    kept = Decision(1, "r", Occurrence("x", AT), AT, "waiting", "", request_json=request_json)
+
+    assert in_words(kept) == words

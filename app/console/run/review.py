@@ -135,7 +135,8 @@ class ReviewPart(SearchedPart):
     @on(ReviewView.LayoutRequested)
     def _lay_out(self) -> None:
         async def lay_out() -> None:
-            width = self._view.scrollable_content_region.width - 1
+            # A blank comes before each line, and the lines may need a scrollbar.
+            width = self._view.scrollable_content_region.width - 2
             self._view.take(await asyncio.to_thread(review_lines, self._reviews[self._number].text, width))
 
         if self._reviews:
