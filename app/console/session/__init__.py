@@ -151,10 +151,9 @@ class Session:
         self.inbox.ask()
 
     def looked(self) -> None:
-        """Note a key or a click: what ended before it was seen."""
-        before = self.followed
-        self._looked_at = self.clock()
-        if self.followed != before:
+        """Note a key or a click: an end that was shown before it was seen."""
+        before, self._looked_at = self._looked_at, self.clock()
+        if any(before - at < SEEN_AFTER <= self._looked_at - at for at in self._ended.values()):
             self.pins_changed.publish(self.pins)
 
     @property
