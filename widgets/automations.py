@@ -146,15 +146,9 @@ def journal_lines(
 
 def set_off_by(decision: Decision, now: datetime) -> SafeText:
     """A decision's cause, in one line."""
-    facts = decision.occurrence.facts
-    kind = decision.occurrence.identity.partition(":")[0]
-    by = {"asked": "by hand", "proposed": "by a program"}.get(kind)
-    about = [facts.get(name, "") for name in ("run.id", "run.status", "run.repository", "run.branch")]
-    about += [facts.get(name, "") for name in ("host.platform", "host.status", "action.kind", "action.id")]
-    if said := " ".join(filter(None, about)):
-        return safe_text(f"{by}: {said}" if by else said, limit=200)
-    at = clock_time(decision.occurrence.at, now)
-    return safe_text(f"{by}, {at}" if by else f"its time, {at}" if kind == "at" else decision.occurrence.identity)
+    occurrence = decision.occurrence
+    at = "" if occurrence.facts.keys() - {"key"} else f", {clock_time(occurrence.at, now)}"
+    return safe_text(f"{occurrence.cause}{at}", limit=200)
 
 
 def runs_of(journal: tuple[Decision, ...]) -> dict[str, Decision]:

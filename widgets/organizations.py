@@ -88,7 +88,7 @@ class CreationAttempt(Struct, frozen=True):
         """Everything known about the attempt; our names, possibly foreign values."""
         action, found = self.action, self.organization
         badge = attempt_badge(self)
-        found_out = ", as a person found out" if action.resolution in {"created", "not_created"} else ""
+        found_out = " (resolved by hand)" if action.resolution in {"created", "not_created"} else ""
         yield "state", (safe_text(f"{badge.text}{found_out}"), badge.tone)
         yield "email", (safe_text(self.email), "plain")
         yield "offer", (safe_text(self.offer_code or "standard trial"), "plain")

@@ -22,6 +22,7 @@ from app.run_document import as_received
 from app.text import plural, safe_text
 from app.times import span
 from storage.records import RunFilter, RunRow, RunSort
+from storage.records.action import KIND_WORDS
 from storage.records.decision import FINISHED_OUTCOMES
 from storage.records.inbox import NO_TIME, InboxEntry, InboxItem, InboxKind, Mark
 from storage.records.repository import DEFAULT_PLATFORM
@@ -193,7 +194,7 @@ class Causes:
             key = f"host:{one.platform}"
             found.append(_single("host", key, title, one.start, one.platform))
         for action in await self.engine.ledger.unresolved():
-            title = f"Unknown outcome: {action.kind} {action.subject}".rstrip()
+            title = f"Unknown outcome: {KIND_WORDS[action.kind]} {action.subject}".rstrip()
             number = action.action_id
             cure = f"actions resolve {number}"
             found.append(_single("unknown", f"action:{number}", title, action.created_at, number, cure))

@@ -31,6 +31,7 @@ from app.text import safe_block, safe_text
 from app.times import exact_ago, parse_period, rfc3339
 from storage.ledger import Ledger
 from storage.records import Action, ActionFilter, ActionKind, ActionState, Surface
+from storage.records.action import KIND_WORDS
 from storage.values import utc_now
 
 CHUNK: Final = 500
@@ -76,7 +77,7 @@ async def list_actions(invocation: Invocation, /, *, limit: int, **filters: Any)
     now = utc_now()
     columns: tuple[Column[Action], ...] = (
         Column("state", state_text, "state", lambda a: a.state, tone=lambda a: TONES.get(a.state, "")),
-        Column("kind", lambda a: a.kind, "kind"),
+        Column("kind", lambda a: KIND_WORDS[a.kind], "kind", lambda a: a.kind),
         Column("subject", subject, "subject", flexible=True),
         Column("asked", lambda a: exact_ago(a.created_at, now), "created_at", lambda a: rfc3339(a.created_at)),
         Column("made", lambda a: a.result_id or "", "result_id", flexible=True),

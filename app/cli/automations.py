@@ -12,7 +12,7 @@ import click
 from app.automations.acting import CannotActError
 from app.automations.bot import LEASE, Bot, document, rules_of
 from app.automations.occurrences import upcoming
-from app.automations.replay import WORDS, replay
+from app.automations.replay import WORDS, Replayed, replay
 from app.cli.context import Format, Invocation
 from app.cli.exits import Exit, failed
 from app.cli.options import COUNT, CommandGroup, FactCommand, async_command, completed, reading
@@ -106,6 +106,7 @@ async def check(invocation: Invocation, /, *, names: tuple[str, ...], period: ti
         }
         for rule in chosen
     ]
+    replayed = dict[str, Replayed]()
     if period is not None:
         async with invocation.engine(needs_token=False) as engine:
             replayed = await replay(engine, chosen, now - period, now)
@@ -120,11 +121,11 @@ async def check(invocation: Invocation, /, *, names: tuple[str, ...], period: ti
     elif not entries:
         output.note(NO_RULES)
     for entry in [] if output.format.is_json else entries:
-        _print_check(output, entry)
+        _print_check(output, entry, replayed.get(entry["name"]))
     return Exit.DONE
 
 
-def _print_check(output: Output, entry: Mapping[str, Any]) -> None:
+def _print_check(output: Output, entry: Mapping[str, Any], found: Replayed | None) -> None:
     lines = [
         f"{entry['name']}{'' if entry['enabled'] else ' (off)'}",
         f"  {entry['sentence']}",
@@ -132,16 +133,16 @@ def _print_check(output: Output, entry: Mapping[str, Any]) -> None:
         *(f"  next     {stamp(datetime.fromisoformat(at))}" for at in entry["next"]),
         *(f"  warning  {line}" for line in entry["warnings"]),
     ]
-    if replayed := entry.get("replay"):
-        counts = ", ".join(f"{count} {WORDS.get(outcome, outcome)}" for outcome, count in replayed["counts"].items())
-        held = "the cache holds no part of that time completely: there may have been more"
-        if since := replayed["held_since"]:
-            held = f"nothing is missing since {stamp(datetime.fromisoformat(since))}"
-        lines += [f"  replay   {counts or 'nothing would have set it off'}", f"           {held}"]
-        if sum(replayed["counts"].values()) > len(replayed["newest"]):
-            lines.append(f"           the newest {len(replayed['newest'])} of them:")
-        for one in replayed["newest"]:
-            lines.append(f"           {one['at']} {one['outcome']}: {one['set_off_by']} {one['reason'] or ''}")
+    if found is not None:
+        counts = ", ".join(f"{count} {WORDS.get(outcome, outcome)}" for outcome, count in found.counts.items())
+        held = "the cached history of that time is incomplete: there may have been more"
+        if found.held_since:
+            held = f"history complete since {stamp(found.held_since)}"
+        lines += [f"  replay   {counts or 'nothing would have triggered it'}", f"           {held}"]
+        if sum(found.counts.values()) > len(found.newest):
+            lines.append(f"           the newest {len(found.newest)}:")
+        for one in found.newest:
+            lines.append(f"           {stamp(one.occurrence.at)} {one.outcome}: {one.occurrence.cause} {one.reason}")
     for line in (*lines, ""):
         output.text(line)
 
@@ -162,7 +163,7 @@ async def log(invocation: Invocation, /, *, name: str | None, limit: int, outcom
         Column("outcome", lambda d: d.outcome, "outcome", tone=lambda d: TONES.get(d.outcome, "")),
         Column("automation", lambda d: d.rule, "rule"),
         Column("decided", lambda d: exact_ago(d.decided_at, now), "decided_at", lambda d: rfc3339(d.decided_at)),
-        Column("set off by", lambda d: d.occurrence.identity, "set_off_by", flexible=True),
+        Column("trigger", lambda d: d.occurrence.cause, "set_off_by", lambda d: d.occurrence.identity, flexible=True),
         Column("why", lambda d: d.why, "reason", lambda d: d.reason, flexible=True),
         Column("made", lambda d: d.result_id or "", "result_id"),
     )

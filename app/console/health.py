@@ -203,7 +203,7 @@ def link_row(
 def token_row(links: tuple[LinkState, ...], now: datetime) -> HostFacts:
     """The row of the token: whether the service accepts it, with the scopes that this console needs."""
     runs = link_of(links, "runs")
-    accepted = HostFacts("token", "token", Badge("✓", "accepted", "good"), since="It may list runs.")
+    accepted = HostFacts("token", "token", Badge("✓", "accepted", "good"), since="can list runs")
     if runs is None or (runs.last_ok_at is None and runs.error_kind not in REFUSED):
         return replace(accepted, badge=Badge("◌", "not known yet", "wait"), since="until the service answers")
     since = f"since {clock_time(runs.failing_since, now)}" if runs.failing_since else ""

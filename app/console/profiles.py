@@ -203,10 +203,10 @@ class ProfilesScreen(BaseScreen):
         criteria = Criteria(PollTiming(self._opened_at or now, GENTLE_S), self.session.healthy_words, now)
         self.query_one(ProfileList).show(facts, criteria)
         count = sum(worst(each, criteria).tone in NEEDS_A_LOOK for each in facts)
-        well = f"all {len(facts)} are well" if len(facts) > 1 else "it is well"
-        words = f"{count} of {len(facts)} need{'s' if count == 1 else ''} a look" if count else well
+        well = f"all {len(facts)} services OK" if len(facts) > 1 else "service OK"
+        words = f"{count} of {len(facts)} need{'s' if count == 1 else ''} attention" if count else well
         if any(each.vitals is None and not each.problem for each in facts):
-            words = "looking…"
+            words = "checking…"
         title = Content.assemble(("All profiles  ", "bold"), (words, STYLES["quiet"]))
         self.query_one("#profiles-title", Static).update(title)
 

@@ -96,7 +96,7 @@ class PickerScreen(Sheet[ChoiceT | None]):
         """Compose the choice in a box."""
         with Vertical(id="picker") as box:
             self.mark.entitle(box, self.TITLE_TEXT)
-            box.border_subtitle = "esc leaves"
+            box.border_subtitle = "esc close"
             yield from self.compose_choice()
             parts = [
                 clicked(Content(part), f"screen.{action}") if (action := self.clickable(part)) else Content(part)
@@ -141,7 +141,7 @@ T = TypeVar("T")
 class ChoiceSheet(PickerScreen[T], Generic[T]):
     """Closes with the value of the choice."""
 
-    HINT = "enter or a digit chooses"
+    HINT = "enter or 1-9 choose"
     BINDINGS: ClassVar[list[BindingType]] = [
         *(Binding(str(digit), f"choose({digit})", f"the {digit}. choice", show=False) for digit in range(1, 10)),
     ]
@@ -183,11 +183,11 @@ class ConfirmSheet(PickerScreen[str]):
 
     CSS = "ConfirmSheet .-hidden { display: none; }"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "go_on", "go on", show=False, id="confirm.go_on"),
-        Binding("ctrl+s", "anyway", "go on all the same", show=False, id="confirm.anyway", priority=True),
+        Binding("enter", "go_on", "confirm", show=False, id="confirm.go_on"),
+        Binding("ctrl+s", "anyway", "confirm anyway", show=False, id="confirm.anyway", priority=True),
     ]
-    CLICKABLE: ClassVar[Mapping[str, str]] = {"enter goes on": "go_on"}
-    HINT = "enter goes on"
+    CLICKABLE: ClassVar[Mapping[str, str]] = {"enter confirm": "go_on"}
+    HINT = "enter confirm"
 
     def __init__(
         self,
@@ -203,7 +203,7 @@ class ConfirmSheet(PickerScreen[str]):
         """Prepare; `do` may fail with an OSError or any `RunwardenError`. Without `folder` none is asked for.
 
         `anyway` is called for the folder that `do` refused last with NotSureError. What cannot be undone has a `verb`,
-        such as "cancels 2 runs": enter does not do it, ctrl+s does; `leaving` says what escape does.
+        such as "cancel 2 runs": enter does not do it, ctrl+s does; `leaving` says what escape does.
         """
         super().__init__()
         self.TITLE_TEXT = title
@@ -239,7 +239,7 @@ class ConfirmSheet(PickerScreen[str]):
     def action_go_on(self) -> None:
         """Do the work, if it can be undone."""
         if self._final:
-            self.query_one(SheetNote).say(f"{self._final}: enter does not.", "bad")
+            self.query_one(SheetNote).say(f"Press {self._final.replace(' ', ' to ', 1)}.", "bad")
         elif self._folder is not None and not self.query_one(LineInput).value.strip():
             self.query_one(SheetNote).say("Name a folder.", "bad")
         else:
@@ -445,7 +445,7 @@ class BatchScreen(Sheet[str | None]):
         if line is not None and line.opens is not None:
             self.dismiss(line.opens)
         elif line is not None:
-            self._session.notify(f"It made no run. {line.about}")
+            self._session.notify(f"No run was created. {line.about}")
 
     @property
     def _list(self) -> OptionList:

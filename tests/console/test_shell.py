@@ -32,7 +32,7 @@ async def test_help_names_every_key_of_the_screen(staged: Staged) -> None:
         assert "Show only some statuses" in scene.text
         assert "Start a run" not in scene.text
         await scene.press("slash", *"zzz", "enter")
-        assert "No key does that here; the palette (:) may." in scene.text
+        assert "No key found. Search the palette: press :." in scene.text
         await scene.press("escape")
         assert "Start a run on a repository" in scene.text
         await scene.press("escape")

@@ -9,7 +9,7 @@ from msgspec.structs import asdict
 from app.api.errors import ApiError
 from app.api.requests import CancelRun
 from app.cli.context import Format, Invocation
-from app.cli.documents import CACHED_HINT, action_document, badge, views
+from app.cli.documents import CACHED_HINT, action_document, badge, state_text, views
 from app.cli.exits import CommandFailedError, Exit, failed, of_api_error
 from app.cli.options import RUN_ID, FactCommand, async_command
 from app.cli.output import facts
@@ -18,6 +18,7 @@ from app.cli.writes import WriteCommand, WriteOptions, perform, write_options
 from app.run_document import NO_PAGE, as_received, run_address, spec_fields
 from app.text import plural, safe_block, safe_text
 from app.times import exact_ago, rfc3339, span
+from storage.records.action import KIND_WORDS
 from storage.records.results import Unavailable
 
 if TYPE_CHECKING:
@@ -122,7 +123,9 @@ async def show(invocation: Invocation, *, run_id: str, cached: bool) -> int:
     for line in ("", "conversation, as sent from here") if turns else ():
         output.text(line)
     for action, text in turns:
-        output.text(f"  {rfc3339(action.created_at)}  {action.kind}  {action.state}  {action.action_id}")
+        output.text(
+            f"  {rfc3339(action.created_at)}  {KIND_WORDS[action.kind]}  {state_text(action)}  {action.action_id}"
+        )
         for line in safe_block(str(text or "")):
             output.text(f"    {line}")
     if is_table and not is_live and not cached:

@@ -211,8 +211,8 @@ AGAIN: Final = "again"
 """The field for the repeated address; it is part of no request and no draft."""
 _EMAIL_HINT: Final = "Gets the invitation, which is good for 30 days."
 _NOTICE: Final = (
-    "Every success makes another organization, also for an address that has one. "
-    "Where the outcome of an attempt is unknown, its address is blocked until you resolve it."
+    "Each success creates another organization, even for an address that already has one. "
+    "While the outcome of an attempt is unknown, its address is blocked until you resolve it."
 )
 
 

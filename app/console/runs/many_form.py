@@ -166,7 +166,7 @@ async def known_of(engine: Engine, details: Sequence[RunDetail]) -> Known:
 def continued(runs: Sequence[Run], known: Known, final_statuses: Collection[str]) -> ManyTask:
     """Return the task that continues each conversation with the same instructions."""
     ended = tuple(run for run in runs if run.status in final_statuses)
-    left_out = _left_out((len(runs) - len(ended), "still active, and a turn has to end first"))
+    left_out = _left_out((len(runs) - len(ended), "still active"))
     return ManyTask(CONTINUE, ended, left_out, _asked(known), continuation, lambda _run, _words: None)
 
 
@@ -189,7 +189,10 @@ def retried(runs: Sequence[Run], known: Known) -> ManyTask:
     failed = [run for run in runs if run.status in {"failed", CANCELLED}]
     asked = _asked(known)
     whys = Counter(why.reason for run in failed if isinstance(why := known.get(run.run_id), Unavailable))
-    others = (len(runs) - len(failed), "did not fail"), *((count, f"not known: {why}") for why, count in whys.items())
+    others = (
+        (len(runs) - len(failed), "neither failed nor cancelled"),
+        *((count, f"with unknown instructions: {why.removesuffix('.')}") for why, count in whys.items()),
+    )
 
     def again(run: Run, words: str) -> WriteRequest:
         return asked[run.run_id].with_more(words)
@@ -344,7 +347,7 @@ async def send_each(
 
 
 def _left_out(*counts: tuple[int, str]) -> str:
-    return ", ".join(f"{count:,} {why}" for count, why in counts if count)
+    return ", ".join(f"{plural(count, 'run')} {why}" for count, why in counts if count)
 
 
 def _where(run: Run) -> SafeText:

@@ -334,7 +334,7 @@ class ColumnPicker(PickerScreen[ColumnChoice]):
         Binding("shift+up,K", "shift(-1)", "move up", id="columns.move_up"),
         Binding("greater_than_sign,right,l", "size(2)", "wider", id="columns.wider"),
         Binding("less_than_sign,left,h", "size(-2)", "narrower", id="columns.narrower"),
-        Binding("equals_sign", "fit", "as wide as fits", id="columns.fit"),
+        Binding("equals_sign", "fit", "automatic width", id="columns.fit"),
         Binding("0", "usual", "as at first", id="columns.usual"),
         Binding("enter", "keep", "keep", id="columns.keep", priority=True),
     ]
@@ -404,6 +404,6 @@ class ColumnPicker(PickerScreen[ColumnChoice]):
             is_shown = key in choice.shown
             width = choice.widths.get(key)
             box = ("■ " if is_shown else "□ ", "$accent" if is_shown else "$foreground 70%")
-            notes = f"{f'{width} wide' if width else 'as wide as fits':<18}{'stays in view' if key in FROZEN else ''}"
+            notes = f"{f'{width} wide' if width else 'automatic':<18}{'stays in view' if key in FROZEN else ''}"
             found.append(Option(Content.assemble(box, f"{key:<14}", (notes, STYLES["quiet"]))))
         return found

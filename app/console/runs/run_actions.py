@@ -247,11 +247,11 @@ def cancel_sheet(engine: "Engine", runs: Sequence[Run]) -> "ConfirmSheet":
         said = [_was_cancelled(done, len(runs))] if done else []
         if unknown:
             them = "the run was" if len(runs) == 1 else f"{plural(unknown, 'run')} were"
-            said.append(f"Whether {them} cancelled is unknown: look, and cancel again what still works.")
+            said.append(f"Whether {them} cancelled is unknown: check, and cancel again if still active.")
         return " ".join((*said, *refused))
 
-    leaving = "keeps it" if len(runs) == 1 else "keeps them"
-    return ConfirmSheet(f"Cancel {what}", facts, None, cancel, verb=f"cancels {what}", leaving=leaving)
+    leaving = "keep it" if len(runs) == 1 else "keep them"
+    return ConfirmSheet(f"Cancel {what}", facts, None, cancel, verb=f"cancel {what}", leaving=leaving)
 
 
 def _was_cancelled(done: int, runs: int) -> str:

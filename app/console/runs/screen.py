@@ -97,7 +97,13 @@ class RunsScreen(RunActions):
         unkeyed("resize_pane(-1)", "less detail", id="runs.split_less"),
         unkeyed("columns", "columns", tooltip="Which, in which order, how wide", id="runs.columns"),
         unkeyed("pane", "detail on/off", id="runs.pane"),
-        hidden("escape", "clear", "clear", tooltip="Fetching, marks, the line, the view", id="runs.clear"),
+        hidden(
+            "escape",
+            "clear",
+            "clear",
+            tooltip="Stop fetching, or clear marks, filter or view",
+            id="runs.clear",
+        ),
     ]
 
     table_query: var[TableQuery] = var(TableQuery(), init=False)

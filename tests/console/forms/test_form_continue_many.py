@@ -150,7 +150,7 @@ async def test_failed_runs_are_retried_with_their_own_words_once(
         form = ManyForm(engine, retried(runs, await known(engine, *runs)), cap=25)
         app = stage(lambda _, form=form: form)
         async with opened(app, size=(100, 34)) as pilot:
-            assert "1 did not fail, 1 not known: It was not sent from this machine." in words(app)
+            assert "1 run neither failed nor cancelled, 1 run with unknown instructions: It was not" in words(app)
             await press(pilot, "ctrl+s", "ctrl+s")
 
             assert "2 of 2 runs started again" in words(app)
@@ -208,7 +208,7 @@ async def test_what_others_asked_is_retried_as_the_service_tells_it(
     app = stage(lambda _: form)
     async with opened(app, size=(100, 34)) as pilot:
         assert "1 as ann␛ asked, 1 as ci asked" in words(app)
-        assert "1 not known: It was not sent from this machine." in words(app)
+        assert "1 run with unknown instructions: It was not" in words(app)
         await press(pilot, "ctrl+s")
         preview = words(app)
         await press(pilot, "ctrl+s")
@@ -230,5 +230,5 @@ async def test_after_a_failure_the_service_is_asked_no_more(clock: Any, engine: 
 
     asked = [request for request in post.server.requests if "/external/runs/run_" in request.path]
     assert [run.run_id for run in task.runs] == ["run_1"]
-    assert "38 not known: The service could not be asked" in task.left_out
+    assert "38 runs with unknown instructions: The service could not be asked" in task.left_out
     assert len(asked) <= 8

@@ -326,7 +326,7 @@ async def test_every_profile_says_its_worst(fleet_staged: FleetStaged, picture: 
         await scene.press("0")
         await scene.shows("gitlab degraded just now", "all is well", "✗ 4 failed 24h", "nothing is known of it yet")
 
-        assert "All profiles  2 of 3 need a look" in scene.text
+        assert "All profiles  2 of 3 need attention" in scene.text
         assert "service unreachable" in scene.text
         await scene.press("j")
         await scene.tick()

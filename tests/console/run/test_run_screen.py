@@ -133,7 +133,7 @@ async def test_a_run_is_cancelled_once_it_is_confirmed(run_on_show: OnShow, monk
             full = DiskFullError("The disk is full.", path=Path("x"))
             patch.setattr(Actions, "submit", AsyncMock(side_effect=full))
             await scene.press("enter")
-            await scene.shows("ctrl+s cancels the run: enter does not.")
+            await scene.shows("Press ctrl+s to cancel the run.")
             await scene.press("ctrl+s")
             await scene.shows("The disk is full.")
             assert "Working…" not in scene.text

@@ -56,7 +56,7 @@ async def test_marked_runs_are_cancelled_and_no_other(staged: Staged, board: Lab
         await scene.press("j", "X")
         assert all(run_id in scene.text for run_id in marked)
         await scene.press("enter")
-        await scene.shows("ctrl+s cancels 2 runs: enter does not.")
+        await scene.shows("Press ctrl+s to cancel 2 runs.")
         await scene.press("ctrl+s")
         await until(lambda: isinstance(scene.app.screen, RunsScreen))
         actions = await scene.engine.ledger.actions(limit=9)
