@@ -30,7 +30,7 @@ EXITS: Final = {
     "skipped": Exit.FAILED,
 }
 """The exit code of `automations run`, by outcome; of every other outcome it is 0."""
-NO_RULES: Final = "No automations are configured. See docs/automations.md for some to begin with."
+NO_RULES: Final = "No automations are configured. See docs/automations.md for examples."
 NEXT: Final = 5
 """Fire times that `check` shows."""
 TONES: Final = {"done": "good", "failed": "bad", "unknown": "warn", "interrupted": "warn", "waiting": "warn"}
@@ -84,7 +84,7 @@ async def list_rules(invocation: Invocation, /) -> int:
     "period",
     callback=reading(parse_duration),
     metavar="TIME",
-    help="Say what they would have done over the cached history, as in 30d.",
+    help="Show what they would have done with the cached history, as in 30d.",
 )
 @async_command
 async def check(invocation: Invocation, /, *, names: tuple[str, ...], period: timedelta | None) -> int:
@@ -168,10 +168,10 @@ async def log(invocation: Invocation, /, *, name: str | None, limit: int, outcom
         Column("made", lambda d: d.result_id or "", "result_id"),
     )
     entries = [document(decision) for decision in found]
-    invocation.output.listing("decisions", entries, columns, found, empty="Nothing has set off an automation yet.")
+    invocation.output.listing("decisions", entries, columns, found, empty="No automation was triggered yet.")
     history = sum(count for (rule, outcome), count in counts.items() if outcome == "history" and name in {None, rule})
     if history and not outcomes:
-        invocation.output.note(f"Not listed: {history:,} of the time before a rule looked (--outcome history).")
+        invocation.output.note(f"Not listed: {history:,} from before a rule was active (--outcome history).")
     return Exit.DONE
 
 
@@ -227,13 +227,13 @@ async def _answer(invocation: Invocation, numbers: Sequence[int], word: Literal[
             held = await state.decision(number)
             if held is None or held.outcome != "waiting":
                 was = (
-                    "There is no such decision" if held is None else f"Decision {number} does not wait: {held.outcome}"
+                    "There is no such decision" if held is None else f"Decision {number} is not waiting: {held.outcome}"
                 )
                 raise failed("not_found", f"{was}. See: runwarden automations log --outcome waiting")
         for number in numbers:
             is_in_time = await state.answer(number, word, author_of("cli"))
             if (held := await state.decision(number)) is None or not is_in_time:
-                raise failed("not_found", f"Decision {number} no longer waits. See: runwarden automations log")
+                raise failed("not_found", f"Decision {number} is no longer waiting. See: runwarden automations log")
             answered.append(held)
         bot = await state.lease_owner(LEASE, state.clock())
     output = invocation.output
@@ -277,7 +277,7 @@ def _answered(decision: Decision, word: str) -> dict[str, Any]:
 
 @automations.command("run", cls=FactCommand)
 @NAME
-@click.option("--run", "run_id", metavar="RUN_ID", help="The run that it is about, where the automation needs one.")
+@click.option("--run", "run_id", metavar="RUN_ID", help="The run to act on, if the automation needs one.")
 @async_command
 async def run(invocation: Invocation, /, *, name: str, run_id: str | None) -> int:
     """Set an automation off now, within its limits; what became of it is its last line in the log."""
@@ -292,7 +292,7 @@ async def run(invocation: Invocation, /, *, name: str, run_id: str | None) -> in
     finally:
         await bot.close()
     if not seen:
-        raise failed("wrong_state", f"{rule.name} was set off at this very moment. See: runwarden automations log")
+        raise failed("wrong_state", f"{rule.name} was already triggered just now. See: runwarden automations log")
     last = seen[-1]
     pairs = [("outcome", last.outcome), ("why", last.reason), ("made", last.result_id or "")]
     invocation.output.record(document(last), [pair for pair in pairs if pair[1]])
