@@ -77,7 +77,10 @@ class ActivityEntry(Struct, frozen=True):
         if self.unknown is not None:
             yield (
                 "to do",
-                (safe_text("Find out whether it took effect, then press v. It is never sent again by itself."), "warn"),
+                (
+                    safe_text("Check whether it took effect, then press v. It is never sent again automatically."),
+                    "warn",
+                ),
             )
         if action.superseded_by:
             yield "sent again", (safe_text(action.superseded_by), "plain")

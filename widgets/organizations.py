@@ -105,7 +105,7 @@ class CreationAttempt(Struct, frozen=True):
         if self.is_unknown:
             yield (
                 "to do",
-                (safe_text("Find out whether it exists, then press v. Its address is blocked until then."), "warn"),
+                (safe_text("Check whether it exists, then press v. Its address is blocked until then."), "warn"),
             )
         if action.superseded_by:
             yield "sent again", (safe_text(action.superseded_by), "plain")

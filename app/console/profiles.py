@@ -215,7 +215,7 @@ class ProfileSwitcher(PickerScreen[str]):
     """Closes with the name of the profile to show; None: no change."""
 
     TITLE_TEXT = "Switch profile"
-    HINT = "enter opens · 0 in any tab compares them all"
+    HINT = "enter open · 0 compare all"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("down,ctrl+n", "move(1)", "down", show=False, priority=True, id="picker.down"),
         Binding("up,ctrl+p", "move(-1)", "up", show=False, priority=True, id="picker.up"),

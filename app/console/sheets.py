@@ -282,7 +282,7 @@ class ExportScreen(PickerScreen[str]):
         """Prepare; `write` writes the file completely or not at all, and may raise OSError and StorageError."""
         super().__init__()
         self.TITLE_TEXT = title
-        self.HINT = f"{', '.join(formats[:-1])} or {formats[-1]}, by the name's end · enter writes"
+        self.HINT = f"{', '.join(formats[:-1])} or {formats[-1]}, by its ending · enter save"
         self._suggested = suggested
         self._formats = formats
         self._write_file = write
@@ -312,7 +312,7 @@ class ExportScreen(PickerScreen[str]):
             self.query_one(SheetNote).say("This file is being written: wait, or name another.", "warn")
         elif path.exists() and path != self._replacing:
             self._replacing = path
-            self.query_one(SheetNote).say("There is such a file. Enter again replaces it.", "warn")
+            self.query_one(SheetNote).say("The file exists. Press enter again to replace it.", "warn")
         else:
             self.query_one(SheetNote).say("Writing…", "busy")
             self.begin(partial(self._write, path), name=str(path.absolute()), group="export")
@@ -341,14 +341,14 @@ def typed_path(text: str) -> Path:
 def export_problem(path: Path, formats: Sequence[str]) -> str | None:
     """The reason why a file cannot have this name; None: none is known before writing."""
     if path.suffix.lower() not in formats:
-        return f"End the name in {', '.join(formats[:-1])} or {formats[-1]}: it says what is written."
+        return f"End the name in {', '.join(formats[:-1])} or {formats[-1]}: it chooses the format."
     try:
         if path.is_dir():
             return f"{path} is a folder: name a file."
         if not path.parent.is_dir():
             return f"There is no folder {path.parent}."
     except OSError as error:
-        return f"There can be no such file: {error.strerror or error}. Name another."
+        return f"Not a possible file name: {error.strerror or error}. Name another."
     return None
 
 
@@ -359,7 +359,7 @@ Picked = tuple[tuple[str, ...], tuple[str, ...]]
 class MarkPicker(PickerScreen[Picked]):
     """Closes with the values to show and to exclude; both empty: all values."""
 
-    CLICKABLE: ClassVar[Mapping[str, str]] = {"enter applies": "apply", "0 any": "nothing"}
+    CLICKABLE: ClassVar[Mapping[str, str]] = {"enter apply": "apply", "0 any": "nothing"}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "leave", "cancel", show=False),
         Binding("backspace,0", "nothing", "any status", id="picker.any"),
@@ -377,7 +377,7 @@ class MarkPicker(PickerScreen[Picked]):
         """Prepare; without `excluded` values cannot be excluded."""
         super().__init__()
         self.TITLE_TEXT = title
-        self.HINT = f"space marks{'' if excluded is None else ' · - excludes'} · enter applies · 0 any"
+        self.HINT = f"space mark{'' if excluded is None else ' · - exclude'} · enter apply · 0 any"
         names = (*counts, *wanted, *(excluded or ()))
         self._list = StatusList({name: counts.get(name, 0) for name in names}, wanted, badge_of, excluded=excluded)
 
@@ -398,7 +398,7 @@ class MarkPicker(PickerScreen[Picked]):
         self.dismiss(((), ()))
 
 
-HINTS: Final = "enter opens · f follows all · esc closes"
+HINTS: Final = "enter open · f follow all · esc close"
 
 
 class BatchScreen(Sheet[str | None]):

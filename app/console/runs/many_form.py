@@ -85,9 +85,9 @@ RETRY: Final = ManyText(
     title="Retry failed runs",
     draft="run.retry.many",
     nothing="Nothing to retry",
-    hint="Optional. Is put below each run's own instructions.",
-    placeholder="Nothing: the same instructions once more.",
-    consequence="Sends the last instructions of {} that failed once more",
+    hint="Optional. Added below each run's own instructions.",
+    placeholder="Nothing: the same instructions again.",
+    consequence="Sends the last instructions of {} that failed again",
     each=", one after the other",
     done="{} of {} started again",
 )
@@ -122,7 +122,7 @@ class ManyTask(Struct, frozen=True):
             if lacking := [run for run in self.runs if not self._known(run)[name]]:
                 return self._problem(lacking, f"{{{name}}} is not known", "Take it out, or unmark those runs.")
         agents = [run for run in self.runs if words.strip() and isinstance(self.make(run, words), StartAgent)]
-        return self._problem(agents, "named agents take no words", "Leave this empty.") if agents else None
+        return self._problem(agents, "named agents take no instructions", "Leave this empty.") if agents else None
 
     def _problem(self, runs: Sequence[Run], what: str, cure: str) -> FieldProblem:
         count = f"{len(runs):,} of {plural(len(self.runs), 'run')}"
@@ -530,7 +530,7 @@ class ManyForm(ActionForm):
 
     def _say_progress(self, batch: Sequence[Run], count: int) -> None:
         run = batch[min(count, len(batch) - 1)]
-        stopping = "Stopping after this one." if self._is_stopped else "esc stops after this one."
+        stopping = "Stopping after this one." if self._is_stopped else "esc stop after this one"
         done = len(self._batch.confirmed)
         in_all = f" · {done:,} of {len(self._many.runs):,} in all" if len(batch) < len(self._many.runs) else ""
         self.dialog.sending(
@@ -549,10 +549,14 @@ def outcome(batch: RunBatch, cap: int, trouble: SafeText | None) -> OutcomeText:
     meaning = [trouble] if trouble else []
     if rest:
         them = "is left, and stays marked" if rest == 1 else "are left, and stay marked"
-        more = f" ^s sends the next {min(rest, cap):,}." if not view.unknown else ""
+        more = f" Press ^s to send the next {min(rest, cap):,}." if not view.unknown else ""
         meaning.append(safe_text(f"{rest:,} {them}.{more}"))
     if view.unknown:
-        meaning.append(safe_text("Whether that one took effect is unknown: v resolves it. Nothing is sent before."))
+        meaning.append(
+            safe_text(
+                "Whether that one took effect is unknown: press v to resolve it. Until then nothing more is sent."
+            )
+        )
     verdict: OutcomeVerdict = "blocked" if view.confirmed else "failed"
     if view.unknown or view.confirmed == len(view.lines):
         verdict = "unknown" if view.unknown else "done"

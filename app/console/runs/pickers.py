@@ -55,10 +55,10 @@ def limits_of(day: date) -> Limits:
 class ValuePicker(PickerScreen[Picked]):
     """Closes with the names to show and to exclude, found by a few of their letters; both empty: any name."""
 
-    HINT = "tab marks, again excludes · enter applies · ctrl+x any"
+    HINT = "tab mark, again exclude · enter apply · ctrl+x any"
     CLICKABLE: ClassVar[Mapping[str, str]] = {
-        "tab marks, again excludes": "mark",
-        "enter applies": "apply",
+        "tab mark, again exclude": "mark",
+        "enter apply": "apply",
         "ctrl+x any": "nothing",
     }
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -80,7 +80,7 @@ class ValuePicker(PickerScreen[Picked]):
 
     def compose_choice(self) -> ComposeResult:
         """Compose the search line and its matches."""
-        yield LineInput(placeholder="type to find; * matches anything", compact=True)
+        yield LineInput(placeholder="type to find; * matches any text", compact=True)
         yield PickList()
 
     def on_mount(self) -> None:
@@ -156,7 +156,7 @@ class DatesPicker(PickerScreen[Limits]):
     """Closes with the earliest and the latest start."""
 
     TITLE_TEXT = "Started"
-    HINT = "enter applies · 1 to 7 days back · tab to the limits"
+    HINT = "enter apply · 1 to 7 days back · tab to the limits"
     BINDINGS: ClassVar[list[BindingType]] = [
         *(Binding(str(back), f"day({back})", f"{back} days back", show=False) for back in range(1, DAYS_BACK + 1)),
     ]
@@ -242,8 +242,8 @@ LONGEST_NAME: Final = 40
 class ViewPicker(ChoiceSheet[tuple[View, bool]]):
     """Closes with a view, and whether to forget it instead of showing it."""
 
-    HINT = "enter or a digit shows · delete forgets one that was saved here"
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("delete,backspace", "forget", "forget", id="views.forget")]
+    HINT = "enter or 1-9 show · delete remove a saved one"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("delete,backspace", "forget", "delete", id="views.forget")]
 
     def __init__(self, views: Sequence[View], current: View) -> None:
         names = [view.name for view in views]
@@ -268,8 +268,8 @@ def _entry(view: View) -> Content:
 class ViewSaver(PickerScreen[ViewSettings]):
     """Closes with the view to save."""
 
-    TITLE_TEXT = "Keep this as a view"
-    HINT = "enter keeps it as a tab"
+    TITLE_TEXT = "Save as a view"
+    HINT = "enter save as a tab"
 
     def __init__(self, query: TableQuery, views: Sequence[View]) -> None:
         """Prepare; a saved view with the same name is replaced, the other names are taken."""
@@ -318,15 +318,15 @@ class ColumnPicker(PickerScreen[ColumnChoice]):
     """Applies each change to the table at once; closes with the choice, or with None after restoring the columns."""
 
     TITLE_TEXT = "Columns"
-    HINT = "space shows · J down · K up · > wider · < narrower · = fits · enter keeps"
+    HINT = "space show · J down · K up · > wider · < narrower · = fits · enter save"
     CLICKABLE: ClassVar[Mapping[str, str]] = {
-        "space shows": "switch",
+        "space show": "switch",
         "J down": "shift(1)",
         "K up": "shift(-1)",
         "> wider": "size(2)",
         "< narrower": "size(-2)",
         "= fits": "fit",
-        "enter keeps": "keep",
+        "enter save": "keep",
     }
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "switch", "show or hide", id="columns.toggle"),

@@ -143,7 +143,7 @@ async def test_a_draft_is_not_sent_by_two_quick_presses(stage: Any, clock: Any, 
     app = stage(lambda engine: ContinueRunForm(engine, a_run(clock)))
     async with opened(app, "An old draft.", "ctrl+s", "ctrl+s", "ctrl+s") as pilot:
         assert app.screen.phase == "preview"
-        assert "Look at it first; ^s again sends it." in painted(app)
+        assert "Check it, then press ^s again to send." in painted(app)
         assert post.requests == []
 
         monkeypatch.setattr(SecondPress, "PAUSE_S", 0)

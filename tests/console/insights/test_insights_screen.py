@@ -200,7 +200,7 @@ async def test_export_replaces_a_file_only_when_told_twice(staged: Staged, board
             assert said in " ".join(scene.text.split())
         field.value = str(path)
         await scene.press("enter")
-        assert "Enter again replaces it" in scene.text
+        assert "Press enter again to replace it" in scene.text
         kept = path.read_text()
         await scene.press("enter")
 

@@ -66,7 +66,7 @@ JOURNEYS: Final = (
     ),
     Journey(
         "See who changed this branch",
-        (("B", "branch any"), ("enter", "enter applies"), ("enter", ":agent/started")),
+        (("B", "branch any"), ("enter", "enter apply"), ("enter", ":agent/started")),
         ("ada", "On this branch 2 runs"),
     ),
     Journey(

@@ -184,7 +184,7 @@ async def test_the_name_at_the_top_stays_what_it_is_where_there_is_one(staged: S
             await scene.press(key)
 
             assert "▾" not in scene.lines[0]
-            assert "There is one profile." in said(scene)
+            assert "Only one profile is configured." in said(scene)
             assert not isinstance(scene.app.screen, ProfileSwitcher)
 
 
@@ -247,7 +247,7 @@ async def test_the_profile_stays_while_something_is_sent(fleet_staged: FleetStag
         scene.app.post_message(SwitchProfile("acme-staging"))
         await scene.pilot.pause()
 
-        assert "Something is being sent." in said(scene)
+        assert "A request is being sent" in said(scene)
         assert scene.app.session.profile.name == "acme-prod"
 
         outcome.set()

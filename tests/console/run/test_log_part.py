@@ -202,7 +202,7 @@ async def test_without_a_log_the_reason_is_shown(monkeypatch: Any) -> None:
     """And an empty one is said to be empty."""
     results = ScriptedResults(log_=Unavailable(NOTHING))
     async with log_on_show(results, monkeypatch) as shown:
-        await shown.shows("There is no log to show.")
+        await shown.shows("No log to show.")
         results.log_, results.ended = b"", False
         shown.part.subject.turn = 7
         shown.part.show()

@@ -79,7 +79,7 @@ async def test_the_run_is_copied_and_opened_by_the_template(staged: Staged, monk
         await scene.press("run.copy_json")
         assert json.loads(scene.app.clipboard)["run_id"] == run_id
         await scene.press("w")
-        assert scene.toasts[-1].startswith("No browser here. The address: https://")
+        assert scene.toasts[-1].startswith("No browser found. The address: https://")
 
 
 async def test_a_run_is_opened_where_the_service_shows_it(
@@ -123,7 +123,7 @@ async def test_a_run_like_a_colleagues_begins_with_its_words(staged: Staged, boa
         first = {"number": 1, "instructions": "Fix\x1b it", "caller": "ann"}
         later = {"number": 2, "instructions": "And the tests?", "caller": "bob"}
         told: list[tuple[dict[str, Any], type, str]] = [
-            ({"turns": [first, later]}, NewRunForm, "as ann asked; characters that a terminal would obey are left out"),
+            ({"turns": [first, later]}, NewRunForm, "as ann asked; control characters are left out"),
             ({"turns": [first | {"inputs": {"depth": 2}}], "agent": "audit"}, StartAgentForm, "as ann asked"),
             ({"turns": []}, NewRunForm, "not known. It was not sent from this machine."),
         ]
@@ -155,7 +155,7 @@ async def test_a_service_that_is_slow_is_waited_for_in_sight(staged: Staged, boa
         board.otherwise = slowly
         screen = scene.app.screen
         scene.app.screen.run_worker(scene.pilot.press("N"))
-        await until(lambda: any(toast.startswith("Asking the service for the words") for toast in scene.toasts))
+        await until(lambda: any(toast.startswith("Asking the service for the instructions") for toast in scene.toasts))
         assert scene.app.screen is screen
         release.set()
         await until(lambda: isinstance(scene.app.screen, NewRunForm))
