@@ -130,7 +130,7 @@ class ProfilesScreen(BaseScreen):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "app.tab('runs')", "back", key_display="esc", id="profiles.back"),
-        Binding("r", "refresh", "refresh", tooltip="Ask every service now", id="app.refresh"),
+        Binding("r", "refresh", "refresh", tooltip="Ask all services now", id="app.refresh"),
     ]
 
     def __init__(self, session: Session, profile_engines: ProfileEngines) -> None:

@@ -172,7 +172,7 @@ async def test_an_approval_is_answered_once_it_was_seen(staged: Staged, configur
         )
         assert "POST /external/runs" not in scene.text
         await hasty(scene, "ctrl+s")
-        await scene.shows("Look at it first; ^s again")
+        await scene.shows("Check it, then press ^s again")
         await scene.press("enter")
         await scene.shows("POST /external/runs", '"run_id": "run_01JX0003"')
         await scene.press("enter")
@@ -253,7 +253,7 @@ async def test_an_answer_from_elsewhere_is_said_and_no_key_takes_the_next_reques
         await scene.ring(StateChangedElsewhere())
         await scene.shows("second chance: answered elsewhere: approved by ann.", "approval: 1", "run_01JX0005")
         await scene.press("ctrl+s")
-        await scene.shows("Look at it first; ^s again")
+        await scene.shows("Check it, then press ^s again")
         assert (await outcomes(scene))[0] == ("waiting", "waits")
 
         await scene.press("ctrl+s")

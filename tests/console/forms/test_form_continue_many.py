@@ -48,7 +48,7 @@ async def test_every_run_gets_the_same_words(stage: Any, clock: Any, engine: Eng
     app = stage(lambda _: form)
     async with opened(app) as pilot:
         assert "2 on 1 repository" in painted(app)
-        assert "1 still active" in painted(app)
+        assert "1 run still active" in painted(app)
         await write(pilot, "Try again.")
         await press(pilot, "ctrl+s")
         preview = words(app)

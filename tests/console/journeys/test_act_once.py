@@ -77,7 +77,7 @@ async def test_an_unknown_outcome_is_in_sight_in_every_tab_until_it_is_resolved(
 
         await hand.do("U", "U unknown outcome")
         assert isinstance(hand.scene.app.screen, ActivityScreen)
-        await hand.see("Find out whether it took effect", action.action_id)
+        await hand.see("Check whether it took effect", action.action_id)
         await hand.do("v", "v resolve")
         await hand.do("2", "It did not take effect")
         await hand.do("ctrl+s", "Apply ^s")
