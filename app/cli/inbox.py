@@ -41,7 +41,7 @@ def inbox() -> None:
 
 
 @inbox.command("list", cls=FactCommand)
-@click.option("--all", "with_done", is_flag=True, help="Also what is done, snoozed or muted.")
+@click.option("--all", "with_done", is_flag=True, help="Include items that are done, snoozed or muted.")
 @async_command
 async def list_items(invocation: Invocation, /, *, with_done: bool) -> int:
     """List what is not dealt with, the most severe first. Changes nothing, and does not contact the service."""

@@ -63,7 +63,7 @@ OUT_OPTION: Final = click.option(
     type=click.Path(dir_okay=False),
     callback=reading(as_path),
     metavar="FILE",
-    help="Write to a file, all or nothing.",
+    help="Write to a file, completely or not at all.",
 )
 
 
@@ -84,7 +84,7 @@ def _keep(
                 return
             value = each if read is None else read(each)
             if option is not None and value != earlier:
-                raise click.UsageError(f"{option} and {name} contradict each other: keep one of them.", ctx)
+                raise click.UsageError(f"{option} and {name} contradict each other: use one of them.", ctx)
             invocation.given[attribute] = name, value
             setattr(invocation, attribute, value)
 
@@ -125,20 +125,20 @@ def global_options(*, hidden: bool) -> list[click.Option]:
             names, callback=_keep(attribute, read), help=text, expose_value=False, hidden=hidden, **more
         )
 
-    service = "Which of the configured services; beats the environment [RUNWARDEN_PROFILE]."
+    service = "The configured service to use; overrides RUNWARDEN_PROFILE."
     return [
         option(
             ["--config"],
             "config_file",
             "FILE",
-            "Configuration file; beats the environment [RUNWARDEN_CONFIG].",
+            "Configuration file; overrides RUNWARDEN_CONFIG.",
             as_path,
         ),
         option(["--profile"], "profile_name", "NAME", service, type=str, shell_complete=completed("profiles")),
         option(["--data-dir"], "data_dir", "DIR", "Folder of caches and ledgers [RUNWARDEN_DATA_DIR].", as_path),
         option(["--read-only"], "read_only", "", "Refuse every write."),
         option(["--token-stdin"], "token_stream", "", "Read the API token from the first line of stdin.", _token_line),
-        option(["-v", "--verbose"], "verbose", "", "Log each request and what else is done, on stderr."),
+        option(["-v", "--verbose"], "verbose", "", "Log requests and other activity to stderr."),
         option(["--log-file"], "log_file", "FILE", "Append the log to this file instead.", as_path),
     ]
 

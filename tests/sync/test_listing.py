@@ -349,7 +349,7 @@ def test_a_run_that_the_service_does_not_show_just_now_is_dated(desk: Desk) -> N
 
     assert (shown["run"]["observed"]["state"], shown["source"]) != ("current", "live")
     assert shown["as_of"] == shown["run"]["observed"]["last_seen_at"]
-    assert shown["source"] == "live" or "as it was last seen" in told
+    assert shown["source"] == "live" or "shown as last seen" in told
 
 
 def test_a_total_that_was_not_shown_is_believed(desk: Desk) -> None:

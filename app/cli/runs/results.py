@@ -50,10 +50,10 @@ async def opened(invocation: Invocation, run_id: str) -> "AsyncIterator[tuple[Re
                 run = await lookup.cached(run_id)
             except CommandFailedError:
                 raise error from None
-            invocation.output.note(f"{error.message} The run is as it was last seen.")
+            invocation.output.note(f"{error.message} The run is shown as last seen.")
         detail = await engine.cache.detail(run.run_id)
         if detail is None:
-            raise failed("not_found", f"The run {run_id} is not held here.", run_id=run_id)
+            raise failed("not_found", f"The run {run_id} is not in the cache.", run_id=run_id)
         yield Results(engine.settings, engine.extension), detail
 
 
@@ -129,7 +129,7 @@ async def show(invocation: Invocation, *, run_id: str, cached: bool) -> int:
         for line in safe_block(str(text or "")):
             output.text(f"    {line}")
     if is_table and not is_live and not cached:
-        output.note("The service did not show this run just now: it is as it was last seen.")
+        output.note("The service did not return this run just now: it is shown as last seen.")
     return Exit.DONE
 
 
@@ -216,7 +216,7 @@ async def open_(invocation: Invocation, *, run_id: str, pull: bool) -> int:
     is_open = webbrowser.open(address)
     invocation.output.record({"url": address, "opened": is_open}, [("url", address)])
     if not is_open:
-        invocation.output.note("There is no browser here.")
+        invocation.output.note("No browser found.")
     return Exit.DONE
 
 
