@@ -281,7 +281,7 @@ def test_an_empty_list_of_the_cache_says_where_it_looked(desk: Desk) -> None:
     later = desk.run(*before).err
 
     assert "No run matches" in told
-    assert "Looked only among the 1,000 runs that are here" in told
+    assert "Searched only the 1,000 cached runs" in told
     assert "Leave out --cached to ask the service" in told
     assert "that are here" not in later
 
