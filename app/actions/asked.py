@@ -32,7 +32,7 @@ class Asked(Struct, frozen=True):
     @property
     def origin(self) -> str:
         """Whose words they are."""
-        return f"as {self.caller or 'somebody else'} asked" if self.is_told else "as sent from here"
+        return f"as {self.caller or 'another user'} asked" if self.is_told else "as sent from here"
 
     @property
     def words(self) -> str:

@@ -46,7 +46,7 @@ class Origin(Struct, frozen=True):
 
 ORIGINS: Final[dict[TokenOrigin, Origin]] = {
     "pasted": Origin(
-        "pasted here, kept in a file only you can read", "token", "From its settings: API, Create API Token."
+        "pasted here, kept in a file that only you can read", "token", "From its settings: API, Create API Token."
     ),
     "variable": Origin("an environment variable", "variable", "It must be set whenever the console starts."),
     "file": Origin("an existing file", "file", "Readable by you alone: chmod 600.", "~/.secrets/runwarden.token"),

@@ -68,7 +68,7 @@ def turn_lines(turns: Sequence[Turn], now: datetime, as_of: datetime, width: int
 def figures_line(figures: RepositoryFigures | None) -> Line:
     """How runs on the repository usually end, and how long they take."""
     if figures is None or figures.success is None:
-        return line((" No run has finished here lately.", QUIET))
+        return line((" No run has finished here recently.", QUIET))
     p50 = "" if figures.p50_s is None else f", p50 {span(figures.p50_s)}"
     return line((f"{figures.success:.0%}".replace("%", " %"), "bold"), (f" succeed{p50}", ""), ("  30 days", QUIET))
 

@@ -129,7 +129,7 @@ def fields(view: RunView, now: datetime, as_of: datetime, width: int) -> list[Li
     if view.reason:
         lines[:0] = _field("reason", view.reason, width, STYLES["bad"] if run.status == "failed" else "")
     doubts = {
-        "lost": "The service no longer shows this run: these are the last facts it gave.",
+        "lost": "The service no longer shows this run: this is its last known state.",
         "unconfirmed": "Missing from the last answer; looking it up. Its status may be old.",
     }
     stale = "" if view.is_live(now) else f"{last_confirmed(view, now)}: it may have changed since."

@@ -80,7 +80,7 @@ async def apply_sheet(results: "Results", detail: "RunDetail", change: "Change")
     care = "Nothing is committed. One with uncommitted changes is left alone; untracked files are never overwritten."
     facts = [
         Content(f"{size}, since {safe_text(change.base_name)}."),
-        *([] if change.is_pushed else [Content.styled("No branch has it: it was not pushed.", STYLES["warn"])]),
+        *([] if change.is_pushed else [Content.styled("It was not pushed: no branch has it.", STYLES["warn"])]),
         Content(care),
         *(Content.styled(safe_text(each), STYLES["warn"]) for each in (*remarks, remotes) if each),
     ]

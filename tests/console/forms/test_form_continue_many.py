@@ -73,7 +73,7 @@ async def test_every_run_gets_the_same_words(stage: Any, clock: Any, engine: Eng
         (Respond(409, {"message": "still active"}), ["confirmed", "rejected", "confirmed"], "run_2: still active"),
         (Respond(429, {"message": "slow"}, {"Retry-After": "9"}), ["rejected", "confirmed"], "3 are left, and stay"),
         (Respond(401, {"message": "expired"}), ["rejected", "confirmed"], "3 are left, and stay marked"),
-        (Drop(), ["unknown", "confirmed"], "v resolves it"),
+        (Drop(), ["unknown", "confirmed"], "press v to resolve it"),
     ],
 )
 async def test_what_the_next_would_suffer_too_stops_it(
