@@ -141,8 +141,8 @@ class LogView(TextView):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("exclamation_mark", "error", "next error", key_display="!", id="log.error"),
-        Binding("backslash", "wrap", "wrap", key_display="\\", tooltip="Long lines, or cut them", id="log.wrap"),
-        Binding("end,G", "last", "to the end", tooltip="And follow new lines", id="table.last"),
+        Binding("backslash", "wrap", "wrap", key_display="\\", tooltip="Wrap or cut long lines", id="log.wrap"),
+        Binding("end,G", "last", "to the end", tooltip="Go to the end and follow new lines", id="table.last"),
     ]
 
     @dataclass

@@ -239,7 +239,7 @@ def _detail(row: ImportLine, now: datetime) -> SafeText:
         when = "" if row.state == "created" else f", {ago(action.settled_at or action.created_at, now)}"
         return safe_text(f"{action.result_id or action.action_id}{when}")
     if row.state in {"blocked", "unknown"}:
-        return safe_text(reason(action.error) if action.error is not None else "on its way")
+        return safe_text(reason(action.error) if action.error is not None else "being sent")
     if action.error is not None:
         before = "before: " if row.state == "to_create" else ""
         return safe_text(f"{before}{reason(action.error)}")

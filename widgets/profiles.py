@@ -89,7 +89,7 @@ def place_words(facts: ProfileFacts) -> SafeText:
     """Its address and its permissions, or the trouble with our files."""
     if facts.problem:
         return safe_text(facts.problem, limit=300)
-    words = (facts.address, "on show" if facts.is_current else "", "read-only" if facts.read_only else "")
+    words = (facts.address, "current" if facts.is_current else "", "read-only" if facts.read_only else "")
     return safe_text(" · ".join(filter(None, words)), limit=300)
 
 

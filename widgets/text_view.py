@@ -107,7 +107,7 @@ class TextView(CursorView):
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("right,l", "sideways(1)", "to the right", show=False, tooltip="In long lines", id="text.right"),
+        Binding("right,l", "sideways(1)", "to the right", show=False, tooltip="Scroll long lines", id="text.right"),
         Binding("left,h", "sideways(-1)", "to the left", show=False, id="text.left"),
     ]
 

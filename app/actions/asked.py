@@ -32,7 +32,7 @@ class Asked(Struct, frozen=True):
     @property
     def origin(self) -> str:
         """Whose words they are."""
-        return f"as {self.caller or 'another user'} asked" if self.is_told else "as sent from here"
+        return f"from {self.caller or 'another user'}" if self.is_told else "from this machine"
 
     @property
     def words(self) -> str:

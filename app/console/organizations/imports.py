@@ -323,7 +323,7 @@ class OrganizationImportScreen(BaseScreen):
         if self._phase == "asked":
             first = f"{most:,} of {_organizations(count)}" if most < count else _organizations(count)
             people = "1 person" if min(most, count) == 1 else f"{min(most, count):,} people"
-            return safe_text(f"Press ^s again to create {first} and invite {people}, esc to cancel."), "warn"
+            return safe_text(f"^s again: create {first} and invite {people}; esc: cancel"), "warn"
         if not self._lines:
             return safe_text(""), "quiet"
         if (stop := self._stopped_by) is not None:

@@ -80,8 +80,22 @@ class RunScreen(RunActions):
         hidden("less_than_sign", "turn(-1)", "previous turn", key_display="<", id="run.prev_turn"),
         *RUN_BINDINGS,
         Binding("escape,backspace", "back", "back", key_display="esc", tooltip="Back to the runs", id="run.back"),
-        Binding("right_square_bracket", "beside(1)", "older", key_display="]", tooltip="On the branch", id="run.older"),
-        Binding("left_square_bracket", "beside(-1)", "newer", key_display="[", tooltip="On the branch", id="run.newer"),
+        Binding(
+            "right_square_bracket",
+            "beside(1)",
+            "older",
+            key_display="]",
+            tooltip="Older run of the branch",
+            id="run.older",
+        ),
+        Binding(
+            "left_square_bracket",
+            "beside(-1)",
+            "newer",
+            key_display="[",
+            tooltip="Newer run of the branch",
+            id="run.newer",
+        ),
     ]
 
     def __init__(self, session: Session, run_id: str) -> None:

@@ -335,7 +335,7 @@ class ColumnPicker(PickerScreen[ColumnChoice]):
         Binding("greater_than_sign,right,l", "size(2)", "wider", id="columns.wider"),
         Binding("less_than_sign,left,h", "size(-2)", "narrower", id="columns.narrower"),
         Binding("equals_sign", "fit", "automatic width", id="columns.fit"),
-        Binding("0", "usual", "as at first", id="columns.usual"),
+        Binding("0", "usual", "default", id="columns.usual"),
         Binding("enter", "keep", "keep", id="columns.keep", priority=True),
     ]
 

@@ -27,7 +27,7 @@ TERMINAL_BINDINGS: Final = (
     Binding(
         "f8", "mouse", "mouse on/off", show=False, tooltip="Turn off to select text with the mouse", id="app.mouse"
     ),
-    Binding("ctrl+z", "suspend_process", "suspend", show=False, tooltip="fg comes back", id="app.suspend"),
+    Binding("ctrl+z", "suspend_process", "suspend", show=False, tooltip="Resume with fg", id="app.suspend"),
 )
 KeepFrame = Callable[[Sequence[int], str, Sequence[str]], None]
 """Keeps a frame for a window size: a title that the time is appended to, and the rows below it."""

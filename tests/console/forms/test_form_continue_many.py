@@ -207,7 +207,7 @@ async def test_what_others_asked_is_retried_as_the_service_tells_it(
     post.next(goes_on(11), Respond(201, execution | {"created_at": "2026-05-04T12:00:00Z"}))
     app = stage(lambda _: form)
     async with opened(app, size=(100, 34)) as pilot:
-        assert "1 as ann␛ asked, 1 as ci asked" in words(app)
+        assert "1 from ann␛, 1 from ci" in words(app)
         assert "1 run with unknown instructions: It was not" in words(app)
         await press(pilot, "ctrl+s")
         preview = words(app)

@@ -123,8 +123,8 @@ async def test_a_run_like_a_colleagues_begins_with_its_words(staged: Staged, boa
         first = {"number": 1, "instructions": "Fix\x1b it", "caller": "ann"}
         later = {"number": 2, "instructions": "And the tests?", "caller": "bob"}
         told: list[tuple[dict[str, Any], type, str]] = [
-            ({"turns": [first, later]}, NewRunForm, "as ann asked; control characters are left out"),
-            ({"turns": [first | {"inputs": {"depth": 2}}], "agent": "audit"}, StartAgentForm, "as ann asked"),
+            ({"turns": [first, later]}, NewRunForm, "from ann; control characters are left out"),
+            ({"turns": [first | {"inputs": {"depth": 2}}], "agent": "audit"}, StartAgentForm, "from ann"),
             ({"turns": []}, NewRunForm, "not known. It was not sent from this machine."),
         ]
         found = []
