@@ -124,7 +124,7 @@ class _About(NamedTuple):
         if isinstance(told, RunTurns):
             _tell_turns(output, told, turn)
             return
-        for line in ("", "conversation, as sent from here") if self.sent else ():
+        for line in ("", "conversation, sent from this machine") if self.sent else ():
             output.text(line)
         for action in self.sent:
             kind = KIND_WORDS[action.kind]

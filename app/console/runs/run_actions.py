@@ -238,8 +238,8 @@ def cancel_sheet(engine: "Engine", runs: Sequence[Run]) -> "ConfirmSheet":
     ]
     if len(runs) > _NAMED:
         facts.append(Content(safe_text(f"And {len(runs) - _NAMED} more.")))
-    agents = "Its agent is" if len(runs) == 1 else "Their agents are"
-    facts.append(Content(f"{agents} ended, and nothing of this turn is pushed; the service then says failed."))
+    agents = "Its agent stops" if len(runs) == 1 else "Their agents stop"
+    facts.append(Content(f"{agents} and nothing of this turn is pushed. The service then reports a failure."))
 
     async def cancel(_: "Path") -> str:
         done, unknown = 0, 0

@@ -72,7 +72,9 @@ class RunsScreen(RunActions):
     TAB = "runs"
     BINDINGS: ClassVar[list[BindingType]] = [
         *RUN_BINDINGS,
-        Binding("slash", "search", "search", key_display="/", tooltip="Words, or status:failed …", id="runs.search"),
+        Binding(
+            "slash", "search", "search", key_display="/", tooltip="Search words, or status:failed …", id="runs.search"
+        ),
         Binding("s", "pick_statuses", "status", tooltip="Filter by status", id="runs.statuses"),
         unkeyed("pick_values('repo')", "repository", tooltip="Filter by repository", id="runs.repositories"),
         hidden("B", "pick_values('branch')", "branch", tooltip="Filter by branch", id="runs.branches"),
