@@ -41,7 +41,7 @@ STANDBY_S: Final = 5.0
 FORGET_EVERY: Final = timedelta(days=1)
 RETRY_EVERY_S: Final = 10.0
 """How often to look for messages whose next attempt is due."""
-_FROM_THE_RULE: Final = "(made from the rule's name and what set it off)"
+_FROM_THE_RULE: Final = "(derived from the rule's name and its trigger)"
 
 
 class Preview(Struct, frozen=True):
