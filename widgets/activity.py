@@ -15,22 +15,13 @@ from textual.widgets import Static
 from app.text import SafeText, safe_block, safe_text
 from app.times import ago, span, stamp
 from storage.records import Action, ActionState
+from storage.records.action import KIND_WORDS
 from widgets.badges import STYLES, Badge, action_badge
 from widgets.clickable import Chip, ChipBar
 from widgets.forms.inputs import ListSearch
 from widgets.forms.pages import reason
 from widgets.line_table import GAP, LineColumn, TableLine, TonedText
 
-WHAT: Final = {
-    "run.start": "start run",
-    "run.continue": "continue run",
-    "agent.start": "start agent",
-    "organization.create": "create organization",
-    "gitlab.onboard": "onboard project",
-    "run.cancel": "cancel run",
-    "invitation.resend": "resend invitation",
-}
-"""Kinds in words; other kinds are shown as they are."""
 _SENT_AGAIN: Final = Badge("↻", "sent again", "quiet")
 _WAITING: Final = Badge("◌", "waiting", "wait")
 _BODY_CHARACTERS: Final = 20_000
@@ -91,7 +82,10 @@ class ActivityEntry(Struct, frozen=True):
         if self.unknown is not None:
             yield (
                 "to do",
-                (safe_text("Find out whether it took effect, then press v. It is never sent again by itself."), "warn"),
+                (
+                    safe_text("Check whether it took effect, then press v. It is never sent again automatically."),
+                    "warn",
+                ),
             )
         if action.superseded_by:
             yield "sent again", (safe_text(action.superseded_by), "plain")
@@ -120,8 +114,8 @@ class ActivityEntry(Struct, frozen=True):
 
 
 def what(kind: str) -> SafeText:
-    """A kind in words."""
-    return safe_text(WHAT.get(kind, kind), limit=40)
+    """A kind in words; an unknown kind as it is."""
+    return safe_text(KIND_WORDS.get(kind, kind), limit=40)
 
 
 def outcome_badge(outcome: str) -> Badge:

@@ -101,11 +101,11 @@ class RuleView(Struct, frozen=True):
     def facts(self, now: datetime) -> Iterator[tuple[str, TonedText]]:
         """Its effect, its limits and its next times."""
         badge = MODES[self.mode]
-        why = {"on": "", "paused": f" {self.paused}; P resumes it", "off": "; D switches it on"}[self.mode]
+        why = {"on": "", "paused": f" {self.paused}; press P to resume", "off": "; press D to enable"}[self.mode]
         yield "automation", (self.name, "plain")
         yield "state", (safe_text(f"{badge.text}{why}"), badge.tone)
         if self.waiting:
-            yield "approval", (safe_text(f"! {self.waiting} to approve or reject: v"), "warn")
+            yield "approval", (safe_text(f"! {self.waiting} to approve or reject: press v"), "warn")
         yield "does", (self.sentence, "plain")
         yield "limits", (self.limits, "quiet")
         for line in self.warnings:
@@ -146,15 +146,9 @@ def journal_lines(
 
 def set_off_by(decision: Decision, now: datetime) -> SafeText:
     """A decision's cause, in one line."""
-    facts = decision.occurrence.facts
-    kind = decision.occurrence.identity.partition(":")[0]
-    by = {"asked": "by hand", "proposed": "by a program"}.get(kind)
-    about = [facts.get(name, "") for name in ("run.id", "run.status", "run.repository", "run.branch")]
-    about += [facts.get(name, "") for name in ("host.platform", "host.status", "action.kind", "action.id")]
-    if said := " ".join(filter(None, about)):
-        return safe_text(f"{by}: {said}" if by else said, limit=200)
-    at = clock_time(decision.occurrence.at, now)
-    return safe_text(f"{by}, {at}" if by else f"its time, {at}" if kind == "at" else decision.occurrence.identity)
+    occurrence = decision.occurrence
+    at = "" if occurrence.facts.keys() - {"key"} else f", {clock_time(occurrence.at, now)}"
+    return safe_text(f"{occurrence.cause}{at}", limit=200)
 
 
 def runs_of(journal: tuple[Decision, ...]) -> dict[str, Decision]:
@@ -232,7 +226,7 @@ class RuleEditor(Widget):
     def show(self, found: RuleView | Mistake, now: datetime) -> None:
         """Show the text's meaning."""
         if isinstance(found, Mistake):
-            where = Content.styled(f"✗ {found.location or 'not a rule yet'}", f"{STYLES['bad']} bold")
+            where = Content.styled(f"✗ {found.location or 'not a valid rule'}", f"{STYLES['bad']} bold")
             lines = [where, Content(found.message), Content.styled(found.cure, STYLES["quiet"])]
         else:
             lines = list(_reads(found, now))
@@ -240,7 +234,7 @@ class RuleEditor(Widget):
 
 
 def _reads(rule: RuleView, now: datetime) -> Iterator[Content]:
-    off = " It is off: enabled = false." if rule.mode == "off" else ""
+    off = " Disabled: enabled = false." if rule.mode == "off" else ""
     yield Content.assemble(("✓ ", STYLES["good"]), rule.sentence, (off, STYLES["warn"]))
     yield Content.styled(rule.limits, STYLES["quiet"])
     for line in rule.warnings:
@@ -306,10 +300,10 @@ class RulePane(FactPane[RuleView], can_focus=True):
         del item
         self._now = now
         journal = journal_lines(self._journal, now, self.scrollable_content_region.width - 4, self._did)
-        nothing = Content.styled("Nothing has set it off yet.", STYLES["quiet"])
+        nothing = Content.styled("Nothing has triggered it yet.", STYLES["quiet"])
         parts = [Content.styled("Journal", "$accent bold"), *(journal or [nothing])]
         if self._written:
-            parts += [Content(), Content.styled("As it is written", "$accent bold"), *map(coloured, self._written)]
+            parts += [Content(), Content.styled("Definition", "$accent bold"), *map(coloured, self._written)]
         return Content("\n").join(parts)
 
 

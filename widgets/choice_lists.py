@@ -77,7 +77,7 @@ class PickList(OptionList, can_focus=False):
         at = (self.highlighted or 0) if is_same else 0
         self._picks = picks
         self._marks = marks
-        nothing = Content.styled("  nothing matches; enter takes what is typed", STYLES["quiet"])
+        nothing = Content.styled("  nothing matches; enter use the text as typed", STYLES["quiet"])
         self.set_options(
             [self._prompt(pick, marks.get(pick.value)) for pick in picks] or [Option(nothing, disabled=True)]
         )

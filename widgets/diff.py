@@ -290,8 +290,8 @@ class DiffView(TextView):
         Binding("left_curly_bracket", "file(-1)", "previous file", show=False, key_display="{", id="diff.prev_file"),
         Binding("right_parenthesis", "hunk(1)", "next hunk", key_display=")", id="diff.next_hunk"),
         Binding("left_parenthesis", "hunk(-1)", "previous hunk", show=False, key_display="(", id="diff.prev_hunk"),
-        Binding("z", "fold", "fold", show=False, tooltip="The file under the cursor", id="diff.fold"),
-        unkeyed("fold_all", "fold all", tooltip="All files, or none", id="diff.fold_all"),
+        Binding("z", "fold", "fold", show=False, tooltip="Fold the file under the cursor", id="diff.fold"),
+        unkeyed("fold_all", "fold all", tooltip="Fold or unfold all files", id="diff.fold_all"),
         Binding("vertical_line", "split", "side by side", show=False, key_display="|", id="diff.split"),
     ]
 

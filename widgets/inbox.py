@@ -24,7 +24,7 @@ BADGES: Final[Mapping[InboxKind, Badge]] = {
     "limited": Badge("⊘", "limited", "warn"),
     "bot": Badge("∅", "no bot", "warn"),
     "ended": Badge("✓", "ended", "good"),
-    "undelivered": Badge("⊘", "not told", "bad"),
+    "undelivered": Badge("⊘", "not sent", "bad"),
 }
 SEVERITY_TONES: Final[Mapping[InboxSeverity, Tone]] = {"critical": "bad", "decide": "warn", "look": "quiet"}
 AGAIN: Final = "↻ "

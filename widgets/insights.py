@@ -257,7 +257,9 @@ class OutcomesChart(Chart, can_focus=True):
     """The outcomes, with a cursor on one hour or day while it has the focus."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "choose", "its runs", key_display="enter", tooltip="The runs of that time", id="leads.open"),
+        Binding(
+            "enter", "choose", "its runs", key_display="enter", tooltip="Show the runs of that time", id="leads.open"
+        ),
     ]
 
     @dataclass

@@ -140,8 +140,8 @@ class LogView(TextView):
     """Draws a log; at its last line it follows what is added."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("backslash", "wrap", "wrap", key_display="\\", tooltip="Long lines, or cut them", id="log.wrap"),
-        Binding("end,G", "last", "to the end", tooltip="And follow new lines", id="table.last"),
+        Binding("backslash", "wrap", "wrap", key_display="\\", tooltip="Wrap or cut long lines", id="log.wrap"),
+        Binding("end,G", "last", "to the end", tooltip="Go to the end and follow new lines", id="table.last"),
     ]
 
     @dataclass

@@ -90,7 +90,7 @@ class CreationAttempt(Struct, frozen=True):
         """Everything known about the attempt; our names, possibly foreign values."""
         action, found = self.action, self.organization
         badge = attempt_badge(self)
-        found_out = ", as a person found out" if action.resolution in {"created", "not_created"} else ""
+        found_out = " (resolved by hand)" if action.resolution in {"created", "not_created"} else ""
         yield "state", (safe_text(f"{badge.text}{found_out}"), badge.tone)
         yield "email", (safe_text(self.email), "plain")
         yield "offer", (safe_text(self.offer_code or "standard trial"), "plain")
@@ -107,7 +107,7 @@ class CreationAttempt(Struct, frozen=True):
         if self.is_unknown:
             yield (
                 "to do",
-                (safe_text("Find out whether it exists, then press v. Its address is blocked until then."), "warn"),
+                (safe_text("Check whether it exists, then press v. Its address is blocked until then."), "warn"),
             )
         if action.superseded_by:
             yield "sent again", (safe_text(action.superseded_by), "plain")
@@ -237,7 +237,7 @@ def _detail(row: ImportLine, now: datetime) -> SafeText:
         when = "" if row.state == "created" else f", {ago(action.settled_at or action.created_at, now)}"
         return safe_text(f"{action.result_id or action.action_id}{when}")
     if row.state in {"blocked", "unknown"}:
-        return safe_text(reason(action.error) if action.error is not None else "on its way")
+        return safe_text(reason(action.error) if action.error is not None else "being sent")
     if action.error is not None:
         before = "before: " if row.state == "to_create" else ""
         return safe_text(f"{before}{reason(action.error)}")

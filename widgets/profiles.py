@@ -25,7 +25,7 @@ Detail = Literal["line", "block"]
 NAME: Final = 24
 STATE: Final = 30
 """Cells of the columns of a block."""
-_UNKNOWN: Final[tuple[StyledText, ...]] = (("nothing is known of it yet", STYLES["quiet"]),)
+_UNKNOWN: Final[tuple[StyledText, ...]] = (("not checked yet", STYLES["quiet"]),)
 INDENT: Final = 4
 
 
@@ -56,11 +56,11 @@ class Criteria(Struct, frozen=True):
 def worst(facts: ProfileFacts, criteria: Criteria) -> Badge:
     """The profile's state in a few words."""
     if facts.problem:
-        return Badge("✗", "our files are unusable", "bad")
+        return Badge("✗", "own files unusable", "bad")
     if facts.vitals is None:
-        return Badge("◌", "looking…", "wait")
+        return Badge("◌", "checking…", "wait")
     found = sorted(_states(facts.vitals, criteria), key=lambda badge: _WORST_FIRST.index(badge.tone))
-    return found[0] if found else Badge("✓", "all is well", "good")
+    return found[0] if found else Badge("✓", "OK", "good")
 
 
 def count_words(facts: ProfileFacts) -> tuple[StyledText, ...]:
@@ -89,7 +89,7 @@ def place_words(facts: ProfileFacts) -> SafeText:
     """Its address and its permissions, or the trouble with our files."""
     if facts.problem:
         return safe_text(facts.problem, limit=300)
-    words = (facts.address, "on show" if facts.is_current else "", "read-only" if facts.read_only else "")
+    words = (facts.address, "current" if facts.is_current else "", "read-only" if facts.read_only else "")
     return safe_text(" · ".join(filter(None, words)), limit=300)
 
 

@@ -107,7 +107,7 @@ class TextView(CursorView):
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("right,l", "sideways(1)", "to the right", show=False, tooltip="In long lines", id="text.right"),
+        Binding("right,l", "sideways(1)", "to the right", show=False, tooltip="Scroll long lines", id="text.right"),
         Binding("left,h", "sideways(-1)", "to the left", show=False, id="text.left"),
     ]
 
@@ -272,7 +272,7 @@ class TextSearch(Vertical):
         """Prepare; `start` runs a coroutine function in the background, like `run_worker`."""
         super().__init__()
         self.view = view
-        self._line = ListSearch(("Search; enter goes to it, esc clears",))
+        self._line = ListSearch(("Search: enter go to it, esc clear",))
         self._start = start
         self._earlier = earlier
 
@@ -323,7 +323,7 @@ class TextSearch(Vertical):
             edge = 0 if step > 0 else view.total
             found = await asyncio.to_thread(view.find, pattern, edge, step)
             if not is_typed:
-                self.post_message(self.Missed("Not found." if found is None else "From the other end on."))
+                self.post_message(self.Missed("Not found." if found is None else "Continued from the other end."))
         self._line.set_class(found is None, "-missed")
         if found is not None:
             view.put_cursor(found)

@@ -126,7 +126,7 @@ class Sending:
                 # An earlier attempt was stored after all, or another process took us for dead.
                 held = overtaken.action
                 is_given_up = held.state == "unknown" and held.resolution is None
-                why = "Another process had given it up."
+                why = "Another process had marked it as unknown."
                 self.action = self._unrecorded(verdict, why, was_sent=was_sent) if is_given_up else held
             except StorageError as error:
                 if time.monotonic() < give_up_s and not isinstance(error, StorageClosedError):
@@ -154,7 +154,7 @@ class Sending:
             outcome = f"The service refused: {verdict.error.message}"
         else:
             return replace(action, state="unknown", error=verdict.error)
-        cure = f"Once it can: {self.command_line} actions resolve {action.action_id} {word}"
+        cure = f"Once the ledger can be written: {self.command_line} actions resolve {action.action_id} {word}"
         error = replace(verdict.error, kind=NOT_RECORDED, message=f"{outcome} {why} {cure}")
         return replace(action, state="unknown", error=error)
 

@@ -32,7 +32,7 @@ class Asked(Struct, frozen=True):
     @property
     def origin(self) -> str:
         """Whose words they are."""
-        return f"as {self.caller or 'somebody else'} asked" if self.is_told else "as sent from here"
+        return f"from {self.caller or 'another user'}" if self.is_told else "from this machine"
 
     @property
     def words(self) -> str:
@@ -70,7 +70,7 @@ async def what_began(ledger: Ledger, tell: TellTurns, detail: RunDetail, *, firs
         return _told(told, told.turns[0 if first else -1], detail.run, first=first)
     if own is not None and not first:
         return own
-    why = told.reason if isinstance(told, Unavailable) else "The service does not tell it either."
+    why = told.reason if isinstance(told, Unavailable) else "The service does not have it either."
     return Unavailable(f"It was not sent from this machine. {why}")
 
 

@@ -77,7 +77,7 @@ def parse_rows(content: bytes, origin: str) -> tuple[ImportRow, ...]:
     except UnicodeDecodeError as error:
         raise ImportFileError(f"{origin} is not UTF-8 text: save it as CSV UTF-8.") from error
     if not text.strip():
-        raise ImportFileError(f"{origin} is empty: it has to begin with a line of columns, such as email,offer_code.")
+        raise ImportFileError(f"{origin} is empty: its first line must name the columns, such as email,offer_code.")
     reader = csv.reader(StringIO(text, newline=""), strict=True)
     rows: dict[str, ImportRow] = {}
     """The first row of each email."""
@@ -95,7 +95,7 @@ def parse_rows(content: bytes, origin: str) -> tuple[ImportRow, ...]:
     except csv.Error as error:
         raise ImportFileError(f"{origin}:{reader.line_num}: {error}.") from error
     if not found:
-        raise ImportFileError(f"{origin} holds no row below its header.")
+        raise ImportFileError(f"{origin} has no rows below its header.")
     return tuple(found)
 
 
@@ -110,7 +110,7 @@ def _header(cells: list[str], origin: str) -> list[str]:
     for separator, called in SEPARATORS.items():
         if "email" in named(separator.join(cells).split(separator)):
             raise ImportFileError(f"{origin}:1: the columns are separated by {called}: separate them with commas.")
-    raise ImportFileError(f"{origin}:1: this line has to name the columns: email and, optionally, offer_code.")
+    raise ImportFileError(f"{origin}:1: this line must name the columns: email and, optionally, offer_code.")
 
 
 def _row(line: int, header: list[str], cells: list[str]) -> ImportRow:

@@ -51,12 +51,12 @@ def _problems(request: WriteRequest) -> Iterator[FieldProblem]:
             yield from _branch(request.branch_name)
             yield from _json("metadata", request.metadata)
             if isinstance(request, ContinueRun) and not request.run_id.strip():
-                yield FieldProblem("run_id", "Say which run to continue.")
+                yield FieldProblem("run_id", "Name the run to continue.")
         case StartAgent():
             try:
                 agent_segment(request.name)
             except ValueError:
-                what = "Name the agent as the service knows it; '.', '..' and control characters cannot be."
+                what = "Name an agent of the service, not '.', '..' or control characters."
                 yield FieldProblem("name", what)
             if not request.repository.strip():
                 what = "Name the repository: owner/repo, group/project, a URL, or a configured name."
@@ -71,10 +71,10 @@ def _problems(request: WriteRequest) -> Iterator[FieldProblem]:
             yield from _line("offer_code", request.offer_code or "")
         case CancelRun():
             if not request.run_id.strip() or request.run_id.strip() in {".", ".."}:
-                yield FieldProblem("run_id", "Say which run to cancel.")
+                yield FieldProblem("run_id", "Name the run to cancel.")
         case ResendInvitation():
             if not request.invitation_id.strip() or request.invitation_id.strip() in {".", ".."}:
-                yield FieldProblem("invitation_id", "Say which invitation to send again.")
+                yield FieldProblem("invitation_id", "Name the invitation to send again.")
         case OnboardProject():
             if request.project_id is None and not (request.project_path or "").strip():
                 yield FieldProblem("project_path", "Name the project: group/project, or its numeric id.")
@@ -115,7 +115,7 @@ def _json(field: str, value: Json) -> Iterator[FieldProblem]:
         case bool() | None:
             return
         case int() if not -MAX_INTEGER <= value < MAX_INTEGER:
-            yield FieldProblem(field, f"{value} is larger than 64 bits hold; write it as text.")
+            yield FieldProblem(field, f"{value} does not fit into 64 bits; write it as text.")
         case float() if not math.isfinite(value):
             yield FieldProblem(field, f"{value} is not a JSON number.")
         case str():
@@ -146,8 +146,7 @@ class ReadOnlyError(ActionRefusedError):
 
     def __init__(self) -> None:
         super().__init__(
-            "Read-only: nothing is sent, and nothing resolved. "
-            "Drop --read-only, or set read_only = false for this profile."
+            "Read-only: nothing is sent or resolved. Drop --read-only, or set read_only = false for this profile."
         )
 
 
@@ -170,10 +169,10 @@ class BlockedError(ActionRefusedError):
         subject, action_id = existing.subject, existing.action_id
         if existing.state == "unknown":
             why = f"The outcome of an earlier attempt for {subject} is unknown ({action_id})."
-            cure = f"Find out whether it took effect, then: {command_line} actions resolve {action_id}"
+            cure = f"Check whether it took effect, then: {command_line} actions resolve {action_id}"
             cure += " --created ID | --not-created | --send-again"
         else:
-            why = f"An attempt for {subject} is on its way ({action_id})."
+            why = f"An attempt for {subject} is being sent ({action_id})."
             cure = f"Wait for it: {command_line} actions show {action_id}"
         super().__init__(f"{why} Nothing was sent. {cure}")
         self.existing = existing
@@ -197,7 +196,7 @@ class AlreadyAskedError(ActionRefusedError):
     kind = "already_asked"
 
     def __init__(self, existing: Action) -> None:
-        super().__init__(f"This was asked before as {existing.action_id} ({existing.state}). Nothing was sent.")
+        super().__init__(f"This was sent before as {existing.action_id} ({existing.state}). Nothing was sent.")
         self.existing = existing
 
 

@@ -113,7 +113,7 @@ class ResponseRunner(Struct, frozen=True):
             case DoContinue(instructions):
                 run = await self.cache.detail(facts["run.id"])
                 if run is None:
-                    raise CannotActError(f"run {facts['run.id']} is not held any longer")
+                    raise CannotActError(f"run {facts['run.id']} is no longer in the cache")
                 return ContinueRun(
                     run.run.run_id, filled(instructions, facts), run.run.repository, None, {MARK: rule.name}
                 )
@@ -127,10 +127,10 @@ class ResponseRunner(Struct, frozen=True):
             case DoRetry():
                 run = await self.cache.detail(facts["run.id"])
                 if run is None:
-                    raise CannotActError(f"run {facts['run.id']} is not held any longer")
+                    raise CannotActError(f"run {facts['run.id']} is no longer in the cache")
                 found = await what_began(self.actions.ledger, self.tell_turns, run)
                 if not isinstance(found, Asked):
-                    raise CannotActError(f"its instructions are not known. {found.reason}".rstrip("."))
+                    raise CannotActError(f"its instructions are unknown. {found.reason}".rstrip("."))
                 again = found.request
                 if isinstance(again, StartRun | ContinueRun):
                     return replace(again, metadata={**again.metadata, MARK: rule.name})
@@ -138,7 +138,7 @@ class ResponseRunner(Struct, frozen=True):
             case DoSend(kind):
                 asked = json.loads(decision.request_json or "null")
                 if asked is None:
-                    raise CannotActError("its request is not known any longer")
+                    raise CannotActError("its request is no longer known")
                 return request_from(kind, asked["path"], asked["body"])
             case _:
                 raise CannotActError("it sends nothing to the service")

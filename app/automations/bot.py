@@ -41,7 +41,7 @@ STANDBY_S: Final = 5.0
 FORGET_EVERY: Final = timedelta(days=1)
 RETRY_EVERY_S: Final = 10.0
 """How often to look for messages whose next attempt is due."""
-_FROM_THE_RULE: Final = "(made from the rule's name and what set it off)"
+_FROM_THE_RULE: Final = "(derived from the rule's name and its trigger)"
 
 
 class Preview(Struct, frozen=True):
@@ -170,7 +170,7 @@ class Bot:
     async def _asked_for(self, rule: Rule, run_id: str | None) -> Occurrence:
         held = None if run_id is None else await self.engine.cache.detail(run_id)
         if run_id is not None and held is None:
-            raise CannotActError(f"run {run_id} is not held here: runwarden runs show {run_id} fetches it")
+            raise CannotActError(f"run {run_id} is not in the cache: runwarden runs view {run_id} fetches it")
         if held is None and isinstance(rule.on, OnRun | OnStuck):
             raise CannotActError("it needs a run: name one with --run")
         return asked_for(self.engine.clock(), None if held is None else held.run)

@@ -22,6 +22,7 @@ from app.run_document import as_received
 from app.text import plural, safe_text
 from app.times import span
 from storage.records import RunFilter, RunRow, RunSort
+from storage.records.action import KIND_WORDS
 from storage.records.decision import FINISHED_OUTCOMES
 from storage.records.inbox import NO_TIME, InboxEntry, InboxItem, InboxKind, Mark
 from storage.records.repository import DEFAULT_PLATFORM
@@ -145,10 +146,10 @@ def _item(cause: Cause, marks: Mapping[str, Mark], now: datetime, command_line: 
     title = cause.one if len(entries) == 1 or not cause.many else f"{len(entries):,} {cause.many}"
     newest = {entry.key: entry for entry in reversed(entries)}
     back, known = "", [mark for _, own in held for mark in own]
-    if put_off := [mark.snoozed_until for mark in known if mark.snoozed_until is not None]:
-        back = "put off until now" if put_off[0] <= now else "again, sooner than it was put off to"
+    if snoozed := [mark.snoozed_until for mark in known if mark.snoozed_until is not None]:
+        back = "snoozed until now" if snoozed[0] <= now else "back before its snooze ended"
     elif any(mark.done_until is not None for mark in known):
-        back = "again, after it was dealt with"
+        back = "again after it was done"
     return InboxItem(
         key=cause.key,
         kind=cause.kind,
@@ -189,11 +190,11 @@ class Causes:
             title = f"Code host {one.platform} is {one.word}"
             if not one.goes_on:
                 lasted = span(one.lasted.total_seconds())
-                title = f"Code host {one.platform} was {one.word} for {lasted}, and is well again"
+                title = f"Code host {one.platform} was {one.word} for {lasted}, and has recovered"
             key = f"host:{one.platform}"
             found.append(_single("host", key, title, one.start, one.platform))
         for action in await self.engine.ledger.unresolved():
-            title = f"Unknown outcome: {action.kind} {action.subject}".rstrip()
+            title = f"Unknown outcome: {KIND_WORDS[action.kind]} {action.subject}".rstrip()
             number = action.action_id
             cure = f"actions resolve {number}"
             found.append(_single("unknown", f"action:{number}", title, action.created_at, number, cure))
@@ -301,7 +302,7 @@ class Causes:
         is_approved = bool(await state.open_decisions(outcome="approved"))
         if (rules or is_approved) and (until is None or until < now - SILENT_AFTER):
             why = "A request is approved" if is_approved else "Automations are configured"
-            title = f"{why}, and no bot is at work"
+            title = f"{why}, but no bot is running"
             found.append(_single("bot", "bot", title, until or NO_TIME, "", "watch"))
         return found
 
@@ -316,7 +317,7 @@ class Causes:
             entries = [InboxEntry(key, one.made_at) for one in deliveries]
             newest = max(deliveries, key=lambda one: one.made_at).message.title
             single = f"Not delivered over {route}"
-            many = f"messages not delivered over {route}, the newest"
+            many = f"messages not delivered over {route}, latest"
             cure = f"notify test {shlex.quote(route)}"
             found.append(Cause(key, "undelivered", f"{single}: {newest}", f"{many}: {newest}", entries, cure, route))
         return found

@@ -250,7 +250,7 @@ def changed_since(occurrence: Occurrence, seen: Seen, run: Run | None) -> str:
     if platform := facts.get("host.platform"):
         is_unwell = any(each.platform == platform and not each.is_over for each in seen.incidents)
         if is_unwell == (facts["host.status"] == "recovered"):
-            return f"code host {platform} {'is not well again' if is_unwell else 'has recovered'} by now"
+            return f"code host {platform} {'is unhealthy again' if is_unwell else 'has recovered'} by now"
     return ""
 
 

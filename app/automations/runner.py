@@ -239,11 +239,11 @@ class Runner:
 
         def verdict(past: RuleHistory) -> Verdict:
             if history:
-                return Verdict("history", "it was so before the rule")
+                return Verdict("history", "it was so before the rule existed")
             found = decide(rule, occurrence, past, now)
             if found.outcome == "acting" and rule.name in self.work.programs:
-                found = Verdict("queued", "the rule's program before it is still running")
-            caught_up = f"for {missed} missed before it as well" if missed else ""
+                found = Verdict("queued", "the rule's previous program is still running")
+            caught_up = f"for {missed} missed before it, too" if missed else ""
             return Verdict(found.outcome, "; ".join(filter(None, (found.reason, caught_up))))
 
         active_run = await self._active_run(rule, occurrence.conversation)
@@ -340,12 +340,12 @@ class Runner:
             if program is not None and (rule is not None or program.decision_id == decision.decision_id):
                 continue
             if rule is None:
-                why = "its rule is gone or switched off"
+                why = "its rule was removed or disabled"
                 if decision.outcome != "acting":
                     await self._close(decision, "expired", why)
                 elif await self.state.adopt(decision.decision_id, now):
                     # Another process may be carrying it out, since a rule can be set off by hand there.
-                    await self._close(decision, "interrupted", f"{why}; whether it was done is not known")
+                    await self._close(decision, "interrupted", f"{why}; whether it was done is unknown")
             elif decision.outcome == "acting":
                 await self._resume(rule, decision, now)
             elif why := self._why_expired(rule, decision, now):
@@ -411,7 +411,7 @@ class Runner:
         if attempt is None and not await self.state.adopt(decision.decision_id, now):
             return
         if isinstance(rule.do, DoCommand) and attempt is None:
-            why = "the process ended before it could say whether it was done; it is not repeated"
+            why = "the process ended before the outcome was recorded; it is not repeated"
             await self._close(decision, "interrupted", why)
             return
         await self._act(rule, decision)

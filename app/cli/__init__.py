@@ -11,7 +11,7 @@ from app.version import VERSION_LINE, __version__
 COMMANDS: Final = {
     "console": ("app.cli.programs.console:console", "Open the console."),
     "web": ("app.cli.programs.web:web", "Open the console in a browser on this machine."),
-    "mcp": ("app.cli.programs.mcp:mcp", "Let programs ask and propose over MCP, on stdin and stdout."),
+    "mcp": ("app.cli.programs.mcp:mcp", "Serve programs over MCP on stdin and stdout: facts, and proposals."),
     "demo": ("app.cli.programs.console:demo", "Try it: a service, repositories, runs and the console."),
     "serve": ("app.cli.programs.service:serve", "Run the self-hosted service."),
     "service": ("app.cli.programs.service:service", "Administer a self-hosted service's data folder."),
@@ -20,10 +20,10 @@ COMMANDS: Final = {
         "List, start, continue, retry and wait for runs; show and apply what they did.",
     ),
     "agents": ("app.cli.agents:agents", "List and start named agents."),
-    "health": ("app.cli.health:health", "Ask how the code hosts are, as a monitoring plugin."),
+    "health": ("app.cli.health:health", "Check the code hosts, as a monitoring plugin."),
     "orgs": ("app.cli.orgs:orgs", "Create, import and list partner organizations."),
     "gitlab": ("app.cli.orgs:gitlab", "Onboard GitLab projects."),
-    "actions": ("app.cli.actions:actions", "List, export, show and resolve the writes sent from here."),
+    "actions": ("app.cli.actions:actions", "List, export, show and resolve writes sent from here."),
     "watch": ("app.cli.programs.watch:watch", "Watch without a screen, and carry out the automations."),
     "automations": (
         "app.cli.automations:automations",

@@ -31,6 +31,7 @@ from app.text import safe_block, safe_text
 from app.times import exact_ago, parse_period, rfc3339
 from storage.ledger import Ledger
 from storage.records import Action, ActionFilter, ActionKind, ActionState, Surface
+from storage.records.action import KIND_WORDS
 from storage.values import utc_now
 
 CHUNK: Final = 500
@@ -48,9 +49,9 @@ FILTERS: Final = options_of(
     click.option("--state", "states", multiple=True, type=click.Choice(get_args(ActionState)), help="Repeatable."),
     click.option("--kind", "kinds", multiple=True, type=click.Choice(get_args(ActionKind)), help="Repeatable."),
     click.option("--surface", "surfaces", multiple=True, type=click.Choice(get_args(Surface)), help="Repeatable."),
-    click.option("--actor", metavar="NAME", help="Who asked: a login name, or NAME@HOST."),
-    _time_option("--from", "since", 0, "Asked for then or later: RFC 3339, -2h, -7d."),
-    _time_option("--to", "until", 1, "Asked for then or earlier; a date includes its day."),
+    click.option("--actor", metavar="NAME", help="Who requested it: a login name, or NAME@HOST."),
+    _time_option("--from", "since", 0, "Requested at or after this time: RFC 3339, -2h, -7d."),
+    _time_option("--to", "until", 1, "Requested at or before this time; a date includes its day."),
 )
 EXPORTED: Final = (
     *("created_at", "user", "host", "surface", "actor", "kind", "subject", "base_url", "path", "body", "state"),
@@ -76,7 +77,7 @@ async def list_actions(invocation: Invocation, /, *, limit: int, **filters: Any)
     now = utc_now()
     columns: tuple[Column[Action], ...] = (
         Column("state", state_text, "state", lambda a: a.state, tone=lambda a: TONES.get(a.state, "")),
-        Column("kind", lambda a: a.kind, "kind"),
+        Column("kind", lambda a: KIND_WORDS[a.kind], "kind", lambda a: a.kind),
         Column("subject", subject, "subject", flexible=True),
         Column("asked", lambda a: exact_ago(a.created_at, now), "created_at", lambda a: rfc3339(a.created_at)),
         Column("made", lambda a: a.result_id or "", "result_id", flexible=True),
@@ -124,7 +125,7 @@ async def export(invocation: Invocation, /, *, out: Path | None, **filters: Any)
 
 @actions.command("show", cls=FactCommand)
 @click.argument("action_id")
-@click.option("--candidates", is_flag=True, help="Ask the service which runs it may have made.")
+@click.option("--candidates", is_flag=True, help="Ask the service which runs it may have created.")
 @async_command
 async def show(invocation: Invocation, /, *, action_id: str, candidates: bool) -> int:
     """Show one write: what was sent, when, and its outcome. ACTION_ID may be abbreviated."""
@@ -175,9 +176,9 @@ async def show(invocation: Invocation, /, *, action_id: str, candidates: bool) -
 @click.argument("action_id")
 @click.option("--created", metavar="ID", help="It took effect and created this run, execution or organization.")
 @click.option("--not-created", is_flag=True, help="It had no effect.")
-@click.option("--send-again", is_flag=True, help="Send it again, although it may then be done twice.")
-@click.option("--undo", is_flag=True, help="It was resolved by mistake: its outcome is unknown again.")
-@click.option("--force", is_flag=True, help="With --created: record an id that does not look right.")
+@click.option("--send-again", is_flag=True, help="Send it again; it may then be done twice.")
+@click.option("--undo", is_flag=True, help="Undo a resolution: the outcome is unknown again.")
+@click.option("--force", is_flag=True, help="With --created: record the id although it looks wrong.")
 @click.option("--confirm", metavar="TEXT", help="With --send-again, without a terminal: the text to confirm with.")
 @DRY_RUN_OPTION
 @async_command
@@ -191,7 +192,7 @@ async def resolve(
         raise click.UsageError("--dry-run is for --send-again: nothing else is sent")
     created = decision["created"]
     if created is not None and not created.strip():
-        raise failed("usage", "--created needs the id of what was created.")
+        raise failed("usage", "--created needs the id of the result.")
     if decision["send_again"]:
         return await _send_again(invocation, action_id, confirm, dry_run=dry_run)
     async with invocation.engine(needs_token=False) as engine:
@@ -228,7 +229,7 @@ async def _send_again(invocation: Invocation, action_id: str, confirm: str | Non
             asked = f"It may then be done twice. Type {text} to send it again"
             confirm = click.prompt(asked, err=True) if sys.stdin.isatty() else sys.stdin.readline()
     if confirm.strip() != text:
-        said = f"Not confirmed, nothing was sent: give --confirm {text} with --send-again."
+        said = f"Not confirmed, nothing was sent: add --confirm {text} to --send-again."
         raise failed("not_confirmed", said, expected=text)
     async with invocation.writer() as engine:
         successor = await settled(engine.actions.send_again(action.action_id))

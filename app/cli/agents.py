@@ -48,7 +48,7 @@ async def list_agents(invocation: Invocation, /) -> int:
         try:
             found = await engine.client.agents()
         except ApiError as error:
-            hint = "Its operator knows the names; start one with: runwarden agents start NAME"
+            hint = "Ask its operator for the names; start one with: runwarden agents start NAME"
             raise CommandFailedError(of_api_error(error, hint=hint)) from error
     facts = [
         {
@@ -119,5 +119,5 @@ async def start_agent(
     write = WriteOptions(**options)
     code = await send(invocation, request, write)
     if code == Exit.DONE and not (write.waits or write.dry_run) and not invocation.output.format.is_json:
-        invocation.output.note("Accepted. The API cannot read an execution back; see: runwarden runs list")
+        invocation.output.note("Accepted. The API does not show executions; see: runwarden runs list")
     return code

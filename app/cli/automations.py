@@ -12,7 +12,7 @@ import click
 from app.automations.acting import CannotActError
 from app.automations.bot import LEASE, Bot, document, rules_of
 from app.automations.occurrences import upcoming
-from app.automations.replay import WORDS, replay
+from app.automations.replay import WORDS, Replayed, replay
 from app.cli.context import Format, Invocation
 from app.cli.exits import Exit, failed
 from app.cli.options import COUNT, CommandGroup, FactCommand, async_command, completed, reading
@@ -30,7 +30,7 @@ EXITS: Final = {
     "skipped": Exit.FAILED,
 }
 """The exit code of `automations run`, by outcome; of every other outcome it is 0."""
-NO_RULES: Final = "No automations are configured. See docs/automations.md for some to begin with."
+NO_RULES: Final = "No automations are configured. See docs/automations.md for examples."
 NEXT: Final = 5
 """Fire times that `check` shows."""
 TONES: Final = {"done": "good", "failed": "bad", "unknown": "warn", "interrupted": "warn", "waiting": "warn"}
@@ -84,7 +84,7 @@ async def list_rules(invocation: Invocation, /) -> int:
     "period",
     callback=reading(parse_duration),
     metavar="TIME",
-    help="Say what they would have done over the cached history, as in 30d.",
+    help="Show what they would have done with the cached history, as in 30d.",
 )
 @async_command
 async def check(invocation: Invocation, /, *, names: tuple[str, ...], period: timedelta | None) -> int:
@@ -106,6 +106,7 @@ async def check(invocation: Invocation, /, *, names: tuple[str, ...], period: ti
         }
         for rule in chosen
     ]
+    replayed = dict[str, Replayed]()
     if period is not None:
         async with invocation.engine(needs_token=False) as engine:
             replayed = await replay(engine, chosen, now - period, now)
@@ -120,11 +121,11 @@ async def check(invocation: Invocation, /, *, names: tuple[str, ...], period: ti
     elif not entries:
         output.note(NO_RULES)
     for entry in [] if output.format.is_json else entries:
-        _print_check(output, entry)
+        _print_check(output, entry, replayed.get(entry["name"]))
     return Exit.DONE
 
 
-def _print_check(output: Output, entry: Mapping[str, Any]) -> None:
+def _print_check(output: Output, entry: Mapping[str, Any], found: Replayed | None) -> None:
     lines = [
         f"{entry['name']}{'' if entry['enabled'] else ' (off)'}",
         f"  {entry['sentence']}",
@@ -132,16 +133,16 @@ def _print_check(output: Output, entry: Mapping[str, Any]) -> None:
         *(f"  next     {stamp(datetime.fromisoformat(at))}" for at in entry["next"]),
         *(f"  warning  {line}" for line in entry["warnings"]),
     ]
-    if replayed := entry.get("replay"):
-        counts = ", ".join(f"{count} {WORDS.get(outcome, outcome)}" for outcome, count in replayed["counts"].items())
-        held = "the cache holds no part of that time completely: there may have been more"
-        if since := replayed["held_since"]:
-            held = f"nothing is missing since {stamp(datetime.fromisoformat(since))}"
-        lines += [f"  replay   {counts or 'nothing would have set it off'}", f"           {held}"]
-        if sum(replayed["counts"].values()) > len(replayed["newest"]):
-            lines.append(f"           the newest {len(replayed['newest'])} of them:")
-        for one in replayed["newest"]:
-            lines.append(f"           {one['at']} {one['outcome']}: {one['set_off_by']} {one['reason'] or ''}")
+    if found is not None:
+        counts = ", ".join(f"{count} {WORDS.get(outcome, outcome)}" for outcome, count in found.counts.items())
+        held = "the cached history of that time is incomplete: there may have been more"
+        if found.held_since:
+            held = f"history complete since {stamp(found.held_since)}"
+        lines += [f"  replay   {counts or 'nothing would have triggered it'}", f"           {held}"]
+        if sum(found.counts.values()) > len(found.newest):
+            lines.append(f"           the newest {len(found.newest)}:")
+        for one in found.newest:
+            lines.append(f"           {stamp(one.occurrence.at)} {one.outcome}: {one.occurrence.cause} {one.reason}")
     for line in (*lines, ""):
         output.text(line)
 
@@ -162,15 +163,15 @@ async def log(invocation: Invocation, /, *, name: str | None, limit: int, outcom
         Column("outcome", lambda d: d.outcome, "outcome", tone=lambda d: TONES.get(d.outcome, "")),
         Column("automation", lambda d: d.rule, "rule"),
         Column("decided", lambda d: exact_ago(d.decided_at, now), "decided_at", lambda d: rfc3339(d.decided_at)),
-        Column("set off by", lambda d: d.occurrence.identity, "set_off_by", flexible=True),
+        Column("trigger", lambda d: d.occurrence.cause, "set_off_by", lambda d: d.occurrence.identity, flexible=True),
         Column("why", lambda d: d.why, "reason", lambda d: d.reason, flexible=True),
         Column("made", lambda d: d.result_id or "", "result_id"),
     )
     entries = [document(decision) for decision in found]
-    invocation.output.listing("decisions", entries, columns, found, empty="Nothing has set off an automation yet.")
+    invocation.output.listing("decisions", entries, columns, found, empty="No automation was triggered yet.")
     history = sum(count for (rule, outcome), count in counts.items() if outcome == "history" and name in {None, rule})
     if history and not outcomes:
-        invocation.output.note(f"Not listed: {history:,} of the time before a rule looked (--outcome history).")
+        invocation.output.note(f"Not listed: {history:,} from before a rule was active (--outcome history).")
     return Exit.DONE
 
 
@@ -226,13 +227,13 @@ async def _answer(invocation: Invocation, numbers: Sequence[int], word: Literal[
             held = await state.decision(number)
             if held is None or held.outcome != "waiting":
                 was = (
-                    "There is no such decision" if held is None else f"Decision {number} does not wait: {held.outcome}"
+                    "There is no such decision" if held is None else f"Decision {number} is not waiting: {held.outcome}"
                 )
                 raise failed("not_found", f"{was}. See: runwarden automations log --outcome waiting")
         for number in numbers:
             is_in_time = await state.answer(number, word, author_of("cli"))
             if (held := await state.decision(number)) is None or not is_in_time:
-                raise failed("not_found", f"Decision {number} no longer waits. See: runwarden automations log")
+                raise failed("not_found", f"Decision {number} is no longer waiting. See: runwarden automations log")
             answered.append(held)
         bot = await state.lease_owner(LEASE, state.clock())
     output = invocation.output
@@ -276,7 +277,7 @@ def _answered(decision: Decision, word: str) -> dict[str, Any]:
 
 @automations.command("run", cls=FactCommand)
 @NAME
-@click.option("--run", "run_id", metavar="RUN_ID", help="The run that it is about, where the automation needs one.")
+@click.option("--run", "run_id", metavar="RUN_ID", help="The run to act on, if the automation needs one.")
 @async_command
 async def run(invocation: Invocation, /, *, name: str, run_id: str | None) -> int:
     """Set an automation off now, within its limits; what became of it is its last line in the log."""
@@ -291,7 +292,7 @@ async def run(invocation: Invocation, /, *, name: str, run_id: str | None) -> in
     finally:
         await bot.close()
     if not seen:
-        raise failed("wrong_state", f"{rule.name} was set off at this very moment. See: runwarden automations log")
+        raise failed("wrong_state", f"{rule.name} was already triggered just now. See: runwarden automations log")
     last = seen[-1]
     pairs = [("outcome", last.outcome), ("why", last.reason), ("made", last.result_id or "")]
     invocation.output.record(document(last), [pair for pair in pairs if pair[1]])

@@ -85,7 +85,7 @@ def check(invocation: Invocation) -> int:
     }
     read_only = "yes" if profile.read_only else "no"
     shown = {
-        "file": settings.file or "none: the environment alone",
+        "file": settings.file or "none: only the environment",
         "profiles": ", ".join(names),
         "read_only": read_only,
     }
@@ -164,7 +164,7 @@ def init(invocation: Invocation, *, force: bool) -> int:
     except OSError as error:
         raise failed("config", f"{path} cannot be written: {error.strerror}.", file=str(path)) from error
     invocation.output.record({"path": str(path), "created": True}, [("created", str(path))])
-    invocation.output.note("Write your service's address into it, then: runwarden config check")
+    invocation.output.note("Set your service's address in it, then: runwarden config check")
     return Exit.DONE
 
 
@@ -269,6 +269,6 @@ def backup(invocation: Invocation, /, *, folder: Path, all_profiles: bool) -> in
     except OSError as error:
         raise failed("usage", f"{folder} cannot be written: {error.strerror or error}.") from error
     if not copied:
-        raise failed("not_found", "There is nothing to copy yet: no ledger and no state.")
+        raise failed("not_found", "Nothing to copy yet: there is no ledger and no state.")
     invocation.output.record({"folder": str(folder), "files": copied}, [("copied", each) for each in copied])
     return Exit.DONE

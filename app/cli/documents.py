@@ -97,8 +97,9 @@ def subject(action: Action) -> str:
 
 
 def state_text(action: Action) -> str:
-    """An action's state, with a person's resolution."""
-    return action.state + (f" ({action.resolution.replace('_', ' ')})" if action.resolution else "")
+    """An action's state in words, and whether a person resolved it."""
+    by_hand = {"sent_again": " (sent again)", None: ""}.get(action.resolution, " (by hand)")
+    return action.state.replace("_", " ") + by_hand
 
 
 def invitation_ends_at(action: Action) -> datetime | None:

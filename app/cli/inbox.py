@@ -41,7 +41,7 @@ def inbox() -> None:
 
 
 @inbox.command("list", cls=FactCommand)
-@click.option("--all", "with_done", is_flag=True, help="Also what is done, snoozed or muted.")
+@click.option("--all", "with_done", is_flag=True, help="Include items that are done, snoozed or muted.")
 @async_command
 async def list_items(invocation: Invocation, /, *, with_done: bool) -> int:
     """List what is not dealt with, the most severe first. Changes nothing, and does not contact the service."""
@@ -69,7 +69,7 @@ async def list_items(invocation: Invocation, /, *, with_done: bool) -> int:
         "complete_since": rfc3339(coverage.complete_since) if coverage.as_of else None,
         "health_as_of": rfc3339(polled.get("health")),
     }
-    invocation.output.listing("items", entries, columns, items, more=more, empty="Nothing waits for you.")
+    invocation.output.listing("items", entries, columns, items, more=more, empty="The inbox is empty.")
     return Exit.DONE
 
 
@@ -184,7 +184,7 @@ async def log(invocation: Invocation, /, *, limit: int) -> int:
         Column("outcome", outcome, "outcome", tone=lambda each: TONES.get(each.outcome or "", "")),
         Column("title", lambda each: each.message.title, "title", flexible=True),
     )
-    invocation.output.listing("deliveries", entries, columns, found, empty="Nothing yet.")
+    invocation.output.listing("deliveries", entries, columns, found, empty="No messages yet.")
     return Exit.DONE
 
 

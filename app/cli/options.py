@@ -63,7 +63,7 @@ OUT_OPTION: Final = click.option(
     type=click.Path(dir_okay=False),
     callback=reading(as_path),
     metavar="FILE",
-    help="Write to a file, all or nothing.",
+    help="Write to a file, completely or not at all.",
 )
 
 
@@ -84,7 +84,7 @@ def _keep(
                 return
             value = each if read is None else read(each)
             if option is not None and value != earlier:
-                raise click.UsageError(f"{option} and {name} contradict each other: keep one of them.", ctx)
+                raise click.UsageError(f"{option} and {name} contradict each other: use one of them.", ctx)
             invocation.given[attribute] = name, value
             setattr(invocation, attribute, value)
 
@@ -125,20 +125,20 @@ def global_options(*, hidden: bool) -> list[click.Option]:
             names, callback=_keep(attribute, read), help=text, expose_value=False, hidden=hidden, **more
         )
 
-    service = "Which of the configured services; beats the environment [RUNWARDEN_PROFILE]."
+    service = "The configured service to use; overrides RUNWARDEN_PROFILE."
     return [
         option(
             ["--config"],
             "config_file",
             "FILE",
-            "Configuration file; beats the environment [RUNWARDEN_CONFIG].",
+            "Configuration file; overrides RUNWARDEN_CONFIG.",
             as_path,
         ),
         option(["--profile"], "profile_name", "NAME", service, type=str, shell_complete=completed("profiles")),
         option(["--data-dir"], "data_dir", "DIR", "Folder of caches and ledgers [RUNWARDEN_DATA_DIR].", as_path),
         option(["--read-only"], "read_only", "", "Refuse every write."),
         option(["--token-stdin"], "token_stream", "", "Read the API token from the first line of stdin.", _token_line),
-        option(["-v", "--verbose"], "verbose", "", "Log each request and what else is done, on stderr."),
+        option(["-v", "--verbose"], "verbose", "", "Log requests and other activity to stderr."),
         option(["--log-file"], "log_file", "FILE", "Append the log to this file instead.", as_path),
     ]
 
@@ -186,14 +186,17 @@ class CommandGroup(HelpfulCommand, click.Group):
     def __init__(
         self, *args: Any, elsewhere: Mapping[str, tuple[str, str]] = MappingProxyType({}), **kwargs: Any
     ) -> None:
-        """Prepare; `elsewhere` holds commands by name, as `module:attribute` and a summary: imported when called."""
+        """Prepare; `elsewhere` holds commands by name, as `module:attribute` and a summary: imported when called.
+
+        One with an empty summary is hidden.
+        """
         super().__init__(*args, **kwargs)
         self._elsewhere = elsewhere
         self.params = self.params or [*output_options(hidden=True), *global_options(hidden=True)]
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
-        """All names, in the order of the documentation."""
-        return [*self._elsewhere, *(name for name in self.commands if name not in self._elsewhere)]
+        """All names but hidden ones, in the order of the documentation."""
+        return [name for name, _ in self._summaries()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command, imported if necessary; None for an unknown name."""
@@ -207,14 +210,18 @@ class CommandGroup(HelpfulCommand, click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command; an unknown one is refused with a suggestion."""
         known = self.list_commands(ctx)
-        if args[0] not in known and not ctx.resilient_parsing and (meant := closest(args[0], known)):
+        if (
+            args[0] not in {*known, *self._elsewhere}
+            and not ctx.resilient_parsing
+            and (meant := closest(args[0], known))
+        ):
             raise click.UsageError(f"No such command {args[0]!r}. Did you mean {meant}?", ctx)
         return super().resolve_command(ctx, args)
 
     def _summaries(self) -> list[tuple[str, str]]:
         own = {name: command.get_short_help_str(200) for name, command in self.commands.items()}
         return [
-            *((name, said) for name, (_, said) in self._elsewhere.items()),
+            *((name, said) for name, (_, said) in self._elsewhere.items() if said),
             *((name, said) for name, said in own.items() if name not in self._elsewhere),
         ]
 

@@ -169,7 +169,7 @@ def _row_document(result: "Imported") -> dict[str, object]:
 @click.argument("email")
 @click.option("--offer-code", metavar="CODE", help="A partner offer code. Default: the standard trial.")
 @write_options
-@click.option("--again", is_flag=True, help="Create another one, although one was created for EMAIL before.")
+@click.option("--again", is_flag=True, help="Create another one even if EMAIL has one already.")
 @async_command
 async def create(invocation: Invocation, /, *, email: str, offer_code: str | None, **options: Any) -> int:
     """Create an organization and invite EMAIL as its administrator."""
@@ -244,7 +244,7 @@ async def list_organizations(invocation: Invocation, /, *, cached: bool) -> int:
         Column("invitation", invitation, "invitation_expires_at", ends),
         Column("action", lambda a: a.action_id, "action_id"),
     )
-    invocation.output.listing("organizations", entries, columns, found, empty="No organization was requested yet.")
+    invocation.output.listing("organizations", entries, columns, found, empty="No organizations requested yet.")
     return Exit.DONE
 
 

@@ -142,15 +142,15 @@ def advice(action: Action, command_line: str) -> str:
         case "unknown":
             resolve = f"{command_line} actions resolve {action.action_id} --created ID | --not-created | --send-again"
             said = "It may have taken effect; it is not sent again automatically."
-            return f"The outcome is unknown: {reason} {said} Find out, then: {resolve}"
+            return f"The outcome is unknown: {reason} {said} Check, then: {resolve}"
         case "prepared" | "sending":
             return f"Another process is sending it: {command_line} actions show {action.action_id}"
         case "not_sent":
-            return f"Nothing was sent: {reason} You may try again."
+            return f"Nothing was sent: {reason} You can try again."
         case "rejected":
             return f"The service refused: {reason}"
         case "not_created":
-            return "It was resolved as without effect: you may send it again."
+            return "It was resolved as without effect: you can send it again."
         case "confirmed":
             return ""
 
@@ -195,7 +195,7 @@ KEY_OPTION: Final = click.option(
     "key",
     callback=as_key,
     metavar="KEY",
-    help="Send the same request under the same KEY only once, however often it is asked for.",
+    help="Send the same request under the same KEY only once, however often it is requested.",
 )
 write_options: Final = options_of(KEY_OPTION, DRY_RUN_OPTION)
 """The options that every write has."""

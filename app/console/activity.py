@@ -111,9 +111,9 @@ def _few(names: tuple[str, ...]) -> str:
 def nothing(query: ActivityQuery, held: int) -> Notice:
     """The reason for an empty list."""
     if query.is_narrowed and held:
-        return Notice("∅", "No write matches", (f"{held:,} writes are here; esc shows them again.",))
-    lines = ("Every write is entered here before it is sent,", "with its outcome, whichever process it was.")
-    return Notice("○", "Nothing was written from here yet", lines, "plain")
+        return Notice("∅", "No write matches", (f"{held:,} writes in all; press esc to show them.",))
+    lines = ("Every write is recorded here before it is sent,", "with its outcome, whoever sent it.")
+    return Notice("○", "No writes from here yet", lines, "plain")
 
 
 class Activity(Struct, frozen=True):
@@ -264,9 +264,9 @@ class ActivityScreen(BaseScreen):
         Binding(
             "slash", "search", "search", key_display="/", tooltip="Requests, answers and errors", id="activity.find"
         ),
-        Binding("W", "kinds", "what", tooltip="Show only some kinds", id="activity.kinds"),
-        Binding("s", "outcomes", "outcome", tooltip="Show only some outcomes", id="activity.outcomes"),
-        Binding("t", "since", "since", tooltip="The last hour, day, week, month, or any time", id="activity.since"),
+        Binding("W", "kinds", "what", tooltip="Filter by kind", id="activity.kinds"),
+        Binding("s", "outcomes", "outcome", tooltip="Filter by outcome", id="activity.outcomes"),
+        Binding("t", "since", "since", tooltip="Filter by time", id="activity.since"),
         Binding("y", "copy_id", "copy id", show=False, id="activity.copy_id"),
         Binding("escape", "clear", "clear filters", show=False, id="activity.clear"),
     ]
@@ -408,7 +408,7 @@ class ActivityScreen(BaseScreen):
 
         if self._found is not None:
             kinds = dict(sorted(self._found.kinds.items()))
-            self.app.push_screen(MarkPicker("Show what", kinds, self.wanted.kinds, badge_of=kind_badge), picked)
+            self.app.push_screen(MarkPicker("Filter by kind", kinds, self.wanted.kinds, badge_of=kind_badge), picked)
 
     def action_outcomes(self) -> None:
         """Choose the outcomes to show."""
@@ -420,7 +420,7 @@ class ActivityScreen(BaseScreen):
         if self._found is not None:
             outcomes = self._found.outcomes
             before = self.wanted.outcomes
-            self.app.push_screen(MarkPicker("Show outcome", outcomes, before, badge_of=outcome_badge), picked)
+            self.app.push_screen(MarkPicker("Filter by outcome", outcomes, before, badge_of=outcome_badge), picked)
 
     def action_search(self) -> None:
         """Focus the search."""
@@ -477,7 +477,7 @@ class ActivityScreen(BaseScreen):
         except (ActionRefusedError, LedgerRefusedError) as error:
             self.session.notify(str(error), severity="warning")
         else:
-            self.session.notify("Its outcome is unknown again; v resolves it.")
+            self.session.notify("Its outcome is unknown again: press v to resolve it.")
 
     async def action_cancel_waiting(self) -> None:
         """Cancel the continuation under the cursor, which waits for the end of its run."""
@@ -519,7 +519,7 @@ class ActivityScreen(BaseScreen):
         if entry.source.kind == "organization.create":
             self.post_message(GoToTab("organizations", entry.key))
         elif (run_id := entry.run_id) is None:
-            self.session.notify("It made no run: there is nothing to go to.")
+            self.session.notify("It created no run to open.")
         elif await self._engine.cache.detail(run_id) is None:
             self.session.notify(f"No listed run has the id {safe_text(run_id)}.", severity="warning")
         else:

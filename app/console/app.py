@@ -44,10 +44,10 @@ NAVIGATION_BINDINGS: Final = (
         "U",
         f"tab('activity', '{FIRST_UNKNOWN}')",
         "unknown outcome",
-        tooltip="A write that a person has to resolve",
+        tooltip="Go to writes that a person has to resolve",
         id="app.unknown",
     ),
-    Binding("backspace", "back", "back", show=False, tooltip="To what you came from", id="app.back"),
+    Binding("backspace", "back", "back", show=False, tooltip="Go back to the previous screen", id="app.back"),
 )
 MOST_VISITED: Final = 100
 NOWHERE: Final = "There is nothing to go back to."
@@ -177,9 +177,13 @@ class RunwardenApp(BaseApp[None]):
         Binding("colon,ctrl+p", "command_palette", "palette", key_display=":", id="app.palette"),
         Binding("q", "quit", "quit", show=False, id="app.quit"),
         Binding("question_mark", "help", "help", key_display="?", id="app.help"),
-        Binding("ctrl+o", "profiles", "switch profile", show=False, tooltip="To another service", id="app.profiles"),
-        Binding("0", f"tab('{OVERVIEW}')", "all profiles", show=False, tooltip="Each at a glance", id="tab.profiles"),
-        Binding("F", "followed", "followed runs", show=False, tooltip="Those in the strip", id="app.followed"),
+        Binding(
+            "ctrl+o", "profiles", "switch profile", show=False, tooltip="Switch to another service", id="app.profiles"
+        ),
+        Binding(
+            "0", f"tab('{OVERVIEW}')", "all profiles", show=False, tooltip="Compare all profiles", id="tab.profiles"
+        ),
+        Binding("F", "followed", "followed runs", show=False, tooltip="List followed runs", id="app.followed"),
         *TERMINAL_BINDINGS,
     ]
 
@@ -294,7 +298,9 @@ class RunwardenApp(BaseApp[None]):
         from app.console.profiles import ProfileSwitcher
 
         if self.engines is None or not self._can_switch:
-            self.session.notify("There is one profile. Another one is a [profiles.NAME] in the configuration.")
+            self.session.notify(
+                "Only one profile is configured. Add a [profiles.NAME] to the configuration for another."
+            )
         else:
             self.push_screen(ProfileSwitcher(self.session, self.engines), self.switch_profile)
 
@@ -367,7 +373,7 @@ class RunwardenApp(BaseApp[None]):
         elif name is None or name == session.profile.name or self.engines is None:
             return
         elif any(worker.group in WRITING and not worker.is_finished for worker in self.workers):
-            session.notify("Something is being sent. Switch when its outcome is known.", severity="warning")
+            session.notify("A request is being sent: switch when it is done.", severity="warning")
         elif self._is_switching or not session.is_settled:
             session.notify(session.not_open)
         else:

@@ -85,11 +85,11 @@ class RunFollower:
         row = next((pinned.row for pinned in self._session.pins if pinned.run_id in wanted), None)
         if len(wanted) > 1 or others:
             besides = f", {others:,} are followed already or too many" if others else ""
-            said = f"{len(wanted):,} followed to their end{besides}. F lists what is followed."
+            said = f"Following {len(wanted):,} runs to their end{besides}. Press F for the list."
         elif row is not None and row.is_final:
-            said = "It has ended; followed for a day, in case it is continued."
+            said = "Following for a day in case it is continued: it has ended."
         else:
-            said = "Followed to its end, also after a restart. F lists what is followed."
+            said = "Following it to its end, also after a restart. Press F for the list."
         self._session.notify(said)
 
     async def unfollow_ended(self, batches: int = 0) -> None:
@@ -100,7 +100,7 @@ class RunFollower:
         """
         count = batches + await self._engine.cache.following.unpin_ended()
         await self._read_pins()
-        self._session.notify(f"Let go of {count}." if count else "None of them has ended.")
+        self._session.notify(f"Unfollowed {count}." if count else "None of them has ended.")
 
     async def _look(self) -> None:
         if not self._has_begun:
@@ -128,8 +128,8 @@ class RunFollower:
 
 
 TICK_S: Final = 1.0
-HINTS: Final = "enter opens · f lets go · X lets go of the ended · esc closes"
-NOTHING: Final = "No run is followed. f on a run follows it to its end; the strip above the keys shows it in every tab."
+HINTS: Final = "enter open · f unfollow · X unfollow ended · esc close"
+NOTHING: Final = "No run is followed. Press f on a run to see it in every tab until it ends."
 
 
 class FollowList(Sheet[str | None]):
@@ -138,8 +138,8 @@ class FollowList(Sheet[str | None]):
     LEAVE = "dismiss"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,F", "dismiss", "close", id="follow.close"),
-        Binding("f,delete", "let_go", "let go", id="follow.let_go"),
-        Binding("X", "let_go_ended", "let go of the ended", id="follow.let_go_ended"),
+        Binding("f,delete", "let_go", "unfollow", id="follow.let_go"),
+        Binding("X", "let_go_ended", "unfollow ended", id="follow.let_go_ended"),
     ]
 
     def __init__(self, session: Session, following: RunFollower) -> None:

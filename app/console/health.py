@@ -136,24 +136,22 @@ def _link_spans(polls: Sequence[PollSpan], longest_gap: timedelta) -> tuple[Heal
 
 OUR_LINK: Final = "our link"
 PERMISSION: Final = "Runs need Administrator scope; the organization needs API access."
-WAIT: Final = "Polls go on by themselves; r asks now."
+WAIT: Final = "Polling continues; press r to ask now."
 _LINK_ADVICE: Final = {
-    "unreachable": f"Look at your network, then at base_url in the configuration. {WAIT}",
-    "timed_out": f"The service is slow, or something between here and there swallows the answer. {WAIT}",
+    "unreachable": f"Check your network, then base_url in the configuration. {WAIT}",
+    "timed_out": f"The service is slow, or something on the way drops the answer. {WAIT}",
     "not_found": "Correct base_url in the configuration: it ends in the version, such as /v1.",
-    "rate_limited": "Others of the organization ask as well. Polls pause for as long as the service asked.",
-    "unusable_answer": f"Something that is not the service may be answering: look at base_url. {WAIT}",
+    "rate_limited": "The whole organization shares this limit. Polls pause for as long as the service asked.",
+    "unusable_answer": f"Something that is not the service may be answering: check base_url. {WAIT}",
 }
 _CONNECTING: Final = Badge("◌", "connecting…", "wait")
 RENEW: Final = "Create an API token in the organization's settings, give it to this profile, then start again."
 _HOST_ADVICE: Final = {
-    NO_STATUS: "The service does not say how this host is.",
-    "unauthorized": "The service may not enter this host any more: connect it again in the organization's settings.",
-    "unreachable": "The service cannot reach this host: look at the host, its address and its firewall.",
+    NO_STATUS: "The service gives no status for this host.",
+    "unauthorized": "The service has lost access to this host: connect it again in the organization's settings.",
+    "unreachable": "The service cannot reach this host: check the host, its address and its firewall.",
 }
-_OTHER_ADVICE: Final = (
-    "The service has trouble with this host: look at the host's own status; until then, runs on it may fail."
-)
+_OTHER_ADVICE: Final = "The service has trouble with this host: check the host's own status. Runs on it may fail."
 FLAPS: Final = 4
 """This many changes within `FLAPPING` are called flapping."""
 CLEARLY_MORE: Final = 1.25
@@ -203,7 +201,7 @@ def link_row(
 def token_row(links: tuple[LinkState, ...], now: datetime) -> HostFacts:
     """The row of the token: whether the service accepts it, with the scopes that this console needs."""
     runs = link_of(links, "runs")
-    accepted = HostFacts("token", "token", Badge("✓", "accepted", "good"), since="It may list runs.")
+    accepted = HostFacts("token", "token", Badge("✓", "accepted", "good"), since="can list runs")
     if runs is None or (runs.last_ok_at is None and runs.error_kind not in REFUSED):
         return replace(accepted, badge=Badge("◌", "not known yet", "wait"), since="until the service answers")
     since = f"since {clock_time(runs.failing_since, now)}" if runs.failing_since else ""
@@ -226,16 +224,16 @@ def summary(
     """How many hosts are well, and when they were asked."""
     here = [host for host in hosts if host.connected]
     if not here:
-        return safe_text("Code hosts, and what is between this console and the service")
+        return safe_text("Code hosts, and the link to the service")
     levels = [level(host.status, healthy_words) for host in here]
     unwell, unknown = len(here) - levels.count("well") - levels.count(None), levels.count(None)
-    parts = [f"{count} {word}" for count, word in ((unwell, "not well"), (unknown, "not known")) if count]
+    parts = [f"{count} {word}" for count, word in ((unwell, "unhealthy"), (unknown, "unknown")) if count]
     hosts_text = "1 code host" if len(here) == 1 else f"{len(here)} code hosts"
     health = link_of(links, "health")
     asked = ""
     if health is not None and health.last_ok_at is not None:
         asked = f"{' when last asked,' if health.is_failing else ' · asked'} {ago(health.last_ok_at, now)}"
-    return safe_text(f"{hosts_text}, {', '.join(parts) or 'all well'}{asked}")
+    return safe_text(f"{hosts_text}, {', '.join(parts) or 'all healthy'}{asked}")
 
 
 def no_hosts(links: tuple[LinkState, ...]) -> HostFacts:
@@ -246,7 +244,7 @@ def no_hosts(links: tuple[LinkState, ...]) -> HostFacts:
         return row
     if health.last_ok_at is None:
         return replace(row, badge=Badge("◌", "not known", "wait"), note="The service has not answered yet; see below.")
-    note = "Connect GitHub or GitLab in the organization's settings; it appears here by itself."
+    note = "Connect GitHub or GitLab in the organization's settings; it then appears here."
     return replace(row, badge=Badge("○", "none connected", "quiet"), note=note)
 
 
@@ -270,10 +268,10 @@ def host_row(
     since = f"for {'a moment' if lasts == 'now' else lasts} · checked {checked}"
     note = "" if badge.tone == "good" else _HOST_ADVICE.get(host.status.casefold(), _OTHER_ADVICE)
     if not host.connected:
-        note = "Connect it in the organization's settings; it comes back by itself."
+        note = "Connect it in the organization's settings; it then reappears."
     if is_stale:
         since = f"when last asked, {checked}"
-        note = "No newer answer; the reason stands below. This is what was true then."
+        note = "No newer answer, for the reason below: this is the last known state."
     return HostFacts(
         f"host:{host.platform}",
         safe_text(host.platform, limit=30),
@@ -299,8 +297,8 @@ def no_incidents(pasts: dict[str, PlatformHistory]) -> str:
     """The text shown without incidents, with how much of the time was seen."""
     seen_s = max((past.uptimes[-1].known_s for past in pasts.values()), default=0.0)
     if not seen_s:
-        return "Nothing was seen of the hosts yet."
-    return f"None in the last 30 days, of which {span(seen_s)} were seen."
+        return "The hosts were not observed yet."
+    return f"None in the last 30 days, observed for {span(seen_s)}."
 
 
 def figures(uptimes: Sequence[Uptime]) -> tuple[str, ...]:
@@ -313,7 +311,7 @@ def figures(uptimes: Sequence[Uptime]) -> tuple[str, ...]:
             # Rounded down: 100% means that no failure at all was seen.
             share = "100%" if up.share == 1 else f"{floor(up.share * 10_000) / 100:.2f}%"
             named = f"{name} " if up.known_share >= NAMED_FROM else ""
-            found.append(f"{named}{share} of {span(up.known_s)} seen")
+            found.append(f"{named}{share} of {span(up.known_s)} observed")
     return tuple(found)
 
 
@@ -355,9 +353,14 @@ class HealthScreen(BaseScreen):
     HealthScreen.-unreadable #health-nothing { display: block; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("T", "retry", "retry failed", tooltip="The failed runs of this row", id="health.retry"),
+        Binding("T", "retry", "retry failed", tooltip="Retry the failed runs of this row", id="health.retry"),
         Binding(
-            "exclamation_mark", "incident", "next incident", key_display="!", tooltip="What broke", id="health.incident"
+            "exclamation_mark",
+            "incident",
+            "next incident",
+            key_display="!",
+            tooltip="Go to the next incident",
+            id="health.incident",
         ),
         Binding("r", "refresh", "refresh", tooltip="Ask the service now", id="app.refresh"),
     ]
@@ -443,7 +446,7 @@ class HealthScreen(BaseScreen):
         if ids := await ids_of(self.session, engine, runs, RunSort()):
             await show_many(self, engine, "retry", ids, lambda _: self.session.poll_soon())
         elif not await engine.cache.count(runs):
-            self.session.notify("No run of this row failed.")
+            self.session.notify("No failed run in this row.")
 
     @property
     def _key(self) -> str:
@@ -524,7 +527,7 @@ class HealthScreen(BaseScreen):
             incidents.append(LeadRow(Content.styled(f"and {more} older ones", STYLES["quiet"])))
         yield from titled("Incidents, 30 days", incidents, no_incidents(view.pasts))
         polls = [poll_row(poll, now, width) for poll in view.polls[:MOST_POLLS]]
-        yield from titled("Polls", polls, "The service was not asked yet.")
+        yield from titled("Polls", polls, "The service was not polled yet.")
 
     @property
     def _ahead(self) -> timedelta:

@@ -34,13 +34,13 @@ READING: Final = Notice("◌", "Reading the inbox…", tone="busy")
 NOT_ASKED: Final = Notice("◌", "Nothing is known yet", ("The service has not answered since this profile was set up.",))
 NOTHING: Final = Notice(
     "✓",
-    "Nothing waits for you",
+    "The inbox is empty",
     (
         (
             "Failed and stuck runs, unhealthy code hosts, unknown outcomes, approvals and paused automations"
             " appear here until you mark them as done."
         ),
-        "u undoes your last change.",
+        "Press u to undo your last change.",
     ),
     "good",
 )
@@ -64,19 +64,19 @@ class InboxScreen(BaseScreen):
     InboxScreen.-tall #inbox-summary { margin-bottom: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("c", "answer", "answer", tooltip="What the run's agent asks", id="run.continue"),
-        Binding("e", "done", "done", tooltip="Done; a new event brings it back", id="inbox.done"),
-        Binding("h", "snooze", "snooze", tooltip="Later; a new event brings it back sooner", id="inbox.snooze"),
-        Binding("m", "mute", "mute", tooltip="Take it out for good", id="inbox.mute"),
-        Binding("u", "undo", "undo", tooltip="Undo the last change; again: the one before", id="inbox.undo"),
-        Binding("space", "mark", "mark", tooltip="For an action on several", id="inbox.mark"),
+        Binding("c", "answer", "answer", tooltip="Answer the agent's question", id="run.continue"),
+        Binding("e", "done", "done", tooltip="Mark as done, until a new event", id="inbox.done"),
+        Binding("h", "snooze", "snooze", tooltip="Hide for a while, or until a new event", id="inbox.snooze"),
+        Binding("m", "mute", "mute", tooltip="Hide for good", id="inbox.mute"),
+        Binding("u", "undo", "undo", tooltip="Undo the last change; press again for earlier ones", id="inbox.undo"),
+        Binding("space", "mark", "mark", tooltip="Mark for an action on several", id="inbox.mark"),
         Binding(
             "asterisk",
             "mark_all",
             "mark all",
             show=False,
             key_display="*",
-            tooltip="All of this list, or none",
+            tooltip="Mark all, or none",
             id="inbox.mark_all",
         ),
         Binding("escape", "clear", "clear marks", show=False, id="inbox.clear"),
@@ -127,7 +127,7 @@ class InboxScreen(BaseScreen):
     def trouble(self) -> Notice | None:
         """A notice if nothing can be put away."""
         if why := self.session.inbox.trouble:
-            return Notice("✗", "Nothing can be put away", (why,), "bad")
+            return Notice("✗", "Items cannot be changed", (why,), "bad")
         return super().trouble()
 
     def show_trouble(self) -> None:
@@ -167,9 +167,9 @@ class InboxScreen(BaseScreen):
             async def put_off(until: datetime | None) -> None:
                 if until is not None and (inbox := self.session.inbox.inbox) is not None:
                     await inbox.snooze(items, until)
-                    self._say_put_away("Put off", items)
+                    self._say_put_away("Snoozed", items)
 
-            self.app.push_screen(ChoiceSheet("Put off", choices), put_off)
+            self.app.push_screen(ChoiceSheet("Snooze", choices), put_off)
 
     async def action_answer(self) -> None:
         """Answer what a run's agent asks: with one of its choices or in words, in a form that shows what is sent."""
@@ -201,7 +201,7 @@ class InboxScreen(BaseScreen):
             return
         choices: list[tuple[Content, str | Message]] = [
             *((Content(safe_text(each, limit=200)), each) for each in item.choices),
-            (Content("another answer, in words"), ""),
+            (Content("type another answer"), ""),
             (Content("open the run"), OpenRun(run.run_id)),
         ]
         sheet = ChoiceSheet(item.title, choices)
@@ -213,7 +213,7 @@ class InboxScreen(BaseScreen):
             return
         self.session.inbox.ask()
         if action.state == "confirmed":
-            self.session.notify("Answered: the run goes on.")
+            self.session.notify("Answered: the run continues.")
         elif action.state == "unknown":
             self.session.notify("Whether the answer arrived is unknown: see Activity.", severity="warning")
         else:
@@ -227,7 +227,7 @@ class InboxScreen(BaseScreen):
             return
         keys = await inbox.undo()
         self.session.inbox.ask()
-        self.session.notify("Taken back." if keys else "There is nothing to take back.")
+        self.session.notify("Undone." if keys else "There is nothing to undo.")
 
     def action_mark(self) -> None:
         """Mark or unmark the item under the cursor, and move to the next."""
@@ -290,7 +290,7 @@ class InboxScreen(BaseScreen):
     async def _listed(self, item: InboxItem, runs: Sequence[InboxEntry]) -> list[tuple[Content, Message]]:
         """A choice that shows all of the item's runs in the list; none if no query finds them."""
         if item.kind == "stuck":
-            return [(Content("all that are stuck, in the list"), GoToTab("runs", "is:stuck"))]
+            return [(Content("list all stuck runs"), GoToTab("runs", "is:stuck"))]
         engine = self.session.engine
         if item.kind != "failed" or engine is None:
             return []
@@ -300,7 +300,7 @@ class InboxScreen(BaseScreen):
         if not created:
             return []
         lead = runs_lead(RunFilter(statuses=("failed",), repositories=labels), min(created))
-        return [(Content("all that failed there since the first of them, in the list"), lead)]
+        return [(Content("list all failures there since the first of these"), lead)]
 
     # Internals
 
@@ -324,7 +324,7 @@ class InboxScreen(BaseScreen):
     def _chosen(self) -> tuple[InboxItem, ...]:
         """The marked items, or the one under the cursor, unless it only took the place of one that disappeared."""
         if self.session.inbox.trouble:
-            self.session.notify("Nothing can be put away: see Health (2).", severity="warning")
+            self.session.notify("Items cannot be changed: see Health (2).", severity="warning")
             return ()
         if marked := tuple(item for item in self._items if item.key in self._marked):
             return marked
@@ -338,7 +338,7 @@ class InboxScreen(BaseScreen):
         self._put_away = frozenset(item.key for item in items)
         self._marked -= self._put_away
         what = items[0].title if len(items) == 1 else f"{len(items):,} items"
-        self.session.notify(f"{how}: {what}. u takes it back.")
+        self.session.notify(f"{how}: {what}. Press u to undo.")
         self.session.inbox.ask()
 
     def _show(self) -> None:

@@ -116,13 +116,13 @@ WHAT_COMES: Final = (
 ASKING: Final = Notice(
     "◌",
     "Asking the service for its runs…",
-    (WHAT_COMES, "", "The newest come with its first answer, older days as they are fetched."),
+    (WHAT_COMES, "", "The newest appear first, older days as they are fetched."),
     "busy",
 )
 NO_RUN_YET: Final = Notice(
     "○",
     "The service has no run yet",
-    (WHAT_COMES, "", "It begins with the first run: n in Runs starts one."),
+    (WHAT_COMES, "", "Press n in Runs to start one."),
     "plain",
 )
 
@@ -154,10 +154,10 @@ def nothing(span: InsightSpan, view: InsightsView) -> Notice:
     if view.coverage.whole and view.coverage.first_run_at is None:
         return NO_RUN_YET
     wider = next((each for each in SPANS if _hours(each) > _hours(span)), None)
-    what_now = f"t looks at {wider.title}." if wider is not None else "Older runs are in Runs."
+    what_now = f"Press t for {wider.title}." if wider is not None else "Older runs are in Runs."
     if view.is_complete:
         return Notice("○", f"No run was created in {span.title}", (what_now,), "plain")
-    lines = ("The history of that time is not fetched completely yet,", "so there may have been some. " + what_now)
+    lines = ("The history of that time is not complete yet,", "so there may have been some. " + what_now)
     return Notice("◌", f"No run of {span.title} is known", lines, "warn")
 
 
@@ -276,8 +276,15 @@ class InsightsScreen(BaseScreen):
         Binding("left", "bar(-1)", "a day", key_display="← →", tooltip="Choose an hour or a day", id="insights.bar"),
         Binding("right", "bar(1)", "later", show=False, id="insights.bar_later"),
         Binding("j,down,k,up", "rows", "to the repositories", show=False, id="insights.rows"),
-        Binding("t", "when", "when", tooltip="The last 24 hours, 7 days or 30 days", id="insights.when"),
-        Binding("equals_sign", "tables", "tables", key_display="=", tooltip="Or charts", id="insights.tables"),
+        Binding("t", "when", "when", tooltip="Show the last 24 hours, 7 days or 30 days", id="insights.when"),
+        Binding(
+            "equals_sign",
+            "tables",
+            "tables",
+            key_display="=",
+            tooltip="Switch between tables and charts",
+            id="insights.tables",
+        ),
         Binding("x", "export", "export", tooltip="Write these numbers to a CSV or JSON file", id="insights.export"),
         Binding("r", "refresh", "refresh", tooltip="Ask the service now", id="app.refresh"),
     ]

@@ -46,14 +46,12 @@ class Origin(Struct, frozen=True):
 
 ORIGINS: Final[dict[TokenOrigin, Origin]] = {
     "pasted": Origin(
-        "pasted here, kept in a file only you can read", "token", "From its settings: API, Create API Token."
+        "pasted here, kept in a file that only you can read", "token", "From its settings: API, Create API Token."
     ),
     "variable": Origin("an environment variable", "variable", "It must be set whenever the console starts."),
-    "file": Origin(
-        "a file that is there already", "file", "Readable by you alone: chmod 600.", "~/.secrets/runwarden.token"
-    ),
+    "file": Origin("an existing file", "file", "Readable by you alone: chmod 600.", "~/.secrets/runwarden.token"),
     "command": Origin(
-        "what a command prints (a password manager)",
+        "the output of a command (a password manager)",
         "command",
         "With its arguments; no shell is involved.",
         "pass show runwarden",
@@ -65,7 +63,7 @@ UNWRITTEN: Final = Path()
 """Placeholder until a pasted token is written."""
 DEADLINE_S: Final = 20.0
 _WORDS: Final[Mapping[str, tuple[str, str]]] = {
-    "not_authorized": ("The service refused the token (401).", "Is it whole, of this service, and not expired?"),
+    "not_authorized": ("The service refused the token (401).", "Is it complete, for this service, and not expired?"),
     "forbidden": (
         "The service accepts the token, but it may not list runs (403).",
         "It needs Administrator scope, and its organization API access.",
@@ -189,7 +187,7 @@ async def _resolved(source: TokenSource) -> Token:
 
 _HEIGHTS: Final = [(0, "-short"), (32, "-tall")]
 _ORIGINS: Final[tuple[TokenOrigin, ...]] = tuple(ORIGINS)
-_ACCESS: Final = ("see and act", "look only: nothing is ever changed")
+_ACCESS: Final = ("view and act", "view only: nothing is ever changed")
 
 
 class OnboardingScreen(Screen[str | None]):
@@ -229,10 +227,10 @@ class OnboardingScreen(Screen[str | None]):
                 yield LineField(
                     "base_url",
                     "service",
-                    "Its address, up to the version.",
+                    "Its address, with the version at the end.",
                     placeholder="https://api.example.com/v1",
                 )
-                yield LineField("name", "name", "What you call it.")
+                yield LineField("name", "name", "A name of your choice.")
                 yield _labelled("token from", self._origin_choice, "origin")
                 for key, origin in ORIGINS.items():
                     field = SecretField if key == "pasted" else LineField

@@ -131,7 +131,7 @@ class ProfilesScreen(BaseScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "app.tab('runs')", "back", key_display="esc", id="profiles.back"),
         Binding("a", f"app.tab('{ALL}')", "runs of all", tooltip="In one list", id="profiles.runs"),
-        Binding("r", "refresh", "refresh", tooltip="Ask every service now", id="app.refresh"),
+        Binding("r", "refresh", "refresh", tooltip="Ask all services now", id="app.refresh"),
     ]
 
     def __init__(self, session: Session, profile_engines: ProfileEngines) -> None:
@@ -190,10 +190,10 @@ class ProfilesScreen(BaseScreen):
         criteria = Criteria(self._timing, self.session.healthy_words, self.session.clock())
         self.query_one(ProfileList).show(facts, criteria)
         count = sum(worst(each, criteria).tone in NEEDS_A_LOOK for each in facts)
-        well = f"all {len(facts)} are well" if len(facts) > 1 else "it is well"
-        words = f"{count} of {len(facts)} need{'s' if count == 1 else ''} a look" if count else well
+        well = f"all {len(facts)} services OK" if len(facts) > 1 else "service OK"
+        words = f"{count} of {len(facts)} need{'s' if count == 1 else ''} attention" if count else well
         if any(each.vitals is None and not each.problem for each in facts):
-            words = "looking…"
+            words = "checking…"
         title = Content.assemble(("All profiles  ", "bold"), (words, STYLES["quiet"]))
         self.query_one("#profiles-title", Static).update(title)
 
@@ -202,7 +202,7 @@ class ProfileSwitcher(PickerScreen[str]):
     """Closes with the name of the profile to show; None: no change."""
 
     TITLE_TEXT = "Switch profile"
-    HINT = "enter opens · 0 in any tab compares them all"
+    HINT = "enter open · 0 compare all"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("down,ctrl+n", "move(1)", "down", show=False, priority=True, id="picker.down"),
         Binding("up,ctrl+p", "move(-1)", "up", show=False, priority=True, id="picker.up"),

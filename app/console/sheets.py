@@ -96,7 +96,7 @@ class PickerScreen(Sheet[ChoiceT | None]):
         """Compose the choice in a box."""
         with Vertical(id="picker") as box:
             self.mark.entitle(box, self.TITLE_TEXT)
-            box.border_subtitle = "esc leaves" if self.HINT else ""
+            box.border_subtitle = "esc close" if self.HINT else ""
             yield from self.compose_choice()
             yield from self.compose_keys()
 
@@ -141,7 +141,7 @@ T = TypeVar("T")
 class ChoiceSheet(PickerScreen[T], Generic[T]):
     """Closes with the value of the choice."""
 
-    HINT = "enter or a digit chooses"
+    HINT = "enter or 1-9 choose"
     BINDINGS: ClassVar[list[BindingType]] = [
         *(Binding(str(digit), f"choose({digit})", f"the {digit}. choice", show=False) for digit in range(1, 10)),
     ]
@@ -183,8 +183,8 @@ class ConfirmSheet(PickerScreen[str]):
 
     CSS = "ConfirmSheet .-hidden { display: none; }"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "go_on", "go on", show=False, id="confirm.go_on"),
-        Binding("ctrl+s", "anyway", "go on all the same", show=False, id="confirm.anyway", priority=True),
+        Binding("enter", "go_on", "confirm", show=False, id="confirm.go_on"),
+        Binding("ctrl+s", "anyway", "confirm anyway", show=False, id="confirm.anyway", priority=True),
     ]
 
     def __init__(
@@ -238,7 +238,8 @@ class ConfirmSheet(PickerScreen[str]):
     def action_go_on(self) -> None:
         """Do the work, if it can be undone."""
         if self._is_final:
-            self.query_one(SheetNote).say("Enter does nothing here: ctrl+s does it.", "bad")
+            verb = self._keys[0][1]
+            self.query_one(SheetNote).say(f"Press ctrl+s to {verb[0].lower()}{verb[1:]}.", "bad")
         elif self._folder is not None and not self.query_one(LineInput).value.strip():
             self.query_one(SheetNote).say("Name a folder.", "bad")
         else:
@@ -283,7 +284,7 @@ class ExportScreen(PickerScreen[str]):
         """Prepare; `write` writes the file completely or not at all, and may raise OSError and StorageError."""
         super().__init__()
         self.TITLE_TEXT = title
-        self.HINT = f"{', '.join(formats[:-1])} or {formats[-1]}, by the name's end · enter writes"
+        self.HINT = f"{', '.join(formats[:-1])} or {formats[-1]}, by its ending · enter save"
         self._suggested = suggested
         self._formats = formats
         self._write_file = write
@@ -313,7 +314,7 @@ class ExportScreen(PickerScreen[str]):
             self.query_one(SheetNote).say("This file is being written: wait, or name another.", "warn")
         elif path.exists():
             self._replacing = path
-            self.query_one(SheetNote).say("There is such a file: ctrl+s replaces it, esc keeps it.", "warn")
+            self.query_one(SheetNote).say("The file exists: ctrl+s replaces it, esc keeps it.", "warn")
         else:
             self._start(path)
 
@@ -351,14 +352,14 @@ def typed_path(text: str) -> Path:
 def export_problem(path: Path, formats: Sequence[str]) -> str | None:
     """The reason why a file cannot have this name; None: none is known before writing."""
     if path.suffix.lower() not in formats:
-        return f"End the name in {', '.join(formats[:-1])} or {formats[-1]}: it says what is written."
+        return f"End the name in {', '.join(formats[:-1])} or {formats[-1]}: it chooses the format."
     try:
         if path.is_dir():
             return f"{path} is a folder: name a file."
         if not path.parent.is_dir():
             return f"There is no folder {path.parent}."
     except OSError as error:
-        return f"There can be no such file: {error.strerror or error}. Name another."
+        return f"Not a possible file name: {error.strerror or error}. Name another."
     return None
 
 
@@ -369,7 +370,7 @@ Picked = tuple[tuple[str, ...], tuple[str, ...]]
 class MarkPicker(PickerScreen[Picked]):
     """Closes with the values to show and to exclude; both empty: all values."""
 
-    CLICKABLE: ClassVar[Mapping[str, str]] = {"enter applies": "apply", "0 any": "nothing"}
+    CLICKABLE: ClassVar[Mapping[str, str]] = {"enter apply": "apply", "0 any": "nothing"}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "leave", "cancel", show=False),
         Binding("backspace,0", "nothing", "any status", id="picker.any"),
@@ -387,7 +388,7 @@ class MarkPicker(PickerScreen[Picked]):
         """Prepare; without `excluded` values cannot be excluded."""
         super().__init__()
         self.TITLE_TEXT = title
-        self.HINT = f"space marks{'' if excluded is None else ' · - excludes'} · enter applies · 0 any"
+        self.HINT = f"space mark{'' if excluded is None else ' · - exclude'} · enter apply · 0 any"
         names = (*counts, *wanted, *(excluded or ()))
         self._list = StatusList({name: counts.get(name, 0) for name in names}, wanted, badge_of, excluded=excluded)
 
@@ -408,7 +409,7 @@ class MarkPicker(PickerScreen[Picked]):
         self.dismiss(((), ()))
 
 
-HINTS: Final = "enter opens · f follows all · esc closes"
+HINTS: Final = "enter open · f follow all · esc close"
 
 
 class BatchScreen(Sheet[str | None]):
@@ -455,7 +456,7 @@ class BatchScreen(Sheet[str | None]):
         if line is not None and line.opens is not None:
             self.dismiss(line.opens)
         elif line is not None:
-            self._session.notify(f"It made no run. {line.about}")
+            self._session.notify(f"No run was created. {line.about}")
 
     @property
     def _list(self) -> OptionList:

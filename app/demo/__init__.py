@@ -144,10 +144,10 @@ def _ways_back(root: Path) -> str:
     folder = shlex.quote(str(root / "service"))
     config = shlex.quote(str(root / "config.toml"))
     program = program_here()
-    back = f"Come back: {program} demo --folder {shlex.quote(str(root))}"
+    back = f"Reopen it: {program} demo --folder {shlex.quote(str(root))}"
     return (
         f"{kept}\n{back}\nIts service alone: {program} serve --data-dir {folder} --port {port}\n"
-        f"A look: {program} --config {config}"
+        f"Snapshot: {program} --config {config}"
     )
 
 
@@ -164,15 +164,19 @@ def program_here() -> str:
 @contextmanager
 def _world(root: Path, *, is_live: bool, keep: bool) -> Iterator[World]:
     is_kept = _is_kept(root)
-    what = "Making four repositories and starting the service…"
+    what = "Creating four repositories and starting the service…"
     if is_kept:
         what = f"Starting the demo that was kept in {root}…"
     elif is_live:
         what = (
-            "Making four repositories and starting a service on this machine.\n"
+            "Creating four repositories and starting a service on this machine.\n"
             "The month of history is made up by the service's lab. Runs from now on are real: agents work in\n"
             f"{root / 'repositories'}, at the pace of a model.\n"
-            + ("All of it is kept." if keep else "All of it goes when you leave; --keep keeps it (make demo KEEP=1).")
+            + (
+                "All of it is kept."
+                if keep
+                else "All of it is deleted when you leave; --keep keeps it (make demo KEEP=1)."
+            )
         )
     config = shlex.quote(str(root / "config.toml"))
     _say(f"{what}\nFrom another terminal, while it runs: {program_here()} --config {config} runs list")

@@ -182,7 +182,7 @@ def _begun(incident: Incident, hold: timedelta, now: datetime, profile: str) -> 
 
 def _over(incident: Incident, now: datetime, profile: str) -> Alert:
     impaired, bad, over = _keys(incident)
-    how = "is well again" if incident.recovered_at is not None else "is no longer connected"
+    how = "has recovered" if incident.recovered_at is not None else "is no longer connected"
     lasted = f"after {span(incident.lasted.total_seconds())}, since {clock_time(incident.start, now)} · {profile}"
     return own_alert(
         over,

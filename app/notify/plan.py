@@ -21,7 +21,7 @@ ENDING: Final = frozenset({"failed", "host", "stuck", "action", "link"})
 """Kinds of alerts about problems, which end. All other alerts are about single events."""
 OVER: Final = {
     "failed": "Runs complete again: {}",
-    "host": "Code host {} is well again",
+    "host": "Code host {} has recovered",
     "stuck": "No longer stuck: {}",
     "action": "Outcome known: {}",
     "link": "The link to the service is back ({})",

@@ -70,8 +70,8 @@ def sentence(rule: Rule, now: datetime) -> str:
             when = f"When a run{_scope(scope)} is stuck"
         case OnHealth(_, lasting, platforms) as on:
             host = f"code host {_listed(platforms)}" if platforms else "a code host"
-            bad = f"not well{f' for {_duration(lasting)}' if lasting else ''}"
-            when = f"When {host} is {'well again' if on.is_over else bad}"
+            bad = f"unhealthy{f' for {_duration(lasting)}' if lasting else ''}"
+            when = f"When {host} is {'healthy again' if on.is_over else bad}"
         case OnProposal():
             when = "When a program proposes it"
         case _:

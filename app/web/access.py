@@ -12,8 +12,8 @@ from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 
 NOT_FOR_YOU: Final = (
-    "This console has another door",
-    "Open the link that `runwarden web` printed in its terminal. It opens once; Enter in that terminal prints another.",
+    "Open this console by its link",
+    "Use the link that `runwarden web` printed in its terminal. It works once; press Enter there for a new one.",
 )
 _FONT_SIZES: Final = range(6, 73)
 _FONT_SIZE: Final = 16

@@ -16,6 +16,17 @@ ActionKind = Literal[
     "invitation.resend",
 ]
 
+KIND_WORDS: Final[dict[str, str]] = {
+    "run.start": "start run",
+    "run.continue": "continue run",
+    "agent.start": "start agent",
+    "organization.create": "create organization",
+    "gitlab.onboard": "onboard project",
+    "run.cancel": "cancel run",
+    "invitation.resend": "resend invitation",
+}
+"""What people read for an `ActionKind`."""
+
 ActionState = Literal["prepared", "sending", "confirmed", "rejected", "unknown", "not_sent", "not_created"]
 """`prepared` and `sending` are in progress; `not_created` is a person's answer to `unknown`; all but these three are
 final."""

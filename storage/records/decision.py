@@ -47,6 +47,17 @@ class Occurrence(Struct, frozen=True):
     facts: Mapping[str, str] = field(default_factory=dict)
     """Its placeholders' values, as received."""
 
+    @property
+    def cause(self) -> str:
+        """What happened, in words; the facts are as received."""
+        kind = self.identity.partition(":")[0]
+        by = {"asked": "by hand", "proposed": "by a program", "at": "schedule"}.get(kind, "")
+        names = ("run.id", "run.status", "run.repository", "run.branch", "host.platform", "host.status", "action.id")
+        about = " ".join(filter(None, (self.facts.get(name) for name in names)))
+        if kind == "action":
+            about = f"unknown outcome: {about}"
+        return ": ".join(filter(None, (by, about))) or self.identity
+
 
 class Verdict(Struct, frozen=True):
     """The decision on an occurrence."""

@@ -91,7 +91,7 @@ STORIES: dict[str, tuple[list[str], list[ActingResult], str, str, list[str]]] = 
     ),
     "the newest of the times that were missed": (
         [rule(on=HOURLY)], [], "look; +5h; +10m; next; next", "r",
-        ["acting for 4 missed before it as well", "done"],
+        ["acting for 4 missed before it, too", "done"],
     ),
     "no time that is too long ago": (
         [rule(on='{ schedule = "0 13 * * *" }')], [], "look; +5h; next", "", ["skipped 4h00m late; catch_up is 1h00m"],

@@ -40,7 +40,7 @@ def test_names_and_values_are_completed(lone: CommandLine) -> None:
 
     for line, offered in {
         "ru": ["runs"],
-        "runs sho": ["show"],
+        "runs vi": ["view"],
         "runs list --act": ["--active"],
         "runs list --status fai": ["failed"],
         "--profile ": ["acme", "other"],

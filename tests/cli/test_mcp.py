@@ -214,7 +214,7 @@ def test_an_approval_without_a_bot_says_so(boarded: CommandLine, board: Lab) -> 
     approved = boarded("automations", "approve", str(answer.json()["decision"]))
     (item,) = boarded("inbox", "list", "--json").json()["items"]
     assert "as soon as a bot is running: runwarden watch" in approved.err
-    assert (item["title"], item["cure"]) == ("A request is approved, and no bot is at work", "runwarden watch")
+    assert (item["title"], item["cure"]) == ("A request is approved, but no bot is running", "runwarden watch")
 
 
 def test_a_dead_service_leaves_what_is_cached_with_its_age(boarded: CommandLine, board: Lab) -> None:

@@ -74,6 +74,8 @@ def test_a_run_is_followed_to_its_end_and_viewed(real: CommandLine, service: Run
     assert document["turns"][0]["commit"]
     assert none.code == 7
     assert "\nagent        noisy\n" in shown.out
+    assert viewed.out.split("turn 1")[1] == shown.out.split("turn 1")[1], "two names, one command"
+    assert "timeline, as observed" in viewed.out
 
 
 TALKATIVE = """

@@ -232,7 +232,7 @@ def test_what_a_colleague_asked_is_sent_again_and_whose_it_is_is_said(
     assert sent["run_2"] == {"repository": "acme/api", "branch_name": sent["run_2"]["branch_name"], "inputs": given}
     assert rows["run_2"]["request"]["url"].endswith("/external/agents/audit/runs")
     assert sent["run_3"]["run_id"] == "run_3", "what an event may do stays as it is"
-    assert "does not tell it either" in rows["run_4"]["problem"]
+    assert "does not have it either" in rows["run_4"]["problem"]
 
 
 def test_a_colleagues_later_turn_is_what_is_sent_again(faulty: CommandLine, server: Server, works: Works) -> None:

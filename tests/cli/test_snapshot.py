@@ -49,4 +49,4 @@ def test_what_was_never_asked_is_not_said_to_be_missing(lone: CommandLine) -> No
 
     assert "never seen" in out
     assert "code hosts: not seen yet" in out
-    assert "No runs were seen yet." in out
+    assert "No runs yet." in out

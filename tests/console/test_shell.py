@@ -31,11 +31,11 @@ async def test_help_names_every_key_of_the_screen(staged: Staged) -> None:
             assert key_action.does in scene.text
             assert key_action.keys[0] in scene.text
 
-        await scene.press("slash", *"some status", "enter")
-        assert "Show only some statuses" in scene.text
+        await scene.press("slash", *"by status", "enter")
+        assert "Filter by status" in scene.text
         assert "Start a run" not in scene.text
         await scene.press("slash", *"zzz", "enter")
-        assert "No key does that here; the palette (:) may." in scene.text
+        assert "No key found. Search the palette: press :." in scene.text
         await scene.press("escape")
         assert "Start a run on a repository" in scene.text
         await scene.press("escape")

@@ -117,7 +117,7 @@ async def test_a_console_and_a_bot_tell_once_over_the_channels_they_share(desk: 
             desk.world.pass_(minutes=1)
 
     other = "bot" if first == "console" else "console"
-    assert told == {first: ["Code host github is unreachable", "Code host github is well again"], other: []}
+    assert told == {first: ["Code host github is unreachable", "Code host github has recovered"], other: []}
 
 
 async def test_in_quiet_hours_the_channels_of_notify_wait(desk: Desk) -> None:

@@ -36,7 +36,7 @@ async def test_a_host_is_told_once_it_has_been_bad_for_long_enough(world: World)
     assert await watch.look() == News()
     await polled(world, 1, github="ok")
     (over,) = (await watch.look()).screen
-    assert over.title == "Code host github is well again"
+    assert over.title == "Code host github has recovered"
     assert over.body.startswith("after 7m00s")
     assert await watch.look() == News()
 
@@ -56,7 +56,7 @@ async def test_a_host_that_flaps_is_told_once(world: World) -> None:
     await polled(world, 0.5, github="unreachable")
     assert titles(await watch.look()) == ["Code host github is flapping: unreachable"]
     await polled(world, 3, github="ok")
-    assert titles(await watch.look()) == ["Code host github is well again"]
+    assert titles(await watch.look()) == ["Code host github has recovered"]
 
 
 async def test_a_trouble_that_gets_worse_is_told_again(world: World) -> None:

@@ -88,7 +88,7 @@ Opened = Callable[..., Terminal]
 def newcomer(opened: Opened) -> Terminal:
     """The first screen, with nothing configured."""
     terminal = opened(**NOTHING)
-    terminal.shows("Welcome", "up to the version")
+    terminal.shows("Welcome", "with the version at the end")
     return terminal
 
 
@@ -146,7 +146,7 @@ def test_a_signal_ends_the_first_screen_in_order(newcomer: Terminal) -> None:
 def test_a_crash_of_the_first_screen_shows_no_answer(opened: Opened) -> None:
     """The token is a local variable of what breaks; the traceback has the place alone."""
     terminal = opened(program=CRASH_AT_FIRST, **NOTHING)
-    terminal.shows("Welcome", "up to the version")
+    terminal.shows("Welcome", "with the version at the end")
     terminal.type("https://api.acme.example/v1")
     terminal.shows("https://api.acme.example/v1")
     terminal.press("\t", "\t", "\t")
@@ -164,7 +164,7 @@ def test_a_crash_of_the_first_screen_shows_no_answer(opened: Opened) -> None:
     ("given", "shown"),
     [
         ({}, "complete"),
-        (NOTHING, "up to the version"),
+        (NOTHING, "with the version at the end"),
         ({"program": HANGING}, "complete"),
         ({"program": LINGERING}, "complete"),
     ],

@@ -57,7 +57,7 @@ def home(board: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
     for size in SIZES:
         console = opened_in(home, board, size=size)
         # What comes after the rows moves them: the counts, and the pane with its last line.
-        shown = ("All 60", "unobserved", *(["On this branch"] if size[0] > 120 else []))
+        shown = ("All 60", "unknown", *(["On this branch"] if size[0] > 120 else []))
         console.shows("complete", "? help", "fix/login-timeout", *shown)
         console.type("q")
         assert console.end() == 0

@@ -114,7 +114,7 @@ def test_a_rule_says_in_a_sentence_what_it_does() -> None:
     assert sentence(second, NOW).startswith("When a run in acme/* fails, continue it: “The run failed.")
     labelled, *_ = rules(rule(on='{ run = "stuck", branch = "x", metadata = { team = "x*", kind = ["a", "b"] } }'))
     assert sentence(labelled, NOW).startswith("When a run on x labelled team=x* and kind=a or b is stuck, ")
-    assert sentence(page, NOW) == "When a code host is not well for 5m, notify oncall."
+    assert sentence(page, NOW) == "When a code host is unhealthy for 5m, notify oncall."
     assert limits(second) == (
         "At most 1 a conversation, 5 an hour, 100 a day; not while its last run is active; at most 1h late;"
         " pauses after 5 failures in a row."

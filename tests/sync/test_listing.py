@@ -281,7 +281,7 @@ def test_an_empty_list_of_the_cache_says_where_it_looked(desk: Desk) -> None:
     later = desk.run(*before).err
 
     assert "No run matches" in told
-    assert "Looked only among the 1,000 runs that are here" in told
+    assert "Searched only the 1,000 cached runs" in told
     assert "Leave out --cached to ask the service" in told
     assert "that are here" not in later
 
@@ -349,7 +349,7 @@ def test_a_run_that_the_service_does_not_show_just_now_is_dated(desk: Desk) -> N
 
     assert (shown["run"]["observed"]["state"], shown["source"]) != ("current", "live")
     assert shown["as_of"] == shown["run"]["observed"]["last_seen_at"]
-    assert shown["source"] == "live" or "as it was last seen" in told
+    assert shown["source"] == "live" or "shown as last seen" in told
 
 
 def test_a_total_that_was_not_shown_is_believed(desk: Desk) -> None:

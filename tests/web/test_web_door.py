@@ -58,7 +58,7 @@ async def test_a_link_is_good_once(web: Web) -> None:
     assert "HttpOnly" in cookie
     assert "SameSite=Strict" in cookie
     assert f"Path={first.headers['Location']};" in cookie
-    assert "Enter in that terminal prints another" in words
+    assert "press Enter there for a new one" in words
 
 
 async def test_nothing_is_shown_without_a_pass(web: Web) -> None:

@@ -185,7 +185,7 @@ class FormField(Widget):
     def _cleaned(self, message: CharactersRemoved) -> None:
         message.stop()
         what = "character" if message.count == 1 else "characters"
-        self.say(safe_text(f"{message.count} {what} that cannot be shown, or did not fit, were left out."), "warn")
+        self.say(safe_text(f"{message.count} {what} that cannot be shown or did not fit were left out."), "warn")
 
 
 class LineField(FormField):

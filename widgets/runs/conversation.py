@@ -29,9 +29,9 @@ SHORT_ID: Final = 10
 ENDED: Final = ("completed", "failed", "cancelled")
 IDLE_FROM_S: Final = 60.0
 """A shorter time between two turns is not worth a line."""
-ASKING: Final = "Asking the service what was said…"
-ELSEWHERE: Final = "Sent from this machine. What others said is not known."
-NONE_FROM_HERE: Final = "What was said is not known: nothing was sent from this machine."
+ASKING: Final = "Asking the service for the conversation…"
+ELSEWHERE: Final = "Only messages from this machine; others are unknown."
+NONE_FROM_HERE: Final = "The conversation is unknown: nothing was sent from this machine."
 UNWRAPPED: Final = 10_000
 """Cells: the view wraps the lines by itself."""
 
@@ -68,7 +68,7 @@ def turn_lines(turns: Sequence[Turn], now: datetime, as_of: datetime, width: int
 def figures_line(figures: RepositoryFigures | None) -> Line:
     """How runs on the repository usually end, and how long they take."""
     if figures is None or figures.success is None:
-        return line((" No run has finished here lately.", QUIET))
+        return line((" No run has finished here recently.", QUIET))
     p50 = "" if figures.p50_s is None else f", p50 {span(figures.p50_s)}"
     return line((f"{figures.success:.0%}".replace("%", " %"), "bold"), (f" succeed{p50}", ""), ("  30 days", QUIET))
 
@@ -89,7 +89,7 @@ def _turn(turn: Turn, now: datetime, as_of: datetime, longest: float, width: int
         for text in safe_block(turn.instructions, lines=MOST_LINES):
             lines += wrapped(text, width, "", INDENT)
     else:
-        lines += wrapped("Its instructions are not known here.", width, QUIET, INDENT)
+        lines += wrapped("Its instructions are unknown.", width, QUIET, INDENT)
     if turn.reason:
         style = STYLES["bad" if turn.state == "failed" else "quiet"]
         lines += wrapped(safe_text(turn.reason), width, style, INDENT)

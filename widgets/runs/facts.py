@@ -128,12 +128,12 @@ def fields(view: RunView, now: datetime, as_of: datetime, width: int) -> list[Li
         turns = detail.summary.turns or detail.turns
         in_turns = f", in {turns} turns" if turns > 1 else ""
         facts.append(("took", f"{so_far if detail.took.since else took}{in_turns}"))
-    facts.append(("seen", f"{roughly_ago(detail.last_seen_at, now)}, first {clock_time(detail.first_seen_at, now)}"))
+    facts.append(("seen", roughly_ago(detail.last_seen_at, now)))
     if view.continues is not None:
         facts.append(("continues", safe_text(view.continues, limit=FIELD_LIMIT)))
     lines = [found for name, value in facts for found in _field(name, value, width)]
     doubts = {
-        "lost": "The service no longer shows this run: these are the last facts it gave.",
+        "lost": "The service no longer shows this run: this is its last known state.",
         "unconfirmed": "Missing from the last answer; looking it up. Its status may be old.",
     }
     stale = "" if view.is_live(now) else f"{last_confirmed(view, now)}: it may have changed since."
@@ -144,7 +144,7 @@ def fields(view: RunView, now: datetime, as_of: datetime, width: int) -> list[Li
 def conversation(view: RunView, now: datetime, width: int) -> list[Line]:
     """The messages sent to the agent from this machine; the service does not return them."""
     if not view.turns:
-        return wrapped("Nothing was sent to it from this machine.", width, QUIET)
+        return wrapped("No message was sent from this machine.", width, QUIET)
     lines: list[Line] = []
     for number, turn in enumerate(view.turns, 1):
         if lines:
@@ -291,7 +291,7 @@ def timeline(view: RunView, now: datetime, as_of: datetime, width: int) -> list[
         style = badge.style if badge else QUIET
         lines.append(
             line(
-                (f"{shorten(badge.text if badge else '· unobserved', LABEL - 1):<{LABEL}}", style),
+                (f"{shorten(badge.text if badge else '· unknown', LABEL - 1):<{LABEL}}", style),
                 (f"{clock_time(period.start, now):<{times}}", QUIET),
                 (f"{'' if period.seconds is None else span(period.seconds):>{SPAN - 1}} ", ""),
                 (" " * before + drawn if cells else "", style),
@@ -313,7 +313,7 @@ def timeline_in_brief(view: RunView, as_of: datetime) -> Content:
             parts.append((" ▸ ", QUIET))
         badge = period.badge
         end = "" if period.seconds is None else " "
-        parts.append((f"{badge.word if badge else 'unobserved'}{end}", badge.style if badge else QUIET))
+        parts.append((f"{badge.word if badge else 'unknown'}{end}", badge.style if badge else QUIET))
         parts.append((span(period.seconds) if period.seconds is not None else "", ""))
     if view.detail.summary.result:
         parts.append((f": {safe_text(view.detail.summary.result)}", ""))

@@ -75,7 +75,7 @@ def show(invocation: Invocation, settings: "Settings", profile: "Profile") -> in
         from app.console import run_console
 
         if invocation.verbose and invocation.log_file is None:
-            raise failed("usage", "--verbose needs --log-file FILE here: the screen is taken.")
+            raise failed("usage", "--verbose needs --log-file FILE here: the console uses the screen.")
         invocation.begin_log()
         return run_console(settings, profile)
 
@@ -90,12 +90,12 @@ def show(invocation: Invocation, settings: "Settings", profile: "Profile") -> in
 
 @click.command(cls=ScreenCommand)
 @click.option("--no-console", is_flag=True, help="Run the service in the foreground; print one JSON line first.")
-@click.option("--keep", is_flag=True, help="Keep all files at the end, and print how to come back.")
+@click.option("--keep", is_flag=True, help="Keep all files at the end, and print how to reopen them.")
 @click.option(
     "--folder",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="Create all files in this folder, or take up a kept one.",
+    help="Create all files in this folder, or reopen a kept one.",
 )
 @click.pass_obj
 def demo(invocation: Invocation, /, *, no_console: bool, keep: bool, folder: Path | None) -> int:
@@ -109,5 +109,5 @@ def demo(invocation: Invocation, /, *, no_console: bool, keep: bool, folder: Pat
     except DemoError as error:
         for line in error.log:
             invocation.output.note(line)
-        heading = " Its last words stand above." if error.log else ""
+        heading = " Its last output is above." if error.log else ""
         raise failed("demo", f"{error}{heading}", log=list(error.log)) from error

@@ -49,9 +49,9 @@ LONGEST_PATCH: Final = 1 << 16
 Query = Annotated[str, Field(description="Words, and conditions: status:failed repo:acme/* -branch:main since:7d")]
 RunId = Annotated[str, Field(description="A run's id, or a beginning or an end of it that fits one run only.")]
 Turn = Annotated[int | None, Field(ge=1, description="One turn of the run. Default: all; of logs the last one.")]
-Limit = Annotated[int, Field(ge=1, le=1_000, description="The most entries.")]
+Limit = Annotated[int, Field(ge=1, le=1_000, description="Maximum number of entries.")]
 Cached = Annotated[bool, Field(description="Use the cache only; do not contact the service.")]
-Instructions = Annotated[str, Field(description="What the agent is to do.")]
+Instructions = Annotated[str, Field(description="What the agent should do.")]
 Label = Annotated[
     str,
     AfterValidator(lambda text: Repository.parse(text) and text),

@@ -74,7 +74,7 @@ async def lines_of(engine: Engine, width: int | None) -> list[str]:
         "",
     ]
     if not shown:
-        return [*head, _START_ONE if "runs" in answered else "No runs were seen yet."]
+        return [*head, _START_ONE if "runs" in answered else "No runs yet."]
     table = Table(COLUMNS, width, colour=False).lines(shown)
     rest = [f"… and {total - len(shown)} more: runwarden runs list"] if total > len(shown) else []
     return [*head, *table, *rest]

@@ -37,13 +37,13 @@ def _address(text: str) -> tuple[str, int]:
 
 
 @click.command("watch", cls=FactCommand)
-@click.option("--once", is_flag=True, help="Ask the service once, decide, act, and end: for cron.")
+@click.option("--once", is_flag=True, help="Poll once, decide, act and exit: for cron.")
 @click.option("--all-profiles", is_flag=True, help="Watch every configured service.")
 @click.option(
     "--metrics",
     callback=reading(_address),
     metavar="[HOST:]PORT",
-    help="Answer Prometheus at http://HOST:PORT/metrics; on loopback unless HOST says otherwise.",
+    help="Serve Prometheus metrics at http://HOST:PORT/metrics; on loopback unless HOST says otherwise.",
 )
 @async_command
 async def watch(invocation: Invocation, /, *, once: bool, all_profiles: bool, metrics: tuple[str, int] | None) -> int:

@@ -15,8 +15,10 @@ from app.config.address import is_loopback
 
 
 @click.command(cls=ScreenCommand)
-@click.option("--host", default="127.0.0.1", show_default=True, help="A loopback address; others are refused.")
-@click.option("--port", type=click.IntRange(0, 65_535), default=0, help="Default: any that is free.")
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, help="A loopback address to listen on; others are refused."
+)
+@click.option("--port", type=click.IntRange(0, 65_535), default=0, help="Default: any free port.")
 @click.pass_obj
 def web(invocation: Invocation, /, *, host: str, port: int) -> int:
     """Serve the console to a browser on this machine, for the first to open the printed link.
@@ -45,7 +47,7 @@ def web(invocation: Invocation, /, *, host: str, port: int) -> int:
         tell()
         if sys.stdin.isatty():
             loop.add_reader(sys.stdin, on_line)
-            output.note("Open it in a browser on this machine; it works once. Enter: another link. Ctrl-C: quit.")
+            output.note("Open it in a browser on this machine; it works once. Enter: new link. Ctrl-C: quit.")
         with contextlib.suppress(asyncio.CancelledError):
             await server.run()
         return Exit.DONE

@@ -8,12 +8,11 @@ from app.cli.options import CommandGroup
 
 _COMMANDS: Final = {
     "list": ("app.cli.runs.listing:list_runs", "List runs, newest first."),
-    "show": ("app.cli.runs.results:show", "Show one run: fields, timeline, what was sent from here."),
+    "view": ("app.cli.runs.results:view", "Show a run: fields, timeline and turns."),
     "start": ("app.cli.runs.start:start", "Start a run."),
     "continue": ("app.cli.runs.start:continue_run", "Continue a run's conversation."),
-    "retry": ("app.cli.runs.retry:retry", "Try failed runs again."),
+    "retry": ("app.cli.runs.retry:retry", "Retry failed runs."),
     "wait": ("app.cli.runs.wait:wait", "Wait until runs have ended."),
-    "view": ("app.cli.runs.results:view", "Show a run turn by turn."),
     "log": ("app.cli.runs.log:log", "Print what a turn's agent printed."),
     "diff": ("app.cli.runs.changes:diff", "Print what a run changed, as a patch."),
     "review": ("app.cli.runs.changes:review", "Print what a run found."),
@@ -22,7 +21,8 @@ _COMMANDS: Final = {
     "cancel": ("app.cli.runs.results:cancel", "Cancel a run that is queued or working."),
     "open": ("app.cli.runs.results:open_", "Open a run in the browser."),
     "sync": ("app.cli.runs.sync:sync", "Fetch the history that is missing."),
-    "export": ("app.cli.runs.listing:export", "Write every run that matches to a file."),
+    "export": ("app.cli.runs.listing:export", "Export runs that match to a file."),
+    "show": ("app.cli.runs.results:show", ""),
 }
 
 

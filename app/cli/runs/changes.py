@@ -138,7 +138,7 @@ FOLDER_OPTION: Final = click.option(
     callback=resolved,
     default=Path(),
     metavar="DIR",
-    help="Another folder than the current one.",
+    help="The checkout. Default: the current folder.",
 )
 
 
@@ -146,9 +146,9 @@ FOLDER_OPTION: Final = click.option(
 @RUN_ID
 @TURN_OPTION
 @click.option("--stat", is_flag=True, help="The changed files, with their counts of lines.")
-@click.option("--name-only", is_flag=True, help="The changed files' names alone.")
-@click.option("--patch", is_flag=True, help="With --json, the patch as well.")
-@click.option("--color", is_flag=True, help="Colours and visible controls, also into a pipe.")
+@click.option("--name-only", is_flag=True, help="Only the changed files' names.")
+@click.option("--patch", is_flag=True, help="With --json: include the patch.")
+@click.option("--color", is_flag=True, help="Use colours and visible control characters, even into a pipe.")
 @async_command
 async def diff(
     invocation: Invocation, *, run_id: str, turn: int | None, stat: bool, name_only: bool, patch: bool, color: bool
@@ -224,7 +224,7 @@ async def review(invocation: Invocation, *, run_id: str, turn: int | None) -> in
 @RUN_ID
 @TURN_OPTION
 @FOLDER_OPTION
-@click.option("--force", is_flag=True, help="Also to a checkout that has no remote of the run's repository.")
+@click.option("--force", is_flag=True, help="Apply even if the checkout has no remote of the run's repository.")
 @async_command
 async def apply(invocation: Invocation, *, run_id: str, turn: int | None, folder: Path, force: bool) -> int:
     """Apply what a run changed to a checkout: to all of its files or to none, and never over uncommitted changes.
@@ -240,13 +240,13 @@ async def apply(invocation: Invocation, *, run_id: str, turn: int | None, folder
             invocation.output.note(remark)
         done = await apply_change(change, folder)
     except AnotherRepositoryError as error:
-        raise failed("wrong_state", f"{error} Name its checkout with -C, or apply it all the same: --force") from error
+        raise failed("wrong_state", f"{error} Name its checkout with -C, or apply it anyway: --force") from error
     except GitError as error:
         raise failed("wrong_state", str(error)) from error
     document = {"folder": str(done.folder), "files": done.files, "remarks": [*done.remarks], **facts_of(change)}
     invocation.output.record(document, [("applied to", str(done.folder)), ("files", str(done.files))])
     for remark in done.remarks:
-        invocation.output.note(f"Look at it first: {remark}")
+        invocation.output.note(f"Check it first: {remark}")
     return Exit.DONE
 
 
@@ -272,5 +272,5 @@ async def checkout(invocation: Invocation, *, run_id: str, folder: Path) -> int:
         output.text(str(done.folder))
     else:
         output.record(document, [(key, str(value or "")) for key, value in document.items()])
-    output.note(" ".join(filter(None, (history.note, f"It borrows objects: keep {shares}." if shares else ""))))
+    output.note(" ".join(filter(None, (history.note, f"It uses objects of {shares}: keep that." if shares else ""))))
     return Exit.DONE

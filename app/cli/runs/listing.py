@@ -60,10 +60,18 @@ FILTERS: Final = options_of(
     ),
     click.option("--branch", "branches", multiple=True, metavar="BRANCH", help="* matches anything, ! inverts."),
     click.option(
-        "--from", "since", callback=reading(_time), metavar="TIME", help="Created then or later: -2h, -7d, RFC 3339."
+        "--from",
+        "since",
+        callback=reading(_time),
+        metavar="TIME",
+        help="Created at or after this time: -2h, -7d, RFC 3339.",
     ),
     click.option(
-        "--to", "until", callback=reading(_time), metavar="TIME", help="Created by then; a date includes its day."
+        "--to",
+        "until",
+        callback=reading(_time),
+        metavar="TIME",
+        help="Created at or before this time; a date includes its day.",
     ),
     click.option(
         "--search",
@@ -143,7 +151,7 @@ VERSION_HINT: Final = "Check the base address: it ends with the version, as in h
 @click.command("list", cls=FactCommand)
 @FILTERS
 @click.option("--limit", type=COUNT, default=None, help=f"Maximum number of runs.  [default: {DEFAULT_LIMIT}]")
-@click.option("--all", "everything", is_flag=True, help="All of them, however many.")
+@click.option("--all", "everything", is_flag=True, help="No maximum.")
 @click.option("--cached", is_flag=True, help="Use the cache only; do not contact the service.")
 @async_command
 async def list_runs(
@@ -151,7 +159,7 @@ async def list_runs(
 ) -> int:
     """List runs from the service, newest first, and cache them."""
     if everything and limit is not None:
-        raise failed("usage", "--limit and --all contradict each other: keep one of them.")
+        raise failed("usage", "--limit and --all contradict each other: use one of them.")
     most = None if everything else limit or DEFAULT_LIMIT
     async with _opened(invocation, filters, most, is_cached=cached) as listing:
         with exporting(invocation, None, "runs", COLUMNS) as rows:
@@ -217,7 +225,7 @@ class _RunList:
             CommandFailedError: A request failed, or the cache alone can answer.
         """
         if self.condition.stuck and not self.is_cached:
-            raise failed("usage", "is:stuck is known to the cache only: add --cached.")
+            raise failed("usage", "is:stuck is only known to the cache: add --cached.")
         known = FINAL_STATUSES | set(ACTIVE_STATUSES) | set(await self.engine.cache.known_statuses())
         for status in self.condition.not_statuses:
             if status not in known and closest(status, known):
@@ -313,5 +321,5 @@ class _RunList:
             parts.append(f"{are} last confirmed more than {days} ago, the oldest on {self.seen_at[0]:%Y-%m-%d}.")
         if not count and not self.coverage.whole:
             held = await self.engine.cache.count(RunFilter())
-            parts.append(f"Looked only among the {held:,} runs that are here. Leave out --cached to ask the service.")
+            parts.append(f"Searched only the {held:,} cached runs. Leave out --cached to ask the service.")
         return " ".join(parts)

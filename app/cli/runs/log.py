@@ -44,9 +44,9 @@ PASSING: Final = frozenset({"unreachable", "timed_out", "server_failed", "rate_l
 @click.command("log", cls=FactCommand)
 @RUN_ID
 @click.option("--turn", type=click.IntRange(1), metavar="N", help="The log of turn N. Default: the last one.")
-@click.option("-f", "--follow", is_flag=True, help="Print what is added until the turn ends; exit 1 if it failed.")
-@click.option("--all", "everything", is_flag=True, help="From the beginning instead of the last 64 KiB.")
-@click.option("--raw", is_flag=True, help="The log's bytes as they are, for a file or another program.")
+@click.option("-f", "--follow", is_flag=True, help="Print new output until the turn ends; exit 1 if it failed.")
+@click.option("--all", "everything", is_flag=True, help="Print from the beginning instead of the last 64 KiB.")
+@click.option("--raw", is_flag=True, help="Print the log's bytes unchanged, for a file or another program.")
 @async_command
 async def log(invocation: Invocation, *, run_id: str, turn: int | None, **options: bool) -> int:
     """Print what a turn's agent printed, and what the service did for it.

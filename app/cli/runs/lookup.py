@@ -33,7 +33,9 @@ class RunLookup(Struct, frozen=True):
         """
         run = await self._held(text)
         if run is None:
-            raise failed("not_found", f"No run {text} was seen. Leave out --cached to ask the service.", run_id=text)
+            raise failed(
+                "not_found", f"No run {text} in the cache. Leave out --cached to ask the service.", run_id=text
+            )
         return run
 
     async def current(self, text: str) -> Run:

@@ -1,7 +1,7 @@
-"""`runwarden runs show`, `view`, `open` and `cancel`: a run, its turns, its pages in the browser, and its end."""
+"""`runwarden runs view`, `show`, `open` and `cancel`: a run, its turns, its pages in the browser, and its end."""
 
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import click
 from msgspec.structs import asdict
@@ -9,22 +9,25 @@ from msgspec.structs import asdict
 from app.api.errors import ApiError
 from app.api.requests import CancelRun
 from app.cli.context import Format, Invocation
-from app.cli.documents import CACHED_HINT, action_document, badge, views
+from app.cli.documents import CACHED_HINT, action_document, badge, state_text, views
 from app.cli.exits import CommandFailedError, Exit, failed, of_api_error
 from app.cli.options import RUN_ID, FactCommand, async_command
-from app.cli.output import facts
+from app.cli.output import Output, facts
 from app.cli.runs.lookup import RunLookup
 from app.cli.writes import WriteCommand, WriteOptions, perform, write_options
 from app.run_document import NO_PAGE, as_received, run_address, spec_fields
 from app.text import plural, safe_block, safe_text
 from app.times import exact_ago, rfc3339, span
-from storage.records.results import Unavailable
+from storage.records.action import KIND_WORDS
+from storage.records.results import RunTurns, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from app.cli.documents import RunDocument
+    from app.engine import Engine
     from app.results.source import Results
-    from storage.records import RunDetail
+    from storage.records import Action, Run, RunDetail
 
 T = TypeVar("T")
 
@@ -35,24 +38,29 @@ TURN_FACTS: Final = (
 TURN_OPTION: Final = click.option("--turn", type=click.IntRange(1), metavar="N", help="Turn N only.")
 
 
+async def _found(invocation: Invocation, engine: "Engine", run_id: str) -> "RunDetail":
+    lookup = RunLookup(engine)
+    try:
+        run = await lookup.current(run_id)
+    except ApiError as error:
+        try:
+            run = await lookup.cached(run_id)
+        except CommandFailedError:
+            raise error from None
+        invocation.output.note(f"{error.message} The run is shown as last seen.")
+    detail = await engine.cache.detail(run.run_id)
+    if detail is None:
+        raise failed("not_found", f"The run {run_id} is not in the cache.", run_id=run_id)
+    return detail
+
+
 @asynccontextmanager
 async def opened(invocation: Invocation, run_id: str) -> "AsyncIterator[tuple[Results, RunDetail]]":
     """A run from the service, or else from the cache, and its results."""
     from app.results.source import Results
 
     async with invocation.engine(needs_token=False) as engine:
-        lookup = RunLookup(engine)
-        try:
-            run = await lookup.current(run_id)
-        except ApiError as error:
-            try:
-                run = await lookup.cached(run_id)
-            except CommandFailedError:
-                raise error from None
-            invocation.output.note(f"{error.message} The run is as it was last seen.")
-        detail = await engine.cache.detail(run.run_id)
-        if detail is None:
-            raise failed("not_found", f"The run {run_id} is not held here.", run_id=run_id)
+        detail = await _found(invocation, engine, run_id)
         yield Results(engine.settings, engine.extension), detail
 
 
@@ -67,84 +75,130 @@ def require(answer: T | Unavailable) -> T:
     return answer
 
 
+class _About(NamedTuple):
+    """A run as the list and this machine know it."""
+
+    view: "RunDocument"
+    agent: str | None
+    sent: "list[Action]"
+
+    @classmethod
+    async def read(cls, engine: "Engine", run: "Run") -> "_About":
+        """Read what is held about the run."""
+        (view,) = await views(engine, [run])
+        return cls(view, (await engine.ledger.agents()).get(run.run_id), list(await engine.ledger.for_run(run.run_id)))
+
+    def pairs(self, *, is_table: bool) -> list[tuple[str, str]]:
+        """Its fields by name."""
+        view, run = self.view, self.view.run
+        pairs = [
+            ("run_id", run.run_id),
+            ("status", badge(run.status) if is_table else run.status),
+            ("repository", run.repository.label),
+            ("branch_name", run.branch_name),
+            ("created_at", rfc3339(run.created_at) or "unreadable"),
+            ("updated_at", rfc3339(run.updated_at) or "unreadable"),
+            ("took", view.took),
+            ("state", view.presence + (", stuck" if view.is_stuck else "")),
+        ]
+        if view.detail:
+            seen_at = view.detail.last_seen_at
+            ago = exact_ago(seen_at + view.ahead, view.now)
+            pairs.append(("last seen", ago) if is_table else ("last_seen_at", rfc3339(seen_at) or ""))
+        return pairs + [
+            (name, value) for name, value in (("continues", view.continues), ("agent", self.agent)) if value
+        ]
+
+    def tell(self, output: Output, told: "RunTurns | Unavailable | None", turn: int | None = None) -> None:
+        """Print its fields, its timeline, and its turns or, where they are unknown, what was sent from here."""
+        view = self.view
+        agent = told.agent if isinstance(told, RunTurns) else None
+        output.record({}, self._replace(agent=self.agent or agent).pairs(is_table=True))
+        transitions = view.detail.transitions if view.detail else ()
+        for line in ("", "timeline, as observed") if transitions else ():
+            output.text(line)
+        for each, end in zip(transitions, [each.at for each in transitions[1:]] + [view.now], strict=True):
+            is_end = view.detail and each.new in view.detail.final_statuses and end is view.now
+            lasted = "" if is_end else f" for {span((end - each.at).total_seconds(), pads_hours=False)}"
+            output.text(f"  {rfc3339(each.at)}  {badge(each.new)}{lasted}")
+        if isinstance(told, RunTurns):
+            _tell_turns(output, told, turn)
+            return
+        for line in ("", "conversation, sent from this machine") if self.sent else ():
+            output.text(line)
+        for action in self.sent:
+            kind = KIND_WORDS[action.kind]
+            output.text(f"  {rfc3339(action.created_at)}  {kind}  {state_text(action)}  {action.action_id}")
+            for line in safe_block(str(as_received(action.body_json).get("instructions") or "")):
+                output.text(f"    {line}")
+
+
 @click.command("show", cls=FactCommand)
 @RUN_ID
 @click.option("--cached", is_flag=True, help="Use the cache only; do not contact the service.")
 @async_command
 async def show(invocation: Invocation, *, run_id: str, cached: bool) -> int:
-    """Show one run as the list has it: its fields, its observed timeline, and the instructions sent from here.
+    """Show a run: another name of `runs view`, with a JSON document of its own."""
+    from app.results.source import Results
 
-    What it did, turn by turn, is `runs view`. RUN_ID may be abbreviated, as long as it is unique.
-    """
+    output = invocation.output
+    is_table = output.format is Format.TABLE
+    told = None
     async with invocation.engine(needs_token=not cached) as engine:
         asked_at, lookup = engine.clock(), RunLookup(engine)
         try:
             run = await lookup.cached(run_id) if cached else await lookup.current(run_id)
         except ApiError as error:
             raise CommandFailedError(of_api_error(error, hint=CACHED_HINT)) from error
-        (view,) = await views(engine, [run])
-        sent = await engine.ledger.for_run(run.run_id)
-        agent = (await engine.ledger.agents()).get(run.run_id)
+        about = await _About.read(engine, run)
+        view = about.view
+        if is_table and view.detail and not cached:
+            with suppress(ApiError):
+                told = await Results(engine.settings, engine.extension).turns(view.detail)
     # If the service did not show the run just now, the facts are those of the last time it did.
     is_live = view.presence == "lost" or (view.detail is not None and view.detail.last_seen_at >= asked_at)
-    turns = [(action, as_received(action.body_json).get("instructions")) for action in sent]
+    turns = [(action, as_received(action.body_json).get("instructions")) for action in about.sent]
     document = {
         "run": view.document(),
         "conversation": [{**action_document(action), "instructions": text} for action, text in turns],
         "as_of": rfc3339(view.detail.last_seen_at if view.detail else view.now - view.ahead),
         "source": "live" if is_live and not cached else "cache",
     }
-    output = invocation.output
-    is_table = output.format is Format.TABLE
-    pairs = [
-        ("run_id", run.run_id),
-        ("status", badge(run.status) if is_table else run.status),
-        ("repository", run.repository.label),
-        ("branch_name", run.branch_name),
-        ("created_at", rfc3339(run.created_at) or "unreadable"),
-        ("updated_at", rfc3339(run.updated_at) or "unreadable"),
-        ("took", view.took),
-        ("state", view.presence + (", stuck" if view.is_stuck else "")),
-    ]
-    if view.detail:
-        seen_at = view.detail.last_seen_at
-        ago = exact_ago(seen_at + view.ahead, view.now)
-        pairs.append(("last seen", ago) if is_table else ("last_seen_at", rfc3339(seen_at) or ""))
-    more = [(name, value) for name, value in (("continues", view.continues), ("agent", agent)) if value]
-    output.record(document, pairs + more)
-    transitions = view.detail.transitions if view.detail else ()
-    for line in ("", "timeline, as observed") if transitions else ():
-        output.text(line)
-    for each, end in zip(transitions, [each.at for each in transitions[1:]] + [view.now], strict=True):
-        is_end = view.detail and each.new in view.detail.final_statuses and end is view.now
-        lasted = "" if is_end else f" for {span((end - each.at).total_seconds(), pads_hours=False)}"
-        output.text(f"  {rfc3339(each.at)}  {badge(each.new)}{lasted}")
-    for line in ("", "conversation, as sent from here") if turns else ():
-        output.text(line)
-    for action, text in turns:
-        output.text(f"  {rfc3339(action.created_at)}  {action.kind}  {action.state}  {action.action_id}")
-        for line in safe_block(str(text or "")):
-            output.text(f"    {line}")
+    if is_table:
+        about.tell(output, told)
+    else:
+        output.record(document, about.pairs(is_table=False))
     if is_table and not is_live and not cached:
-        output.note("The service did not show this run just now: it is as it was last seen.")
+        output.note("The service did not return this run just now: it is shown as last seen.")
     return Exit.DONE
 
 
 @click.command("view", cls=FactCommand)
 @RUN_ID
-@click.option("--turn", type=click.IntRange(1), metavar="N", help="Turn N only.")
+@TURN_OPTION
 @async_command
 async def view(invocation: Invocation, *, run_id: str, turn: int | None) -> int:
-    """Show what a run did, turn by turn: its instructions, how it ended and why, its commit and summary.
+    """Show a run: its fields and timeline, and turn by turn its instructions, how it ended and why, and its commit.
 
-    From the service's results or from git. The run's own fields and its timeline are `runs show`.
+    Turns come from the service's results or from git. RUN_ID may be abbreviated, as long as it is unique.
     """
-    async with opened(invocation, run_id) as (results, detail):
-        run_turns = require(await results.turns(detail))
+    from app.results.source import Results
+
+    output = invocation.output
+    async with invocation.engine(needs_token=False) as engine:
+        detail = await _found(invocation, engine, run_id)
+        about = await _About.read(engine, detail.run)
+        told = await Results(engine.settings, engine.extension).turns(detail)
+    if isinstance(told, Unavailable) and output.format is Format.TABLE:
+        about.tell(output, told)
+    run_turns = require(told)
     turns = [each for each in run_turns.turns if turn in {None, each.number}]
     if turn is not None and not turns:
         raise failed("not_found", f"The run {detail.run.run_id} has no turn {turn}; it has {len(run_turns.turns)}.")
-    output = invocation.output
+    if output.format is Format.TABLE:
+        about.tell(output, run_turns, turn)
+        output.note(run_turns.note)
+        return Exit.DONE
     document = {
         "run": spec_fields(detail.run),
         "turns": [
@@ -160,7 +214,13 @@ async def view(invocation: Invocation, *, run_id: str, turn: int | None) -> int:
     pairs = [("run_id", run.run_id), ("status", run.status), ("repository", run.repository.label)]
     pairs += [("agent", run_turns.agent)] if run_turns.agent else []
     output.record(document, [*pairs, ("branch_name", run.branch_name), ("turns", str(len(run_turns.turns)))])
-    for each in turns if output.format is Format.TABLE else ():
+    return Exit.DONE
+
+
+def _tell_turns(output: Output, told: "RunTurns", turn: int | None) -> None:
+    for each in told.turns:
+        if turn not in {None, each.number}:
+            continue
         files = plural(each.files, "file") if each.files else ""
         took = ""
         if each.started_at is not None and each.ended_at is not None:
@@ -183,11 +243,8 @@ async def view(invocation: Invocation, *, run_id: str, turn: int | None) -> int:
         for name in ("reason", "summary", "commit"):
             for line in safe_block(getattr(each, name)) if getattr(each, name) else ():
                 output.text(f"  {name}: {line}")
-    if output.format is Format.TABLE:
-        for posting in run_turns.notable_postings:
-            output.text(safe_text(str(posting)))
-        output.note(run_turns.note)
-    return Exit.DONE
+    for posting in told.notable_postings:
+        output.text(safe_text(str(posting)))
 
 
 @click.command("open", cls=FactCommand)
@@ -213,7 +270,7 @@ async def open_(invocation: Invocation, *, run_id: str, pull: bool) -> int:
     is_open = webbrowser.open(address)
     invocation.output.record({"url": address, "opened": is_open}, [("url", address)])
     if not is_open:
-        invocation.output.note("There is no browser here.")
+        invocation.output.note("No browser found.")
     return Exit.DONE
 
 

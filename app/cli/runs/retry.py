@@ -105,7 +105,7 @@ class Retry(Struct, frozen=True):
 
 @click.command("retry", cls=FactCommand)
 @RUN_IDS
-@click.option("--yes", is_flag=True, help="Do not ask before sending.")
+@click.option("--yes", is_flag=True, help="Send without asking.")
 @click.option(
     "--key",
     "--idempotency-key",
@@ -162,7 +162,9 @@ async def plan(engine: "Engine", text: str, prefix: str | None = None) -> Retry:
     try:
         found = await what_began(engine.ledger, engine.extension.turns, detail)
     except ApiError as error:
-        return Retry(run.run_id, "refused", problem=f"The service could not be asked what began it: {error.message}")
+        return Retry(
+            run.run_id, "refused", problem=f"The service could not be asked for its instructions: {error.message}"
+        )
     if not isinstance(found, Asked):
         return Retry(run.run_id, "refused", problem=found.reason)
     # Each failure is retried once; a run that works and fails again has a new failure, and so another key.

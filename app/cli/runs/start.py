@@ -128,7 +128,7 @@ def with_words(inputs: dict[str, Json], words: str) -> dict[str, Json]:
     shell_complete=completed("repositories"),
     help="owner/repo, or gitlab:group/project.",
 )
-@click.option("--agent", metavar="NAME", help="Let this named agent do it. Default: the service's own choice.")
+@click.option("--agent", metavar="NAME", help="Use this named agent. Default: the service chooses.")
 @WORK
 @click.pass_obj
 def start(
@@ -171,13 +171,13 @@ def start(
 @click.command("continue", cls=WriteCommand, kind="run.continue")
 @RUN_ID
 @click.option(
-    "--from-patch", "start_from", flag_value="patch", help="Begin with what the turn before changed and did not push."
+    "--from-patch", "start_from", flag_value="patch", help="Begin with the unpushed changes of the previous turn."
 )
 @click.option(
     "--from-branch",
     "start_from",
     flag_value="branch",
-    help="Begin with the branch alone. Default: with the patch after a spent budget, a time limit, or an outage.",
+    help="Begin with only the branch. Default: with the patch after a spent budget, a time limit or an outage.",
 )
 @click.option("--when-ended", is_flag=True, help="If it is active, send this once it has ended: a console or bot does.")
 @WORK

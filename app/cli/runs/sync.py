@@ -44,10 +44,10 @@ async def sync(invocation: Invocation, /, *, days: float | None) -> int:
                         break
                     except RateLimitedError as error:
                         wait_s = WAIT_S if error.retry_after_s is None else error.retry_after_s
-                        bar.note(f"the service asks to wait; {span(wait_s, pads_hours=False)} left")
+                        bar.note(f"waiting as the service asked; {span(wait_s, pads_hours=False)} left")
                         await asyncio.sleep(wait_s)
         except ApiError as error:
-            raise CommandFailedError(of_api_error(error, hint="What was fetched before is kept.")) from error
+            raise CommandFailedError(of_api_error(error, hint="What was fetched so far is kept.")) from error
         coverage = await engine.cache.coverage()
         done = engine.backfill.progress.done_runs
         held = await engine.cache.count(RunFilter())

@@ -180,7 +180,7 @@ def wait_failure(results: Mapping[str, WaitResult]) -> Failure | None:
             "not_found", f"The service no longer shows {', '.join(lost)}.", Exit.NOT_FOUND, {"run_ids": [*lost]}
         )
     if unlisted := ids("unlisted"):
-        said = f"no run with the id {', '.join(unlisted)} is listed. Whether one works for it is not known."
+        said = f"no run with the id {', '.join(unlisted)} is listed. Whether one exists is unknown."
         return Failure("waited_too_long", f"Time is up; {said}", Exit.TIMED_OUT, {"run_ids": [*unlisted]})
     if unended := ids("waiting"):
         said = f"Time is up; not ended yet: {', '.join(unended)}."

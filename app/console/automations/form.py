@@ -121,9 +121,9 @@ class AutomationForm(ModalScreen[str | None]):
         self._enter("editing")
         if draft is not None:
             when = ago(draft.saved_at, self._engine.clock())
-            self._dialog.note(safe_text(f"Your draft, typed {when}; ^n begins with the file's."), "warn")
+            self._dialog.note(safe_text(f"Your draft, typed {when}; press ^n for the file's version."), "warn")
         else:
-            self._dialog.note(safe_text("docs/automations.md has every key; ^t begins with a recipe."))
+            self._dialog.note(safe_text("Every key is in docs/automations.md; press ^t for a recipe."))
         if self._name is not None:
             # Where that is not possible, the form itself is the editor.
             self.call_after_refresh(self._edit)
@@ -143,7 +143,7 @@ class AutomationForm(ModalScreen[str | None]):
         """Preview the text, then write it."""
         if self._phase == "preview":
             if not self._second_press.press():
-                self._dialog.did(safe_text("Look at it first; ^s again writes it."), "warn")
+                self._dialog.did(safe_text("Check it, then press ^s again to save."), "warn")
                 return
             self._enter("sending")
             self._dialog.sending(safe_text("Writing…"))
@@ -151,14 +151,14 @@ class AutomationForm(ModalScreen[str | None]):
             return
         await self._check()
         if self._rule is None:
-            self._dialog.note(safe_text("This cannot be saved yet; what is wrong stands beside the text."), "bad")
+            self._dialog.note(safe_text("Cannot be saved yet: see the errors beside the text."), "bad")
             self._editor.take_focus()
             return
         diff = list(unified_diff(self._old.splitlines(), self._editor.text.strip().splitlines(), lineterm="", n=100))
         if not diff[2:]:
-            self._dialog.note(safe_text("This is what the file has already."))
+            self._dialog.note(safe_text("Nothing has changed."))
             return
-        effect = Content("Only this table changes. A bot that is at work reads the file again; it looks forward only.")
+        effect = Content("Only this table changes. A running bot reloads the file and acts on new events only.")
         self.query_one(RequestPreview).show(
             "WRITE", safe_text(str(self._tables.file)), safe_block("\n".join(diff[3:])), effect
         )
@@ -176,7 +176,7 @@ class AutomationForm(ModalScreen[str | None]):
         """Replace the text with that of the file."""
         self._editor.fill(self._original)
         self._editor.take_focus()
-        self._dialog.note(safe_text("As it is in the file; ctrl+z brings yours back."))
+        self._dialog.note(safe_text("Loaded from the file; press ctrl+z for your version."))
 
     def action_edit(self) -> None:
         """Open the text in the user's editor, which takes the terminal."""
@@ -206,7 +206,7 @@ class AutomationForm(ModalScreen[str | None]):
             for rule, table in read
             if isinstance(rule, Rule)
         ]
-        self.app.push_screen(ChoiceSheet("Begin with a recipe; ctrl+z undoes it", choices), fill)
+        self.app.push_screen(ChoiceSheet("Start from a recipe (ctrl+z to undo)", choices), fill)
 
     async def action_replay(self) -> None:
         """Replay the rule over the history."""

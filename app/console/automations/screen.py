@@ -61,13 +61,13 @@ NONE_YET: Final = Notice(
     "○",
     "No automations yet",
     (
-        "An automation acts by itself: it starts, continues or retries runs, runs a program, or tells people.",
-        "It does so at a time, or when something happens to a run, a code host or a write.",
-        "n writes the first one, from a template: what it does, when, and what it would have done.",
+        "An automation starts, continues or retries runs, runs a program, or notifies people.",
+        "It acts on a schedule, or when a run, a code host or a write changes.",
+        "Press n to create one from a template, with a replay of what it would have done.",
     ),
     "plain",
 )
-NEEDS_A_FILE: Final = "There is no configuration file to write to. Make one with: runwarden config init"
+NEEDS_A_FILE: Final = "There is no configuration file yet. Create one: runwarden config init"
 ABOUT_A_RULE: Final = frozenset({"edit", "replay", "pause", "switch", "set_off", "copy"})
 
 
@@ -89,29 +89,31 @@ class AutomationsScreen(BaseScreen):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
-            "v", "approvals", "approvals", tooltip="The requests that wait for approval", id="automations.approvals"
+            "v", "approvals", "approvals", tooltip="Approve or reject waiting requests", id="automations.approvals"
         ),
-        Binding("n", "new", "new", tooltip="Write another automation, from a template", id="automations.new"),
-        Binding("E", "edit", "edit", tooltip="Its table, in your editor", id="automations.edit"),
+        Binding("n", "new", "new", tooltip="Create an automation from a template", id="automations.new"),
+        Binding("E", "edit", "edit", tooltip="Edit its table in the configuration", id="automations.edit"),
         Binding(
             "ctrl+g",
             "replay",
             "replay",
             key_display="^g",
-            tooltip="What it would have done over the cached history",
+            tooltip="Show what it would have done with the cached history",
             id="automations.replay",
         ),
         Binding(
             "P",
             "pause",
             "pause/resume",
-            tooltip="While it is paused, what would set it off is skipped",
+            tooltip="Events are skipped while it is paused",
             id="automations.pause",
         ),
-        Binding("D", "switch", "on/off", tooltip="In the configuration", id="automations.switch"),
-        Binding("S", "set_off", "run now", tooltip="Set it off by hand, within its limits", id="automations.set_off"),
-        Binding("y", "copy", "copy name", show=False, tooltip="For the command line", id="automations.copy"),
-        Binding("r", "refresh", "refresh", tooltip="Read the rules and their results again", id="app.refresh"),
+        Binding("D", "switch", "on/off", tooltip="Enable or disable it in the configuration", id="automations.switch"),
+        Binding("S", "set_off", "run now", tooltip="Run it now, within its limits", id="automations.set_off"),
+        Binding(
+            "y", "copy", "copy name", show=False, tooltip="Copy the name for the command line", id="automations.copy"
+        ),
+        Binding("r", "refresh", "refresh", tooltip="Reload the rules and their results", id="app.refresh"),
     ]
 
     def __init__(self, session: Session) -> None:
@@ -236,7 +238,7 @@ class AutomationsScreen(BaseScreen):
             self._trouble = storage_notice(str(error))
             self._show(None)
         else:
-            kept = "The rules are shown as they were before."
+            kept = "The previous rules are shown."
             wrong = Notice("✗", "The configuration has a mistake", (safe_text(str(problem)), kept), "bad")
             self._trouble = wrong if problem is not None else None
             self._found = found
@@ -337,7 +339,7 @@ class AutomationsScreen(BaseScreen):
         except ConfigError as error:
             self.session.notify(str(error), severity="error", timeout=CURE_S)
         else:
-            await self._hand_over(f"Switched {'off' if rule.is_on else 'on'}: {safe_text(rule.name, limit=60)}.")
+            await self._hand_over(f"{'Disabled' if rule.is_on else 'Enabled'}: {safe_text(rule.name, limit=60)}.")
 
     async def _hand_over(self, what: str) -> None:
         """Confirm what was written, and have a running bot read it."""
@@ -345,11 +347,11 @@ class AutomationsScreen(BaseScreen):
         self._reader.ask()
         bot = process_of(await self._state.lease_owner(LEASE, self.session.clock()))
         if bot is None:
-            then = f"No bot is running: start it with {self._file.settings.command_line} watch."
+            then = f"No bot is running: start one with {self._file.settings.command_line} watch."
         elif hand_over(bot):
-            then = f"The bot (process {bot}) reads it again now."
+            then = f"The bot (process {bot}) reloads it now."
         else:
-            then = f"The running bot uses it after: kill -HUP {bot}"
+            then = f"To reload it in the running bot: kill -HUP {bot}"
         self.session.notify(f"{what} {then}", timeout=CURE_S)
 
     # The rule at work
@@ -369,7 +371,7 @@ class AutomationsScreen(BaseScreen):
         else:
             await self._state.resume(rule.name)
         word = "Paused" if held.paused is None else "Resumed"
-        self.session.notify(f"{word}: {safe_text(rule.name, limit=60)}. P takes it back.")
+        self.session.notify(f"{word}: {safe_text(rule.name, limit=60)}. Press P to undo.")
         self._reader.ask()
 
     def action_copy(self) -> None:
@@ -389,7 +391,7 @@ class AutomationsScreen(BaseScreen):
         scope = rule.on.scope
         runs = [run for run in found if is_within(scope, run.repository.label, run.branch_name)][:RUNS_OFFERED]
         if not runs:
-            self.session.notify("It needs a run, and none that it matches is in the cache.", severity="warning")
+            self.session.notify("It needs a run, but no cached run matches it.", severity="warning")
             return
 
         async def picked(run_id: str | None) -> None:
@@ -397,7 +399,7 @@ class AutomationsScreen(BaseScreen):
                 await self._preview(rule, run_id)
 
         choices = [(_run_line(run, self.session.run_now()), run.run_id) for run in runs]
-        self.app.push_screen(ChoiceSheet("On which run?", choices), picked)
+        self.app.push_screen(ChoiceSheet("Choose a run", choices), picked)
 
     async def _preview(self, rule: Rule, run_id: str | None) -> None:
         seen = list[Decision]()
@@ -412,9 +414,9 @@ class AutomationsScreen(BaseScreen):
             if is_sure:
                 self.run_worker(partial(self._set_off, bot, seen, rule, run_id))
 
-        limits = "Within its limits: what it does counts towards them, and its journal says so."
+        limits = "It counts towards the limits and is recorded in the journal."
         title = safe_text(f"Run now: {rule.name}", limit=80)
-        self.app.push_screen(PreviewSheet(title, mark_of(self.session), "Set it off", preview, limits), answered)
+        self.app.push_screen(PreviewSheet(title, mark_of(self.session), "Run it now", preview, limits), answered)
 
     async def _set_off(self, bot: Bot, seen: list[Decision], rule: Rule, run_id: str | None) -> None:
         try:
@@ -453,7 +455,7 @@ class AutomationsScreen(BaseScreen):
         elif choices:
             self._open_run(choices[0][1])
         else:
-            self.session.notify("No decision in its journal is about a run that is held here.")
+            self.session.notify("No decision in its journal is about a cached run.")
 
     def _open_run(self, run_id: str | None) -> None:
         if run_id is not None:

@@ -83,7 +83,7 @@ class RulesFile:
             except ConfigError as error:
                 self.problem = error
             except (OSError, UnicodeDecodeError) as error:
-                self.problem = ConfigError(f"this cannot be read: {error}.", cure="Correct that.", file=file)
+                self.problem = ConfigError(f"cannot be read: {error}.", cure="Correct it.", file=file)
             else:
                 self.use(new)
         return self.settings
@@ -244,8 +244,8 @@ class PreviewSheet(Sheet[bool]):
 
     LEAVE = "answer(False)"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+s,ctrl+enter", "answer(True)", "do it", key_display="^s", id="confirm.yes"),
-        Binding("escape,n,q", "answer(False)", "leave it", key_display="esc", id="confirm.no"),
+        Binding("ctrl+s,ctrl+enter", "answer(True)", "confirm", key_display="^s", id="confirm.yes"),
+        Binding("escape,n,q", "answer(False)", "cancel", key_display="esc", id="confirm.no"),
     ]
     CSS = BOX.format(name="PreviewSheet")
 
@@ -275,7 +275,7 @@ class PreviewSheet(Sheet[bool]):
     def action_answer(self, answer: bool) -> None:
         """Accept the answer, once the request was seen."""
         if answer and not self._second_press.press():
-            self.query_one(Vertical).border_subtitle = "Look at it first; then ^s again"
+            self.query_one(Vertical).border_subtitle = "Check it, then press ^s again"
         else:
             self.dismiss(answer)
 
@@ -290,13 +290,13 @@ class ApprovalsSheet(Sheet[None]):
             "answer(True)",
             "approve",
             key_display="^s",
-            tooltip="The bot sends it as it is shown",
+            tooltip="The bot sends it as shown",
             id="approvals.approve",
         ),
-        Binding("X", "answer(False)", "reject", tooltip="It is never sent", id="approvals.reject"),
-        Binding("space", "mark", "mark", tooltip="For an answer to several", id="approvals.mark"),
+        Binding("X", "answer(False)", "reject", tooltip="Reject it: it is never sent", id="approvals.reject"),
+        Binding("space", "mark", "mark", tooltip="Mark several to answer at once", id="approvals.mark"),
         Binding("asterisk", "mark_all", "mark all", show=False, key_display="*", id="approvals.mark_all"),
-        Binding("enter", "request", "request", tooltip="The exact request, or the list", id="approvals.request"),
+        Binding("enter", "request", "request", tooltip="Show the exact request, or the list", id="approvals.request"),
         Binding("escape,q", "leave", "close", key_display="esc", id="approvals.close"),
     ]
     CSS = f"""
@@ -358,8 +358,8 @@ class ApprovalsSheet(Sheet[None]):
         is_meant = self._second_press.press() and not self._is_swapped
         self._is_swapped = False
         if not is_meant:
-            again = "^s again approves" if is_approved else "X again rejects"
-            self.query_one(Vertical).border_subtitle = f"Look at it first; {again}"
+            again = "^s again to approve" if is_approved else "X again to reject"
+            self.query_one(Vertical).border_subtitle = f"Check it, then press {again}"
         elif self._chosen:
             self._answer = self._chosen, is_approved
             self._reading.ask()
@@ -412,13 +412,13 @@ class ApprovalsSheet(Sheet[None]):
             start = f"It is sent as soon as a bot is running: {self._file.settings.command_line} watch"
             said.append(start if bot is None else "The bot sends it.")
         if late:
-            said.insert(0, f"No longer waits: {named(late)}; the journal says what became of it.")
+            said.insert(0, f"No longer waiting: {named(late)}; see the journal.")
         return safe_text(" ".join(said))
 
     async def _elsewhere(self, decision: Decision) -> SafeText:
         engine = await self._session.opened()
         now = await engine.usable_state().decision(decision.decision_id) or decision
-        said = "no longer waits" if now.outcome == "expired" else "answered elsewhere"
+        said = "no longer waiting" if now.outcome == "expired" else "answered elsewhere"
         return safe_text(f"{decision.rule}: {said}: {now.reason or now.outcome}.")
 
     async def _read(self) -> None:
@@ -519,7 +519,7 @@ class ReplaySheet(Sheet[None]):
             box.border_title = Content(
                 f"What {safe_text(self._rule.name, limit=80)} would have done in {HISTORY.days} days"
             )
-            box.border_subtitle = "esc closes"
+            box.border_subtitle = "esc close"
             yield LinePane(lambda width: [*self._count, *journal_lines(self._found, self._now, width)])
 
     def on_mount(self) -> None:
@@ -537,7 +537,7 @@ class ReplaySheet(Sheet[None]):
         if not self._is_done:
             share = (self._reached - self._now + HISTORY) / HISTORY
             bar = f"{'▰' * int(share * BAR):▱<{BAR}}"
-            self._show(Content.assemble((bar, STYLES["busy"]), f" {share:.0%}  esc gives it up"))
+            self._show(Content.assemble((bar, STYLES["busy"]), f" {share:.0%}  esc stop"))
 
     async def _replay(self) -> None:
         since = self._now - HISTORY
@@ -567,7 +567,7 @@ class ReplaySheet(Sheet[None]):
 def _counts(found: Replayed) -> Content:
     total = sum(found.counts.values())
     if not total:
-        return Content("Nothing would have set it off.")
+        return Content("Nothing would have triggered it.")
     parts = [
         Content.assemble((f"{badge.glyph} {found.counts[outcome]:,} {WORDS.get(outcome, badge.word)}", badge.style))
         for outcome, badge in OUTCOMES.items()
@@ -575,11 +575,13 @@ def _counts(found: Replayed) -> Content:
     ]
     times = "once" if total == 1 else f"{total:,} times"
     newest = f"The newest {SHOWN} of them:" if total > SHOWN else ""
-    return Content.assemble((f"Set off {times}: ", "bold"), Content("   ").join(parts), f"\n{newest}" if newest else "")
+    return Content.assemble(
+        (f"Triggered {times}: ", "bold"), Content("   ").join(parts), f"\n{newest}" if newest else ""
+    )
 
 
 def _completeness(found: Replayed, since: datetime) -> str:
     """A sentence about how far back the cached history is complete; empty if it covers the whole time."""
     if found.held_since is None:
-        return "\nHow much of that time is held here is not known: there may have been more."
-    return f"\nNothing is missing since {stamp(found.held_since)}." if found.held_since > since else ""
+        return "\nThe cached history of that time may be incomplete: there may have been more."
+    return f"\nThe history is complete since {stamp(found.held_since)}." if found.held_since > since else ""

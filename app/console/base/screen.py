@@ -126,8 +126,10 @@ class BaseScreen(Screen[None]):
     VERTICAL_BREAKPOINTS = HEIGHTS
     AUTO_FOCUS = ""
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("f9", "tour('next')", "next step", show=False, tooltip="Of the tour", id="tour.next"),
-        Binding("f10", "tour('leave')", "leave the tour", show=False, tooltip="It does not come back", id="tour.leave"),
+        Binding("f9", "tour('next')", "next step", show=False, tooltip="Next step of the tour", id="tour.next"),
+        Binding(
+            "f10", "tour('leave')", "leave the tour", show=False, tooltip="Leave the tour for good", id="tour.leave"
+        ),
     ]
 
     def __init__(self, session: Session) -> None:

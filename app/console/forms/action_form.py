@@ -46,7 +46,7 @@ RequestOrProblems = WriteRequest | tuple[FieldProblem, ...]
 _DRAFT_EVERY_S: Final = 0.5
 """How often a draft that has changed is stored."""
 _PREVIEW_CHARACTERS: Final = 100_000
-_READ_ONLY: Final = "This profile is read-only: you may prepare and preview, nothing is sent."
+_READ_ONLY: Final = "This profile is read-only: prepare and preview, but nothing is sent."
 
 
 class ActionForm(ModalScreen[Action | None]):
@@ -333,7 +333,7 @@ class ActionForm(ModalScreen[Action | None]):
         if self.engine.actions.read_only:
             return False
         if not (is_meant := self._second_press.press()):
-            self.dialog.did(safe_text("Look at it first; ^s again sends it."), "warn")
+            self.dialog.did(safe_text("Check it, then press ^s again to send."), "warn")
         return is_meant
 
     def action_back(self) -> None:
@@ -348,7 +348,7 @@ class ActionForm(ModalScreen[Action | None]):
         if (other := self._other) is not None:
             self._other = self.values
             self._is_fresh = not self._is_fresh
-            self._note(safe_text("^n brings back the previous text."))
+            self._note(safe_text("Press ^n for the previous text."))
             self._fill(other)
             self.enter("editing")
 
@@ -373,7 +373,7 @@ class ActionForm(ModalScreen[Action | None]):
             self.instructions.insert(text)
             if missing:
                 names = ", ".join(f"{{{name}}}" for name in missing)
-                self._note(safe_text(f"Not known here, so left for you to fill in: {names}"), "warn")
+                self._note(safe_text(f"Unknown here, please fill in: {names}"), "warn")
 
         self.app.push_screen(TemplatePicker(self.engine.settings.templates), insert)
 
@@ -505,7 +505,7 @@ class ActionForm(ModalScreen[Action | None]):
             self._note(safe_text(str(self.engine.token_problem)), "warn")
         elif draft is not None and outcome != self._noted and self._other is not None:
             if self._is_fresh and outcome == "not_sent":
-                self._note(safe_text(f"A draft from {ago(draft.saved_at, now)} is kept: ^n brings it back."))
+                self._note(safe_text(f"A draft from {ago(draft.saved_at, now)} is kept: press ^n to restore it."))
             else:
                 self._note(*_about_draft(outcome, sent, ago(draft.sent_at or draft.saved_at, now)))
         self._noted = outcome
@@ -575,7 +575,7 @@ class ActionForm(ModalScreen[Action | None]):
 def _about_draft(outcome: DraftOutcome, sent: Action | None, when: str) -> tuple[SafeText, Tone]:
     """Describe where the text comes from, and its outcome if it was sent."""
     if outcome == "open":
-        return safe_text(f"Sent {when}; the outcome is unknown: look before you send it again."), "warn"
+        return safe_text(f"Sent {when}; the outcome is unknown: check before you send it again."), "warn"
     if outcome == "done":
         result = f": {sent.result_id}" if sent is not None and sent.result_id else ""
         return safe_text(f"What was sent {when} took effect{result}"), "good"

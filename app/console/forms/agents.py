@@ -228,7 +228,7 @@ class StartAgentForm(ActionForm):
         found, name = list(super().problems()), self.values["name"].strip()
         if name and self._agents and name not in self._agents:
             near = closest(name, self._agents)
-            advice = f"did you mean {near}?" if near else "^l lists them."
+            advice = f"did you mean {near}?" if near else "Press ^l for the list."
             found.append(FieldProblem("name", f"There is no such agent; {advice}"))
         given = read_pairs("inputs", self.values["inputs"])
         if isinstance(given, FieldProblem):

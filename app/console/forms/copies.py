@@ -93,5 +93,5 @@ def _pairs(option: str, values: dict[str, Json]) -> Iterator[str]:
 
 def _faithful(text: str) -> str:
     if any(safe_text(line, limit=len(line) + 1) != line for line in text.split("\n")):
-        raise UnfaithfulError("A value holds characters that a terminal would obey; copy it as curl instead.")
+        raise UnfaithfulError("A value contains control characters; copy it as curl instead.")
     return text

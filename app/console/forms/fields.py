@@ -36,7 +36,7 @@ def read_pairs(key: str, text: str) -> dict[str, Json] | FieldProblem:
         if not equals or not name:
             return FieldProblem(key, f"Write {(name or value)!r} as key=value, or delete it.")
         if name in values:
-            return FieldProblem(key, f"{name} is there twice; keep one.")
+            return FieldProblem(key, f"{name} is given twice; keep one.")
         values[name] = read_value(value)
     return values
 
@@ -102,6 +102,6 @@ class Field(Struct, frozen=True):
 
 
 BRANCH: Final = Field(
-    "branch_name", "branch", "Empty: the service makes one.", OPTIONAL_CHOICE, "chosen by the service"
+    "branch_name", "branch", "Empty: the service creates one.", OPTIONAL_CHOICE, "chosen by the service"
 )
-PAIRS_HINT: Final = "Optional, a line each. A value is JSON where it is JSON, else text."
+PAIRS_HINT: Final = "Optional, one per line. A value is read as JSON if it is JSON, else as text."

@@ -58,7 +58,7 @@ def from_editor(app: App[Any], text: str) -> tuple[str, str]:
         with app.suspend():
             return edit(text, os.environ), ""
     except SuspendNotSupported:
-        return text, "This terminal cannot be handed over; type here."
+        return text, "No editor can be opened in this terminal: type here."
     except EditorError as error:
         return text, str(error)
 
@@ -80,18 +80,18 @@ def edit(text: str, env: Mapping[str, str]) -> str:
         except OSError as error:
             raise EditorError(f"{argv[0]} did not start: {error.strerror}. Set $EDITOR to an editor.") from error
         if code != 0:
-            raise EditorError(f"{argv[0]} ended with code {code}; the text is as it was.")
+            raise EditorError(f"{argv[0]} ended with code {code}; your text is unchanged.")
         try:
             return file.read_text("utf-8").removesuffix("\n")
         except (OSError, UnicodeDecodeError) as error:
-            raise EditorError(f"What {argv[0]} left cannot be read as UTF-8 text; the text is as it was.") from error
+            raise EditorError(f"The text from {argv[0]} is not UTF-8; your text is unchanged.") from error
 
 
 class TemplatePicker(PickerScreen[str]):
     """Closes with the template's instructions, or None."""
 
     TITLE_TEXT = "Templates"
-    HINT = "enter inserts it at the cursor"
+    HINT = "enter insert at the cursor"
 
     def __init__(self, templates: Sequence[Template]) -> None:
         """Prepare with the templates, in the order of the configuration."""

@@ -24,38 +24,38 @@ class KindText(Struct, frozen=True):
     """Where to look when its outcome is unknown."""
 
 
-_LOOK_AMONG_RUNS: Final = "Look among the runs whether it appeared, then resolve this."
+_LOOK_AMONG_RUNS: Final = "Check whether it is in Runs, then resolve this."
 KINDS: Final[dict[ActionKind, KindText]] = {
     "run.start": KindText(
         "The run was started",
         "run",
-        "It is among the runs already; its status follows by itself.",
+        "It is in Runs, where its status updates.",
         _LOOK_AMONG_RUNS,
     ),
     "run.continue": KindText(
-        "The run goes on",
+        "The run was continued",
         "run",
-        "Its status follows by itself; what you wrote stands in its conversation.",
-        "Look at the run whether it went on, then resolve this. Until then it cannot be continued again.",
+        "Its status updates in Runs; your message is in its conversation.",
+        "Check whether the run was continued, then resolve this. Until then it cannot be continued again.",
     ),
     "agent.start": KindText(
-        "The agent's execution was accepted",
+        "The service accepted the agent's start",
         "execution",
-        "No endpoint reads an execution back; if the service lists it as a run, it shows up among them.",
+        "The API does not show executions. If the service lists it as a run, it appears in Runs.",
         _LOOK_AMONG_RUNS,
     ),
     "organization.create": KindText(
         "The organization was created",
         "organization",
         "What becomes of its invitation is shown in Organizations, where the service tells it.",
-        "Find out whether the organization exists, or whether the invitation arrived, then resolve this. Until then "
-        "no other organization can be created for this address. Sent again, it could exist twice.",
+        "Check whether the organization exists, or whether the invitation arrived, then resolve this. Until then its "
+        "address is blocked: a second attempt could create a second organization.",
     ),
     "gitlab.onboard": KindText(
-        "The service took the project",
+        "The project was onboarded",
         "project",
-        "Health shows GitLab once the service is connected to it.",
-        "Onboarding twice does no harm: resolve this as not created and send it again.",
+        "Health shows GitLab once the service has connected to it.",
+        "Onboarding twice is harmless: resolve this as not created, then send it again.",
     ),
     "invitation.resend": KindText(
         "The invitation was sent again",
@@ -66,8 +66,8 @@ KINDS: Final[dict[ActionKind, KindText]] = {
     "run.cancel": KindText(
         "The run was cancelled",
         "run",
-        "Its agent ends within a second or two, and nothing of it is pushed.",
-        "Cancelling twice does no harm: send it again, or look at the run whether it has ended.",
+        "Its agent stops within seconds; nothing of this turn is pushed.",
+        "Cancelling twice is harmless: send it again, or check whether the run has ended.",
     ),
 }
 _CURES: Final[dict[str, str]] = {
@@ -98,10 +98,10 @@ def unknown(action: Action, command_line: str) -> OutcomeText:
     if action.error is not None:
         facts.insert(0, ("reason", safe_text(reason(action.error))))
     meaning = (
-        "It left this machine and no usable answer came back: it may have taken effect, or not. "
-        "It is in the ledger, and the program never sends it again by itself."
+        "It was sent, but no usable answer came back: it may have taken effect, or not. "
+        "It is never sent again automatically."
     )
-    resolve = f"v resolves it here; elsewhere: {command_line} actions resolve {action.action_id}"
+    resolve = f"Press v to resolve it, or run: {command_line} actions resolve {action.action_id}"
     return OutcomeText(
         "unknown",
         safe_text("The outcome is unknown"),
@@ -123,10 +123,10 @@ def blocked(existing: Action, now: datetime, command_line: str) -> OutcomeText:
     if existing.state == "unknown":
         meaning = (
             KINDS[existing.kind].look,
-            f"v resolves it here; elsewhere: {command_line} actions resolve {existing.action_id}",
+            f"Press v to resolve it, or run: {command_line} actions resolve {existing.action_id}",
         )
     else:
-        meaning = ("It is on its way.", "Wait for it, then try again.")
+        meaning = ("It is being sent.", "Wait until it is done, then try again.")
     return OutcomeText(
         "blocked",
         safe_text("Not sent: an earlier attempt is still open"),
@@ -138,7 +138,7 @@ def blocked(existing: Action, now: datetime, command_line: str) -> OutcomeText:
 def broken(message: str, command_line: str) -> OutcomeText:
     """Describe a write that the ledger failed to record."""
     meaning = (
-        f"Look at the ledger before you send this again: {command_line} actions list. A write listed there as sending "
+        f"Check the ledger before you send this again: {command_line} actions list. A write listed there as sending "
         "or unknown may have taken effect; one that is not listed was not sent."
     )
     return OutcomeText(
@@ -148,9 +148,9 @@ def broken(message: str, command_line: str) -> OutcomeText:
 
 def not_done(action: Action) -> str:
     """Describe why a rejected or unsent action had no effect, and what to change."""
-    error = action.error or ActionFailure("unknown", "No reason is known.")
+    error = action.error or ActionFailure("unknown", "The reason is unknown.")
     if action.state == "not_sent":
-        return f"Not sent: {error.message} Nothing left this machine; send it again when you like."
+        return f"Not sent: {error.message} Nothing left this machine; you can send it again."
     cure = _CURES.get(error.kind, "Change it and send it again.")
     if error.kind == "forbidden" and action.kind == "organization.create":
         cure = _MAY_NOT_CREATE

@@ -36,9 +36,9 @@ from widgets.forms.pages import reason
 
 Resolution = Literal["created", "not_created", "send_again"]
 _CHOICES: Final[dict[Resolution, str]] = {
-    "created": "It took effect: I found what it made",
-    "not_created": "It did not take effect: I made sure",
-    "send_again": "Send it again, knowing that it may then exist twice",
+    "created": "It took effect: I found the result",
+    "not_created": "It did not take effect: I checked",
+    "send_again": "Send it again: it may then exist twice",
 }
 HEIGHTS: Final = [(0, "-short"), (34, "-tall")]
 _ID_CELLS: Final = 16
@@ -102,7 +102,7 @@ class ResolveForm(ModalScreen[Action | None]):
         if action.kind in FINDABLE:
             found = FormFact("candidates", self._found)
         else:
-            found = FormFact("find out", safe_text(WHERE_TO_LOOK[action.kind]))
+            found = FormFact("check", safe_text(WHERE_TO_LOOK[action.kind]))
         found.add_class("-found")
         rows = (
             FormFact("what", safe_text(f"{what(action.kind)}, {ago(action.created_at, now)}")),
@@ -141,12 +141,12 @@ class ResolveForm(ModalScreen[Action | None]):
             self._resolved = action
             self._doubt(None)
             if action.state == "confirmed":
-                how = f"it took effect, and made {action.result_id}"
+                how = f"it took effect and created {action.result_id}"
             elif action.superseded_by is not None:
-                how = f"it was sent again, as {action.superseded_by}"
+                how = f"it was sent again as {action.superseded_by}"
             else:
                 how = "it did not take effect"
-            self._refuse(f"Settled elsewhere: {how}. Nothing is left to decide.")
+            self._refuse(f"Already resolved elsewhere: {how}.")
 
     @property
     def _resolution(self) -> Resolution | None:
@@ -171,7 +171,7 @@ class ResolveForm(ModalScreen[Action | None]):
 
     @on(Input.Submitted)
     def _entered(self) -> None:
-        self._evidence.complain(safe_text("Enter does nothing here: ^s resolves it."))
+        self._evidence.complain(safe_text("Press ^s to resolve it."))
 
     def action_apply(self) -> None:
         """Carry out the decision, once it is complete."""
@@ -182,7 +182,7 @@ class ResolveForm(ModalScreen[Action | None]):
         if resolution is None:
             self._refuse("Choose one of the three.")
         elif resolution == "created" and not evidence:
-            self._evidence.complain(safe_text("Give the id: it links this attempt to its result."))
+            self._evidence.complain(safe_text("Enter the id of the result."))
         elif resolution == "send_again" and evidence.casefold() != self._pledge.casefold():
             self._evidence.complain(safe_text(f"Type {self._pledge} to confirm."))
         else:
@@ -255,23 +255,23 @@ class ResolveForm(ModalScreen[Action | None]):
     async def _find_candidates(self) -> None:
         dialog = self.query_one(FormDialog)
         reconciliation = self._engine.reconciliation
-        dialog.note(safe_text("Asking the service for runs that it may have made…"))
+        dialog.note(safe_text("Asking the service for runs that it may have created…"))
         try:
             self._offer(await reconciliation.cached(self._action))
             found = await reconciliation.ask(self._action)
         except (ApiError, StorageError) as error:
-            dialog.note(safe_text(f"The service could not be asked for runs that it may have made: {error}"), "warn")
+            dialog.note(safe_text(f"The service could not be asked for runs that it may have created: {error}"), "warn")
             return
         self._offer(found)
         count = len(found.candidates)
         if found.is_certain:
-            said = "Found: the first run carries this action's own id."
+            said = "Found: the first run has this action's id."
         elif count == 0 and found.is_whole:
-            said = "No run fits: most likely it did not take effect."
+            said = "No run matches: most likely it did not take effect."
         elif count == 0:
-            said = "No known run fits, but not all runs around the send could be read."
+            said = "No known run matches, but not all runs from that time could be read."
         else:
-            runs, them = ("One run fits", "it") if count == 1 else (f"{count} runs fit", "them")
+            runs, them = ("One run matches", "it") if count == 1 else (f"{count} runs match", "them")
             said = f"{runs} by place and time. A colleague may have started {them}."
             if found.likely is not None:
                 said = f"{runs} by place and time, and one asks the same."

@@ -90,7 +90,7 @@ class NewRunForm(ActionForm):
         """The effect of sending."""
         if not isinstance(request, StartRun):
             return ""
-        branch = f"branch {request.branch_name}" if request.branch_name else "a branch the service makes"
+        branch = f"branch {request.branch_name}" if request.branch_name else "a branch that the service creates"
         return f"Starts one run on {request.repository.label}, on {branch}."
 
 
@@ -128,7 +128,7 @@ class ContinueRunForm(ActionForm):
         self.is_waiting = False
         """Whether it was left to be sent when the run ends."""
         active = "Still active. w in the preview: send when it ends."
-        ended = "The agent remembers what was said before."
+        ended = "The agent remembers the conversation so far."
         hint = ended if self._has_ended else active
         self.FIELDS = (
             Field("instructions", "answer" if question else "instructions", hint, TEXT, "What should it do next?"),
@@ -229,7 +229,7 @@ class OnboardForm(ActionForm):
     REQUEST = OnboardProject
     FIELDS = (
         Field("project_path", "project", "Its path with all groups.", OPTIONAL, "group/project"),
-        Field("project_id", "project id", "A number; it wins where both are given.", NUMBER, "optional"),
+        Field("project_id", "project id", "A number; it is used if both are given.", NUMBER, "optional"),
     )
 
     def __init__(self, engine: Engine) -> None:
@@ -239,15 +239,15 @@ class OnboardForm(ActionForm):
     def consequence(self, request: WriteRequest) -> str:
         """The effect of sending."""
         del request
-        return "Connects the project and sets up its webhook. Doing it twice does no harm."
+        return "Connects the project and sets up its webhook. Onboarding twice is harmless."
 
 
 AGAIN: Final = "again"
 """The field for the repeated address; it is part of no request and no draft."""
-_EMAIL_HINT: Final = "Gets the invitation, which is good for 30 days."
+_EMAIL_HINT: Final = "Receives the invitation, valid for 30 days."
 _NOTICE: Final = (
-    "Every success makes another organization, also for an address that has one. "
-    "Where the outcome of an attempt is unknown, its address is blocked until you resolve it."
+    "Each success creates another organization, even for an address that already has one. "
+    "While the outcome of an attempt is unknown, its address is blocked until you resolve it."
 )
 
 
@@ -269,7 +269,7 @@ class OrganizationForm(ActionForm):
 
     def make_rows(self) -> Sequence[Widget]:
         """What a success means, the address and the offer code."""
-        again = LineField(AGAIN, "once more", "Type the address again to make another organization for it.")
+        again = LineField(AGAIN, "once more", "Type the address again to create another organization for it.")
         return (FormNotice(safe_text(_NOTICE)), *super().make_rows(), again)
 
     async def on_mount(self) -> None:
@@ -296,14 +296,14 @@ class OrganizationForm(ActionForm):
         found = super().problems()
         email = self.values["email"].strip()
         if self._made and self.fields[AGAIN].value.strip().casefold() != email.casefold():
-            return (*found, FieldProblem(AGAIN, f"Type {email} again to make one more."))
+            return (*found, FieldProblem(AGAIN, f"Type {email} again to create one more."))
         return found
 
     def consequence(self, request: WriteRequest) -> str:
         """The effect of sending, with earlier successes."""
         del request
         made = len(self._made)
-        another = f" It has {made} from here already; this makes one more." if made else ""
+        another = f" It has {made} from here already; this creates one more." if made else ""
         return f"Creates one organization and invites {self.values['email'].strip()} to administer it.{another}"
 
     @work(group="attempts")
@@ -328,7 +328,7 @@ class OrganizationForm(ActionForm):
             said = f"Blocked: the attempt {ago(unknown.created_at, now)} is unresolved."
         elif made:
             when = ago(made[0].settled_at or made[0].created_at, now)
-            said = f"Has one already, made {when}; this adds one."
+            said = f"Has one already, created {when}; this creates another."
         self.fields["email"].say(safe_text(said or _EMAIL_HINT), "warn" if said else "quiet")
         self.fields[AGAIN].display = bool(made)
 
@@ -360,7 +360,7 @@ async def like_of(engine: Engine, detail: RunDetail | None) -> ActionForm:
         return NewRunForm(engine, run.repository.label, like=run.run_id, origin=f"not known. {asked.reason}")
     origin = asked.origin if asked.is_told else ""
     if not TEXT.shows(asked.words):
-        origin = f"{origin}; characters that a terminal would obey are left out".removeprefix("; ")
+        origin = f"{origin}; control characters are left out".removeprefix("; ")
     request = asked.request
     if isinstance(request, StartAgent):
         form = StartAgentForm(engine, origin=origin)
@@ -397,7 +397,7 @@ async def form_for(engine: Engine, action: Action) -> ActionForm:
     elif isinstance(request, OnboardProject):
         form = OnboardForm(engine)
     else:
-        raise UnfaithfulError("Cancelling has no form; cancel the run again instead: that does no harm.")
+        raise UnfaithfulError("Cancel the run again instead: cancelling twice is harmless.")
     values = form.values_of(request)
     is_shown = all(field.kind.shows(values[field.key]) for field in form.FIELDS)
     if form.build(values) != request or not is_shown:

@@ -44,7 +44,7 @@ class KeyHelpScreen(Sheet[None]):
         with Vertical() as sheet:
             sheet.border_title = "Keys"
             sheet.border_subtitle = "/ filter · : everything else · esc close"
-            yield Input(placeholder="a key, or a word of what it does", compact=True)
+            yield Input(placeholder="search keys and actions", compact=True)
             yield LinePane(lambda width: [*self._lines(width)])
 
     def on_mount(self) -> None:
@@ -79,7 +79,7 @@ class KeyHelpScreen(Sheet[None]):
             if each.keys and all(word in " ".join([*each.keys, each.does, each.more]).casefold() for word in words)
         ]
         if not found:
-            yield Content("No key does that here; the palette (:) may.")
+            yield Content("No key found. Search the palette: press :.")
         for scope, group in groupby(found, key=lambda each: each.scope):
             yield Content.styled(SCOPES[scope], "$accent bold")
             for each in group:

@@ -134,7 +134,7 @@ def _argument(template: str, known: Mapping[str, str]) -> str:
     def fill(placeholder: re.Match[str]) -> str:
         name = placeholder[1]
         if name not in known:
-            raise CommandUnusableError("It needs a run, and there is none in focus.")
+            raise CommandUnusableError("It needs a run: select one first.")
         value = known[name]
         at_start = placeholder.start() == 0
         # Return the value unless it is unsafe: the service or an agent chose it.
@@ -178,8 +178,8 @@ class ConfirmCommandScreen(Sheet[bool]):
 
     LEAVE = "answer(False)"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+s,y", "answer(True)", "run it", id="command.confirm"),
-        Binding("escape,n,q", "answer(False)", "leave it", id="command.leave"),
+        Binding("ctrl+s,y", "answer(True)", "run", id="command.confirm"),
+        Binding("escape,n,q", "answer(False)", "cancel", id="command.leave"),
     ]
     CSS = """
     ConfirmCommandScreen { align: center middle; background: $background 60%; }
@@ -224,7 +224,7 @@ def _with_terminal(app: App[Any], terminal: Terminal, argv: tuple[str, ...]) -> 
             # While a pager has the terminal, ctrl+c is the pager's.
             return run_in_terminal(argv)
     except SuspendNotSupported as error:
-        raise CommandUnusableError(f"There is no terminal for it. By hand: {shlex.join(argv)}") from error
+        raise CommandUnusableError(f"There is no terminal for it. Run it by hand: {shlex.join(argv)}") from error
 
 
 def _report(session: Session, name: str, code: int | None, last_line: str) -> None:
@@ -232,6 +232,6 @@ def _report(session: Session, name: str, code: int | None, last_line: str) -> No
     if code == 0:
         session.notify(f"✓ {name}{output}")
     elif code is None:
-        session.notify(f"✗ {name} took too long and was ended; terminal = true gives it all the time", severity="error")
+        session.notify(f"✗ {name} timed out; terminal = true removes the limit", severity="error")
     else:
         session.notify(f"✗ {name} ended with {code}{output}", severity="error")

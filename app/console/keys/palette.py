@@ -124,7 +124,7 @@ class ConsoleCommands(Provider):
     def _all(self) -> Iterator[PaletteCommand]:
         yield from (*self._key_actions(), *self._own(), *self._tabs(), *self._destinations)
         for name in sorted(self.app.available_themes):
-            yield PaletteCommand(f"Theme {name}", "kept for the next start", partial(self._use_theme, name))
+            yield PaletteCommand(f"Theme {name}", "saved for the next start", partial(self._use_theme, name))
 
     def _remembered(self, command: PaletteCommand) -> Callable[[], Awaitable[object] | object]:
         """Return a function that runs the command, and lists it first the next time."""
@@ -243,4 +243,4 @@ def _other_tabs(screen: BaseScreen) -> Iterator[PaletteCommand]:
 async def _go_and_do(app: App[Any], tab: str, action: str) -> None:
     await app.run_action(f"app.tab('{tab}')")
     if isinstance(app.screen, BaseScreen) and not await app.run_action(action, app.screen):
-        app.screen.session.notify("There is nothing to do that with here.")
+        app.screen.session.notify("Not possible here.")

@@ -47,8 +47,8 @@ NO_FILE: Final = Notice(
     (
         "Its first line: email and, optionally, offer_code.",
         "You see what would be done before anything is sent.",
-        "It may be stopped and taken up again: what was created",
-        "is passed over, and no one is invited twice.",
+        "You can stop and continue later: what was created",
+        "is skipped, and no one is invited twice.",
     ),
     "plain",
 )
@@ -65,7 +65,7 @@ class OrganizationImportScreen(BaseScreen):
         # With priority over the field's own keys, which have no hint in the footer to click.
         Binding("enter", "read", "read the file", key_display="enter", priority=True, id="import.read"),
         Binding("ctrl+s", "go", "create them", key_display="^s", priority=True, id="import.go"),
-        Binding("X", "stop", "stop", tooltip="After the row that is on its way", id="import.stop"),
+        Binding("X", "stop", "stop", tooltip="Stop after the current row", id="import.stop"),
         Binding("v", "resolve", "resolve", tooltip="Record the result of an unknown outcome", id="import.resolve"),
         Binding("n", "file", "file", tooltip="Another file", id="import.file"),
         Binding("escape", "back", "back", key_display="esc", priority=True, id="import.back"),
@@ -172,7 +172,7 @@ class OrganizationImportScreen(BaseScreen):
             self._table.focus()
             after_refresh(self, self._second_press.painted)
         elif not self._second_press.press():
-            self.session.notify("Look at it first; ^s again creates them.", severity="warning")
+            self.session.notify("Check it, then press ^s again to create them.", severity="warning")
         else:
             self._phase = "sending"
             self._stopped_by = None
@@ -197,7 +197,7 @@ class OrganizationImportScreen(BaseScreen):
     def action_back(self) -> None:
         """Go back one step: from the question, or to the organizations; not while rows are sent."""
         if self._is_under_way:
-            self.session.notify("A row is on its way: X stops after it.", severity="warning")
+            self.session.notify("A row is being sent: press X to stop after it.", severity="warning")
         elif self._phase == "asked":
             self._withdraw()
         else:
@@ -301,9 +301,9 @@ class OrganizationImportScreen(BaseScreen):
             left = len(self._to_send)
             self._phase, self._stopped_by = "idle", work.stopped_by
             if work.stopped_by is None and left and was_stopped:
-                self._paused = f"Stopped. ^s goes on with {_organizations(left)}."
+                self._paused = f"Stopped. Press ^s to continue with {_organizations(left)}."
             elif work.stopped_by is None and left and work.is_spent:
-                self._paused = f"{work.sent:,} were sent, as many as may be at once. ^s goes on with the next."
+                self._paused = f"{work.sent:,} were sent, the most at a time. Press ^s to continue."
             self._bar.disabled = False
         await self._plan()
         if refused:
@@ -323,7 +323,7 @@ class OrganizationImportScreen(BaseScreen):
         if self._phase == "asked":
             first = f"{most:,} of {_organizations(count)}" if most < count else _organizations(count)
             people = "1 person" if min(most, count) == 1 else f"{min(most, count):,} people"
-            return safe_text(f"^s again creates {first} and invites {people}; esc cancels."), "warn"
+            return safe_text(f"^s again: create {first} and invite {people}; esc: cancel"), "warn"
         if not self._lines:
             return safe_text(""), "quiet"
         if (stop := self._stopped_by) is not None:
@@ -332,19 +332,21 @@ class OrganizationImportScreen(BaseScreen):
                 error = stop.action.error if stop.action is not None else None
                 kind, message = (error.kind, error.message) if error is not None else ("", "")
                 if stop.outcome in {"unknown", "blocked"}:
-                    why = f"Line {stop.row.line}'s outcome is unknown: v resolves it; ^s goes on with the others."
+                    why = f"Line {stop.row.line}'s outcome is unknown: press v to resolve it, ^s to continue."
                 elif kind == "rate_limited":
-                    why = "The organization's rate limit is spent (429): wait a little; ^s goes on where it stopped."
+                    why = "The organization's rate limit is spent (429): wait, then press ^s to continue."
                 elif kind in {"not_authorized", "forbidden", "not_found"}:
                     why = f"Refused, as every other row would be: {message} Nothing more was sent."
                 else:
-                    why = f"Line {stop.row.line} could not be sent: {message} ^s goes on where it stopped."
+                    why = f"Line {stop.row.line} could not be sent: {message} Press ^s to continue."
                 return safe_text(why), "warn"
         if self._engine.actions.read_only:
             return safe_text("Read-only: nothing can be sent from here."), "warn"
         if self._paused:
             return safe_text(self._paused), "warn"
-        return safe_text(f"^s creates {_organizations(count)}." if count else "Nothing is left to create."), "quiet"
+        return safe_text(
+            f"Press ^s to create {_organizations(count)}." if count else "Nothing is left to create."
+        ), "quiet"
 
 
 def line(result: Imported) -> ImportLine:

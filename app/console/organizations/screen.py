@@ -46,18 +46,20 @@ if TYPE_CHECKING:
 READING: Final = Notice("◌", "Reading the ledger…", tone="busy")
 NOTHING_YET: Final = Notice(
     "○",
-    "No organization was created from here yet",
+    "No organizations created from here yet",
     (
         "Each success creates an organization and invites its administrator, who has 30 days to accept.",
-        "Every attempt is kept here, so that none is repeated by accident, and none is lost.",
+        "Every attempt is recorded here, so that none is lost or repeated by accident.",
         "",
-        "n creates the first one; I imports many from a file.",
+        "Press n to create one, I to import many from a file.",
     ),
     "plain",
 )
-NO_MATCH: Final = Notice("∅", "No attempt matches", ("esc shows them all again.",))
+NO_MATCH: Final = Notice("∅", "No attempt matches", ("Press esc to show all.",))
 SEARCHED: Final = ("/ search address, name, slug, id", "/ search")
-NEVER_HERE: Final = replace(NOTHING_YET, lines=(*NOTHING_YET.lines[:-1], "This profile is read-only: it creates none."))
+NEVER_HERE: Final = replace(
+    NOTHING_YET, lines=(*NOTHING_YET.lines[:-1], "This profile is read-only: nothing can be created.")
+)
 
 
 class OrganizationsScreen(BaseScreen):
@@ -80,11 +82,20 @@ class OrganizationsScreen(BaseScreen):
         Binding("escape", "clear", "show all", key_display="esc", id="org.clear"),
         Binding("n", "new_organization", "new organization", tooltip="Create one and invite its administrator"),
         Binding("v", "resolve", "resolve", tooltip="Record the result of an unknown outcome", id="org.resolve"),
-        Binding("E", "resend", "send again", tooltip="Invite it again; the earlier code is void", id="org.resend"),
-        Binding("enter", "its_action", "its action", key_display="enter", tooltip="In Activity", id="org.action"),
+        Binding("E", "resend", "send again", tooltip="Invite again; the earlier code is void", id="org.resend"),
+        Binding(
+            "enter",
+            "its_action",
+            "its action",
+            key_display="enter",
+            tooltip="Show its action in Activity",
+            id="org.action",
+        ),
         Binding("escape,backspace", "close", "back to the list", key_display="esc", id="org.close"),
         Binding("y", "copy_id", "copy id", show=False, id="org.copy_id"),
-        Binding("slash", "search", "search", key_display="/", tooltip="By address, name, slug or id", id="org.find"),
+        Binding(
+            "slash", "search", "search", key_display="/", tooltip="Search by address, name, slug or id", id="org.find"
+        ),
         Binding("I", "import", "import", tooltip="Create many, from a CSV file", id="org.import"),
         Binding("p", "onboard", "onboard project", tooltip="Connect a GitLab project", id="gitlab.onboard"),
     ]
@@ -158,7 +169,7 @@ class OrganizationsScreen(BaseScreen):
         if (broken := super().trouble()) is not None or not unknown:
             return broken
         what = "1 attempt has" if len(unknown) == 1 else f"{len(unknown)} attempts have"
-        return Notice("?", f"{what} no known outcome", ("Its address is blocked; v resolves it.",), "warn")
+        return Notice("?", f"{what} no known outcome", ("Its address is blocked: press v to resolve.",), "warn")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Dim or hide the keys that have no effect now."""
@@ -343,7 +354,7 @@ class OrganizationsScreen(BaseScreen):
             return replace(known, invitation=newest(self._told or (), action.result_id, known.email))
         request = request_of(action)
         if not isinstance(request, CreateOrganization):
-            raise TypeError(f"{action.action_id} is no attempt to create an organization.")
+            raise TypeError(f"{action.action_id} is not an attempt to create an organization.")
         organization = None
         if action.response_json is not None and action.state == "confirmed":
             organization = answer(request, 201, action.response_json.encode()).organization

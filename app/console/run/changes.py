@@ -62,7 +62,7 @@ async def apply_sheet(results: "Results", detail: "RunDetail", change: "Change")
         try:
             await remark(folder)
         except AnotherRepositoryError as error:
-            raise NotSureError(f"{error} ctrl+s applies it all the same.") from error
+            raise NotSureError(f"{error} Press ctrl+s to apply it anyway.") from error
         return await apply_anyway(folder)
 
     patch = Patch(change.patch)
@@ -80,7 +80,7 @@ async def apply_sheet(results: "Results", detail: "RunDetail", change: "Change")
     care = "Nothing is committed. One with uncommitted changes is left alone; untracked files are never overwritten."
     facts = [
         Content(f"{size}, since {safe_text(change.base_name)}."),
-        *([] if change.is_pushed else [Content.styled("No branch has it: it was not pushed.", STYLES["warn"])]),
+        *([] if change.is_pushed else [Content.styled("It was not pushed: no branch has it.", STYLES["warn"])]),
         Content(care),
         *(Content.styled(safe_text(each), STYLES["warn"]) for each in (*remarks, remotes) if each),
     ]
@@ -141,7 +141,7 @@ def show_in_program(app: "App[Any]", text: bytes, path: str, *, in_pager: bool) 
             with app.suspend():
                 subprocess.run([*command, os.fspath(file)], check=False)
     except SuspendNotSupported:
-        return "This terminal cannot be handed over."
+        return "No program can be opened in this terminal."
     except (OSError, ValueError, EditorError) as error:
         return f"The program could not be started: {error}"
     return ""
@@ -194,13 +194,13 @@ class ChangesPart(SearchedPart):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("A", "apply", "apply", tooltip="The change to a local checkout", id="run.apply"),
-        Binding("B", "check_out", "check out", tooltip="The branch, in a new folder", id="run.check_out"),
+        Binding("A", "apply", "apply", tooltip="Apply the change to a local checkout", id="run.apply"),
+        Binding("B", "check_out", "check out", tooltip="Check the branch out in a new folder", id="run.check_out"),
         hidden("right_curly_bracket", "step_file(1)", "next file", key_display="}", id="run.next_file"),
         hidden("left_curly_bracket", "step_file(-1)", "previous file", key_display="{", id="run.prev_file"),
-        hidden("ctrl+e", "open_file(False)", "editor", tooltip="A copy of the file in $EDITOR", id="run.editor"),
-        hidden("L", "open_file(True)", "pager", tooltip="A copy of the file in $PAGER", id="run.pager"),
-        hidden("H", "copy_hunk", "copy hunk", tooltip="The one under the cursor", id="run.copy_hunk"),
+        hidden("ctrl+e", "open_file(False)", "editor", tooltip="Open a copy of the file in $EDITOR", id="run.editor"),
+        hidden("L", "open_file(True)", "pager", tooltip="Open a copy of the file in $PAGER", id="run.pager"),
+        hidden("H", "copy_hunk", "copy hunk", tooltip="Copy the hunk under the cursor", id="run.copy_hunk"),
     ]
 
     @dataclass

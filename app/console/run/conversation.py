@@ -71,7 +71,7 @@ class ConversationPart(RunPart):
         super().__init__(subject)
         self._turns = LinePane(self._lines, id="run-turns")
         self._beside = LinePane(self._neighbours, id="run-beside")
-        self.reply = ReplyBox(placeholder="Reply: what should it do next?  ctrl+s previews and sends", compact=True)
+        self.reply = ReplyBox(placeholder="Reply: what should it do next?  ctrl+s preview and send", compact=True)
         self.reply.display = not self.session.profile.read_only
 
     @property

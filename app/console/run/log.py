@@ -37,7 +37,7 @@ class LogPart(SearchedPart):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("exclamation_mark", "error", "next error", key_display="!", id="log.error"),
-        Binding("i", "raw_log", "raw", tooltip="The log as it is, with its full times", id="log.raw"),
+        Binding("i", "raw_log", "raw", tooltip="Show the raw log with full times", id="log.raw"),
     ]
 
     def __init__(self, subject: "RunSubject") -> None:
@@ -91,7 +91,7 @@ class LogPart(SearchedPart):
 
     def _drop(self) -> None:
         self._spool.clear()
-        self._lines = StepLines("i shows the log as it is")
+        self._lines = StepLines("Press i for the raw log")
         self._view.changed()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -178,7 +178,7 @@ class LogPart(SearchedPart):
             return True
         if isinstance(chunk, Unavailable):
             self._has_ended = True
-            self._view.say(unavailable("There is no log to show.", chunk.reason))
+            self._view.say(unavailable("No log to show.", chunk.reason))
             return False
         self._put(chunk)
         if chunk.next_offset == chunk.offset and not chunk.ended:
@@ -207,7 +207,7 @@ class LogPart(SearchedPart):
         if had_none:
             self.refresh_bindings()
         if not chunk.size:
-            follows_on = "" if chunk.ended else "Its first lines come up here."
+            follows_on = "" if chunk.ended else "Its first lines will appear here."
             self._view.say(unavailable("The log is empty." if chunk.ended else "The log is empty so far.", follows_on))
         self._view.changed(before=before, follow=follows and not before)
         self.tick(self.session.clock())

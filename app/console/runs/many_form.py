@@ -85,9 +85,9 @@ RETRY: Final = ManyText(
     title="Retry failed runs",
     draft="run.retry.many",
     nothing="Nothing to retry",
-    hint="Optional. Is put below each run's own instructions.",
-    placeholder="Nothing: the same instructions once more.",
-    consequence="Sends the last instructions of {} that failed once more",
+    hint="Optional. Added below each run's own instructions.",
+    placeholder="Nothing: the same instructions again.",
+    consequence="Sends the last instructions of {} that failed again",
     each=", one after the other",
     done="{} of {} started again",
 )
@@ -122,7 +122,7 @@ class ManyTask(Struct, frozen=True):
             if lacking := [run for run in self.runs if not self._known(run)[name]]:
                 return self._problem(lacking, f"{{{name}}} is not known", "Take it out, or unmark those runs.")
         agents = [run for run in self.runs if words.strip() and isinstance(self.make(run, words), StartAgent)]
-        return self._problem(agents, "named agents take no words", "Leave this empty.") if agents else None
+        return self._problem(agents, "named agents take no instructions", "Leave this empty.") if agents else None
 
     def _problem(self, runs: Sequence[Run], what: str, cure: str) -> FieldProblem:
         count = f"{len(runs):,} of {plural(len(self.runs), 'run')}"
@@ -166,7 +166,7 @@ async def known_of(engine: Engine, details: Sequence[RunDetail]) -> Known:
 def continued(runs: Sequence[Run], known: Known, final_statuses: Collection[str]) -> ManyTask:
     """Return the task that continues each conversation with the same instructions."""
     ended = tuple(run for run in runs if run.status in final_statuses)
-    left_out = _left_out((len(runs) - len(ended), "still active, and a turn has to end first"))
+    left_out = _left_out((len(runs) - len(ended), "still active"))
     return ManyTask(CONTINUE, ended, left_out, _asked(known), continuation, lambda _run, _words: None)
 
 
@@ -189,7 +189,10 @@ def retried(runs: Sequence[Run], known: Known) -> ManyTask:
     failed = [run for run in runs if run.status in {"failed", CANCELLED}]
     asked = _asked(known)
     whys = Counter(why.reason for run in failed if isinstance(why := known.get(run.run_id), Unavailable))
-    others = (len(runs) - len(failed), "did not fail"), *((count, f"not known: {why}") for why, count in whys.items())
+    others = (
+        (len(runs) - len(failed), "neither failed nor cancelled"),
+        *((count, f"with unknown instructions: {why.removesuffix('.')}") for why, count in whys.items()),
+    )
 
     def again(run: Run, words: str) -> WriteRequest:
         return asked[run.run_id].with_more(words)
@@ -344,7 +347,7 @@ async def send_each(
 
 
 def _left_out(*counts: tuple[int, str]) -> str:
-    return ", ".join(f"{count:,} {why}" for count, why in counts if count)
+    return ", ".join(f"{plural(count, 'run')} {why}" for count, why in counts if count)
 
 
 def _where(run: Run) -> SafeText:
@@ -528,7 +531,7 @@ class ManyForm(ActionForm):
 
     def _say_progress(self, batch: Sequence[Run], count: int) -> None:
         run = batch[min(count, len(batch) - 1)]
-        stopping = "Stopping after this one." if self._is_stopped else "esc stops after this one."
+        stopping = "Stopping after this one." if self._is_stopped else "esc stop after this one"
         done = len(self._batch.confirmed)
         in_all = f" · {done:,} of {len(self._many.runs):,} in all" if len(batch) < len(self._many.runs) else ""
         self.dialog.sending(
@@ -547,10 +550,14 @@ def outcome(batch: RunBatch, cap: int, trouble: SafeText | None) -> OutcomeText:
     meaning = [trouble] if trouble else []
     if rest:
         them = "is left, and stays marked" if rest == 1 else "are left, and stay marked"
-        more = f" ^s sends the next {min(rest, cap):,}." if not view.unknown else ""
+        more = f" Press ^s to send the next {min(rest, cap):,}." if not view.unknown else ""
         meaning.append(safe_text(f"{rest:,} {them}.{more}"))
     if view.unknown:
-        meaning.append(safe_text("Whether that one took effect is unknown: v resolves it. Nothing is sent before."))
+        meaning.append(
+            safe_text(
+                "Whether that one took effect is unknown: press v to resolve it. Until then nothing more is sent."
+            )
+        )
     verdict: OutcomeVerdict = "blocked" if view.confirmed else "failed"
     if view.unknown or view.confirmed == len(view.lines):
         verdict = "unknown" if view.unknown else "done"

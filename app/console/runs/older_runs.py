@@ -210,12 +210,12 @@ class OlderRuns:
         if self._loader.query == self._exhausted:
             return (safe_text(f"no other {runs} match"), safe_text("no others match"))
         if self.is_fetching and (self._wanted is None or gap.overlaps(self._wanted)):
-            texts: tuple[str, ...] = (f"fetching {runs} · {self._how_far} · esc stops", f"{self._how_far} · esc stops")
+            texts: tuple[str, ...] = (f"fetching {runs} · {self._how_far} · esc stop", f"{self._how_far} · esc stop")
             return tuple(map(safe_text, texts))
         texts = (
-            f"{runs} are not fetched · enter fetches them",
-            f"{runs} are not here · enter fetches",
-            "enter fetches older runs",
+            f"{runs} are not fetched · enter fetch them",
+            f"{runs} are not here · enter fetch",
+            "enter fetch older runs",
         )
         return tuple(map(safe_text, texts))
 
@@ -240,10 +240,10 @@ class OlderRuns:
         looked: tuple[str, ...] = ()
         if self.gap is not None and extent is not None:
             runs = missing_text(self.gap, session.run_now())
-            here = f"Only the {extent.held:,} runs that are here were looked at; {runs} are not."
-            looked = (here, "enter asks the service.")
+            here = f"Searched only the {extent.held:,} runs that are here; {runs} are not."
+            looked = (here, "Press enter to ask the service.")
             if self.is_fetching:
-                looked = (f"Fetching {runs}: {self._how_far}.", "esc stops.")
+                looked = (f"Fetching {runs}: {self._how_far}.", "Press esc to stop.")
         read_only = session.profile.read_only
         wait = session.vitals.now.wait
         return nothing_to_show(empty, extent, link, session.clock(), wait, looked=looked, read_only=read_only)
@@ -251,12 +251,12 @@ class OlderRuns:
     def explanation(self, group: "RunGroup | None") -> str:
         """The text beside the table while the cursor is on no run: about its group, or what is missing and why."""
         if group is not None and group.others:
-            return f"{group.others:,} more groups with {group.runs:,} runs: a narrower query shows them."
+            return f"{group.others:,} more groups with {group.runs:,} runs: narrow the query to see them."
         if group is not None:
-            folding = "unfolds" if group.is_folded else "folds"
+            folding = "unfold" if group.is_folded else "fold"
             name = safe_text(group.name, limit=200) or "no branch"
             runs, them = ("1 run", "it") if group.runs == 1 else (f"{group.runs:,} runs", "them")
-            return f"{runs} of {name}; enter {folding} {them}."
+            return f"{runs} of {name}; press enter to {folding} {them}."
         gap, extent = self.gap, self._loader.extent
         if gap is None or self._session.engine is None or extent is None:
             return ""
@@ -264,9 +264,9 @@ class OlderRuns:
         history = self._session.settings.history
         gaps = extent.coverage.gaps or (gap,)
         progress = self.progress
-        why = "enter fetches them."
+        why = "Press enter to fetch them."
         if self.is_fetching:
-            why = f"They are being fetched: {self._how_far}; esc stops it."
+            why = f"They are being fetched: {self._how_far}; press esc to stop."
         elif self.is_paused:
             why = "Fetching in the background is paused."
         elif progress.phase == "waiting" and progress.until is not None:

@@ -55,10 +55,10 @@ def limits_of(day: date) -> Limits:
 class ValuePicker(PickerScreen[Picked]):
     """Closes with the names to show and to exclude, found by a few of their letters; both empty: any name."""
 
-    HINT = "tab marks, again excludes · enter applies · ctrl+x any"
+    HINT = "tab mark, again exclude · enter apply · ctrl+x any"
     CLICKABLE: ClassVar[Mapping[str, str]] = {
-        "tab marks, again excludes": "mark",
-        "enter applies": "apply",
+        "tab mark, again exclude": "mark",
+        "enter apply": "apply",
         "ctrl+x any": "nothing",
     }
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -80,7 +80,7 @@ class ValuePicker(PickerScreen[Picked]):
 
     def compose_choice(self) -> ComposeResult:
         """Compose the search line and its matches."""
-        yield LineInput(placeholder="type to find; * matches anything", compact=True)
+        yield LineInput(placeholder="type to find; * matches any text", compact=True)
         yield PickList()
 
     def on_mount(self) -> None:
@@ -156,7 +156,7 @@ class DatesPicker(PickerScreen[Limits]):
     """Closes with the earliest and the latest start."""
 
     TITLE_TEXT = "Started"
-    HINT = "enter applies · 1 to 7 days back · tab to the limits"
+    HINT = "enter apply · 1 to 7 days back · tab to the limits"
     BINDINGS: ClassVar[list[BindingType]] = [
         *(Binding(str(back), f"day({back})", f"{back} days back", show=False) for back in range(1, DAYS_BACK + 1)),
     ]
@@ -242,8 +242,8 @@ LONGEST_NAME: Final = 40
 class ViewPicker(ChoiceSheet[tuple[View, bool]]):
     """Closes with a view, and whether to forget it instead of showing it."""
 
-    HINT = "enter or a digit shows · delete forgets one that was saved here"
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("delete,backspace", "forget", "forget", id="views.forget")]
+    HINT = "enter or 1-9 show · delete remove a saved one"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("delete,backspace", "forget", "delete", id="views.forget")]
 
     def __init__(self, views: Sequence[View], current: View) -> None:
         names = [view.name for view in views]
@@ -268,8 +268,8 @@ def _entry(view: View) -> Content:
 class ViewSaver(PickerScreen[ViewSettings]):
     """Closes with the view to save."""
 
-    TITLE_TEXT = "Keep this as a view"
-    HINT = "enter keeps it as a tab"
+    TITLE_TEXT = "Save as a view"
+    HINT = "enter save as a tab"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+s", "replace", "replace the view", show=False, id="views.replace", priority=True),
     ]
@@ -326,15 +326,15 @@ class ColumnPicker(PickerScreen[ColumnChoice]):
     """Applies each change to the table at once; closes with the choice, or with None after restoring the columns."""
 
     TITLE_TEXT = "Columns"
-    HINT = "space shows · J down · K up · > wider · < narrower · = fits · enter keeps"
+    HINT = "space show · J down · K up · > wider · < narrower · = fits · enter save"
     CLICKABLE: ClassVar[Mapping[str, str]] = {
-        "space shows": "switch",
+        "space show": "switch",
         "J down": "shift(1)",
         "K up": "shift(-1)",
         "> wider": "size(2)",
         "< narrower": "size(-2)",
         "= fits": "fit",
-        "enter keeps": "keep",
+        "enter save": "keep",
     }
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "switch", "show or hide", id="columns.toggle"),
@@ -342,8 +342,8 @@ class ColumnPicker(PickerScreen[ColumnChoice]):
         Binding("shift+up,K", "shift(-1)", "move up", id="columns.move_up"),
         Binding("greater_than_sign,right,l", "size(2)", "wider", id="columns.wider"),
         Binding("less_than_sign,left,h", "size(-2)", "narrower", id="columns.narrower"),
-        Binding("equals_sign", "fit", "as wide as fits", id="columns.fit"),
-        Binding("0", "usual", "as at first", id="columns.usual"),
+        Binding("equals_sign", "fit", "automatic width", id="columns.fit"),
+        Binding("0", "usual", "default", id="columns.usual"),
         Binding("enter", "keep", "keep", id="columns.keep", priority=True),
     ]
 
@@ -413,6 +413,6 @@ class ColumnPicker(PickerScreen[ColumnChoice]):
             width = choice.widths.get(key)
             box = ("■ " if is_shown else "□ ", "$accent" if is_shown else "$foreground 70%")
             where = "stays in view" if key in FROZEN else "where known" if key in SPARED else ""
-            notes = f"{f'{width} wide' if width else 'as wide as fits':<18}{where}"
+            notes = f"{f'{width} wide' if width else 'automatic':<18}{where}"
             found.append(Option(Content.assemble(box, f"{key:<14}", (notes, STYLES["quiet"]))))
         return found

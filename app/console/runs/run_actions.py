@@ -43,15 +43,27 @@ ON_A_RUN: Final = frozenset(
 hidden = partial(Binding, show=False)
 RUN_BINDINGS: Final = (
     Binding("n", "new_run", "new run", tooltip="Start a run on a repository", id="run.new"),
-    Binding("c", "continue_run", "continue", tooltip="Say more to this run's agent", id="run.continue"),
+    Binding("c", "continue_run", "continue", tooltip="Send this run's agent another message", id="run.continue"),
     Binding("a", "start_agent", "agent", tooltip="Start a named agent on a repository", id="run.agent"),
-    Binding("f", "follow_run", "follow", tooltip="To its end, in every tab; again: unfollow", id="run.follow"),
-    hidden("N", "new_like_this", "new like this", tooltip="Same repository, same instructions", id="run.new_like"),
-    hidden("X", "cancel_run", "cancel run", tooltip="End its agent's work", id="run.cancel"),
-    hidden("y", "copy_run_id", "copy run id", id="run.copy_id"),
-    unkeyed("copy_run_json", "copy JSON", tooltip="The run as received", id="run.copy_json"),
+    Binding(
+        "f",
+        "follow_run",
+        "follow",
+        tooltip="Follow it in every tab until it ends; press again to unfollow",
+        id="run.follow",
+    ),
     hidden(
-        "w", "open_in_browser", "open in browser", tooltip="By console.run_url, or the service's page", id="run.open"
+        "N",
+        "new_like_this",
+        "new like this",
+        tooltip="Start a run with the same repository and instructions",
+        id="run.new_like",
+    ),
+    hidden("X", "cancel_run", "cancel run", tooltip="Cancel the run, or all marked ones", id="run.cancel"),
+    hidden("y", "copy_run_id", "copy run id", id="run.copy_id"),
+    unkeyed("copy_run_json", "copy JSON", tooltip="Copy the run as received", id="run.copy_json"),
+    hidden(
+        "w", "open_in_browser", "open in browser", tooltip="Open console.run_url, or the service's page", id="run.open"
     ),
     Binding("r", "refresh_now", "refresh", tooltip="Ask the service now", id="app.refresh"),
 )
@@ -114,7 +126,7 @@ class RunActions(BaseScreen):
         from app.console.forms import ContinueRunForm
 
         if not (runs := await self._runs()):
-            self.session.notify("No run is selected: nothing to continue.", severity="warning")
+            self.session.notify("Nothing to continue: no run is selected.", severity="warning")
         else:
             form = ContinueRunForm(engine, runs[0], final_statuses=await engine.cache.final_statuses())
             self.app.push_screen(form, self.form_closed)
@@ -195,7 +207,7 @@ class RunActions(BaseScreen):
         if address is None:
             self.session.notify(NO_PAGE)
         elif not webbrowser.open(address):
-            self.session.notify(f"No browser here. The address: {address}", severity="warning")
+            self.session.notify(f"No browser found. The address: {address}", severity="warning")
 
     def action_refresh_now(self) -> None:
         """Poll the service now."""
@@ -235,8 +247,8 @@ def cancel_sheet(engine: "Engine", runs: Sequence[Run], ended: int = 0) -> "Conf
         facts.append(Content(safe_text(f"And {len(runs) - _NAMED} more.")))
     if ended:
         facts.append(Content(f"{plural(ended, 'marked run')} more: ended already."))
-    agents = "Its agent is" if len(runs) == 1 else "Their agents are"
-    facts.append(Content(f"{agents} stopped, and nothing of this turn is pushed."))
+    agents = "Its agent stops" if len(runs) == 1 else "Their agents stop"
+    facts.append(Content(f"{agents} and nothing of this turn is pushed."))
 
     async def cancel(_: "Path") -> str:
         done, unknown = 0, 0
@@ -256,7 +268,7 @@ def cancel_sheet(engine: "Engine", runs: Sequence[Run], ended: int = 0) -> "Conf
         said = [_was_cancelled(done, len(runs))] if done else []
         if unknown:
             them = "the run was" if len(runs) == 1 else f"{plural(unknown, 'run')} were"
-            said.append(f"Whether {them} cancelled is unknown: look, and cancel again what still works.")
+            said.append(f"Whether {them} cancelled is unknown: check, and cancel again if still active.")
         return " ".join((*said, *refused))
 
     leaving = "Keep it" if len(runs) == 1 else "Keep them"
@@ -282,7 +294,7 @@ async def ids_of(session: Session, engine: "Engine", condition: RunFilter, sort:
 
 async def answered(screen: BaseScreen, asking: Awaitable[ResultT]) -> ResultT | None:
     """Wait for what the service may have to be asked for, and say so; None: another screen is on show by then."""
-    say = partial(screen.session.notify, "Asking the service for the words; the form opens when it answers.")
+    say = partial(screen.session.notify, "Asking the service for the instructions; the form opens when it answers.")
     waiting = screen.set_timer(PATIENCE_S, say)
     try:
         found = await asking

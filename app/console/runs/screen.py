@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
 ON_ROWS: Final = ON_A_RUN | {"retry", "same_branch", "fold"}
 """Actions about the rows on show, which do nothing while other rows are on their way."""
-GROUPED: Final = "By repository, by branch, not at all; the worst first"
+GROUPED: Final = "By repository, by branch or off; most failures first"
 
 
 class RunsScreen(RunActions):
@@ -72,32 +72,42 @@ class RunsScreen(RunActions):
     TAB = "runs"
     BINDINGS: ClassVar[list[BindingType]] = [
         *RUN_BINDINGS,
-        Binding("slash", "search", "search", key_display="/", tooltip="Words, or status:failed …", id="runs.search"),
-        Binding("s", "pick_statuses", "status", tooltip="Show only some statuses", id="runs.statuses"),
-        unkeyed("pick_values('repo')", "repository", tooltip="Show only some repositories", id="runs.repositories"),
-        hidden("B", "pick_values('branch')", "branch", tooltip="Show only some branches", id="runs.branches"),
-        hidden("t", "pick_dates", "when", tooltip="Show only a stretch of time", id="runs.dates"),
+        Binding(
+            "slash", "search", "search", key_display="/", tooltip="Search words, or status:failed …", id="runs.search"
+        ),
+        Binding("s", "pick_statuses", "status", tooltip="Filter by status", id="runs.statuses"),
+        unkeyed("pick_values('repo')", "repository", tooltip="Filter by repository", id="runs.repositories"),
+        hidden("B", "pick_values('branch')", "branch", tooltip="Filter by branch", id="runs.branches"),
+        hidden("t", "pick_dates", "when", tooltip="Filter by time", id="runs.dates"),
         unkeyed("same_branch", "this branch", tooltip="All runs on this run's branch", id="runs.same_branch"),
         unkeyed("pick_order", "sort", tooltip="Sort by another column", id="runs.order"),
         unkeyed("group", "group", tooltip=GROUPED, id="runs.group"),
-        unkeyed("fold", "fold group", tooltip="Or unfold it, like enter on its head", id="runs.fold"),
-        unkeyed("fold_all", "fold all groups", tooltip="Or unfold all", id="runs.fold_all"),
+        unkeyed("fold", "fold group", tooltip="Fold or unfold the group, like enter on its title", id="runs.fold"),
+        unkeyed("fold_all", "fold all groups", tooltip="Fold or unfold all groups", id="runs.fold_all"),
         hidden("right_square_bracket", "step_view(1)", "next view", key_display="]", id="runs.next_view"),
         hidden("left_square_bracket", "step_view(-1)", "previous view", key_display="[", id="runs.prev_view"),
-        unkeyed("views", "views", tooltip="All views; those saved here can be forgotten", id="runs.views"),
-        hidden("u", "undo", "undo", tooltip="Bring back the view that was just forgotten", id="runs.undo"),
-        unkeyed("save_view", "save view", tooltip="Keep what is shown as a tab", id="runs.save_view"),
-        hidden("asterisk", "mark_all", "mark all", key_display="*", tooltip="All that match", id="runs.mark_all"),
-        hidden("T", "retry", "retry failed", tooltip="The same instructions again", id="runs.retry"),
-        unkeyed("export", "export", tooltip="The marked runs, or all that match, to a file", id="runs.export"),
-        unkeyed("fetch_older", "fetch older runs", tooltip="Those that are not here", id="runs.older"),
-        unkeyed("pause(True)", "pause fetching", tooltip="Of older runs in the background", id="runs.pause"),
-        unkeyed("pause(False)", "resume fetching", tooltip="Of older runs in the background", id="runs.resume"),
+        unkeyed("views", "views", tooltip="Show a view, or delete a saved one", id="runs.views"),
+        hidden("u", "undo", "undo", tooltip="Restore the view just deleted", id="runs.undo"),
+        unkeyed("save_view", "save view", tooltip="Save the filter and order as a tab", id="runs.save_view"),
+        hidden("asterisk", "mark_all", "mark all", key_display="*", tooltip="Mark all that match", id="runs.mark_all"),
+        hidden("T", "retry", "retry failed", tooltip="Send the same instructions again", id="runs.retry"),
+        unkeyed("export", "export", tooltip="Write the marked runs, or all that match, to a file", id="runs.export"),
+        unkeyed("fetch_older", "fetch older runs", tooltip="Fetch older runs that match", id="runs.older"),
+        unkeyed("pause(True)", "pause fetching", tooltip="Stop fetching older runs in the background", id="runs.pause"),
+        unkeyed(
+            "pause(False)", "resume fetching", tooltip="Fetch older runs in the background again", id="runs.resume"
+        ),
         unkeyed("resize_pane(1)", "more detail", id="runs.split_more"),
         unkeyed("resize_pane(-1)", "less detail", id="runs.split_less"),
-        unkeyed("columns", "columns", tooltip="Which, in which order, how wide", id="runs.columns"),
+        unkeyed("columns", "columns", tooltip="Choose columns, their order and width", id="runs.columns"),
         unkeyed("pane", "detail on/off", id="runs.pane"),
-        hidden("escape", "clear", "clear", tooltip="Fetching, marks, the line, the view", id="runs.clear"),
+        hidden(
+            "escape",
+            "clear",
+            "clear",
+            tooltip="Stop fetching, or clear marks, filter or view",
+            id="runs.clear",
+        ),
     ]
 
     table_query: var[TableQuery] = var(TableQuery(), init=False)
@@ -466,7 +476,7 @@ class RunsScreen(RunActions):
         found = await engine.cache.status_counts(condition)
         others = sorted({*found, *condition.statuses, *condition.not_statuses}.difference(STATUS_ORDER))
         counts = {status: found.get(status, 0) for status in (*STATUS_ORDER, *others)}
-        sheet = MarkPicker("Show status", counts, condition.statuses, condition.not_statuses)
+        sheet = MarkPicker("Filter by status", counts, condition.statuses, condition.not_statuses)
         self._pick(sheet, {"status", "is"}, lambda picked: listed("status", *picked))
 
     @using_engine("pick")
@@ -476,11 +486,11 @@ class RunsScreen(RunActions):
 
         cache, condition = engine.cache, self._condition
         if key == "repo":
-            title = "Show repository"
+            title = "Filter by repository"
             names = await cache.repositories()
             chosen = condition.repositories, condition.not_repositories
         else:
-            title = "Show branch"
+            title = "Filter by branch"
             names = await cache.branches(replace(condition, branches=(), not_branches=()))
             chosen = condition.branches, condition.not_branches
         here = () if (row := self.table.row) is None else (row.repository if key == "repo" else row.branch_name,)
@@ -565,7 +575,7 @@ class RunsScreen(RunActions):
         index = next(index for index, other in enumerate(saved) if other.name == view.name)
         self._undo = lambda known: known.with_view(saved[index], index)
         self.preferences.change(lambda known: known.without_view(view.name))
-        self.session.notify(f"Forgot the view {safe_text(view.name)}; u brings it back.")
+        self.session.notify(f"Deleted the view {safe_text(view.name)}. Press u to undo.")
         self._show_views()
 
     @on(ViewBar.Picked)
@@ -688,7 +698,7 @@ class RunsScreen(RunActions):
 
 def marks_summary(count: int, cap: int, *, is_wide: bool) -> SafeText:
     """The number of marked runs, with their keys if there is room."""
-    keys = " · c continues · T retries · N starts alike · f follows · X cancels · esc unmarks" if is_wide else ""
+    keys = " · c continue · T retry · N start alike · f follow · X cancel · esc unmark" if is_wide else ""
     capped = f" · sent to {cap:,} at a time" if count > cap else ""
     return safe_text(f"■ {count:,} marked{capped}{keys}")
 

@@ -27,14 +27,14 @@ class TourStep(Struct, frozen=True):
 
 
 STEPS: Final = (
-    TourStep("A team's month of runs, made up, and agents really at work.", keys="f9 opens a review, f10 leaves"),
-    TourStep("What it did: f3 its review, f4 its changes, f5 its log. esc goes back.", "runs"),
-    TourStep("Start one of your own: n, a sentence, ctrl+s twice. Then go on to the code hosts: 2.", "health"),
+    TourStep("A team's month of runs, made up, and real agents at work.", keys="f9 review, f10 leave"),
+    TourStep("What it did: f3 its review, f4 its changes, f5 its log. esc: back.", "runs"),
+    TourStep("Start one of your own: n, a sentence, ctrl+s twice. Next, the code hosts: 2.", "health"),
     TourStep("GitLab goes away now and then; its incidents lead to what failed. Next, a lost answer: U.", "activity"),
-    TourStep("It may have arrived, and is never sent twice: v resolves it. Next, what waits for you: 7.", "inbox"),
+    TourStep("It may have arrived, and is never sent twice: v to resolve it. Next, the inbox: 7.", "inbox"),
     TourStep(
-        "Failed runs, and what automations (5) ask you. : finds every action and run. That was all.",
-        keys="f10 closes it",
+        "Failed runs, and what automations (5) ask you. Press : to find any action or run. The end.",
+        keys="f10 close",
     ),
 )
 

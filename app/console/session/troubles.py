@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from storage.records.service_traits import Wait
     from widgets.badges import Tone
 
-STARTS: Final = "n starts one on a repository; a starts a named agent."
+STARTS: Final = "Press n to start one on a repository, a to start a named agent."
 UNREADABLE: Final = Notice(
     "∅",
     "Nothing can be shown",
@@ -93,8 +93,8 @@ def nothing_to_show(
         return Notice("∅", "No run matches here", looked)
     if extent is not None and extent.held:
         if empty is None:
-            return Notice("∅", "No run matches", (f"{extent.held:,} runs are here; esc shows them again.",))
-        return Notice("✓", empty, (f"{extent.held:,} runs are here; [ and ] change the view.",))
+            return Notice("∅", "No run matches", (f"{extent.held:,} runs are here; press esc to show them.",))
+        return Notice("✓", empty, (f"{extent.held:,} runs are here; press [ or ] for another view.",))
     if (trouble := link_notice(link, now, wait)) is not None:
         return trouble
     if extent is None or link is None or link.last_ok_at is None:

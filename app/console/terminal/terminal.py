@@ -24,8 +24,10 @@ KEEP_TITLE: Final = "\x1b[22;2t"
 GIVE_TITLE_BACK: Final = "\x1b[23;2t"
 LONGEST: Final = 120
 TERMINAL_BINDINGS: Final = (
-    Binding("f8", "mouse", "mouse on/off", show=False, tooltip="Off: the terminal selects text", id="app.mouse"),
-    Binding("ctrl+z", "suspend_process", "suspend", show=False, tooltip="fg comes back", id="app.suspend"),
+    Binding(
+        "f8", "mouse", "mouse on/off", show=False, tooltip="Turn off to select text with the mouse", id="app.mouse"
+    ),
+    Binding("ctrl+z", "suspend_process", "suspend", show=False, tooltip="Resume with fg", id="app.suspend"),
 )
 KeepFrame = Callable[[Sequence[int], str, Sequence[str]], None]
 """Keeps a frame for a window size: a title that the time is appended to, and the rows below it."""
@@ -107,7 +109,7 @@ class Terminal:
         """Leave the mouse to the terminal, for selecting text, or take it back; confirm which."""
         driver = self.driver
         if driver is None:
-            return "There is no terminal here to give the mouse to."
+            return "There is no terminal here."
         self._mouse_is_ours = not self._mouse_is_ours
         to_console = self._mouse_is_ours
         # Let the terminal report the mouse to the console, or keep it for selecting text.
@@ -122,7 +124,7 @@ class Terminal:
         driver.flush()
         # After a suspension the driver switches on again what it believes to be on.
         driver._mouse = to_console  # noqa: SLF001 — it has no other way to be told
-        return "The mouse works here again." if self._mouse_is_ours else "The mouse selects text; f8 takes it back."
+        return "The mouse works here again." if self._mouse_is_ours else "The mouse now selects text. Press f8 to undo."
 
 
 def keep_frames(app: App[Any], keep: KeepFrame, profile: Callable[[], str]) -> Callable[[], None]:

@@ -206,7 +206,7 @@ async def test_filters_narrow_and_enter_leads_to_where_it_is_shown(staged: Stage
             assert len(lines(scene)) == before
         await scene.press("slash", *"zzz", "enter")
         assert "No write matches" in scene.text
-        assert "esc shows them again" in scene.text
+        assert "press esc to show them" in scene.text
 
         await scene.press("escape", "escape", "home", *["j"] * 3)
         entry = table(scene).item

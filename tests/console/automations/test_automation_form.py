@@ -29,7 +29,7 @@ async def test_the_form_checks_while_one_types_and_saves_one_table(
         await type_at_the_end(scene, "overlapp=1")
         await scene.shows("✗ line 6, overlapp", "Did you mean overlap?")
         await scene.press("ctrl+s")
-        assert "This cannot be saved yet" in scene.text
+        assert "Cannot be saved yet" in scene.text
 
         await scene.press(*(["backspace"] * 3), *'="allow"')
         await scene.shows("✓ When a run in acme/* fails", "also while its last run is active")

@@ -73,7 +73,7 @@ async def test_a_decision_leads_to_its_run(staged: Staged, configured: Configure
     async with staged(changed=configured(ONE)) as scene:
         first, second = [row.run_id for row in await scene.engine.cache.rows(RunFilter(), RunSort(), offset=0, limit=2)]
         await scene.press("5", "enter")
-        assert "No decision in its journal is about a run" in " ".join(scene.toasts)
+        assert "No decision in its journal is about a" in " ".join(scene.toasts)
 
         await decided(scene, "second chance", "done", made=second, run_id="run_gone")
         await scene.press("enter")
@@ -172,7 +172,7 @@ async def test_an_approval_is_answered_once_it_was_seen(staged: Staged, configur
         )
         assert "POST /external/runs" not in scene.text
         await hasty(scene, "ctrl+s")
-        await scene.shows("Look at it first; ^s again")
+        await scene.shows("Check it, then press ^s again")
         await scene.press("enter")
         await scene.shows("POST /external/runs", '"run_id": "run_01JX0003"')
         await scene.press("enter")
@@ -191,7 +191,7 @@ async def test_an_approval_is_answered_once_it_was_seen(staged: Staged, configur
         await scene.engine.usable_state().take(number, "waiting", "approved", "approved by ann")
         await scene.press("X")
         assert (await outcomes(scene))[0] == ("approved", "approved by ann")
-        assert "No longer waits: second chance" in scene.toasts[-1]
+        assert "No longer waiting: second chance" in scene.toasts[-1]
 
 
 async def test_several_are_answered_at_once_and_the_cursor_stays(staged: Staged, configured: Configured) -> None:
@@ -253,7 +253,7 @@ async def test_an_answer_from_elsewhere_is_said_and_no_key_takes_the_next_reques
         await scene.ring(StateChangedElsewhere())
         await scene.shows("second chance: answered elsewhere: approved by ann.", "approval: 1", "run_01JX0005")
         await scene.press("ctrl+s")
-        await scene.shows("Look at it first; ^s again")
+        await scene.shows("Check it, then press ^s again")
         assert (await outcomes(scene))[0] == ("waiting", "waits")
 
         await scene.press("ctrl+s")
@@ -323,7 +323,7 @@ async def test_running_now_shows_what_it_would_do_and_then_does_it(staged: Stage
         assert "● done" in scene.toasts[-1]
 
         await scene.press("k", "S")
-        await scene.shows("On which run?", "✗ failed")
+        await scene.shows("Choose a run", "✗ failed")
         await scene.press("enter")
         await scene.shows("Find out why, and fix it.")
         await scene.press("ctrl+s")
@@ -357,7 +357,7 @@ async def test_a_replay_counts_and_lists(
 
         monkeypatch.setattr("app.console.automations.sheets.replay", replay)
         await scene.pilot.press("ctrl+g")
-        await scene.shows("50%", "esc gives it up")
+        await scene.shows("50%", "esc stop")
         await scene.pilot.press("escape")
         assert await asyncio.to_thread(ended.wait, DEADLINE_S)
 

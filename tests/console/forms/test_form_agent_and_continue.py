@@ -42,7 +42,7 @@ async def test_an_agents_inputs_are_sent_as_they_were_read(stage: Any, post: Any
         "inputs": {"depth": "full", "limit": 3, "only": [1, None], "dry": True},
     }
     assert "exec_7" in outcome
-    assert "No endpoint reads an execution back" in outcome
+    assert "The API does not show executions" in outcome
 
 
 async def test_a_continuation_names_the_run_and_its_branch(stage: Any, clock: Any, engine: Engine, post: Any) -> None:
@@ -85,7 +85,7 @@ async def test_a_continuation_waits_while_an_earlier_one_is_unknown(stage: Any, 
     assert "Not sent: an earlier attempt is still open" in blocked
     assert "run_1" in blocked
     assert values == {"instructions": "second"}
-    assert "The run goes on" in done
+    assert "The run was continued" in done
     assert [request.json()["instructions"] for request in post.requests] == ["first", "second"]
 
 
@@ -114,7 +114,7 @@ async def test_a_project_is_onboarded(stage: Any, post: Any) -> None:
     post.next(Respond(200, {"success": True, "project_path": "acme/web", "status": "onboarded"}))
     app = stage(OnboardForm)
     async with opened(app, "acme/web\t7", "ctrl+s", "ctrl+s"):
-        assert "The service took the project" in painted(app)
+        assert "The project was onboarded" in painted(app)
 
     assert [request.json() for request in post.requests] == [{"project_path": "acme/web", "project_id": 7}]
 
@@ -143,7 +143,7 @@ async def test_a_draft_is_not_sent_by_two_quick_presses(stage: Any, clock: Any, 
     app = stage(lambda engine: ContinueRunForm(engine, a_run(clock)))
     async with opened(app, "An old draft.", "ctrl+s", "ctrl+s", "ctrl+s") as pilot:
         assert app.screen.phase == "preview"
-        assert "Look at it first; ^s again sends it." in painted(app)
+        assert "Check it, then press ^s again to send." in painted(app)
         assert post.requests == []
 
         monkeypatch.setattr(SecondPress, "PAUSE_S", 0)

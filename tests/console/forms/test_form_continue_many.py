@@ -48,7 +48,7 @@ async def test_every_run_gets_the_same_words(stage: Any, clock: Any, engine: Eng
     app = stage(lambda _: form)
     async with opened(app) as pilot:
         assert "2 on 1 repository" in painted(app)
-        assert "1 still active" in painted(app)
+        assert "1 run still active" in painted(app)
         await write(pilot, "Try again.")
         await press(pilot, "ctrl+s")
         preview = words(app)
@@ -73,7 +73,7 @@ async def test_every_run_gets_the_same_words(stage: Any, clock: Any, engine: Eng
         (Respond(409, {"message": "still active"}), ["confirmed", "rejected", "confirmed"], "run_2: still active"),
         (Respond(429, {"message": "slow"}, {"Retry-After": "9"}), ["rejected", "confirmed"], "3 are left, and stay"),
         (Respond(401, {"message": "expired"}), ["rejected", "confirmed"], "3 are left, and stay marked"),
-        (Drop(), ["unknown", "confirmed"], "v resolves it"),
+        (Drop(), ["unknown", "confirmed"], "press v to resolve it"),
     ],
 )
 async def test_what_the_next_would_suffer_too_stops_it(
@@ -150,7 +150,7 @@ async def test_failed_runs_are_retried_with_their_own_words_once(
         form = ManyForm(engine, retried(runs, await known(engine, *runs)), cap=25)
         app = stage(lambda _, form=form: form)
         async with opened(app, size=(100, 34)) as pilot:
-            assert "1 did not fail, 1 not known: It was not sent from this machine." in words(app)
+            assert "1 run neither failed nor cancelled, 1 run with unknown instructions: It was not" in words(app)
             await press(pilot, "ctrl+s", "ctrl+s")
 
             assert "2 of 2 runs started again" in words(app)
@@ -207,8 +207,8 @@ async def test_what_others_asked_is_retried_as_the_service_tells_it(
     post.next(goes_on(11), Respond(201, execution | {"created_at": "2026-05-04T12:00:00Z"}))
     app = stage(lambda _: form)
     async with opened(app, size=(100, 34)) as pilot:
-        assert "1 as ann␛ asked, 1 as ci asked" in words(app)
-        assert "1 not known: It was not sent from this machine." in words(app)
+        assert "1 from ann␛, 1 from ci" in words(app)
+        assert "1 run with unknown instructions: It was not" in words(app)
         await press(pilot, "ctrl+s")
         preview = words(app)
         await press(pilot, "ctrl+s")
@@ -230,5 +230,5 @@ async def test_after_a_failure_the_service_is_asked_no_more(clock: Any, engine: 
 
     asked = [request for request in post.server.requests if "/external/runs/run_" in request.path]
     assert [run.run_id for run in task.runs] == ["run_1"]
-    assert "38 not known: The service could not be asked" in task.left_out
+    assert "38 runs with unknown instructions: The service could not be asked" in task.left_out
     assert len(asked) <= 8

@@ -96,7 +96,7 @@ async def test_the_conversation_so_far_is_above_what_comes_next(
     run = a_run(clock, 1, "main")
     app = stage(lambda engine: ContinueRunForm(engine, run))
     async with opened(app):
-        assert "What was said is not known: nothing was sent from this machine." in words(app)
+        assert "The conversation is unknown: nothing was sent from this machine." in words(app)
 
     post.next(Respond(201, CREATED | {"run_id": "run_1"}), Drop())
     await engine.actions.submit(ContinueRun("run_1", "Fix \x1b[2J[/b] it.", API))
@@ -106,7 +106,7 @@ async def test_the_conversation_so_far_is_above_what_comes_next(
         end = words(app)
         app.screen.query_one(Conversation).scroll_home(animate=False)
         await settle(pilot)
-        for shown in ("✓ confirmed", "[2J[/b] it.", "And the docs.", "? unknown", "What others said is not known."):
+        for shown in ("✓ confirmed", "[2J[/b] it.", "And the docs.", "? unknown", "others are unknown."):
             assert shown in end + words(app)
         await engine.actions.resolve_not_created(lost.action_id)
         await settle(pilot)
@@ -148,6 +148,6 @@ async def test_a_service_that_does_not_answer_is_waited_for_in_sight(
     post.turns = {"run_1": Hang()}
     app = stage(lambda engine: ContinueRunForm(engine, a_run(clock, 1, "main")))
     async with app.run_test() as pilot:
-        await until(lambda: "Asking the service what was said…" in words(app))
+        await until(lambda: "Asking the service for the conversation…" in words(app))
         await write(pilot, "Go on.")
         await until(lambda: app.screen.values["instructions"] == "Go on.")

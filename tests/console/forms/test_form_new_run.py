@@ -91,7 +91,7 @@ async def test_a_lost_answer_is_shown_as_unknown_and_never_sent_again(stage: Any
     assert "runwarden actions resolve act_" in text
     assert len(post.requests) == 1
     assert app.outcome.state == "unknown"
-    assert "the outcome is unknown: look before you send it again" in reopened
+    assert "the outcome is unknown: check before you send it again" in reopened
 
 
 async def test_keys_pressed_while_sending_neither_send_twice_nor_close(stage: Any, post: Any) -> None:

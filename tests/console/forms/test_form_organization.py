@@ -35,13 +35,13 @@ async def test_an_address_that_has_an_organization_is_pointed_out(stage: Any, po
         await press(pilot, "ctrl+s")
         assert "org_10" in words(app)
 
-    assert "Type ADA@globex.example again to make one more." in refused
+    assert "Type ADA@globex.example again to create one more." in refused
     assert phase == "editing"
     assert drafted is not None
     assert "again" not in drafted.values
     assert len(post.requests) == 2
-    assert "Has one already, made 2d ago; this adds one." in typed
-    assert "It has 1 from here already; this makes one more." in preview
+    assert "Has one already, created 2d ago; this creates another." in typed
+    assert "It has 1 from here already; this creates one more." in preview
 
 
 async def ledger_action(engine: Engine, action_id: str) -> Action:
@@ -80,7 +80,7 @@ async def test_a_person_links_what_was_created(stage: Any, engine: Engine, post:
 
     assert "Choose one of the three." in what
     assert not unchosen.ended
-    assert "Give the id" in which
+    assert "Enter the id" in which
     assert (app.outcome.state, app.outcome.result_id, app.outcome.resolution) == ("confirmed", "org_found", "created")
 
 

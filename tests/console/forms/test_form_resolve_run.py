@@ -59,10 +59,10 @@ async def test_a_run_that_only_fits_by_place_and_time_is_not_prefilled(
         await press(pilot, "ctrl+s")
 
     assert is_open
-    assert "Enter does nothing here: ^s resolves it." in entered
-    assert "One run fits by place and time. A colleague may have started it." in text
+    assert "Press ^s to resolve it." in entered
+    assert "One run matches by place and time. A colleague may have started it." in text
     assert re.search(r"run_made1 \d+s (after|before) the send queued fix/x", text)
-    assert "Give the id" in refused
+    assert "Enter the id" in refused
     assert (app.outcome.state, app.outcome.result_id) == ("confirmed", "run_made1")
 
 
@@ -136,8 +136,8 @@ async def test_what_is_settled_elsewhere_is_said_while_the_form_is_open(
         is_open = not app.ended
         await press(pilot, "escape")
 
-    made = {"created": "it took effect, and made run_made1", "not_created": "it did not take effect"}
-    assert f"Settled elsewhere: {made.get(how, 'it was sent again, as act_')}" in text
+    made = {"created": "it took effect and created run_made1", "not_created": "it did not take effect"}
+    assert f"Already resolved elsewhere: {made.get(how, 'it was sent again as act_')}" in text
     assert "Resolve it" not in text
     assert is_open
     assert app.outcome == await engine.ledger.action(action.action_id)
@@ -167,7 +167,7 @@ async def test_an_id_that_does_not_look_right_is_asked_about(stage: Any, engine:
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (Respond(200, {"runs": [listed("run_other", "main")]}), "No run fits: most likely it did not take effect."),
+        (Respond(200, {"runs": [listed("run_other", "main")]}), "No run matches: most likely it did not take effect."),
         (Respond(503, {"message": "Down for repairs."}), "The service could not be asked"),
     ],
 )

@@ -38,7 +38,7 @@ def test_a_value_is_json_where_it_is_json_and_text_where_it_is_not(typed: str, v
     ("typed", "found"),
     [
         ("a=1\n\n b = x=y ", {"a": 1, "b": "x=y"}),
-        ("depth=1\ndepth=2", "depth is there twice; keep one."),
+        ("depth=1\ndepth=2", "depth is given twice; keep one."),
         ("=lonely", "Write 'lonely' as key=value, or delete it."),
         ("lonely", "Write 'lonely' as key=value, or delete it."),
     ],

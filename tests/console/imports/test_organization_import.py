@@ -162,7 +162,7 @@ async def test_stop_ends_it_after_the_row_on_its_way(
         await scene.press("ctrl+s", "ctrl+s")
 
         assert states(scene) == ["created", "to_create", "invalid", "twice", "to_create", "to_create"]
-        assert "Stopped. ^s goes on with 3 organizations." in scene.text
+        assert "Stopped. Press ^s to continue with 3 organizations." in scene.text
         assert scene.app.screen is screen
 
 

@@ -74,7 +74,7 @@ async def test_a_host_that_recovered_is_not_said_to_be_unwell(staged: Staged, bo
 
         assert "gitlab ✓" in scene.lines[0]
         (item,) = [item for item in scene.app.session.inbox.items or () if item.kind == "host"]
-        assert item.title == "Code host gitlab was degraded for 2m30s, and is well again"
+        assert item.title == "Code host gitlab was degraded for 2m30s, and has recovered"
 
 
 async def test_done_stays_away_until_something_new_and_says_that_it_is_back(staged: Staged, board: Lab) -> None:
@@ -83,7 +83,7 @@ async def test_done_stays_away_until_something_new_and_says_that_it_is_back(stag
         before = keys(scene)
         await scene.press("j", "e")
         assert keys(scene) == [key for key in before if key != before[1]]
-        assert "u takes it back" in scene.toasts[-1]
+        assert "Press u to undo" in scene.toasts[-1]
 
         repository = before[1].split(":")[1]
         owner, repo = repository.split("/")
@@ -93,7 +93,7 @@ async def test_done_stays_away_until_something_new_and_says_that_it_is_back(stag
 
         assert here(scene) == before[1]
         assert f"↻ A run failed in {repository}" in scene.text
-        assert "again, after it was dealt with" in " ".join(scene.text.split())
+        assert "again after it was done" in " ".join(scene.text.split())
 
 
 async def test_several_are_put_away_and_taken_back(staged: Staged) -> None:
@@ -121,11 +121,11 @@ async def test_a_snooze_ends_by_the_clock_or_by_news(staged: Staged, board: Lab)
         data = {"platform": "github", "data": {"owner": "acme", "repo": "web"}}
         await fail(scene, board, "run_new", repository=data)
         item = next(item for item in scene.app.session.inbox.items or () if item.key == key)
-        assert (item.count, item.back) == (2, "again, sooner than it was put off to")
+        assert (item.count, item.back) == (2, "back before its snooze ended")
         await scene.tick(minutes=28.5)
         assert "host:gitlab" not in keys(scene)
         await scene.tick(minutes=1)
-        assert (scene.app.session.inbox.items or ())[0].back == "put off until now"
+        assert (scene.app.session.inbox.items or ())[0].back == "snoozed until now"
 
 
 async def test_two_consoles_have_one_inbox(staged: Staged) -> None:
@@ -233,7 +233,7 @@ async def test_a_broken_state_takes_no_mark(staged: Staged, monkeypatch: pytest.
     async with staged(SMALL) as scene:
         await scene.press("7", "e")
         assert keys(scene)
-        assert scene.toasts[-1] == "Nothing can be put away: see Health (2)."
+        assert scene.toasts[-1] == "Items cannot be changed: see Health (2)."
         await scene.press("2")
         assert "is not a database" in " ".join(scene.text.split())
 
@@ -284,7 +284,7 @@ async def test_a_question_is_answered_with_the_key_of_a_choice(staged: Staged, b
         await scene.press("ctrl+s", "escape")
 
         assert continued(board) == [("run_asks", "PostgreSQL")]
-        assert "Answered: the run goes on." in scene.toasts
+        assert "Answered: the run continues." in scene.toasts
         await scene.tick(seconds=3)
         assert "question:run_asks" not in keys(scene)
 

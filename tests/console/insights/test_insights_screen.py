@@ -124,7 +124,7 @@ async def test_no_runs_in_a_stretch_says_where_to_look(staged: Staged, board: La
         day = scene.text
 
         assert "No run was created in the last 24 hours" in day
-        assert "t looks at the last 7 days." in day
+        assert "Press t for the last 7 days." in day
         assert not scene.app.screen.check_action("export", ())
 
         await scene.press("t")
@@ -201,7 +201,7 @@ async def test_export_replaces_a_file_only_when_told_twice(staged: Staged, board
         field.value = str(path)
         await scene.press("enter")
         await scene.press("enter")
-        await scene.shows("There is such a file: ctrl+s replaces it, esc keeps it.")
+        await scene.shows("The file exists: ctrl+s replaces it, esc keeps it.")
         kept = path.read_text()
         await scene.press("ctrl+s")
 

@@ -72,12 +72,12 @@ async def test_an_unknown_outcome_is_in_sight_in_every_tab_until_it_is_resolved(
             await hand.see("? 1 unknown", "Activity ?1")
 
         await hand.do("n", "n new run")
-        await hand.see("the outcome is unknown: look before you send it again")
+        await hand.see("the outcome is unknown: check before you send it again")
         await hand.do("escape", "Close esc")
 
         await hand.do("U", "U unknown outcome")
         assert isinstance(hand.scene.app.screen, ActivityScreen)
-        await hand.see("Find out whether it took effect", action.action_id)
+        await hand.see("Check whether it took effect", action.action_id)
         await hand.do("v", "v resolve")
         await hand.do("2", "It did not take effect")
         await hand.do("ctrl+s", "Resolve it ^s")
@@ -95,7 +95,7 @@ async def test_an_unknown_outcome_is_in_sight_in_every_tab_until_it_is_resolved(
         service.loses_runs = True
         again = await hand.scene.engine.actions.submit(StartRun("Fix the flaky test.", Repository.parse("acme/web")))
         await hand.do("n", "n new run")
-        await hand.see("the outcome is unknown: look before you send it again")
+        await hand.see("the outcome is unknown: check before you send it again")
         await hand.scene.engine.ledger.resolve_created(again.action_id, "run_found")
         await hand.scene.ring()
         await hand.see("took effect: run_found")

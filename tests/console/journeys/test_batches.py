@@ -75,7 +75,7 @@ async def test_what_a_batch_left_unknown_moves_its_line_when_it_is_resolved(walk
         await hand.fill("instructions", "Again.")
         await hand.do("ctrl+s", "Preview ^s")
         await hand.do("ctrl+s", "Send ^s")
-        await hand.see("v resolves it")
+        await hand.see("press v to resolve it")
         await hand.do("escape", "Close esc")
         await hand.see("? 0 of 1 sent, 1 unknown")
         await hand.do("U", "U unknown outcome")

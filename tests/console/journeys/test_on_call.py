@@ -41,7 +41,7 @@ def of_troubles(told: list[str]) -> list[str]:
 
 def bad_hosts(scene: Scene) -> int:
     """How many code hosts the first line of the tab counts as not well."""
-    found = re.search(r"code hosts?, (\d+) not well", scene.text)
+    found = re.search(r"code hosts?, (\d+) unhealthy", scene.text)
     return int(found[1]) if found else 0
 
 

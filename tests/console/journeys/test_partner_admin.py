@@ -35,7 +35,7 @@ async def test_twenty_are_created_once_each_though_an_answer_is_lost(
         await hand.do("enter", "enter read the file")
         await hand.see("○ 20 to create")
         await hand.do("ctrl+s", "create them")
-        await hand.see("^s again creates 20 organizations and invites 20 people")
+        await hand.see("^s again: create 20 organizations and invite 20 people")
         assert not service.invited
 
         await hand.do("ctrl+s", "create them")

@@ -60,13 +60,13 @@ JOURNEYS: Final = (
         ("1 of", "since:2026-04-28", "fix/tuesday"),
     ),
     Journey(
-        "See what broke the night: the incident, and its runs",
+        "See what broke last night: the incident and its runs",
         (("2", "2 Health"), ("exclamation_mark", ""), ("enter", ":✗ unreachable")),
         ("repo:gitlab:*", "fix/night"),
     ),
     Journey(
         "See who changed this branch",
-        (("B", "branch any"), ("enter", "enter applies"), ("enter", ":agent/started")),
+        (("B", "branch any"), ("enter", "enter apply"), ("enter", ":agent/started")),
         ("ada", "On this branch 2 runs"),
     ),
     Journey(
@@ -75,12 +75,12 @@ JOURNEYS: Final = (
         ("Error: no space left on device",),
     ),
     Journey(
-        "See how a repository does, and its runs of the week",
+        "See a repository's success rate, and its runs of the week",
         (("4", "4 Insights"), ("down", ""), ("enter", ":acme/api")),
         ("repo:acme/api since:2026-04-25",),
     ),
     Journey(
-        "Settle a write whose outcome is unknown",
+        "Resolve a write whose outcome is unknown",
         (("U", "U unknown outcome"), ("v", "v resolve"), ("2", "It did not take effect"), ("ctrl+s", "Resolve it ^s")),
         ("⊘ not created",),
     ),
@@ -101,12 +101,12 @@ JOURNEYS: Final = (
         ("1 of 1 run started again",),
     ),
     Journey(
-        "Approve what an automation asks for",
+        "Approve an automation's request",
         (("5", "5 Automations"), ("v", "1 waits for approval"), ("ctrl+s", "^s approve")),
         ("◌ approved",),
     ),
     Journey(
-        "Put the most urgent item of the inbox off until tomorrow morning",
+        "Snooze the most urgent item of the inbox until tomorrow morning",
         (("7", "7 Inbox"), ("h", "h snooze"), ("2", "until tomorrow morning")),
         ("Put off:",),
     ),

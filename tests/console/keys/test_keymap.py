@@ -76,7 +76,7 @@ async def test_an_action_without_a_key_is_in_the_palette_until_the_user_gives_it
     """The help lists keys, and says where the rest is."""
     async with staged() as scene:
         await scene.press("question_mark", "slash", *"sort")
-        assert "No key does that here" in scene.text
+        assert "No key found" in scene.text
         await scene.press("escape", "escape", "colon", *"sort", "enter")
         assert "Sort by" in scene.text
     async with staged(changed={"keys": {"runs.order": "f7"}}) as scene:

@@ -273,7 +273,7 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
 
 def test_on_a_terminal_the_console_opens_after_the_answers(terminal: Terminal, board: Lab) -> None:
     """The whole way, in the program itself; all is typed at once, and the token still is nowhere but in its field."""
-    terminal.shows("Welcome", "up to the version")
+    terminal.shows("Welcome", "with the version at the end")
     terminal.type(f"{board.base_url}\t\r\t{TOKEN}")
     terminal.shows("local", "\N{BULLET}" * len(TOKEN))
     terminal.type("\x13")
@@ -286,7 +286,7 @@ def test_on_a_terminal_the_console_opens_after_the_answers(terminal: Terminal, b
 
 def test_leaving_says_what_else_there_is(terminal: Terminal) -> None:
     """Exit code 2 and the ways to configure it, the demo among them."""
-    terminal.shows("Welcome", "up to the version")
+    terminal.shows("Welcome", "with the version at the end")
     terminal.type("\x1b")
 
     assert terminal.end() == 2

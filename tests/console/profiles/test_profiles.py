@@ -184,7 +184,7 @@ async def test_the_name_at_the_top_stays_what_it_is_where_there_is_one(staged: S
             await scene.press(key)
 
             assert "▾" not in scene.lines[0]
-            assert "There is one profile." in said(scene)
+            assert "Only one profile is configured." in said(scene)
             assert not isinstance(scene.app.screen, ProfileSwitcher)
 
 
@@ -231,7 +231,7 @@ async def test_files_that_cannot_be_used_are_one_profiles_trouble(fleet_staged: 
     ledger.mkdir(parents=True)
     async with fleet_staged(WIDE) as scene:
         await scene.press("0")
-        await scene.shows("our files are unusable", "gitlab degraded")
+        await scene.shows("own files unusable", "gitlab degraded")
         # Not `press`: its room goes on waiting for files that never open.
         await scene.pilot.press("j", "enter")
         await scene.shows("The answers cannot be stored")
@@ -247,7 +247,7 @@ async def test_the_profile_stays_while_something_is_sent(fleet_staged: FleetStag
         scene.app.post_message(SwitchProfile("acme-staging"))
         await scene.pilot.pause()
 
-        assert "Something is being sent." in said(scene)
+        assert "A request is being sent" in said(scene)
         assert scene.app.session.profile.name == "acme-prod"
 
         outcome.set()
@@ -324,9 +324,9 @@ async def test_every_profile_says_its_worst(fleet_staged: FleetStaged, picture: 
     """One with a degraded host, one that is well, one whose service is not there."""
     async with fleet_staged() as scene:
         await scene.press("0")
-        await scene.shows("gitlab degraded just now", "all is well", "✗ 4 failed 24h", "nothing is known of it yet")
+        await scene.shows("gitlab degraded just now", "✓ OK", "✗ 4 failed 24h", "not checked yet")
 
-        assert "All profiles  2 of 3 need a look" in scene.text
+        assert "All profiles  2 of 3 need attention" in scene.text
         assert "service unreachable" in scene.text
         await scene.press("j")
         await scene.tick()

@@ -69,7 +69,7 @@ async def test_what_is_searched_for_is_found_and_no_error_is_guessed(monkeypatch
         await shown.pilot.press(*"step 123", "enter")
         await until(lambda: shown.view.cursor == 123)
         shown.part.action_step_match(1)
-        await until(lambda: shown.session.told == ["From the other end on."])
+        await until(lambda: shown.session.told == ["Continued from the other end."])
 
 
 async def test_times_are_short_and_long_lines_wrap_on_demand(monkeypatch: Any) -> None:
@@ -202,7 +202,7 @@ async def test_without_a_log_the_reason_is_shown(monkeypatch: Any) -> None:
     """And an empty one is said to be empty."""
     results = ScriptedResults(log_=Unavailable(NOTHING))
     async with log_on_show(results, monkeypatch) as shown:
-        await shown.shows("There is no log to show.")
+        await shown.shows("No log to show.")
         results.log_, results.ended = b"", False
         shown.part.subject.turn = 7
         shown.part.show()

@@ -140,12 +140,12 @@ async def test_a_run_is_cancelled_once_it_is_confirmed(run_on_show: OnShow, monk
         await scene.press("X", "escape", "g", "enter")
         assert "follow" in scene.lines[-1]
         await scene.press("X")
-        assert "Its agent is stopped" in " ".join(scene.text.split())
+        assert "Its agent stops and nothing of this turn is pushed." in " ".join(scene.text.split())
         with monkeypatch.context() as patch:
             full = DiskFullError("The disk is full.", path=Path("x"))
             patch.setattr(Actions, "submit", AsyncMock(side_effect=full))
             await scene.press("enter")
-            await scene.shows("Enter does nothing here: ctrl+s does it.", "esc Keep it")
+            await scene.shows("Press ctrl+s to cancel the run.", "esc Keep it")
             await scene.press("ctrl+s")
             await scene.shows("The disk is full.")
             assert "Working…" not in scene.text

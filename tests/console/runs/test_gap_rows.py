@@ -33,7 +33,7 @@ async def test_a_gap_is_a_line_between_its_neighbours(begun: Staged, board: Lab)
 
         await scene.press("g", *["down"] * HELD)
         assert "runs from" in cursor_line(scene)
-        assert "are not fetched · enter fetches them" in cursor_line(scene)
+        assert "are not fetched · enter fetch them" in cursor_line(scene)
         assert "Not here: runs from" in scene.text
         await scene.press("enter")
 

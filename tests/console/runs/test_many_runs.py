@@ -59,9 +59,9 @@ async def test_marked_runs_are_cancelled_and_no_other(staged: Staged, board: Lab
         await scene.press("j", "X")
         assert all(run_id in scene.text for run_id in marked)
         await scene.shows("1 marked run more: ended already.", "ctrl+s Cancel 2 runs", "esc Keep them")
-        assert "esc leaves" not in scene.text
+        assert "esc close" not in scene.text
         await scene.press("enter")
-        await scene.shows("Enter does nothing here: ctrl+s does it.")
+        await scene.shows("Press ctrl+s to cancel 2 runs.")
         await scene.press("ctrl+s")
         await until(lambda: isinstance(scene.app.screen, RunsScreen))
         actions = await scene.engine.ledger.actions(limit=9)
@@ -86,7 +86,7 @@ async def test_the_run_is_copied_and_opened_by_the_template(staged: Staged, monk
         await scene.press("run.copy_json")
         assert json.loads(scene.app.clipboard)["run_id"] == run_id
         await scene.press("w")
-        assert scene.toasts[-1].startswith("No browser here. The address: https://")
+        assert scene.toasts[-1].startswith("No browser found. The address: https://")
 
 
 async def test_what_is_done_with_one_run_is_done_with_the_marked_one(
@@ -164,8 +164,8 @@ async def test_a_run_like_a_colleagues_begins_with_its_words(staged: Staged, boa
         first = {"number": 1, "instructions": "Fix\x1b it", "caller": "ann"}
         later = {"number": 2, "instructions": "And the tests?", "caller": "bob"}
         told: list[tuple[dict[str, Any], type, str]] = [
-            ({"turns": [first, later]}, NewRunForm, "as ann asked; characters that a terminal would obey are left out"),
-            ({"turns": [first | {"inputs": {"depth": 2}}], "agent": "audit"}, StartAgentForm, "as ann asked"),
+            ({"turns": [first, later]}, NewRunForm, "from ann; control characters are left out"),
+            ({"turns": [first | {"inputs": {"depth": 2}}], "agent": "audit"}, StartAgentForm, "from ann"),
             ({"turns": []}, NewRunForm, "not known. It was not sent from this machine."),
         ]
         found = []
@@ -196,7 +196,7 @@ async def test_a_service_that_is_slow_is_waited_for_in_sight(staged: Staged, boa
         board.otherwise = slowly
         screen = scene.app.screen
         scene.app.screen.run_worker(scene.pilot.press("N"))
-        await until(lambda: any(toast.startswith("Asking the service for the words") for toast in scene.toasts))
+        await until(lambda: any(toast.startswith("Asking the service for the instructions") for toast in scene.toasts))
         assert scene.app.screen is screen
         release.set()
         await until(lambda: isinstance(scene.app.screen, NewRunForm))

@@ -17,7 +17,7 @@ from tests.lab import Lab
 from widgets.cursor_view import HEADER
 from widgets.unkeyed import NO_KEY
 
-TAIL = "runs before 19:36:42 are not fetched · enter fetches them"
+TAIL = "runs before 19:36:42 are not fetched · enter fetch them"
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ async def test_an_empty_result_says_where_it_looked_and_asks_for_more(begun: Sta
     """A run id that is not here is found by one key."""
     async with begun() as scene:
         await scene.press("slash", *"jx0045", "enter")
-        await scene.shows("Only the 20 runs that are here were looked at;", "No run matches here")
+        await scene.shows("Searched only the 20 runs that are here;", "No run matches here")
 
         await scene.press("enter")
 
@@ -117,17 +117,17 @@ async def test_a_date_before_what_is_held_is_fetched_since_then(begun: Staged, h
         await scene.press("slash", *"since:1h", "enter")
         assert "not fetched" not in scene.text
         await scene.press("escape", "slash", *"since:4h", "enter", "G")
-        await pressed(scene, "enter", shows="so far · esc stops")
+        await pressed(scene, "enter", shows="so far · esc stop")
 
         assert hanging == [scene.clock() - timedelta(hours=4)]
         await scene.press("escape")
         assert TAIL in scene.text
 
         await scene.press("escape", "slash", *"nowhere", "enter")
-        await pressed(scene, "runs.older", shows="esc stops")
+        await pressed(scene, "runs.older", shows="esc stop")
         assert "0 so far" in scene.text
         await scene.press("escape")
-        assert "enter asks the service" in " ".join(scene.text.split())
+        assert "Press enter to ask the service" in " ".join(scene.text.split())
         assert "nowhere" in scene.text
 
 
@@ -141,7 +141,7 @@ async def test_a_rate_limit_is_waited_for_and_said(begun: Staged, monkeypatch: p
         with monkeypatch.context() as patch:
             patch.setattr("app.sync.backfill.Backfill.fetch_older", refused)
             await scene.press("G")
-            await pressed(scene, "enter", shows="waiting until 22:01:12: rate limit · esc stops")
+            await pressed(scene, "enter", shows="waiting until 22:01:12: rate limit · esc stop")
             await scene.press("escape")
         assert TAIL in scene.text
 

@@ -141,7 +141,7 @@ async def test_what_is_shown_becomes_a_view_and_is_there_next_time(staged: Stage
             assert "started ↑" in again.text
 
             await again.press("runs.views", "delete")
-            assert "Forgot the view Agents; u brings it back." in again.toasts[-1]
+            assert "Deleted the view Agents. Press u to undo." in again.toasts[-1]
             assert "Agents" not in again.lines[3]
             await again.press("u")
             assert "[Agents" in again.lines[3]

@@ -48,7 +48,7 @@ async def test_marks_by_mouse(staged: Staged) -> None:
 
 
 async def test_columns_are_chosen_moved_and_stretched(staged: Staged) -> None:
-    """By keys, and enter keeps it for next time; by clicks on the sheet's lines and on the words of its hint."""
+    """By keys, and enter save it for next time; by clicks on the sheet's lines and on the words of its hint."""
     async with staged((140, 40)) as scene:
         assert titles(scene) == ["status", "repository", "started", "took", "branch"]
 
@@ -63,7 +63,7 @@ async def test_columns_are_chosen_moved_and_stretched(staged: Staged) -> None:
         assert titles(scene) == ["status", "repository", "started", "took", "branch"]
 
         await scene.press("runs.columns")
-        for words in ("run    ", "K up", "> wider", "enter keeps"):
+        for words in ("run    ", "K up", "> wider", "enter save"):
             line = next(line for line in reversed(scene.lines) if f" {words}" in line)
             await scene.pilot.click(offset=(line.index(f" {words}") + 2, scene.lines.index(line)))
             await scene.settle()
