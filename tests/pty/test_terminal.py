@@ -124,7 +124,7 @@ def test_a_restart_without_the_service_shows_the_same_rows(opened: Opened) -> No
     second.type("q")
 
     assert second.end() == 0
-    assert second.seen.index(b"fix/login-timeout") < second.seen.index(b"no answer")
+    assert second.seen.index(b"fix/login-timeout") < second.seen.index(b"No answer for")
 
 
 def test_it_fits_every_window_from_sixty_by_twenty(opened: Opened) -> None:

@@ -98,7 +98,7 @@ JOURNEYS: Final = (
             ("ctrl+s", "Preview ^s"),
             ("ctrl+s", "Send ^s"),
         ),
-        ("1 of 1 run started again",),
+        ("3 of 3 runs started again",),
     ),
     Journey(
         "Approve an automation's request",
@@ -108,7 +108,7 @@ JOURNEYS: Final = (
     Journey(
         "Snooze the most urgent item of the inbox until tomorrow morning",
         (("7", "7 Inbox"), ("h", "h snooze"), ("2", "until tomorrow morning")),
-        ("Put off:",),
+        ("Snoozed:",),
     ),
 )
 
