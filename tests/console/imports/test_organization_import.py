@@ -103,7 +103,7 @@ async def test_no_more_are_sent_than_may_be(staged: Staged, server: Server, file
         await scene.settle()
         assert "^s again" not in scene.text
         await scene.press("ctrl+s")
-        assert "creates 3 of 4 organizations" in scene.text
+        assert "create 3 of 4 organizations" in scene.text
         await hasty(scene, "ctrl+s")
         assert emails(server) == {}
 
