@@ -311,7 +311,7 @@ def figures(uptimes: Sequence[Uptime]) -> tuple[str, ...]:
             # Rounded down: 100% means that no failure at all was seen.
             share = "100%" if up.share == 1 else f"{floor(up.share * 10_000) / 100:.2f}%"
             named = f"{name} " if up.known_share >= NAMED_FROM else ""
-            found.append(f"{named}{share} of {span(up.known_s)} observed")
+            found.append(f"{named}{share} of {span(up.known_s)} seen")
     return tuple(found)
 
 

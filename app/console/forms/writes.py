@@ -328,7 +328,7 @@ class OrganizationForm(ActionForm):
             said = f"Blocked: the attempt {ago(unknown.created_at, now)} is unresolved."
         elif made:
             when = ago(made[0].settled_at or made[0].created_at, now)
-            said = f"Has one already, created {when}; this creates another."
+            said = f"Has one already ({when}); this adds another."
         self.fields["email"].say(safe_text(said or _EMAIL_HINT), "warn" if said else "quiet")
         self.fields[AGAIN].display = bool(made)
 

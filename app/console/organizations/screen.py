@@ -230,8 +230,9 @@ class OrganizationsScreen(BaseScreen):
             [Content(safe_text(said))],
             None,
             send,
-            verb="sends it again",
-            leaving="leaves it as it is",
+            verb="Send it again",
+            leaving="Keep the earlier one",
+            is_final=True,
         )
 
         def closed(said: str | None) -> None:

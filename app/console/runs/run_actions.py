@@ -33,6 +33,7 @@ _NAMED: Final = 5
 """Runs that a sheet names."""
 MOST_MARKS: Final = 1_000
 """Runs marked at a time: for more there are filters."""
+ONE_ONLY: Final = "{:,} runs are marked: here this is done for one. Press esc to unmark them."
 WRITES: Final = frozenset({"new_run", "continue_run", "start_agent", "new_like_this", "retry", "cancel_run"})
 """Actions that a read-only profile does not have."""
 ON_A_RUN: Final = frozenset(
@@ -115,6 +116,9 @@ class RunActions(BaseScreen):
         """Start a run like the one in focus."""
         from app.console.forms.writes import like_of
 
+        if len(self.chosen_ids) > 1:
+            self.session.notify(ONE_ONLY.format(len(self.chosen_ids)), severity="warning")
+            return
         detail = await engine.cache.detail(self.chosen_ids[0]) if self.chosen_ids else None
         form = await answered(self, like_of(engine, detail))
         if form is not None:
@@ -127,6 +131,8 @@ class RunActions(BaseScreen):
 
         if not (runs := await self._runs()):
             self.session.notify("Nothing to continue: no run is selected.", severity="warning")
+        elif len(runs) > 1:
+            self.session.notify(ONE_ONLY.format(len(runs)), severity="warning")
         else:
             form = ContinueRunForm(engine, runs[0], final_statuses=await engine.cache.final_statuses())
             self.app.push_screen(form, self.form_closed)
@@ -246,7 +252,7 @@ def cancel_sheet(engine: "Engine", runs: Sequence[Run], ended: int = 0) -> "Conf
     if len(runs) > _NAMED:
         facts.append(Content(safe_text(f"And {len(runs) - _NAMED} more.")))
     if ended:
-        facts.append(Content(f"{plural(ended, 'marked run')} more: ended already."))
+        facts.append(Content(f"{ended:,} more marked run{' has' if ended == 1 else 's have'} ended already."))
     agents = "Its agent stops" if len(runs) == 1 else "Their agents stop"
     facts.append(Content(f"{agents} and nothing of this turn is pushed."))
 

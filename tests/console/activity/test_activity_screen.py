@@ -149,7 +149,7 @@ async def test_writes_stand_newest_first_below_what_is_unknown_and_polls_under_h
 async def test_an_unknown_outcome_is_resolved_here_and_seen_at_once(staged: Staged) -> None:
     """The facts follow the cursor: what was sent, and what is to do; resolved, it takes its place in time."""
     async with room(staged) as scene:
-        for fact in ("No answer within 20 s.", "then press v", '"instructions": "Now also'):
+        for fact in ("No answer within 20 s.", "press v.", '"instructions": "Now also'):
             assert fact in scene.text
 
         scene.clock.move(minutes=8)

@@ -350,7 +350,7 @@ async def test_a_replay_counts_and_lists(
 
     async with staged(changed=configured(ONE.replace("approval = true", "enabled = false"))) as scene:
         await scene.press("5", "ctrl+g")
-        await scene.shows("Set off 3 times: ● 3 done", "acme/infrastructure")
+        await scene.shows("Triggered 3 times: ● 3 done", "acme/infrastructure")
         assert await outcomes(scene) == []
         await scene.press("escape")
         assert isinstance(scene.app.focused, LineTable)

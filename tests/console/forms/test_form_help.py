@@ -86,7 +86,7 @@ async def test_a_template_says_what_it_does_not_know(stage: Any, engine: Engine,
     app = stage(lambda _: NewRunForm(changed))
     async with opened(app, "acme/api", "ctrl+t", "enter"):
         assert app.screen.values["instructions"] == "{previous_instructions} Again, on acme/api {branch}."
-        assert "left for you to fill in: {previous_instructions}, {branch}" in words(app)
+        assert "please fill in: {previous_instructions}, {branch}" in words(app)
 
 
 async def test_the_conversation_so_far_is_above_what_comes_next(

@@ -40,7 +40,7 @@ async def test_an_address_that_has_an_organization_is_pointed_out(stage: Any, po
     assert drafted is not None
     assert "again" not in drafted.values
     assert len(post.requests) == 2
-    assert "Has one already, created 2d ago; this creates another." in typed
+    assert "Has one already (2d ago); this adds another." in typed
     assert "It has 1 from here already; this creates one more." in preview
 
 

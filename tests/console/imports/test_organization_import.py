@@ -103,12 +103,12 @@ async def test_no_more_are_sent_than_may_be(staged: Staged, server: Server, file
         await scene.settle()
         assert "^s again" not in scene.text
         await scene.press("ctrl+s")
-        assert "creates 3 of 4 organizations" in scene.text
+        assert "create 3 of 4 organizations" in scene.text
         await hasty(scene, "ctrl+s")
         assert emails(server) == {}
 
         await scene.press("ctrl+s")
-        assert "3 were sent, as many as may be at once" in scene.text
+        assert "3 were sent, the most at a time" in scene.text
         assert sum(emails(server).values()) == 3
         await scene.press("ctrl+s", "ctrl+s")
         assert states(scene).count("created") == 4

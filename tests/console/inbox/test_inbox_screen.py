@@ -277,7 +277,7 @@ async def test_a_question_is_answered_with_the_key_of_a_choice(staged: Staged, b
             for entry in each.entries
         )
         await scene.press("enter")
-        await scene.shows("Which database?", "1 SQLite", "2 PostgreSQL", "3 another answer")
+        await scene.shows("Which database?", "1 SQLite", "2 PostgreSQL", "3 type another answer")
         await scene.press("2", "enter")
         await scene.shows('"instructions": "PostgreSQL"')
         assert continued(board) == []

@@ -193,7 +193,7 @@ async def test_export_replaces_a_file_only_when_told_twice(staged: Staged, board
             (tmp_path / "old.txt", "End the name in .csv or .json"),
             (tmp_path / "no/such.csv", "There is no folder"),
             ("~nobody-at-all/x.csv", "no folder"),
-            (f"/{'x' * 300}.csv", "no such file"),
+            (f"/{'x' * 300}.csv", "Not a possible file name"),
         ):
             field.value = str(name)
             await scene.press("enter")

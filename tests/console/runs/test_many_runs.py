@@ -58,7 +58,7 @@ async def test_marked_runs_are_cancelled_and_no_other(staged: Staged, board: Lab
         scene.table.mark([ended])
         await scene.press("j", "X")
         assert all(run_id in scene.text for run_id in marked)
-        await scene.shows("1 marked run more: ended already.", "ctrl+s Cancel 2 runs", "esc Keep them")
+        await scene.shows("1 more marked run has ended already.", "ctrl+s Cancel 2 runs", "esc Keep them")
         assert "esc close" not in scene.text
         await scene.press("enter")
         await scene.shows("Press ctrl+s to cancel 2 runs.")
