@@ -29,14 +29,14 @@ from widgets.filter import FilterBar, SearchInput, ViewTab
 from widgets.frame.freshness import PollTiming, freshness
 from widgets.frame.header_bar import Vitals
 from widgets.frame.notice import Notice
-from widgets.runs.columns import ColumnChoice
+from widgets.runs.columns import DEFAULT_COLUMNS, ColumnChoice
 from widgets.runs.table import RunTable
 
 if TYPE_CHECKING:
     from app.engine import Engine
 
 UNREADABLE: Final = Badge("✗", "files unusable", "bad")
-COLUMNS: Final = ColumnChoice(("status", "profile", "repository", "started", "branch", "took", "run"))
+COLUMNS: Final = ColumnChoice(("status", "profile", *DEFAULT_COLUMNS[1:]))
 
 
 class AllProfilesScreen(RunActions):

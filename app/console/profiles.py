@@ -225,6 +225,10 @@ class ProfileSwitcher(PickerScreen[str]):
         self._find("")
         self.query_one(LineInput).focus()
 
+    def on_resize(self) -> None:
+        """Draw for the new width, the first one included."""
+        after_refresh(self, lambda: self._find(self.query_one(LineInput).value.strip()))
+
     def action_move(self, step: int) -> None:
         """Move the cursor."""
         profiles = self.query_one(ProfileList)

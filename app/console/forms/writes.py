@@ -113,13 +113,15 @@ class ContinueRunForm(ActionForm):
         sent: ContinueRun | None = None,
         said: str = "",
         question: str = "",
+        may_wait: bool = True,
     ) -> None:
         """Prepare for this run; `sent` is an earlier request whose values are kept, all but the instructions.
 
         With `said` as instructions the form begins with the preview. `question`: what its agent asks. A reply or an
-        answer that was sent closes the form.
+        answer that was sent closes the form. `may_wait`: whether this process sends what waits for the run's end.
         """
         self._run, self._has_ended = run, run.status in final_statuses
+        self._may_wait = may_wait and not self._has_ended
         self._sent = sent
         self._conversation = Conversation()
         self._told: RunTurns | Unavailable = Unavailable(ASKING)
@@ -127,7 +129,8 @@ class ContinueRunForm(ActionForm):
         self._question = question
         self.is_waiting = False
         """Whether it was left to be sent when the run ends."""
-        active = "Still active. w in the preview: send when it ends."
+        later = "w in the preview: send when it ends" if may_wait else "the service may refuse it until it ends"
+        active = f"Still active; {later}."
         ended = "The agent remembers the conversation so far."
         hint = ended if self._has_ended else active
         self.FIELDS = (
@@ -192,15 +195,14 @@ class ContinueRunForm(ActionForm):
     def consequence(self, request: WriteRequest) -> str:
         """The effect of sending."""
         del request
-        active = (
-            "" if self._has_ended else " It is still active: w sends this when it ends; now the service may refuse it."
-        )
+        later = "w sends this when it ends; now " if self._may_wait else ""
+        active = "" if self._has_ended else f" It is still active: {later}the service may refuse it."
         return f"Continues {self._run.run_id} with its context.{active}"
 
     def is_possible(self, action: str) -> bool:
         """Sending can wait for the end of an active run."""
         if action == "send_later":
-            return not self._has_ended and not self.engine.actions.read_only
+            return self._may_wait and not self.engine.actions.read_only
         return super().is_possible(action)
 
     def action_send_later(self) -> None:

@@ -317,7 +317,11 @@ class OrganizationsScreen(BaseScreen):
         self._table.focus()
 
     def _open_form(self, form: ModalScreen[Action | None]) -> None:
-        self.app.push_screen(form, lambda _: self._reader.ask())
+        def closed(action: Action | None) -> None:
+            self._sought = action.action_id if action is not None else self._sought
+            self._reader.ask()
+
+        self.app.push_screen(form, closed)
 
     async def _read(self) -> None:
         actions = await self._engine.ledger.organizations()

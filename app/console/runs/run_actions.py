@@ -134,7 +134,8 @@ class RunActions(BaseScreen):
         elif len(runs) > 1:
             self.session.notify(ONE_ONLY.format(len(runs)), severity="warning")
         else:
-            form = ContinueRunForm(engine, runs[0], final_statuses=await engine.cache.final_statuses())
+            finals, here = await engine.cache.final_statuses(), engine is self.session.engine
+            form = ContinueRunForm(engine, runs[0], final_statuses=finals, may_wait=here)
             self.app.push_screen(form, self.form_closed)
 
     @using_engine("form")
