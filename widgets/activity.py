@@ -83,7 +83,7 @@ class ActivityEntry(Struct, frozen=True):
             yield (
                 "to do",
                 (
-                    safe_text("Check if it took effect, then press v. It is never sent again automatically."),
+                    safe_text("Check whether it took effect, then press v. It is never sent again automatically."),
                     "warn",
                 ),
             )

@@ -185,7 +185,7 @@ def test_the_commands_explain_what_was_decided(service: Service, cli: CommandLin
     (decision,) = cli("automations", "log", "--json", **run).json()["decisions"]
     assert (decision["outcome"], decision["result_id"]) == ("done", "run_2")
     log = cli("automations", "log", **run)
-    assert ("history" in log.out, "Not listed: 1 of the time before a rule looked" in log.err) == (False, True)
+    assert ("history" in log.out, "Not listed: 1 from before a rule was active" in log.err) == (False, True)
     old = cli("automations", "log", "--outcome", "history", "--json", **run)
     assert [each["set_off_by"][:9] for each in old.json()["decisions"]] == ["run:run_0"]
     assert old.err == ""

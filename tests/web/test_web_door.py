@@ -162,7 +162,7 @@ async def test_profiles_are_switched_without_ending(environment: dict[str, str],
             room = await come_in(client, several)
             tab = await Tab.opened(client, several, room)
             await tab.drawn(b"[All 60]")
-            for keys, words in (("\x0f", "Switch profile"), ("stag\r", "Opening staging"), ("", "[All 60]")):
+            for keys, words in (("\x0f", "Switch profile"), ("stag\r", "staging  ▾"), ("", "[All 60]")):
                 await tab.socket.send_json(["stdin", keys])
                 await tab.drawn(words.encode())
             await tab.socket.close()
