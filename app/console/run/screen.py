@@ -116,6 +116,8 @@ class RunScreen(RunActions):
             "raw": RawPart(subject),
         }
         self._current = "conversation"
+        self._is_from_finding = False
+        """Whether a finding led to what is on show."""
 
     def compose_body(self) -> Iterable[Widget]:
         """Compose the head, the tabs and the parts."""
@@ -178,8 +180,11 @@ class RunScreen(RunActions):
         self.action_show(names[(names.index(self._current) + step) % len(names)])
 
     def action_back(self) -> None:
-        """Go back to where the run was opened."""
-        self.dismiss()
+        """Go back to the findings, if one led here; else to where the run was opened."""
+        if self._is_from_finding:
+            self.action_show("review")
+        else:
+            self.dismiss()
 
     def action_beside(self, step: int) -> None:
         """Show the next older or newer run of the branch."""
@@ -213,6 +218,7 @@ class RunScreen(RunActions):
     @on(ReviewPart.FindingChosen)
     def _finding_chosen(self, message: ReviewPart.FindingChosen) -> None:
         self.action_show("changes")
+        self._is_from_finding = True
         self._changes.go_to(message.finding.path, message.finding.line)
 
     @on(ChangesPart.NotFound)
@@ -246,6 +252,7 @@ class RunScreen(RunActions):
         self._part.rest()
         self._part.display = False
         self._current = name
+        self._is_from_finding = False
         self._part.display = True
         self._part.show()
         self.refresh_bindings()

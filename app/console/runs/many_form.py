@@ -20,7 +20,7 @@ from app.api.errors import ApiError
 from app.api.requests import StartAgent, StartRun, WriteRequest
 from app.console.forms.action_form import ActionForm, RequestOrProblems
 from app.console.forms.drafts import Values
-from app.console.forms.fields import TEXT, Field
+from app.console.forms.fields import PAIRS, TEXT, Field
 from app.console.forms.instructions import NAMES, PLACEHOLDERS, filled_in
 from app.engine import Engine
 from app.text import SafeText, plural, safe_text
@@ -110,6 +110,15 @@ class ManyTask(Struct, frozen=True):
     def nothing(self) -> str:
         """The reason if no run is left."""
         return f"{self.text.nothing}: {self.left_out or 'no run is marked'}."
+
+    @property
+    def own_words(self) -> str:
+        """Why the runs' own instructions are not filled in, and how they can be."""
+        own = [self._known(run)["previous_instructions"] for run in self.runs]
+        if lacking := own.count(""):
+            return f"not known of {lacking:,} of {plural(len(own), 'run')}"
+        how = "{previous_instructions} stands for each run's own"
+        return f"they differ: {how}" if len(set(own)) > 1 else how
 
     def request(self, run: Run, words: str) -> tuple[WriteRequest, str | None]:
         """The request for a run, and its key."""
@@ -354,6 +363,15 @@ def _where(run: Run) -> SafeText:
     return safe_text(f"{run.repository.label}  {run.branch_name}", limit=200)
 
 
+def _said(asked: Asked) -> str:
+    """The agent that is started, and the first line of its words; or what it is given by name."""
+    words = asked.words.strip().partition("\n")[0]
+    if not isinstance(asked.request, StartAgent):
+        return words
+    given = ", ".join(PAIRS.written(asked.request.inputs).splitlines())
+    return f"{asked.request.name}: {words or given or 'no inputs'}"
+
+
 LISTED: Final = 200
 """Characters of a run's line."""
 _PADDING: Final = 13
@@ -396,6 +414,8 @@ class ManyForm(ActionForm):
             origins = Counter(task.asked[run.run_id].origin for run in runs)
             said = ", ".join(f"{count:,} {origin}" for origin, count in origins.items())
             rows.append(FormFact("words", safe_text(said if len(runs) > 1 else next(iter(origins)))))
+        if task.text is START_LIKE:
+            rows.append(FormFact("words", safe_text(task.own_words)))
         if task.left_out:
             rows.append(FormFact("left out", safe_text(task.left_out)))
         return (*rows, *super().make_rows())
@@ -476,11 +496,12 @@ class ManyForm(ActionForm):
             parts = (f"{number:>4}  ", STYLES["quiet"]), (run_id, "bold")
             where = shorten(_where(run), max(0, room), "middle")
             if self._many.text is RETRY:
-                words = self._many.asked[run.run_id].words.strip().partition("\n")[0]
-                where = shorten(safe_text(f"{run.repository.label}  {words}"), max(0, room))
+                said = _said(self._many.asked[run.run_id])
+                where = shorten(safe_text(f"{run.repository.label}  {said}"), max(0, room))
             lines.append(Content.assemble(*parts, (f"  {where}", STYLES["quiet"])))
-        quiet = "The first request; the others differ in their run and what is filled in for it:"
-        lines += [Content(), Content.assemble((quiet, STYLES["quiet"]))]
+        if len(self._many.runs) > 1:
+            quiet = "The first request; each of the others is made from its own run:"
+            lines += [Content(), Content.assemble((quiet, STYLES["quiet"]))]
         self.query_one(RequestPreview).explain(Content("\n").join(lines))
 
     async def _send(self, request: WriteRequest) -> None:

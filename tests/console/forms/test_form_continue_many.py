@@ -170,6 +170,7 @@ async def test_placeholders_are_filled_in_for_each_run(stage: Any, clock: Any, e
     app = stage(lambda _: form)
     post.next(goes_on(11), goes_on(12))
     async with opened(app, size=(100, 34)) as pilot:
+        assert "they differ: {previous_instructions} stands for each run's own" in words(app)
         await write(pilot, "On {branch} of {repository} once more: {previous_instructions} {x}")
         await press(pilot, "ctrl+s")
         app.screen.query_one(RequestPreview).scroll_end(animate=False)
@@ -184,6 +185,7 @@ async def test_placeholders_are_filled_in_for_each_run(stage: Any, clock: Any, e
     task = started_like(runs, await known(engine, *runs))
     app = stage(lambda engine: ManyForm(engine, task, cap=25))
     async with opened(app, size=(100, 34)) as pilot:
+        assert "not known of 1 of 2 runs" in words(app)
         await sent(pilot, "Again: {previous_instructions}")
 
         assert "✗ In 1 of 2 runs {previous_instructions} is not known" in words(app)
@@ -215,10 +217,28 @@ async def test_what_others_asked_is_retried_as_the_service_tells_it(
 
         assert "2 of 2 runs started again" in words(app)
     assert "Fix ␛[2J it" in preview
+    assert "audit: depth=2" in preview
+    assert "each of the others is made from its own run" in preview
     assert "\x1b" not in preview
     first, second = post.requests
     assert (first.json()["instructions"], first.json()["branch_name"]) == ("Fix \x1b[2J it", "agent/1")
     assert (second.path, second.json()["inputs"]) == ("/v1/external/agents/audit/runs", {"depth": 2})
+
+
+async def test_one_run_has_no_others(stage: Any, clock: Any, engine: Engine, post: Any) -> None:
+    """Neither in the preview of a retry nor in what is said of its own words."""
+    await started(engine, post, "Fix one.")
+    run = a_run(clock, 1)
+    for make, said, keys in (
+        (retried, "Fix one.", ("ctrl+s",)),
+        (started_like, "words {previous_instructions} stands for each run's own", ()),
+    ):
+        form = ManyForm(engine, make([run], await known(engine, run)), cap=25)
+        app = stage(lambda _, form=form: form)
+        async with opened(app, size=(100, 34)) as pilot:
+            await press(pilot, *keys)
+            assert said in words(app)
+            assert "others" not in words(app)
 
 
 async def test_after_a_failure_the_service_is_asked_no_more(clock: Any, engine: Engine, post: Any) -> None:

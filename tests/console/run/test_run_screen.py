@@ -220,6 +220,21 @@ async def test_a_finding_leads_to_its_line_wherever_it_is(run_on_show: OnShow, s
         assert "A apply" in scene.text
 
 
+async def test_escape_leads_from_a_findings_line_back_to_the_findings(run_on_show: OnShow) -> None:
+    """And from there out of the run; after another tab was chosen it leaves the run at once."""
+    async with run_on_show(ScriptedResults()) as scene:
+        page = scene.app.screen
+        for last in ("escape", "backspace"):
+            await scene.press("f3", "g", ")", "enter")
+            await until(lambda: page.query_one(DiffView).line == 8)
+            await scene.press(last)
+            assert scene.app.screen is page
+            assert scene.app.focused is page.query_one(ReviewView)
+            assert page.query_one(ReviewView).source == 10
+        await scene.press("enter", "f3", "f4", "escape")
+        assert scene.app.screen is not page
+
+
 async def test_every_part_fits_every_screen(run_on_show: OnShow) -> None:
     """And nothing hostile in it is raw."""
     hostile = b"\x1b[2J\x1b]52;c;eA==\x07 [/nope]\n" + b"B" * 100_000

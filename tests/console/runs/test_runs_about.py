@@ -52,6 +52,19 @@ async def test_rows_say_what_was_asked_first_and_what_came_of_it_last(staged: St
         assert [row.run_id for row in scene.table.rows_on_show] == [NEWEST]
 
 
+async def test_what_a_colleague_asked_stands_beside_the_list(staged: Staged, board: Lab) -> None:
+    """And not that nothing was sent from here; where nothing at all is known, that is said."""
+    tell(board)
+    del board.turns[list(board.turns)[3]]
+    async with staged((200, 60)) as scene:
+        await scene.tick(seconds=1)
+        await scene.press("j", "j")
+        assert "asked        Task 02" in scene.text
+        assert "Conversation" not in scene.text
+        await scene.press("j")
+        assert "No message was sent from this machine." in scene.text
+
+
 async def test_a_run_is_asked_about_once_for_each_of_its_states(staged: Staged, board: Lab) -> None:
     """Only those on show are, the one under the cursor first; after a change its own again. One is not known to it."""
     tell(board)
