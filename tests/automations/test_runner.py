@@ -160,7 +160,8 @@ STORIES: dict[str, tuple[list[str], list[ActingResult], str, str, list[str]]] = 
     "a dead process's command may have run; its write has the ledger": (
         [f"{rule(do=COMMAND)}\n{WRITES}"], [NOT_YET, NOT_YET],
         "look; +1m; run_1 failed; next; dead; next", "r w w",
-        ["acting", "acting", "interrupted the process ended before the outcome was recorded; it is not repeated", "done"],
+        ["acting", "acting",
+         "interrupted the process ended before the outcome was recorded; it is not repeated", "done"],
     ),
     "what a living process acts on is left to it": (
         [rule()], [NOT_YET], "look; +1m; run_1 failed; next; alive; next", "r", ["acting"],
