@@ -75,7 +75,9 @@ def test_the_console_itself_has_no_two_things_on_one_key() -> None:
 async def test_an_action_without_a_key_is_in_the_palette_until_the_user_gives_it_one(staged: Staged) -> None:
     """The help lists keys, and says where the rest is."""
     async with staged() as scene:
-        await scene.press("question_mark", "slash", *"sort")
+        await scene.press("question_mark", "slash", *"palette", "enter")
+        assert ": ^p" in scene.text
+        await scene.press("escape", "slash", *"sort")
         assert "No key found" in scene.text
         await scene.press("escape", "escape", "colon", *"sort", "enter")
         assert "Sort by" in scene.text
