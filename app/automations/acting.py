@@ -31,7 +31,7 @@ from app.text import first_line, safe_text
 from app.times import rfc3339
 from storage.base_error import RunwardenError
 from storage.cache.cache import Cache
-from storage.records import Action, Repository
+from storage.records import Action, Repository, RunDetail
 from storage.records.alert import Alert, Level
 from storage.records.decision import Decision, Outcome
 from storage.state import State
@@ -175,22 +175,32 @@ def shown(request: WriteRequest) -> str:
     return json.dumps({"path": request.path, "body": request.body()}, ensure_ascii=False, sort_keys=True)
 
 
-def in_words(decision: Decision) -> str:
-    """The request that a decision keeps, in a line, as in `continue run_1: Fix it.`; empty: it keeps none."""
+def in_words(decision: Decision, run: RunDetail | None) -> str:
+    """The request that a decision keeps, in one line. Empty: it keeps none.
+
+    As in `acme/api fix/login: continue “Log in”: Fix it.`; `run` is the one that set it off, as cached.
+    """
+    facts = decision.occurrence.facts
+    where = [facts.get("run.repository", ""), facts.get("run.branch", "")]
+    about = ""
+    if run is not None:
+        where = [run.run.repository.label, run.run.branch_name]
+        about = f" “{run.summary.asked}”" if run.summary.asked else ""
     try:
         asked = json.loads(decision.request_json or "null")
         path, body = str(asked["path"]), asked["body"]
         name = unquote(path.split("/")[-2])
         if path.endswith("/cancel"):
-            return f"cancel {name}"
+            return f"{' '.join(filter(None, where)) or name}: cancel{about}"
         if path.startswith("/external/agents/"):
-            return f"start the agent {name} on {body['repository']}"
-        if "run_id" in body:
-            what = f"continue {body['run_id']}"
-        else:
+            return f"{body['repository']}: start the agent {name}"
+        what = f"continue{about}"
+        if "run_id" not in body or not any(where):
             reference = body["repository"]
-            what = f"start a run on {Repository.of(reference['platform'], reference['data']).label}"
-        return f"{what}: {first_line(body['instructions'])}"
+            where = [Repository.of(reference["platform"], reference["data"]).label, body.get("branch_name") or ""]
+        if "run_id" not in body:
+            what = "start a run"
+        return f"{' '.join(filter(None, where))}: {what}: {first_line(body['instructions'])}"
     except (KeyError, TypeError, ValueError, IndexError, AttributeError):
         return ""  # Another version of Runwarden kept it.
 

@@ -64,6 +64,8 @@ class Cause:
     """The key of marks on all causes in a repository, such as those by a notification's number."""
     choices: tuple[str, ...] = ()
     """The answers that a question offers."""
+    by: str = ""
+    """Who asks for an approval, and about which run."""
 
 
 class Inbox(Struct, frozen=True):
@@ -158,6 +160,7 @@ def _item(cause: Cause, marks: Mapping[str, Mark], now: datetime, command_line: 
         count=len(entries),
         cure=safe_text(f"{command_line} {cure}", limit=_LONGEST_CURE) if cure else "",
         choices=cause.choices,
+        by=cause.by,
         subject=cause.subject,
         group=cause.group,
         entries=tuple(entries[:MOST_ENTRIES]),
@@ -276,20 +279,24 @@ class Causes:
         found = list[Cause]()
         states = await state.rule_states()
         names = {rule.name for rule in rules}
-        for each in await state.open_decisions(outcome="waiting"):
-            words, run = in_words(each), each.occurrence.facts.get("run.id", "")
-            about = f", about {run}" if run and run not in words else ""
-            title = f"{each.rule} waits for approval{about}{f': {words}' if words else ''}"
+        waiting = await state.open_decisions(outcome="waiting")
+        held = await self.engine.cache.details([each.occurrence.facts.get("run.id", "") for each in waiting])
+        for each in waiting:
+            run_id = each.occurrence.facts.get("run.id", "")
+            words = in_words(each, held.get(run_id))
+            title = f"Approve {words}" if words else f"{each.rule} waits for approval"
             number = str(each.decision_id)
             cure = f"automations approve {number}"
-            found.append(_single("approval", f"approval:{number}", title, each.decided_at, number, cure))
+            cause = _single("approval", f"approval:{number}", title, each.decided_at, number, cure)
+            cause.by = f"{each.rule}, about {run_id}" if run_id else each.rule
+            found.append(cause)
         for name in (rule.name for rule in rules):
-            held = states.get(name)
-            if held is not None and held.paused:
+            stored = states.get(name)
+            if stored is not None and stored.paused:
                 # The last line does not count: every time that is skipped while the rule is paused writes one.
                 last = next(iter(await state.journal(name, limit=1, outcomes=FINISHED_OUTCOMES)), None)
-                at = held.since if last is None else last.decided_at
-                title = f"{name} is paused: {held.paused}"
+                at = stored.since if last is None else last.decided_at
+                title = f"{name} is paused: {stored.paused}"
                 cure = f"automations resume {shlex.quote(name)}"
                 found.append(_single("paused", f"paused:{name}", title, at, name, cure))
         for newest, count in await state.limited(now - LOOK_BACK):

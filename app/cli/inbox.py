@@ -53,7 +53,7 @@ async def list_items(invocation: Invocation, /, *, with_done: bool) -> int:
     entries = [
         facts(item, "key kind title severity count choices")
         | {"at": None if item.at == NO_TIME else rfc3339(item.at), "back": item.back or None, "cure": item.cure or None}
-        | {"runs": [entry.run_id for entry in item.entries if entry.run_id]}
+        | {"runs": [entry.run_id for entry in item.entries if entry.run_id], "by": item.by or None}
         for item in items
     ]
     columns: tuple[Column[InboxItem], ...] = (

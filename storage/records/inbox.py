@@ -87,6 +87,8 @@ class InboxItem(Struct, frozen=True):
     """Why it is back after it was put away; empty: it was not."""
     is_old: bool = False
     """The newest event is more than a day old."""
+    by: str = ""
+    """Who asks for an approval, and about which run."""
 
     @property
     def severity(self) -> InboxSeverity:

@@ -8,12 +8,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from app.api.requests import CancelRun, ContinueRun, StartAgent, StartRun
 from app.automations.acting import in_words, shown
 from app.automations.bot import Bot
 from app.config import Settings, load
-from storage.records import Repository
+from storage.records import Repository, Run, RunDetail, RunSummary
 from storage.records.decision import Decision, Occurrence
 from tests.lab import Received, Respond, Server
 
@@ -228,10 +229,13 @@ AT = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
 @pytest.mark.parametrize(
     ("request_json", "words"),
     [
-        (shown(StartRun("\n Fix it.\nAll.", Repository.parse("gitlab:a/b"))), "start a run on gitlab:a/b: Fix it."),
-        (shown(ContinueRun("run_1", "Go on.", Repository.parse("a/b"))), "continue run_1: Go on."),
-        (shown(StartAgent("night owl", "a/b")), "start the agent night owl on a/b"),
-        (shown(CancelRun("run_1")), "cancel run_1"),
+        (
+            shown(StartRun("\n Fix it.\nAll.", Repository.parse("gitlab:a/b"), "fix/x")),
+            "gitlab:a/b fix/x: start a run: Fix it.",
+        ),
+        (shown(ContinueRun("run_1", "Go on.", Repository.parse("a/b"))), "a/b: continue: Go on."),
+        (shown(StartAgent("night owl", "a/b")), "a/b: start the agent night owl"),
+        (shown(CancelRun("run_1")), "run_1: cancel"),
         ('{"path": "/external/runs", "body": {"instructions": 7}}', ""),
         ('{"path": "", "body": []}', ""),
         ("null", ""),
@@ -242,4 +246,19 @@ def test_a_kept_request_is_told_in_a_line(request_json: str | None, words: str) 
     """What it does, to what, and the first of its words; one that another version kept in another form is not told."""
     kept = Decision(1, "r", Occurrence("x", AT), AT, "waiting", "", request_json=request_json)
 
-    assert in_words(kept) == words
+    assert in_words(kept, None) == words
+
+
+def test_a_kept_request_says_the_run_s_place_and_what_that_run_was_asked() -> None:
+    """As far as the cache knows; two runs in one branch are told apart by their words."""
+    repository = Repository.parse("acme/api")
+    run = Run("run_1", "failed", "fix/login", repository, AT, AT, "{}")
+    held = RunDetail(run, AT, AT, "current", (), summary=RunSummary(asked="Log in"))
+    facts = {"run.id": "run_1", "run.repository": "acme/api", "run.branch": "main"}
+    occurrence = Occurrence("x", AT, facts=facts)
+    again = Decision(1, "r", occurrence, AT, "waiting", "", request_json=shown(ContinueRun("run_1", "Go.", repository)))
+    cancel = replace(again, request_json=shown(CancelRun("run_1")))
+
+    assert in_words(again, held) == "acme/api fix/login: continue “Log in”: Go."
+    assert in_words(again, None) == "acme/api main: continue: Go."
+    assert in_words(cancel, held) == "acme/api fix/login: cancel “Log in”"

@@ -111,14 +111,17 @@ def test_several_are_rejected_at_once_or_none_is(service: Service, cli: CommandL
     """The inbox says the run and what is asked; a number that does not wait leaves the others waiting."""
     configured(service, tmp_path, automation('{ continue = "go on\\nand on" }', "approval = true\noverlap = 'allow'"))
     sync(service, cli)
-    sync(service, cli, RUN, {**RUN, "run_id": "run_2"})
+    sync(service, cli, RUN, {**RUN, "run_id": "run_2", "branch_name": "fix/two"})
 
     def items() -> list[dict[str, Any]]:
         found = cli("inbox", "list", "--json", RUNWARDEN_DATA_DIR="").json()["items"]
         return [item for item in found if item["kind"] == "approval"]
 
     numbers = {item["title"]: item["cure"].split()[-1] for item in items()}
-    assert sorted(numbers) == [f"r waits for approval: continue {run_id}: go on" for run_id in (RUN["run_id"], "run_2")]
+    assert sorted(numbers) == [
+        f"Approve acme/api {branch}: continue: go on" for branch in ("fix/two", RUN["branch_name"])
+    ]
+    assert {item["by"] for item in items()} == {f"r, about {run_id}" for run_id in (RUN["run_id"], "run_2")}
     assert cli("automations", "reject", *numbers.values(), "99", "--json", RUNWARDEN_DATA_DIR="").code == 7
     assert len(items()) == 2
 

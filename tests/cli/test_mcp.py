@@ -138,9 +138,8 @@ def test_a_retry_waits_for_a_person_and_is_sent_once(real: CommandLine) -> None:
     assert (again.json()["decision"], again.json()["new"]) == (proposal["decision"], False)
     assert proposal["request"]["body"] == sent()[0]["body"]
     assert first.structured == proposal
-    assert (
-        waiting["title"] == f"[mcp] run.start waits for approval, about {failed}: start a run on acme/api: fail early"
-    )
+    assert waiting["title"] == "Approve acme/api: start a run: fail early"
+    assert waiting["by"] == f"[mcp] run.start, about {failed}"
     assert waiting["cure"] == proposal["approve"] == f"runwarden automations approve {number}"
     assert real("watch", "--once").code == 0
     assert len(sent()) == 1

@@ -130,16 +130,17 @@ class Approval(Struct, frozen=True):
         return str(self.decision.decision_id)
 
     def lines(self, now: datetime, width: int, *, is_marked: bool) -> Content:
-        """Its rule, what set it off and until when it waits; what is asked, below."""
+        """Its rule, what set it off and until when it waits; what is asked and where, below."""
         end = self.decision.decided_at + self.expires
         expires = f"  expires {until(end, now) if end > now else 'now'}"
         rule = safe_text(self.decision.rule, limit=max(1, width // 3))
+        facts = self.decision.occurrence.facts
+        # The words name the run's place.
+        cause = safe_text(facts.get("run.status", "")) if "run.id" in facts else set_off_by(self.decision, now)
         room = max(1, width - 2 - len(expires))
         return Content.assemble(
             ("■ " if is_marked else "  ", "$accent"),
-            Content(fit(f"{rule}  {set_off_by(self.decision, now)}", room)).stylize(
-                f"{STYLES['warn']} bold", 0, len(rule)
-            ),
+            Content(fit(f"{rule}  {cause}", room)).stylize(f"{STYLES['warn']} bold", 0, len(rule)),
             (f"{expires}\n  ", STYLES["quiet"]),
             shorten(self.words, max(1, width - 2)),
         )
@@ -155,8 +156,11 @@ async def read_approvals(engine: Engine, settings: Settings) -> tuple[Approval, 
     waiting = (await engine.usable_state().journal(outcomes=("waiting",), limit=MOST_WAITING))[::-1]
     now = engine.clock()
     known = [(each, rules[each.rule]) for each in waiting if each.rule in rules]
+    ids = [each.occurrence.facts.get("run.id", "") for each, _ in known]
+    held = await engine.cache.details(ids)
     return tuple(
-        Approval(each, safe_text(in_words(each) or sentence(rule, now)), rule.approval_expires) for each, rule in known
+        Approval(each, safe_text(in_words(each, held.get(run_id)) or sentence(rule, now)), rule.approval_expires)
+        for (each, rule), run_id in zip(known, ids, strict=True)
     )
 
 

@@ -12,7 +12,7 @@ from textual.widgets import Input, OptionList
 
 from app.actions import ActionRefusedError, DoubtfulIdError
 from app.api.errors import ApiError
-from app.api.requests import StartRun
+from app.api.requests import CancelRun, StartRun
 from app.console.guard import guarded_event
 from app.console.session import mark_of
 from app.console.sheets import OVER_CSS
@@ -39,6 +39,16 @@ _CHOICES: Final[dict[Resolution, str]] = {
     "created": "It took effect: I found the result",
     "not_created": "It did not take effect: I checked",
     "send_again": "Send it again: it may then exist twice",
+}
+_CANCEL: Final[dict[Resolution, str]] = {
+    "created": "The run was cancelled",
+    "not_created": "It was not cancelled",
+    "send_again": "Cancel it again: harmless if it was cancelled",
+}
+_RESEND: Final[dict[Resolution, str]] = {
+    "created": "The invitation was sent again",
+    "not_created": "It was not sent again",
+    "send_again": "Send it again: it may then arrive twice",
 }
 HEIGHTS: Final = [(0, "-short"), (34, "-tall")]
 _ID_CELLS: Final = 16
@@ -89,7 +99,9 @@ class ResolveForm(ModalScreen[Action | None]):
         self._ids: tuple[str, ...] = ()
         """The ids of all candidates, the likeliest first."""
         self._found = Options(id="found", compact=True)
-        self._choice = FormChoice(tuple(_CHOICES.values()))
+        self._choice = FormChoice(
+            tuple({"run.cancel": _CANCEL, "invitation.resend": _RESEND}.get(action.kind, _CHOICES).values())
+        )
         self._evidence = LineField("evidence", "", "")
 
     def compose(self) -> ComposeResult:
@@ -99,6 +111,9 @@ class ResolveForm(ModalScreen[Action | None]):
         about = action.subject or action.path
         if isinstance(request, StartRun):
             about = "  ".join(filter(None, (request.repository.label, request.branch_name)))
+        elif isinstance(request, CancelRun):
+            about = request.run_id
+            self._best = request.run_id
         if action.kind in FINDABLE:
             found = FormFact("candidates", self._found)
         else:
@@ -155,7 +170,7 @@ class ResolveForm(ModalScreen[Action | None]):
     @property
     def _pledge(self) -> str:
         """The text to type before it is sent again."""
-        return self._action.subject or "send again"
+        return self._action.subject or ("cancel again" if self._action.kind == "run.cancel" else "send again")
 
     def action_cancel(self) -> None:
         """Close without a change, unless a write is on its way."""

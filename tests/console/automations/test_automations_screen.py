@@ -162,14 +162,13 @@ async def test_a_rule_is_paused_switched_and_read_again(staged: Staged, configur
 
 
 async def test_an_approval_is_answered_once_it_was_seen(staged: Staged, configured: Configured, hasty: Hasty) -> None:
-    """Its row says the rule, the run and what is asked, enter shows the exact request; no held key answers."""
+    """Its row says the rule, where and what is asked, enter shows the exact request; no held key answers."""
     changed = configured(ONE) | {"command_line": "runwarden --profile=acme-prod"}
     async with staged(toasts=True, changed=changed) as scene:
         await decided(scene, "second chance", "waiting", "waits", request=REQUEST, **RUN)
         await scene.press("5", "v")
-        await scene.shows(
-            "second chance", "run_01JX0003 failed acme/api", "continue run_01JX0003: Find out why, and fix"
-        )
+        await scene.shows("second chance failed", "continue: Find out why, and fix")
+        assert "run_01JX0003" not in scene.text
         assert "POST /external/runs" not in scene.text
         await hasty(scene, "ctrl+s")
         await scene.shows("Check it, then press ^s again")
@@ -198,7 +197,7 @@ async def test_several_are_answered_at_once_and_the_cursor_stays(staged: Staged,
     """Marks are what a key acts on, wherever the cursor is; one that is answered leaves the cursor where it was."""
     async with staged(toasts=True, changed=configured(ONE)) as scene:
         for number in range(1, 6):
-            about = {"run_id": f"run_{number}", "run_status": "failed"}
+            about = {"run_id": f"run_{number}", "run_status": "failed", "run_branch": f"fix/{number}"}
             await decided(scene, "second chance", "waiting", "waits", request=REQUEST, ago_m=9 - number, **about)
         await scene.press("5", "v")
         await scene.shows("Waiting for approval: 5", "^s approve", "X reject")
@@ -215,7 +214,8 @@ async def test_several_are_answered_at_once_and_the_cursor_stays(staged: Staged,
         await scene.press("home", "space", "space")
         await scene.shows("3, 2 marked", "^s approve 2", "X reject 2")
         await scene.press("ctrl+s")
-        await scene.shows("Approved: 2 requests.", "Waiting for approval: 1", "run_5")
+        await scene.shows("Approved: 2 requests.", "Waiting for approval: 1", "fix/5: continue: Find out why")
+        assert "run_5" not in scene.text
         found = {each.occurrence.facts["run.id"]: each.outcome for each in await scene.engine.usable_state().journal()}
         assert [run for run, outcome in found.items() if outcome == "approved"] == ["run_2", "run_1"]
 
@@ -232,7 +232,7 @@ async def test_a_proposal_is_approved_without_any_automation(staged: Staged, con
         await scene.press("5")
         await scene.shows("1 waits for approval")
         scene.app.screen.post_message(GoToTab("automations", str(decision.decision_id)))
-        await scene.shows("[mcp] run.start", "by a program", "start a run on acme/api: Look at {run.id}.")
+        await scene.shows("[mcp] run.start", "by a program", "acme/api: start a run: Look at {run.id}.")
         await scene.press("ctrl+s")
 
         assert (await outcomes(scene, "[mcp] run.start"))[0][0] == "approved"
@@ -244,14 +244,16 @@ async def test_an_answer_from_elsewhere_is_said_and_no_key_takes_the_next_reques
     """Neither the one under the cursor nor what was marked is replaced by another request in silence."""
     async with staged(toasts=True, changed=configured(ONE)) as scene:
         numbers = [
-            await decided(scene, "second chance", "waiting", "waits", request=REQUEST, ago_m=ago_m, run_id=run_id)
-            for ago_m, run_id in ((3, "run_01JX0004"), (2, "run_01JX0005"))
+            await decided(scene, "second chance", "waiting", "waits", request=REQUEST, ago_m=ago_m, **about)
+            for ago_m, about in ((3, {"run_id": "run_4", "run_branch": "fix/4"}), (2, {"run_branch": "fix/5"}))
         ]
         await scene.press("5", "v")
-        await scene.shows("Waiting for approval: 2", "run_01JX0004")
+        await scene.shows("Waiting for approval: 2", "fix/4: continue: Find out why")
         await scene.engine.usable_state().take(numbers[0], "waiting", "approved", "approved by ann")
         await scene.ring(StateChangedElsewhere())
-        await scene.shows("second chance: answered elsewhere: approved by ann.", "approval: 1", "run_01JX0005")
+        await scene.shows(
+            "second chance: answered elsewhere: approved by ann.", "approval: 1", "fix/5: continue: Find out why"
+        )
         await scene.press("ctrl+s")
         await scene.shows("Check it, then press ^s again")
         assert (await outcomes(scene))[0] == ("waiting", "waits")
@@ -282,7 +284,7 @@ async def test_other_tabs_lead_to_a_rule_and_to_an_approval(staged: Staged, conf
         assert re.search("automation +nightly", scene.text)
 
         scene.app.post_message(GoToTab("automations", str(number)))
-        await scene.shows("Waiting for approval: 1", "continue run_01JX0003")
+        await scene.shows("Waiting for approval: 1", "continue: Find out why")
 
         await scene.press("escape")
         for words in ("1 waits for approval", "X reject"):
@@ -297,7 +299,8 @@ async def test_other_tabs_lead_to_a_rule_and_to_an_approval(staged: Staged, conf
 async def test_foreign_text_stays_text(staged: Staged, configured: Configured) -> None:
     """In the journal, on the card and over the question: neither markup nor anything that a terminal obeys."""
     hostile = "\x1b[2J[/nope]\u202e"
-    request = json.dumps({"path": "/external/runs", "body": {"instructions": hostile}}, ensure_ascii=False)
+    body = {"instructions": hostile, "run_id": hostile}
+    request = json.dumps({"path": "/external/runs", "body": body}, ensure_ascii=False)
     async with staged(changed=configured(ONE)) as scene:
         facts = {"run_id": hostile, "run_branch": hostile}
         await decided(scene, "second chance", "failed", hostile, ago_m=2, made=hostile, **facts)

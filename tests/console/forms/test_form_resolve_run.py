@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from textual.widgets import Input
 
-from app.api.requests import StartRun
+from app.api.requests import CancelRun, StartRun
 from app.console.forms import ResolveForm
 from app.engine import Engine
 from app.events import CacheChangedElsewhere
@@ -183,3 +183,22 @@ async def test_where_no_run_is_found_the_decision_stays_open(
         await press(pilot, "2", "ctrl+s")
 
     assert app.outcome.state == "not_created"
+
+
+async def test_a_cancel_is_resolved_in_words_about_a_cancel(stage: Any, engine: Engine, server: Server) -> None:
+    """The run's id is known, and cancelling twice is harmless."""
+    server.otherwise = lambda request: Drop() if request.method == "POST" else Respond(404, {"detail": "Not Found"})
+    action = await engine.actions.submit(CancelRun("run_1"))
+    app = stage(lambda engine: ResolveForm(engine, action))
+    async with opened(app) as pilot:
+        text = words(app)
+        await press(pilot, "3")
+        again = words(app)
+        await press(pilot, "1", "ctrl+s")
+
+    assert "/cancel" not in text
+    assert "The run was cancelled" in text
+    assert "It was not cancelled" in text
+    assert "Cancel it again: harmless if it was cancelled" in text
+    assert "Type cancel again to confirm." in again
+    assert (app.outcome.state, app.outcome.result_id) == ("confirmed", "run_1")
