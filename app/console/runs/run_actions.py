@@ -1,6 +1,8 @@
 """What is done with the run in focus, on every screen that has one, and with many runs at once."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Final, Literal, TypeVar, assert_never
 
@@ -241,7 +243,7 @@ class RunActions(BaseScreen):
 def cancel_sheet(engine: "Engine", runs: Sequence[Run], ended: int = 0) -> "ConfirmSheet":
     """Return a sheet that cancels runs, one after the other; so many that were meant have `ended`."""
     from app.actions import ActionRefusedError
-    from app.actions.cancelling import look
+    from app.actions.cancelling import LOOK_S, look
     from app.api.requests import CancelRun
     from app.console.sheets import ConfirmSheet
 
@@ -262,7 +264,10 @@ def cancel_sheet(engine: "Engine", runs: Sequence[Run], ended: int = 0) -> "Conf
         refused = list[str]()
         for run in runs:
             sent = await engine.actions.submit(CancelRun(run.run_id))
-            action = await look(engine.actions, sent)
+            action = sent
+            with suppress(TimeoutError):  # It is looked at again in the background.
+                async with asyncio.timeout(LOOK_S):
+                    action = await look(engine.actions, sent)
             if action.state == "rejected":
                 why = action.error.message if action.error is not None else "The service refused."
                 refused.append(why if len(runs) == 1 else f"{run.run_id}: {why}")

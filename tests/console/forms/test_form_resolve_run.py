@@ -1,6 +1,8 @@
 """Resolving an unknown outcome: what it may have made is shown and prefilled, and a person decides."""
 
+import asyncio
 import re
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -8,9 +10,10 @@ from textual.widgets import Input
 
 from app.api.requests import CancelRun, StartRun
 from app.console.forms import ResolveForm
+from app.console.runs.run_actions import cancel_sheet
 from app.engine import Engine
 from app.events import CacheChangedElsewhere
-from storage.records import Action, Repository
+from storage.records import Action, Repository, Run
 from tests.console.forms.steps import CREATED, opened, painted, press, settle, words, write
 from tests.lab import Drop, Received, Respond, Server, Step
 from widgets.forms.inputs import LineInput
@@ -202,3 +205,20 @@ async def test_a_cancel_is_resolved_in_words_about_a_cancel(stage: Any, engine: 
     assert "Cancel it again: harmless if it was cancelled" in text
     assert "Type cancel again to confirm." in again
     assert (app.outcome.state, app.outcome.result_id) == ("confirmed", "run_1")
+
+
+async def test_the_sheet_of_a_cancel_does_not_wait_for_a_service_that_is_silent(
+    stage: Any, engine: Engine, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says at once that the outcome is unknown; the background finds it out."""
+    server.otherwise = lambda _: Drop()
+    monkeypatch.setattr("app.actions.cancelling.look", lambda *_: asyncio.Event().wait())
+    monkeypatch.setattr("app.actions.cancelling.LOOK_S", 0.0)
+    at = datetime(2026, 5, 1, tzinfo=UTC)
+    run = Run("run_1", "working", "main", Repository.parse("acme/api"), at, at, "{}")
+    app = stage(lambda engine: cancel_sheet(engine, [run]))
+    async with opened(app) as pilot:
+        await press(pilot, "ctrl+s")
+
+    assert "Whether the run was cancelled is unknown" in app.outcome
+    assert [action.kind for action in await engine.ledger.unresolved()] == ["run.cancel"]
