@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from textual.app import App
@@ -30,6 +30,7 @@ ResultT = TypeVar("ResultT")
 LONGEST_COPY: Final = 10_000
 """The most characters that are copied: more than any id has, since a shortened id would be another one."""
 STILL_OPENING: Final = "Still opening; a moment."
+LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 SEEN_AFTER: Final = timedelta(seconds=2)
 """How long the end of a followed run was shown before a key says that a person saw it."""
 TOAST_S: Final = 4.0
@@ -146,6 +147,9 @@ class Session:
 
     def show_pins(self, pins: "tuple[PinnedRun, ...]") -> None:
         """Replace the followed runs."""
+        if not self.pins:
+            # An end of before this console began is in the inbox.
+            self._ended |= {pin.run_id: LONG_AGO for pin in pins if pin.row is not None and pin.row.is_final}
         self.pins = pins
         self.pins_changed.publish(pins)
         self.inbox.ask()

@@ -102,12 +102,19 @@ async def test_the_strip_is_in_every_room_and_a_click_on_a_run_opens_it(staged: 
         assert "no longer shown by the service" in " ".join(strip(scene))
 
 
-async def test_what_was_followed_is_followed_after_a_restart(staged: Staged) -> None:
-    """From the cache."""
+async def test_what_was_followed_is_followed_after_a_restart(staged: Staged, board: Lab) -> None:
+    """From the cache; what had ended by then is listed alone."""
     async with staged(WIDE) as scene:
-        await followed(scene, "run_go1")
+        await followed(scene, "run_go1", "run_go2")
+        board.runs["run_go1"] |= {"status": "completed", "updated_at": stamp(MINUTES_INTO_THE_DAY)}
+        await scene.sync()
+        assert strip(scene)[0].endswith("+1 F")
     async with staged(WIDE) as scene:
-        assert [pin.run_id for pin in scene.app.session.pins] == ["run_go1"]
+        assert {pin.run_id for pin in scene.app.session.pins} == {"run_go1", "run_go2"}
+        shown, _ = scene.app.session.followed
+        assert [pin.run_id for pin in shown] == ["run_go2"], "the end of the other one is in the inbox"
+        await scene.press("F")
+        assert "✓ completed" in scene.text
 
 
 async def test_a_run_that_a_colleague_cancelled_is_told_as_cancelled(staged: Staged, board: Lab) -> None:
