@@ -11,11 +11,12 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from msgspec.structs import replace
 from textual.pilot import Pilot
 
 from app.console.app import RunwardenApp
