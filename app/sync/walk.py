@@ -89,10 +89,12 @@ class RunReader(Struct, frozen=True):
     async def _cancelled(self, runs: Sequence[Run]) -> Collection[str]:
         """Ask which runs were cancelled, if a held one now failed: first stored as failed, it would be told so."""
         failed = {run.run_id: run.updated_at for run in runs if run.status == "failed"}
+        if self.failure_facts is None or not failed:
+            return ()
         held = [detail.run for detail in (await self.cache.details(list(failed))).values()]
         # A service touches a cancelled run once more, when its agent has stopped.
         news = [run for run in held if (run.status, run.updated_at) != (CANCELLED, failed.get(run.run_id))]
-        if self.failure_facts is None or all(run.status == "failed" for run in news):
+        if all(run.status == "failed" for run in news):
             return ()
         with suppress(ApiError):
             if isinstance(told := await self.failure_facts(), FailureFacts):

@@ -35,6 +35,11 @@ from widgets.unkeyed import NO_KEY
 
 WIDE = (140, 40)
 SMALL = (80, 24)
+SHEETS = (
+    *("s", "runs.repositories", "B", "t", "runs.order", "runs.views", "runs.columns", "runs.export", "runs.save_view"),
+    *("F", "question_mark", "4 x"),
+)
+"""The keys that lead from the runs to each sheet."""
 MESSAGE = "disk I/O error. Look at the disk"
 """What a disk that fails is said to do."""
 DEADLINE_S = 300.0

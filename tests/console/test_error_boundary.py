@@ -19,26 +19,13 @@ from app.console.runs.views import PreferencesError, TableQuery
 from app.results.git import GitError
 from storage.base_error import RunwardenError
 from storage.records import Action
-from tests.console.conftest import DEADLINE_S, MESSAGE, SMALL, Disk, Scene, Staged
+from tests.console.conftest import DEADLINE_S, MESSAGE, SHEETS, SMALL, Disk, Scene, Staged
 from tests.console.quiet import paint
 
 WAYS = (
     *("", "enter", "2", "3", "3 i", "4", "5", "6", "7"),
-    *(
-        "f F",
-        "question_mark",
-        "s",
-        "runs.repositories",
-        "B",
-        "t",
-        "runs.order",
-        "runs.views",
-        "runs.save_view",
-        "runs.columns",
-        "runs.export",
-        "4 x",
-        "7 h",
-    ),
+    *SHEETS,
+    *("f F", "7 h"),
     *("n", "c", "a", "3 n", "3 p"),
 )
 """The keys that lead to each screen from the runs."""

@@ -5,6 +5,7 @@ import pytest
 from app.api.requests import CreateOrganization
 from tests.console.conftest import Scene, Staged
 from tests.lab import ORGANIZATION, Received, Respond, Server, Step
+from widgets.line_table import LineTable
 
 TOLD = {
     "invitation_id": "inv_2",
@@ -99,3 +100,19 @@ async def test_it_is_sent_again_once_it_is_confirmed(staged: Staged, server: Ser
         await scene.shows("accepted 2h ago")
         await scene.press("E")
         assert len(scene.app.screen_stack) == 1
+
+
+async def test_the_cursor_goes_to_what_was_created(staged: Staged, server: Server, partner: Partner) -> None:
+    """So that the next key, such as that which resends, is about it."""
+    partner.told = TOLD
+    async with staged((80, 24), synced=False, base_url=server.base_url) as scene:
+        await invited(scene)
+        table = scene.app.screen.query_one(LineTable)
+        before = table.item
+        await scene.press("n", *"bob@globex.example", "ctrl+s", "ctrl+s", "escape")
+
+        newest, _ = await scene.engine.ledger.organizations()
+        assert newest.subject == "bob@globex.example"
+        assert table.item is not None
+        assert before is not None
+        assert (table.item.key, before.key == newest.action_id) == (newest.action_id, False)

@@ -16,7 +16,7 @@ from app.console.keys.own_commands import ConfirmCommandScreen
 from app.console.runs.many_form import ManyForm
 from app.console.runs.pickers import ViewSaver
 from app.console.sheets import ConfirmSheet, ExportScreen
-from tests.console.conftest import SMALL, Scene, Staged
+from tests.console.conftest import SHEETS, SMALL, Scene, Staged
 
 CORNER = (1, 22)
 """Of the screen: no sheet reaches it."""
@@ -28,22 +28,6 @@ async def click(scene: Scene, words: str) -> None:
     y, x = next((y, line.index(words)) for y, line in enumerate(scene.lines) if words in line)
     await scene.pilot.click(offset=(x + len(words) // 2, y))
     await scene.settle()
-
-
-SHEETS = (
-    "s",
-    "runs.repositories",
-    "B",
-    "t",
-    "runs.order",
-    "runs.views",
-    "runs.columns",
-    "runs.export",
-    "runs.save_view",
-    "F",
-    "question_mark",
-    "4 x",
-)
 
 
 async def test_a_click_beside_a_sheet_closes_it(staged: Staged) -> None:

@@ -361,7 +361,7 @@ class ChangesPart(SearchedPart):
         version = self.subject.version
         file = await self.subject.results.file(detail, path, self.subject.turn)
         if not self.display:
-            return  # Another tab was entered meanwhile.
+            return  # Another tab is on show by now.
         if isinstance(file, Unavailable):
             self.post_message(self.NotFound(path, file.reason))
             return

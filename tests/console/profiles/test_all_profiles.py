@@ -116,6 +116,24 @@ async def test_an_action_reaches_the_service_of_its_row_and_no_other(
         assert scene.app.session.profile.name == "acme-staging"
 
 
+async def test_nothing_is_left_waiting_for_a_run_whose_profile_nobody_polls_for(
+    fleet_staged: FleetStaged, writable: Settings
+) -> None:
+    """A continuation of an active run waits only where this console sends it: in the profile on show."""
+    async with fleet_staged(settings=writable) as scene:
+        await all_shown(scene)
+        for profile, offered in (("acme-prod", True), ("acme-staging", False)):
+            row = next(row for row in scene.table.rows_on_show if row.profile == profile and not row.is_final)
+            scene.table.mark([row.run_id])
+            await scene.press("c", *"Go on.", "ctrl+s")
+            assert ("Later" in scene.text, "w sends this when it ends" in " ".join(scene.text.split())) == (
+                offered,
+                offered,
+            )
+            await scene.press("escape", "escape")
+            scene.table.mark([row.run_id], is_marked=False)
+
+
 async def test_a_read_only_profile_refuses_here_too(fleet_staged: FleetStaged, staging: Lab) -> None:
     """The keys that send do nothing while the cursor is on its row, and the banner says why."""
     async with fleet_staged() as scene:
