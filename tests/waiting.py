@@ -1,24 +1,85 @@
-"""Waiting for what other threads and processes do, and no event tells."""
+"""Waiting for a condition that another task, thread or process brings about.
+
+    eventually(lambda: "done" in log.read_text(), "the agent prints its last line", saw=log.read_text)
+    row = await until(lambda: table.selected, "a row is selected", saw=lambda: scene.text)
+
+Both return the first truthy value of the condition. When the deadline passes, they fail with what they waited for and
+with what they saw instead: the value of `saw`, or the last value of the condition.
+"""
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterator
+from inspect import isawaitable
+from typing import TypeVar, cast
 
+T = TypeVar("T")
 
-async def until(fact: Callable[[], bool], deadline_s: float = 300) -> None:
-    """Wait until a fact holds, on the running loop."""
-    async with asyncio.timeout(deadline_s):
-        while not fact():
-            await asyncio.sleep(0.005)
+DEADLINE_S = 30.0
+COLD_START_S = 120.0
+"""For a process that has to import everything first, on a busy machine."""
+_LONGEST_VALUE = 4000
 
 
 def eventually(
-    fact: Callable[[], bool], name: str = "the fact", deadline_s: float = 300, *, pause_s: float = 0.01
-) -> None:
-    """Ask for a fact until it holds, first after `pause_s`; fail with its name when it does not in time."""
-    deadline, longest_s = time.monotonic() + deadline_s, max(0.1, 4 * pause_s)
-    while not fact():
-        assert time.monotonic() < deadline, f"not in {deadline_s:g} s: {name}"
-        # What takes long is asked seldom: an answer often costs the other process more than the wait.
-        time.sleep(pause_s)
+    fact: Callable[[], T],
+    what: str = "the condition",
+    deadline_s: float = DEADLINE_S,
+    *,
+    saw: Callable[[], object] | None = None,
+    pause_s: float = 0.01,
+) -> T:
+    """Wait in this thread until `fact()` is truthy, and return its value; look again after a growing pause.
+
+    Raises:
+        AssertionError: It was not within the deadline.
+    """
+    pauses = _pauses(deadline_s, pause_s)
+    while not (value := fact()):
+        if (pause := next(pauses, None)) is None:
+            raise AssertionError(_failure(what, deadline_s, saw() if saw else value))
+        time.sleep(pause)
+    return value
+
+
+async def until(
+    fact: Callable[[], T | Awaitable[T]],
+    what: str = "the condition",
+    deadline_s: float = DEADLINE_S,
+    *,
+    saw: Callable[[], object] | None = None,
+    pause_s: float = 0.005,
+) -> T:
+    """Wait on the running loop until `fact()`, awaited if it can be, is truthy, and return its value.
+
+    Raises:
+        AssertionError: It was not within the deadline, or one look took longer than that.
+    """
+    pauses = _pauses(deadline_s, pause_s)
+    while not (value := await _awaited(fact(), what, deadline_s)):
+        if (pause := next(pauses, None)) is None:
+            raise AssertionError(_failure(what, deadline_s, saw() if saw else value))
+        await asyncio.sleep(pause)
+    return value
+
+
+async def _awaited(found: T | Awaitable[T], what: str, deadline_s: float) -> T:
+    if not isawaitable(found):
+        return cast(T, found)
+    try:
+        return await asyncio.wait_for(found, deadline_s)
+    except TimeoutError as error:
+        raise AssertionError(_failure(what, deadline_s, "a look that did not return")) from error
+
+
+def _pauses(deadline_s: float, pause_s: float) -> Iterator[float]:
+    """Yield pauses until the deadline; they grow, because a look often costs the other process more than the wait."""
+    end, longest_s = time.monotonic() + deadline_s, max(0.1, 4 * pause_s)
+    while time.monotonic() < end:
+        yield pause_s
         pause_s = min(pause_s * 1.3, longest_s)
+
+
+def _failure(what: str, deadline_s: float, saw: object) -> str:
+    text = saw if isinstance(saw, str) else repr(saw)
+    return f"not within {deadline_s:g} s: {what}; saw instead: {text[-_LONGEST_VALUE:]}"

@@ -285,5 +285,5 @@ async def test_a_waiting_continuation_is_sent_and_told(staged: Staged, board: La
         await scene.shows("✓ confirmed")
         await until(lambda: "The run has ended, and the waiting continuation was sent" in scene.titles)
 
-        await until(lambda: "◌ waiting" not in scene.text, 40)
+        await until(lambda: "◌ waiting" not in scene.text, "nothing waits", saw=lambda: scene.text)
         assert [json.loads(body)["instructions"] for body in board.posts] == ["Then the docs."]
