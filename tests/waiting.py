@@ -65,7 +65,7 @@ async def until(
 
 async def _awaited(found: T | Awaitable[T], what: str, deadline_s: float) -> T:
     if not isawaitable(found):
-        return cast(T, found)
+        return cast("T", found)
     try:
         return await asyncio.wait_for(found, deadline_s)
     except TimeoutError as error:
