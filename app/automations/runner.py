@@ -116,8 +116,8 @@ class Runner:
 
         Unless it `waits` for them, programs that rules run go on beside later looks.
         """
-        for name in [name for name, program in self.work.programs.items() if program.task.done()]:
-            self.work.programs.pop(name).task.result()
+        for name in tuple(self.work.programs):
+            self._running(name)
         now = self.clock()
         if self._looked_at is not None and now < self._looked_at:
             self._next.clear()  # The clock was set back.
@@ -157,6 +157,15 @@ class Runner:
         # If this wait is cancelled, the program goes on: `stop` waits for it.
         await asyncio.wait({program.task})
         self.work.programs.pop(name).task.result()
+
+    def _running(self, name: str) -> _Program | None:
+        """Return the program that a rule runs at present; forget one that has ended, so that nothing waits for it."""
+        program = self.work.programs.get(name)
+        if program is None or not program.task.done():
+            return program
+        del self.work.programs[name]
+        program.task.result()
+        return None
 
     async def stop(self) -> None:
         """Wait for the programs that run: each has its own deadline."""
@@ -237,11 +246,13 @@ class Runner:
                 facts["run.reason"] = await self.observer.run_facts.reason(run_id)
             occurrence = replace(occurrence, conversation=conversation, facts=facts)
 
+        program = self._running(rule.name)
+
         def verdict(past: RuleHistory) -> Verdict:
             if history:
                 return Verdict("history", "it was so before the rule existed")
             found = decide(rule, occurrence, past, now)
-            if found.outcome == "acting" and rule.name in self.work.programs:
+            if found.outcome == "acting" and program is not None and not program.task.done():
                 found = Verdict("queued", "the rule's previous program is still running")
             caught_up = f"for {missed} missed before it, too" if missed else ""
             return Verdict(found.outcome, "; ".join(filter(None, (found.reason, caught_up))))
@@ -270,6 +281,7 @@ class Runner:
 
     async def _act(self, rule: Rule, decision: Decision) -> None:
         if isinstance(rule.do, DoCommand):
+            self._running(rule.name)
             # No other rule waits for a program.
             task = asyncio.create_task(self._carry_out(rule, decision))
             task.add_done_callback(lambda _: self.ended())
@@ -336,7 +348,7 @@ class Runner:
             if decision.rule == WHEN_ENDED:
                 continue  # The process that polls sends it (app/actions/follow_ups.py).
             rule = by_name.get(decision.rule)
-            program = self.work.programs.get(decision.rule)
+            program = self._running(decision.rule)
             if program is not None and (rule is not None or program.decision_id == decision.decision_id):
                 continue
             if rule is None:

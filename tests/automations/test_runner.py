@@ -13,8 +13,10 @@ from app.automations.acting import ActingResult
 from app.rules.rule import fingerprint
 from storage.claims import Owner, this_process
 from storage.errors import DiskFullError, StorageError
+from storage.records.decision import Decision
 from storage.state import State
 from tests.automations.conftest import Place, rule
+from tests.waiting import until
 
 HOURLY = '{ schedule = "0 * * * *" }'
 START = '{ start = "go", repository = "acme/api" }'
@@ -246,9 +248,12 @@ async def test_no_rule_waits_for_another_ones_program(place: Place) -> None:
     for number in (1, 2):
         place.world.pass_(minutes=1)
         await place.world.run(f"run_{number}", "failed")
-        await runner.look(waits=False)
-        while len(place.acts.done) < number:
-            await asyncio.sleep(0)
+
+        async def is_done(number: int = number) -> bool:
+            await runner.look(waits=False)
+            return len(place.acts.done) == number
+
+        await until(is_done, f"the quick rule's program number {number} is done", saw=lambda: place.acts.done)
     assert {name for name, _ in place.acts.done} == {"quick"}
     begun = [each.outcome for each in await place.state.open_decisions() if each.rule == "slow"]
     assert begun == ["acting", "queued"]
@@ -263,6 +268,27 @@ async def test_no_rule_waits_for_another_ones_program(place: Place) -> None:
     assert [name for name, _ in place.acts.done] == ["quick", "quick", "slow"]
     paused = "the rule is paused: 1 failure in a row, the last one: no"
     assert place.outcomes[-2:] == [("failed", "no"), ("skipped", paused)]
+
+
+async def test_a_program_that_has_finished_keeps_nothing_waiting(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rule whose previous program finishes just before the decision acts at once, and is not queued."""
+    runner = await place.begun(rule(do=COMMAND))
+    place.acts.held["r"] = asyncio.Event()
+    await place.world.run("run_1", "failed")
+    await runner.look(waits=False)
+    decide = State.decide
+
+    async def late(self: State, *arguments: Any, **options: Any) -> Decision | None:
+        place.acts.held["r"].set()
+        await asyncio.wait({program.task for program in runner.work.programs.values()})
+        return await decide(self, *arguments, **options)
+
+    monkeypatch.setattr(State, "decide", late)
+    await place.world.run("run_2", "failed")
+    await runner.look(waits=False)
+
+    assert [outcome for outcome, _ in place.outcomes] == ["acting", "done", "acting"]
+    await runner.stop()
 
 
 async def test_rules_at_rest_ask_nothing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
