@@ -44,14 +44,22 @@ class AgentLimits(_Section):
     """CPU time of all processes together."""
     memory_bytes: Annotated[int, Field(ge=16 << 20)] = 4 << 30
     """Resident memory that no file backs. Not address space: Go, Java and node reserve far more than they use."""
-    processes: Annotated[int, Field(ge=1)] = 512
-    """Processes at the same time."""
+    processes: Annotated[int, Field(ge=1)] = 4096
+    """Processes at the same time; each of their threads counts."""
+    open_files: Annotated[int, Field(ge=64)] = 4096
+    """Files and sockets that one process may hold open; the kernel refuses more."""
+    sockets: Annotated[int, Field(ge=16)] = 1024
+    """Open sockets of all processes together: what waits in them is memory that no other limit counts."""
     workspace_bytes: Annotated[int, Field(ge=1 << 20)] = 8 << 30
     """Disk space of the checkout, the agent's other files, and deleted files that it holds open."""
+    workspace_files: Annotated[int, Field(ge=1000)] = 1_000_000
+    """Files, folders and links of the checkout and the agent's other files."""
     file_bytes: Annotated[int, Field(ge=1 << 20)] = 1 << 30
     """The largest file; the kernel refuses to write beyond it."""
     disk_reserve_bytes: Annotated[int, Field(ge=0)] = 256 << 20
-    """Disk space that is kept free: with less than this, agents are ended, and none starts."""
+    """Disk space that is kept free: with less than this, no agent starts, and the one that took too much is ended."""
+    disk_reserve_files: Annotated[int, Field(ge=0)] = 20_000
+    """Files that can still be made: with fewer, as above."""
     output_bytes: Annotated[int, Field(ge=4096)] = 4 << 20
     """The stored part of its output; the rest is dropped, and the log says so."""
     model_patience_s: Annotated[float, Field(gt=0)] = 600

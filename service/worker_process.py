@@ -126,7 +126,9 @@ def build_worker(
     sandbox = find(settings.execution)
     _logger.log(logging.INFO if sandbox.program else logging.WARNING, "sandbox: %s", sandbox)
     _logger.info("limits of an agent: %s", settings.execution.agent)
-    execution = TurnExecution(database, folder, settings.execution, sandbox, now_micros, settings.secret_names, tracer)
+    slots = concurrency or settings.execution.concurrency
+    executing = settings.execution.model_copy(update={"concurrency": slots})
+    execution = TurnExecution(database, folder, executing, sandbox, now_micros, settings.secret_names, tracer)
     retention = Retention(database, folder, settings, now_micros)
     mailer = mailer_of(folder, settings.mail, os.environ)
     mail = MailSender(database, mailer, settings.mail, now_micros, settings.page_url)
@@ -139,10 +141,7 @@ def build_worker(
     sender = EventSender(database, settings.events, now_micros)
     errands: dict[str, Callable[[str], object]] = {"mail": partial(mail.deliver, only_due=True), "post": poster.post}
     errands["tell"] = sender.deliver
-    slots = concurrency or settings.execution.concurrency
-    return TurnWorker(
-        database, folder, settings.execution, execution, retention, errands, now_micros, concurrency=slots
-    )
+    return TurnWorker(database, folder, executing, execution, retention, errands, now_micros, concurrency=slots)
 
 
 def drain(worker: TurnWorker, settings: ExecutionSettings) -> None:

@@ -19,7 +19,8 @@ from service.egress.outside import Outside
 from service.execution import processes, supervisor
 from service.execution.cgroup import limits_of
 from service.execution.command import AgentCommand, AgentFailedError, PausedAgentError
-from service.execution.processes import IdleWatch, UsageWatch, free_bytes
+from service.execution.disk import shortage
+from service.execution.processes import IdleWatch, UsageWatch
 from service.execution.secrets import MaskedStream, Secrets
 from service.settings import AgentLimits
 
@@ -44,10 +45,7 @@ def run(
         Exception: Raised by `check`, which is called several times a second and ends the agent by raising.
     """
     command.prepare()
-    reserve = limits.disk_reserve_bytes
-    free = free_bytes(command.workspace.root)
-    if free < reserve:
-        raise OSError(errno.ENOSPC, f"the disk is nearly full: {free} bytes are left, {reserve} are kept free")
+    _check_disk(command, limits)
 
     told = _AgentLog(log, limits.output_bytes)
 
@@ -87,6 +85,8 @@ def run(
         if failure is not None:
             raise AgentFailedError(failure.text, failure.reason)
         if status:
+            # It may have failed because others filled the disk.
+            _check_disk(command, limits)
             why = (
                 ", as where a command is missing or may not be executed: its last lines are in the log; "
                 "correct its argv, or make the command visible in the sandbox"
@@ -95,6 +95,11 @@ def run(
             )
             raise AgentFailedError(f"the agent exited with status {status}{why}")
     command.note(reader.report)
+
+
+def _check_disk(command: AgentCommand, limits: AgentLimits) -> None:
+    if (short := shortage(command.workspace.root, limits)) is not None:
+        raise OSError(errno.ENOSPC, f"the disk is nearly full: {short.text}")
 
 
 @contextlib.contextmanager
@@ -131,7 +136,7 @@ class _SupervisedAgent:
         self._printed = False
         """Whether the agent printed since the last check."""
         self._control, theirs = socket.socketpair()
-        arguments = map(str, (theirs.fileno(), limits.file_bytes, group))
+        arguments = map(str, (theirs.fileno(), limits.file_bytes, limits.open_files, group))
         with theirs, command.stdin().open("rb") as given:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", supervisor.__file__, *arguments, *command.argv()],
@@ -149,7 +154,7 @@ class _SupervisedAgent:
         cached = command.agent.options.cache
         self._usage = UsageWatch(
             self._process.pid,
-            command.workspace.root,
+            command.share,
             limits,
             sandboxed=command.sandbox.program is not None,
             session=command.session,

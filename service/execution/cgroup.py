@@ -17,8 +17,6 @@ _OURS: Final = "service"
 _PREFIX: Final = "turn-"
 _PATIENCE_S: Final = 5.0
 _PAUSE_S: Final = 0.01
-_TASKS_PER_PROCESS: Final = 8
-"""The kernel counts threads; the limit `processes` itself is checked several times a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +74,7 @@ def limits_of(agent: AgentLimits) -> dict[str, str]:
         "memory.max": str(agent.memory_bytes),
         "memory.swap.max": "0",
         "memory.oom.group": "1",
-        "pids.max": str(agent.processes * _TASKS_PER_PROCESS),
+        "pids.max": str(agent.processes),
     }
 
 

@@ -20,6 +20,7 @@ from service.egress.model import Pause
 from service.egress.outside import doors_of
 from service.errors import ServiceError
 from service.execution import trees
+from service.execution.disk import DiskShare
 from service.execution.sandbox import INSIDE, PACKAGE_ROOT, NoSandboxError, Sandbox, SandboxView
 from service.execution.workspace import Workspace, told
 from service.settings import DataFolder
@@ -64,6 +65,7 @@ class AgentCommand:
     objects: Path
     """The mirror's objects, from which the history borrows."""
     sandbox: Sandbox
+    share: DiskShare
     task: Mapping[str, Any] = field(default_factory=dict)
     """The task document of the agent contract."""
     session: Path | None = None

@@ -1,13 +1,14 @@
 """Agents' process trees: measures their use of resources against the limits, and kills them."""
 
 import contextlib
+import errno
 import os
 import signal
 import time
 from pathlib import Path
 from typing import Final
 
-from service.execution import trees
+from service.execution.disk import DiskShare, Usage, mib, shortage, usage_of
 from service.execution.supervisor import descendants
 from service.settings import AgentLimits
 
@@ -15,8 +16,9 @@ _PROC: Final = Path("/proc")
 _PATIENCE_S: Final = 5.0
 _PAUSE_S: Final = 0.01
 _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
-_MIB: Final = 1 << 20
 _BLOCK_BYTES: Final = 512
+_UTIME, _THREADS, _VSIZE = 11, 17, 20
+"""Fields of /proc/PID/stat, counted from the state."""
 _WALK_SHARE: Final = 20
 """Walks through the workspace take at most one part in this many of the time."""
 _WALK_PAUSE_S: Final = 0.5
@@ -79,7 +81,7 @@ class UsageWatch:
     def __init__(
         self,
         supervisor: int,
-        workspace: Path,
+        share: DiskShare,
         limits: AgentLimits,
         *,
         sandboxed: bool,
@@ -93,7 +95,7 @@ class UsageWatch:
         self._cache = cache
         """The cache folder and the bytes that it may hold; None: the agent has none."""
         self._supervisor = supervisor
-        self._workspace = workspace
+        self._share = share
         self._limits = limits
         self._sandboxed = sandboxed
         self._walk_due = 0.0
@@ -101,60 +103,57 @@ class UsageWatch:
         """The processes that did not show their open files at the last walk."""
 
     def passed(self) -> str | None:
-        """Describe the first limit that the agent has passed, with its key; None: it has passed none."""
+        """Describe the first limit that the agent has passed, with its key; None: it has passed none.
+
+        Raises:
+            OSError: The disk is nearly full, and others have filled it.
+        """
         tree = [self._supervisor, *descendants(self._supervisor)]
         limits = self._limits
-        if len(tree) - 1 > limits.processes:
-            return f"processes: {len(tree) - 1} at once, {limits.processes} allowed (processes)"
-        self.cpu_s = sum(map(_cpu_s, tree))
+        stats = {pid: fields for pid in tree if (fields := _stat(pid))}
+        threads = sum(max(1, int(fields[_THREADS])) for pid, fields in stats.items() if pid != self._supervisor)
+        if threads > limits.processes:
+            return f"processes: {threads} at once, threads included, {limits.processes} allowed (processes)"
+        sockets = _sockets(tree, limits.sockets)
+        if sockets > limits.sockets:
+            return f"sockets: {sockets} open at once, {limits.sockets} allowed (sockets)"
+        # Each process's own time, and that of its children that have ended.
+        ticks = sum(sum(map(int, fields[_UTIME : _UTIME + 4])) for fields in stats.values())
+        self.cpu_s = ticks / _TICKS_PER_S
         if self.cpu_s > limits.cpu_s:
             return f"CPU time: {self.cpu_s:.0f} s, {limits.cpu_s:g} s allowed (cpu_s)"
         memory = sum(map(_memory_bytes, tree))
         if memory > limits.memory_bytes:
-            return f"memory: {_mib(memory)}, {_mib(limits.memory_bytes)} allowed (memory_bytes)"
+            return f"memory: {mib(memory)}, {mib(limits.memory_bytes)} allowed (memory_bytes)"
         return self._disk(tree)
 
     def _disk(self, tree: list[int]) -> str | None:
-        free = free_bytes(self._workspace)
-        if free < self._limits.disk_reserve_bytes:
-            reserve = _mib(self._limits.disk_reserve_bytes)
-            return f"disk: {_mib(free)} are left, {reserve} are kept free (disk_reserve_bytes)"
+        short = shortage(self._share.workspace, self._limits)
         now = time.monotonic()
-        if now < self._walk_due:
+        if now < self._walk_due and short is None:
             return None
-        folders = [self._workspace] if self._session is None else [self._workspace, self._session]
-        taken = sum(map(folder_bytes, folders)) + _deleted_bytes(tree)
-        cached = 0 if self._cache is None else folder_bytes(self._cache[0])
-        hidden = frozenset(filter(_hides, tree))
+        folders = [self._share.workspace] if self._session is None else [self._share.workspace, self._session]
+        taken = usage_of(folders) + Usage(_deleted_bytes(tree))
+        self._share.note(taken)
+        if short is not None:
+            if fault := self._share.fault():
+                return fault
+            raise OSError(errno.ENOSPC, f"the disk is nearly full: {short.text}")
+        cached = 0 if self._cache is None else usage_of([self._cache[0]]).size
+        hidden = frozenset(filter(hides_files, tree))
         # Two walks have to agree, as a process may hide its files for a moment while it starts.
         stays_hidden, self._hidden = hidden & self._hidden, hidden
         ended = time.monotonic()
         self._walk_due = ended + max(_WALK_PAUSE_S, _WALK_SHARE * (ended - now))
         if stays_hidden and self._sandboxed:
             return "disk: a process hides the files that it holds open (workspace_bytes)"
-        if taken > self._limits.workspace_bytes:
-            return f"disk: {_mib(taken)}, {_mib(self._limits.workspace_bytes)} allowed (workspace_bytes)"
+        if taken.size > self._limits.workspace_bytes:
+            return f"disk: {mib(taken.size)}, {mib(self._limits.workspace_bytes)} allowed (workspace_bytes)"
+        if taken.files > self._limits.workspace_files:
+            return f"disk: {taken.files} files, {self._limits.workspace_files} allowed (workspace_files)"
         if self._cache is not None and cached > self._cache[1]:
-            return f"disk: {_mib(cached)} in its cache, {_mib(self._cache[1])} allowed (cache of the agent)"
+            return f"disk: {mib(cached)} in its cache, {mib(self._cache[1])} allowed (cache of the agent)"
         return None
-
-
-def free_bytes(folder: Path) -> int:
-    """Return the bytes that an ordinary user may still write beside a folder."""
-    found = os.statvfs(folder)
-    return found.f_bavail * found.f_frsize
-
-
-def folder_bytes(folder: Path) -> int:
-    """Return the bytes that a folder takes on the disk."""
-    size = 0
-    # The agent changes folders while they are read; the disk reserve catches what this misses.
-    with contextlib.suppress(OSError):
-        for _, entries in trees.walk(folder):
-            for entry in entries:
-                with contextlib.suppress(OSError):
-                    size += entry.stat(follow_symlinks=False).st_blocks * _BLOCK_BYTES
-    return size
 
 
 def _deleted_bytes(tree: list[int]) -> int:
@@ -171,29 +170,43 @@ def _deleted_bytes(tree: list[int]) -> int:
     return sum(found.values())
 
 
-def _hides(pid: int) -> bool:
-    """Whether a living process hides its open files, so that deleted ones and those in memory cannot be counted."""
+def _sockets(tree: list[int], allowed: int) -> int:
+    """Return how many sockets processes hold open, or 0 if their open files cannot be too many sockets."""
+    opened: list[str] = []
+    for pid in tree:
+        with contextlib.suppress(OSError):
+            opened += [f"/proc/{pid}/fd/{number}" for number in os.listdir(f"/proc/{pid}/fd")]
+    if len(opened) <= allowed:
+        return 0
+    sockets = set()
+    for file in opened:
+        with contextlib.suppress(OSError):
+            if (target := os.readlink(file)).startswith("socket:"):
+                sockets.add(target)
+    return len(sockets)
+
+
+def hides_files(pid: int, proc: Path = _PROC) -> bool:
+    """Whether a living process hides its open files, so that deleted ones and those in memory cannot be counted.
+
+    One that is exiting has given its memory back, and its open files belong to root for a moment: it hides nothing.
+    """
     try:
-        os.scandir(f"/proc/{pid}/fd").close()
+        os.scandir(proc / str(pid) / "fd").close()
     except PermissionError:
-        fields = _stat(pid)
-        return bool(fields) and fields[0] not in {"Z", "X"}
+        fields = _stat(pid, proc)
+        return bool(fields) and fields[0] not in {"Z", "X"} and fields[_VSIZE] != "0"
     except OSError:
         pass
     return False
 
 
-def _stat(pid: int) -> list[str]:
+def _stat(pid: int, proc: Path = _PROC) -> list[str]:
     """Return what the kernel says of a process, from its state on; empty: it has ended."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+        return (proc / str(pid) / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
     except OSError:
         return []
-
-
-def _cpu_s(pid: int) -> float:
-    """Return the CPU time of a process and of its children that ended."""
-    return sum(map(int, _stat(pid)[11:15])) / _TICKS_PER_S
 
 
 def _memory_bytes(pid: int) -> int:
@@ -203,7 +216,3 @@ def _memory_bytes(pid: int) -> int:
     except OSError:
         return 0
     return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(("RssAnon:", "RssShmem:")))
-
-
-def _mib(size: int) -> str:
-    return f"{size / _MIB:.0f} MiB"

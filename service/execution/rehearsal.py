@@ -10,6 +10,7 @@ from service.egress.budget import MemoryMeter
 from service.egress.usage import Usage
 from service.execution import agent as agent_process
 from service.execution.command import AgentCommand, AgentFailedError, cache_of, session_of
+from service.execution.disk import SharedDisk
 from service.execution.git import GitRunner, identity_of
 from service.execution.mirror import RepositoryMirror
 from service.execution.sandbox import NoSandboxError, Sandbox
@@ -82,8 +83,9 @@ class Rehearsal:
             workspace.give(task)
             base = workspace.check_out(git, snapshot, _BRANCH)
             kept = session_of(self._folder, run_id, agent), cache_of(self._folder, "rehearsal", agent)
+            share = SharedDisk(self._settings.agent, 1).join(workspace.root)
             objects, given = snapshot.git_dir / "objects", setup or RepositorySetup()
-            command = AgentCommand(agent, workspace, objects, self._sandbox, task, *kept, meter, given)
+            command = AgentCommand(agent, workspace, objects, self._sandbox, share, task, *kept, meter, given)
             try:
                 agent_process.run(command, log, self._settings.agent, secrets, lambda: None)
             except (AgentFailedError, NoSandboxError) as error:

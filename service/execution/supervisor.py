@@ -36,7 +36,7 @@ def descendants(pid: int) -> Iterator[int]:
                     waiting += map(int, file.read().split())
 
 
-def _become_agent(argv: list[str], file_bytes: int, group: str, fault: int) -> NoReturn:
+def _become_agent(argv: list[str], file_bytes: int, open_files: int, group: str, fault: int) -> NoReturn:
     """Turn the forked child into the agent; the reason why it cannot start is written to `fault`."""
     try:
         signal.set_wakeup_fd(-1)
@@ -48,6 +48,9 @@ def _become_agent(argv: list[str], file_bytes: int, group: str, fault: int) -> N
                 file.write("0")
         resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        open_files = open_files if most == resource.RLIM_INFINITY else min(open_files, most)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (open_files, open_files))
         with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
             file.write("1000")
         os.execvp(argv[0], argv)
@@ -98,14 +101,15 @@ def _end_all(agent: int) -> bool:
 
 
 def main() -> None:
-    """Run `supervisor.py CONTROL_FD FILE_BYTES GROUP COMMAND...`; report `exit N`, `ended` or `fault TEXT`.
+    """Run `supervisor.py CONTROL_FD FILE_BYTES OPEN_FILES GROUP COMMAND...`; report `exit N`, `ended` or `fault TEXT`.
 
     GROUP is the folder of the agent's control group, or empty.
     """
     control = int(sys.argv[1])
     file_bytes = int(sys.argv[2])
-    group = sys.argv[3]
-    argv = sys.argv[4:]
+    open_files = int(sys.argv[3])
+    group = sys.argv[4]
+    argv = sys.argv[5:]
     os.set_inheritable(control, False)
     prctl = getattr(ctypes.CDLL(None, use_errno=True), "prctl", None)
     # Outside Linux an orphan leaves the tree; the worker then finds it by its environment.
@@ -119,7 +123,7 @@ def main() -> None:
     agent = os.fork()
     if agent == 0:
         os.close(reading)
-        _become_agent(argv, file_bytes, group, writing)
+        _become_agent(argv, file_bytes, open_files, group, writing)
     os.close(writing)
     with os.fdopen(reading, "rb") as told:
         fault = told.read().decode("utf-8", "replace")

@@ -21,10 +21,10 @@ from service.execution import agent as agent_process
 from service.execution import trees
 from service.execution.change import Patches, TurnChange, oversize, refusal
 from service.execution.command import AgentCommand, AgentFailedError, PausedAgentError, cache_of, session_of
+from service.execution.disk import DiskShare, SharedDisk, shortage, usage_of
 from service.execution.git import GitCommandError, GitRunner, identity_of, login
 from service.execution.mirror import RepositoryMirror, RepositorySnapshot
 from service.execution.preparation import preparation_of
-from service.execution.processes import free_bytes
 from service.execution.sandbox import Sandbox
 from service.execution.secrets import Secrets, of_environment, of_url
 from service.execution.starting_point import StartingPoint, begin, gone
@@ -123,6 +123,7 @@ class Attempt:
     secrets: Secrets
     """The values that are masked in everything stored about the attempt."""
     at_work: TurnAtWork
+    share: DiskShare
 
     @property
     def trailer(self) -> str:
@@ -236,6 +237,7 @@ class TurnExecution:
         self._database = database
         self._folder = folder
         self._settings = settings
+        self._disk = SharedDisk(settings.agent, settings.concurrency)
         self._at_work: list[TurnAtWork] = []
         """A turn may occur twice: a worker that was taken for dead can be given its own turn again."""
         self.sandbox = sandbox
@@ -298,13 +300,15 @@ class TurnExecution:
             identity = identity_of(self._settings.author_name, self._settings.author_email)
             git = GitRunner(workspace.git_home, self._settings.git_timeout_s, identity | login(run.url, token))
             at_work = TurnAtWork((run_id, number), turn.attempt, log_file)
-            attempt = Attempt(run, turn, agent, conversation, workspace, git, log, secrets, at_work)
+            share = self._disk.join(workspace.root)
+            attempt = Attempt(run, turn, agent, conversation, workspace, git, log, secrets, at_work, share)
             self._at_work.append(at_work)
             try:
                 with self._tracer.turn(turn.trace_parent, attempt.fields):
                     return self._carry_out(attempt)
             finally:
                 self._at_work.remove(at_work)
+                self._disk.leave(share)
                 workspace.remove()
                 diffs = dict(zip(DIFFS, self._diffs(attempt), strict=True))
                 self._retried(lambda: at_work.share_all(self._database, diffs))
@@ -351,8 +355,7 @@ class TurnExecution:
         if any(isinstance(one, OSError) and one.errno in _SHORTAGES for one in (error, error.__cause__)):
             return True
         # git says in words of its own that the disk is full.
-        is_full = free_bytes(self._folder.root) < self._settings.agent.disk_reserve_bytes
-        return isinstance(error, GitCommandError) and is_full
+        return isinstance(error, GitCommandError) and shortage(self._folder.root, self._settings.agent) is not None
 
     def _diffs(self, attempt: Attempt) -> tuple[Path, Path]:
         """Return the files for the patches of the turn and of the whole run."""
@@ -360,6 +363,7 @@ class TurnExecution:
         return self._folder.turn_diff(*key), self._folder.run_diff(*key)
 
     def _carry_out(self, attempt: Attempt) -> TurnOutcome:
+        share = attempt.share
         attempt.log_line(
             f"attempt {attempt.turn.attempt}: {attempt.run.agent} on {without_login(attempt.run.url)}", self._clock
         )
@@ -369,7 +373,10 @@ class TurnExecution:
             outcome = self._pause(attempt, error)
         except (ServiceError, OSError) as error:
             if self._is_shortage(error):
-                raise
+                share.note(usage_of([attempt.workspace.root]))
+                if (fault := share.fault()) is None:
+                    raise
+                error = AgentFailedError(f"the agent was ended for passing its limit of {fault} in [execution.agent]")
             # Callers read this text, and need not know where the data folder is.
             text = str(error).replace(f"{self._folder.root}/", "")
             kind = error.reason if isinstance(error, AgentFailedError) and error.reason != "failed" else None
@@ -382,7 +389,9 @@ class TurnExecution:
         except Exception:  # One guard at the boundary of an attempt: it must come to its own end.
             _logger.exception("%s failed in the service itself", attempt.trailer)
             outcome = TurnOutcome("failed", failure=OWN_FAULT, attempt=attempt.turn.attempt)
-        if outcome.status == "failed" and (change := self._keep(attempt)) is not None:
+        # A patch of what filled the disk would fill it further.
+        is_kept = outcome.status == "failed" and share.fault() is None
+        if is_kept and (change := self._keep(attempt)) is not None:
             outcome = replace(outcome, **asdict(change))
         self._tracer.ended(outcome.status)
 
@@ -454,6 +463,7 @@ class TurnExecution:
             attempt.workspace,
             snapshot.git_dir / "objects",
             self.sandbox,
+            attempt.share,
             task,
             session_of(self._folder, attempt.run.id, attempt.agent),
             cache_of(self._folder, attempt.run.organization_id, attempt.agent),

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
 from service.clock import SECOND_MICROS, Clock
-from service.execution.processes import free_bytes
+from service.execution.disk import shortage
 from service.execution.queue import DurableEngine
 from service.execution.retention import Retention
 from service.execution.turn import (
@@ -237,18 +237,15 @@ class TurnWorker:
 
     def _check_disk(self) -> None:
         """Offer no places while the disk is nearly full."""
-        free, reserve = free_bytes(self._folder.root), self._settings.agent.disk_reserve_bytes
-        places = 0 if free < reserve else self._concurrency
+        short = shortage(self._folder.root, self._settings.agent)
+        places = self._concurrency if short is None else 0
         if places == self.me.concurrency:
             return
         self.me = replace(self.me, concurrency=places)
-        if places:
+        if short is None:
             _logger.info("the disk has room again: this worker begins turns")
         else:
-            text = (
-                "no turn begins here until there is room: the disk is nearly full, %d bytes are left, %d are kept free"
-            )
-            _logger.warning(text, free, reserve)
+            _logger.warning("no turn begins here until there is room: the disk is nearly full, %s", short.text)
         with self._database.write() as connection:
             workers.beat(connection, self.me, self._clock)
 

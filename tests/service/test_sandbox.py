@@ -80,11 +80,13 @@ def test_where_a_sandbox_is_required_no_agent_gets_the_machine_s_network(
 # Becomes another user, as who it may not look into everything, and watches a child that shows it no files.
 WATCHER = """
 import ctypes, os, pathlib, signal
+from service.execution.disk import SharedDisk
 from service.execution.processes import UsageWatch
 from service.settings import AgentLimits
 def watch(sandboxed, rounds):
-    limits = AgentLimits(disk_reserve_bytes=0)
-    usage = UsageWatch(os.getpid(), pathlib.Path("."), limits, sandboxed=sandboxed, session=None, cache=None)
+    limits = AgentLimits(disk_reserve_bytes=0, disk_reserve_files=0)
+    share = SharedDisk(limits, 1).join(pathlib.Path("."))
+    usage = UsageWatch(os.getpid(), share, limits, sandboxed=sandboxed, session=None, cache=None)
     return next((found for _ in range(rounds) if (found := usage.passed())), None)
 # Loads what Python needs, which the other user may not read.
 watch(True, 1)

@@ -1,0 +1,139 @@
+"""The disk that turns share: what is left of it, what a turn takes, and which turn caused a shortage."""
+
+import contextlib
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal, NamedTuple
+
+from service.execution import trees
+from service.settings import AgentLimits
+
+_MIB: Final = 1 << 20
+_BLOCK_BYTES: Final = 512
+
+
+class Usage(NamedTuple):
+    """Space and inodes."""
+
+    size: int = 0
+    """In bytes, as the file system counts them."""
+    files: int = 0
+    """Files, folders and links."""
+
+    def __add__(self, other: object) -> "Usage":
+        """Return the sum of both."""
+        return Usage(self.size + other.size, self.files + other.files) if isinstance(other, Usage) else NotImplemented
+
+    def above(self, other: "Usage") -> "Usage":
+        """Return what this has more than the other, 0 where it has less."""
+        return Usage(max(0, self.size - other.size), max(0, self.files - other.files))
+
+
+class Shortage(NamedTuple):
+    """A disk that has less left than is kept free."""
+
+    of: Literal["size", "files"]
+    text: str
+    """For people: what is left, what is kept free, and the setting that says so."""
+
+
+def left(folder: Path) -> Usage:
+    """Return what an ordinary user may still add to a folder's disk; some file systems limit no files."""
+    found = os.statvfs(folder)
+    return Usage(found.f_bavail * found.f_frsize, found.f_favail if found.f_files else 1 << 62)
+
+
+def shortage(folder: Path, limits: AgentLimits) -> Shortage | None:
+    """Return what a folder's disk is short of; None: it has enough."""
+    free = left(folder)
+    if free.size < limits.disk_reserve_bytes:
+        kept = mib(limits.disk_reserve_bytes)
+        return Shortage("size", f"{mib(free.size)} are left, {kept} are kept free (disk_reserve_bytes)")
+    if free.files < limits.disk_reserve_files:
+        kept = f"{limits.disk_reserve_files} are kept free (disk_reserve_files)"
+        return Shortage("files", f"{free.files} more files can be made, {kept}")
+    return None
+
+
+def usage_of(folders: Iterable[Path]) -> Usage:
+    """Return what folders take together, with all that is in them."""
+    size = files = 0
+    for folder in folders:
+        # The agent changes folders while they are read; the disk reserve catches what this misses.
+        with contextlib.suppress(OSError):
+            for _, entries in trees.walk(folder):
+                files += len(entries)
+                for entry in entries:
+                    with contextlib.suppress(OSError):
+                        size += entry.stat(follow_symlinks=False).st_blocks * _BLOCK_BYTES
+    return Usage(size, files)
+
+
+def mib(size: int) -> str:
+    """Return a size in words."""
+    return f"{size / _MIB:.0f} MiB"
+
+
+class SharedDisk:
+    """The disk of a data folder, and the turns at work on it in this process."""
+
+    def __init__(self, limits: AgentLimits, slots: int) -> None:
+        self.limits = limits
+        self._slots = slots
+        self._shares: set[DiskShare] = set()
+
+    def join(self, workspace: Path) -> "DiskShare":
+        """Give a new turn its share: a slot's part of what is free now and need not be kept free."""
+        kept = Usage(self.limits.disk_reserve_bytes, self.limits.disk_reserve_files)
+        free = left(workspace).above(kept)
+        share = DiskShare(self, workspace, Usage(free.size // self._slots, free.files // self._slots))
+        self._shares.add(share)
+        return share
+
+    def leave(self, share: "DiskShare") -> None:
+        """Forget a turn that has ended."""
+        self._shares.discard(share)
+
+    def most_added(self, of: Literal["size", "files"]) -> int:
+        """Return the most that one of these turns has added."""
+        return max((getattr(share.added, of) for share in tuple(self._shares)), default=0)
+
+
+@dataclass(eq=False)
+class DiskShare:
+    """One turn's part of a disk."""
+
+    disk: SharedDisk
+    workspace: Path
+    share: Usage
+    """What it may add before it is to blame for a shortage."""
+    taken: Usage = field(default_factory=Usage)
+    """What it took when it was measured last, its checkout included."""
+    _begun_with: Usage | None = None
+
+    @property
+    def added(self) -> Usage:
+        """What it has added since its agent began."""
+        return Usage() if self._begun_with is None else self.taken.above(self._begun_with)
+
+    def note(self, taken: Usage) -> None:
+        """Store what the turn takes now; the first time it is what the agent began with."""
+        self.taken = taken
+        if self._begun_with is None:
+            self._begun_with = taken
+
+    def fault(self) -> str | None:
+        """Describe what this turn did to cause a shortage; None: there is none, or others caused it.
+
+        The turn to blame has added more than its share, and more than any other turn at work in this process.
+        """
+        short = shortage(self.workspace, self.disk.limits)
+        if short is None:
+            return None
+        added = getattr(self.added, short.of)
+        if added <= getattr(self.share, short.of) or added < self.disk.most_added(short.of):
+            return None
+        what = mib(added) if short.of == "size" else f"{added} files"
+        return f"disk: it added {what}, and {short.text}"
