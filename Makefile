@@ -20,8 +20,9 @@ help: ## Show this list
 demo: .venv/.demo ## Show everything working on this machine: service, repositories, runs, console (KEEP=1 keeps it)
 	@$(BIN)/runwarden demo $(if $(KEEP),--keep --folder "$(DEMO)")
 
-test: .venv/.dev ## Run all tests
-	@$(BIN)/python -m pytest
+test: .venv/.dev ## Run all tests (about five minutes on two cores)
+	@echo "All tests take about five minutes on two quiet cores; CONTRIBUTING.md says how to run a part of them."
+	@$(BIN)/python -m pytest $(TESTS)
 
 again: .venv/.dev ## Run the tests that failed last, one at a time
 	@$(BIN)/python -m pytest -n 0 --last-failed --last-failed-no-failures none

@@ -69,17 +69,52 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say how many tests need bubblewrap, and how to have it."""
-    wanting = [one for one in terminalreporter.stats.get("skipped", []) if "bubblewrap" in str(one.longrepr)]
-    if wanting:
-        line = f"{len(wanting)} tests of the sandbox were skipped for want of bubblewrap: install version 0.8 or later"
-        terminalreporter.write_line(f"{line} (Debian, Ubuntu: apt install bubblewrap)", yellow=True)
+PACKAGES: Final = {
+    "bubblewrap": "bubblewrap",
+    "no sandbox": "bubblewrap",
+    "slirp4netns": "slirp4netns",
+    "PostgreSQL": "postgresql",
+    "caddy": "caddy",
+    "zsh": "zsh",
+    "fish": "fish",
+    "Prometheus": "prometheus",
+    "systemd-analyze": "systemd",
+    "oidc-provider": "npm",
+    "Node": "nodejs",
+    "git-http-backend": "git",
+    "git-daemon": "git",
+    "chromium": "chromium-driver",
+}
+"""By a word of a skipped test's reason: the Debian package that it needs."""
 
 
-def pytest_xdist_auto_num_workers() -> int:
-    """Two more than there are processors: a third of a test's time is spent waiting for another process."""
-    return (os.cpu_count() or 1) + 2
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Say in the last lines how many tests were skipped, and the one command after which most of them run."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or hasattr(config, "workerinput"):
+        return
+    reasons = [str(report.longrepr[2]) for report in reporter.stats.get("skipped", []) if report.longrepr]
+    wanted = dict.fromkeys(PACKAGES.values(), 0)
+    for reason in reasons:
+        if package := next((package for word, package in PACKAGES.items() if word in reason), None):
+            wanted[package] += 1
+    count = sum(wanted.values())
+    if count:
+        names = " ".join(package for package, tests in wanted.items() if tests)
+        reporter.write_line(
+            f"{count} skipped tests need other programs; on Debian: sudo apt install {names}", yellow=True
+        )
+    if rest := len(reasons) - count:
+        reporter.write_line(f"{rest} tests were skipped because they do not apply here; the reasons are above.")
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Two more than there are processors, because a third of a test's time is spent waiting for another process.
+
+    None for one file: workers would take longer to start than most files take.
+    """
+    is_one_file = len(config.args) == 1 and Path(config.args[0].partition("::")[0]).is_file()
+    return 0 if is_one_file else (os.cpu_count() or 1) + 2
 
 
 @pytest.fixture

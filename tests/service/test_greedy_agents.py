@@ -118,7 +118,7 @@ def free(monkeypatch: pytest.MonkeyPatch) -> list[Usage]:
 
 
 def test_only_the_turn_that_took_more_than_its_share_is_to_blame(free: list[Usage], tmp_path: Path) -> None:
-    """Its checkout does not count, and the turn that took most is to blame alone; if others filled the disk, none is."""
+    """A checkout does not count, and only the turn that took most is to blame; if others filled the disk, none is."""
     shared = SharedDisk(AgentLimits(disk_reserve_bytes=200, disk_reserve_files=0), slots=2)
     honest, hungry = shared.join(tmp_path), shared.join(tmp_path)
     for turn in (honest, hungry):
