@@ -1,0 +1,59 @@
+"""How tests wait: for a condition with a deadline, in tests/waiting.py. A loop that sleeps and looks again hangs or flakes."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).resolve().parents[1]
+PACED = {
+    "waiting.py": "it is what the others use",
+    "lab.py": "a server that answers slowly, because a test asked for it",
+    "virtual_time.py": "its clock moves by sleeping",
+}
+"""Files that may sleep in a loop, and why."""
+
+
+def sleeps(node: ast.AST) -> bool:
+    """Whether a node is a call of a sleep or of Textual's pause."""
+    if not isinstance(node, ast.Call):
+        return False
+    called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    return called in {"sleep", "pause"}
+
+
+def polling_loops(source: str) -> Iterator[int]:
+    """Yield the line of each `while` that sleeps in its body."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.While) and any(sleeps(inner) for each in node.body for inner in ast.walk(each)):
+            yield node.lineno
+
+
+def test_no_test_looks_again_in_a_loop_of_its_own() -> None:
+    """Each wait is `eventually` or `until`, which have a deadline and say what they waited for."""
+    found = [
+        f"{file.relative_to(TESTS)}:{line}"
+        for file in sorted(TESTS.rglob("*.py"))
+        if file.relative_to(TESTS).as_posix() not in PACED
+        for line in polling_loops(file.read_text("utf-8"))
+    ]
+
+    assert found == [], "use eventually() or until() of tests/waiting.py"
+
+
+@pytest.mark.parametrize(
+    ("source", "lines"),
+    [
+        ("while not done:\n    await asyncio.sleep(0)\n", [1]),
+        ("while True:\n    if done:\n        break\n    time.sleep(0.1)\n", [1]),
+        ("while missing():\n    await pilot.pause()\n", [1]),
+        ("for _ in range(3):\n    await asyncio.sleep(0)\n", []),
+        ("while line := file.readline():\n    print(line)\n", []),
+    ],
+)
+def test_a_polling_loop_is_recognized(source: str, lines: list[int]) -> None:
+    """Whatever it sleeps with; a loop with an end of its own is none."""
+    wrapped = f"async def f():\n{''.join(f'    {line}' for line in source.splitlines(keepends=True))}"
+
+    assert [line - 1 for line in polling_loops(wrapped)] == lines
