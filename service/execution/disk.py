@@ -1,4 +1,4 @@
-"""The disk that turns share: what is left of it, what a turn takes, and which turn caused a shortage."""
+"""The disk that turns share: its free space and inodes, the usage of each turn, and the turn that caused a shortage."""
 
 import contextlib
 import os
@@ -36,17 +36,17 @@ class Shortage(NamedTuple):
 
     of: Literal["size", "files"]
     text: str
-    """For people: what is left, what is kept free, and the setting that says so."""
+    """In words: the room left, the reserve, and the name of its setting."""
 
 
 def left(folder: Path) -> Usage:
-    """Return what an ordinary user may still add to a folder's disk; some file systems limit no files."""
+    """Return the room for an ordinary user on a folder's disk; some file systems have no limit of files."""
     found = os.statvfs(folder)
     return Usage(found.f_bavail * found.f_frsize, found.f_favail if found.f_files else 1 << 62)
 
 
 def shortage(folder: Path, limits: AgentLimits) -> Shortage | None:
-    """Return what a folder's disk is short of; None: it has enough."""
+    """Compare a folder's disk with the reserve; None: there is enough room."""
     free = left(folder)
     if free.size < limits.disk_reserve_bytes:
         kept = mib(limits.disk_reserve_bytes)
@@ -58,7 +58,7 @@ def shortage(folder: Path, limits: AgentLimits) -> Shortage | None:
 
 
 def usage_of(folders: Iterable[Path]) -> Usage:
-    """Return what folders take together, with all that is in them."""
+    """Return the usage of folders and of everything in them."""
     size = files = 0
     for folder in folders:
         # The agent changes folders while they are read; the disk reserve catches what this misses.
@@ -85,7 +85,7 @@ class SharedDisk:
         self._shares: set[DiskShare] = set()
 
     def join(self, workspace: Path) -> "DiskShare":
-        """Give a new turn its share: a slot's part of what is free now and need not be kept free."""
+        """Give a new turn its share: the room above the reserve, divided by the slots."""
         kept = Usage(self.limits.disk_reserve_bytes, self.limits.disk_reserve_files)
         free = left(workspace).above(kept)
         share = DiskShare(self, workspace, Usage(free.size // self._slots, free.files // self._slots))
@@ -97,7 +97,7 @@ class SharedDisk:
         self._shares.discard(share)
 
     def most_added(self, of: Literal["size", "files"]) -> int:
-        """Return the most that one of these turns has added."""
+        """Return the largest addition of any turn at work."""
         return max((getattr(share.added, of) for share in tuple(self._shares)), default=0)
 
 
@@ -108,24 +108,24 @@ class DiskShare:
     disk: SharedDisk
     workspace: Path
     share: Usage
-    """What it may add before it is to blame for a shortage."""
+    """A turn that added more than this can be to blame for a shortage."""
     taken: Usage = field(default_factory=Usage)
-    """What it took when it was measured last, its checkout included."""
+    """Its usage when last measured, checkout included."""
     _begun_with: Usage | None = None
 
     @property
     def added(self) -> Usage:
-        """What it has added since its agent began."""
+        """Its usage beyond the first measurement, made when its agent started."""
         return Usage() if self._begun_with is None else self.taken.above(self._begun_with)
 
     def note(self, taken: Usage) -> None:
-        """Store what the turn takes now; the first time it is what the agent began with."""
+        """Store a measurement; the first one is the agent's starting point."""
         self.taken = taken
         if self._begun_with is None:
             self._begun_with = taken
 
     def fault(self) -> str | None:
-        """Describe what this turn did to cause a shortage; None: there is none, or others caused it.
+        """Describe this turn's part in a shortage; None: the disk has room, or others filled it.
 
         The turn to blame has added more than its share, and more than any other turn at work in this process.
         """
