@@ -1,8 +1,10 @@
-"""HTTP on a connection: malformed requests are answered in the spec's form, and late ones are cut off."""
+"""HTTP on a connection: malformed requests get a failure body; late requests and stalled readers are cut off."""
 
 import asyncio
 import json
 import logging
+import socket
+import struct
 from collections.abc import Callable
 from functools import cache
 from http import HTTPStatus
@@ -15,23 +17,45 @@ from service.api.errors import body
 
 TRANSPORT: Final = "runwarden.transport"
 """Key in the ASGI scope's `state`: the connection's transport."""
+_LONGEST_HEAD: Final = 65_536
 _logger = logging.getLogger(__name__)
+
+
+class StrictConnection(h11.Connection):
+    """Refuses a request with two statements of its length: a proxy in front could believe the other one."""
+
+    def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        """Return the next event.
+
+        Raises:
+            h11.RemoteProtocolError: The request is malformed.
+        """
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            names = {name for name, _ in event.headers}
+            if {b"content-length", b"transfer-encoding"} <= names:
+                raise h11.RemoteProtocolError("both Content-Length and Transfer-Encoding")
+        return event
 
 
 class HttpProtocol(H11Protocol):
     """One connection."""
 
     arrival_s = 30.0
-    """How long a request may take to arrive, head and body together."""
+    """How long a request may take to arrive, head and body together; also how long a client may read nothing."""
     most_open: int
     """How many connections may be open: the files that are left are for turns and the database."""
     count: Callable[[int], None]
     """Called when a connection is refused before a request has arrived, with the status of the answer."""
     _arrival: asyncio.TimerHandle | None = None
+    _stalled: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn narrows it
         """Hand the transport to the application: the lab breaks real connections."""
         super().connection_made(transport)
+        self.conn = StrictConnection(h11.SERVER, max_incomplete_event_size=_LONGEST_HEAD)
+        # Whatever the system does not take at once counts as unread.
+        transport.set_write_buffer_limits(high=0)
         self.app_state: dict[str, object] = {**self.app_state, TRANSPORT: transport}
         if len(self.connections) > self.most_open:
             say_once(f"more than {self.most_open} connections are open: further ones get 503 (half of LimitNOFILE)")
@@ -48,9 +72,38 @@ class HttpProtocol(H11Protocol):
             self._stop_waiting()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the time limit."""
+        """Stop the time limits."""
         self._stop_waiting()
+        self._stop_watching_reader()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Give the client `arrival_s` to read something."""
+        super().pause_writing()
+        self._watch_reader()
+
+    def resume_writing(self) -> None:
+        """The client has read everything."""
+        super().resume_writing()
+        self._stop_watching_reader()
+
+    def _watch_reader(self) -> None:
+        unread = self.transport.get_write_buffer_size()
+        self._stalled = self.loop.call_later(self.arrival_s, self._check_reader, unread)
+
+    def _stop_watching_reader(self) -> None:
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
+
+    def _check_reader(self, unread: int) -> None:
+        if self.transport.get_write_buffer_size() < unread:
+            self._watch_reader()
+        else:
+            # Without lingering: the kernel would otherwise keep the unread bytes.
+            connection = self.transport.get_extra_info("socket")
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.transport.abort()
 
     def send_400_response(self, _msg: str) -> None:
         """Answer anything but HTTP with a failure body (spec 7.2), and close."""
