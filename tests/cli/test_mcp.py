@@ -1,15 +1,17 @@
-"""`runwarden mcp` over real stdio, with the SDK's own client: facts as the command line has them, and proposals."""
+"""`runwarden mcp`: facts as the command line has them, and proposals. Asked by the SDK's own client, in memory."""
 
 import asyncio
 import json
 import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from subprocess import PIPE
 from typing import Any
 
 import pytest
-from mcp import Client, StdioServerParameters
-from mcp.client.stdio import stdio_client
+from mcp import Client
+from mcp.shared.memory import MessageStream, create_client_server_memory_streams
 
 from tests.cli.conftest import CommandLine
 from tests.lab import Lab
@@ -18,8 +20,9 @@ FACTS = {"list_runs", "show_run", "run_turns", "run_review", "run_diff", "run_lo
 FACTS |= {"health", "inbox", "list_actions", "list_agents"}
 PROPOSALS = {"propose_run", "propose_continuation", "propose_retry", "propose_agent", "propose_cancel"}
 MOVING = ("as_of", "health_as_of", "confirmed_since", "notes", "complete", "missing")
-"""Fields that tell of the moment of asking."""
+"""Fields that depend on the moment of asking."""
 Question = tuple[str, dict[str, object]]
+START: Question = ("propose_run", {"repository": "acme/api", "instructions": "Go."})
 
 
 @dataclass(frozen=True)
@@ -39,23 +42,46 @@ class Answer:
         return json.loads(self.text)["error"]
 
 
+def serve(cli: CommandLine, talk: Callable[[Client], Awaitable[None]], *options: str) -> None:
+    """Run the command with memory in place of stdin and stdout, until the client has talked to it."""
+
+    @asynccontextmanager
+    async def transport(streams: MessageStream) -> AsyncIterator[MessageStream]:
+        async with streams[0], streams[1]:
+            yield streams
+
+    @asynccontextmanager
+    async def in_memory() -> AsyncIterator[MessageStream]:
+        async def ask() -> None:
+            async with Client(transport(of_client)) as client:
+                await talk(client)
+
+        async with create_client_server_memory_streams() as (of_client, of_server):
+            asking = asyncio.create_task(ask())
+            yield of_server
+            await asking
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mcp.server.stdio.stdio_server", in_memory)
+        # The signals are the test process's own.
+        patch.setattr("app.cli.programs.mcp.STOPPING", ())
+        done = cli(*options, "mcp")
+    assert (done.code, done.out) == (0, ""), done.err
+
+
 def ask(cli: CommandLine, *questions: Question, options: tuple[str, ...] = ()) -> list[Answer]:
-    """Start the server, ask one question after the other, and end it."""
-    argv = cli.argv(*options, "mcp")
-    parameters = StdioServerParameters(command=argv[0], args=argv[1:], env=cli.environment, cwd=cli.home)
+    """Ask one question after the other."""
+    answers = []
 
-    async def session() -> list[Answer]:
-        answers = []
-        with (cli.home / "stderr").open("w") as errors:
-            async with Client(stdio_client(parameters, errors)) as client:
-                for tool, arguments in questions:
-                    done = await client.call_tool(tool, arguments)
-                    (content,) = done.content
-                    assert content.type == "text"
-                    answers.append(Answer(content.text, bool(done.is_error), done.structured_content))
-        return answers
+    async def talk(client: Client) -> None:
+        for tool, arguments in questions:
+            done = await client.call_tool(tool, arguments)
+            (content,) = done.content
+            assert content.type == "text"
+            answers.append(Answer(content.text, bool(done.is_error), done.structured_content))
 
-    return asyncio.run(session())
+    serve(cli, talk, *options)
+    return answers
 
 
 def without(document: dict[str, Any], *names: str) -> dict[str, Any]:
@@ -63,14 +89,14 @@ def without(document: dict[str, Any], *names: str) -> dict[str, Any]:
 
 
 def test_each_tool_says_what_it_does(lone: CommandLine) -> None:
-    """Facts read only, proposals add; only a cancellation ends something."""
+    """Fact tools only read, proposal tools only add, and propose_cancel is the only one that ends something."""
+    found: list[Any] = []
 
-    async def session() -> Any:
-        argv = lone.argv("mcp")
-        async with Client(StdioServerParameters(command=argv[0], args=argv[1:], env=lone.environment)) as client:
-            return client.instructions, (await client.list_tools()).tools
+    async def talk(client: Client) -> None:
+        found.extend((client.instructions, (await client.list_tools()).tools))
 
-    instructions, listed = asyncio.run(session())
+    serve(lone, talk)
+    instructions, listed = found
     tools = {tool.name: tool for tool in listed}
     hints = {name: tool.annotations for name, tool in tools.items()}
 
@@ -192,28 +218,20 @@ def test_what_goes_on_already_is_not_continued_again(boarded: CommandLine, board
     assert board.posts == []
 
 
-def test_the_same_may_be_wanted_again(boarded: CommandLine, board: Lab) -> None:
-    """Once it is known what became of the first."""
-    start: Question = ("propose_run", {"repository": "acme/api", "instructions": "Go."})
-    numbers = []
-    for _ in range(2):
-        (answer,) = ask(boarded, start)
-        numbers.append(answer.json()["decision"])
-        boarded("automations", "approve", str(numbers[-1]))
-        boarded("watch", "--once")
-
-    assert numbers == [1, 2]
-    assert len(board.posts) == 2
-
-
-def test_an_approval_without_a_bot_says_so(boarded: CommandLine, board: Lab) -> None:
-    """Where it is given, and in the inbox until one is at work."""
-    (answer,) = ask(boarded, ("propose_run", {"repository": "acme/api", "instructions": "Go."}))
-
-    approved = boarded("automations", "approve", str(answer.json()["decision"]))
+def test_the_same_may_be_proposed_again_once_the_first_was_sent(boarded: CommandLine, board: Lab) -> None:
+    """Until a bot runs, the approval and the inbox say that none is running."""
+    (first,) = ask(boarded, START)
+    approved = boarded("automations", "approve", str(first.json()["decision"]))
     (item,) = boarded("inbox", "list", "--json").json()["items"]
+    boarded("watch", "--once")
+    (second,) = ask(boarded, START)
+    boarded("automations", "approve", str(second.json()["decision"]))
+    boarded("watch", "--once")
+
     assert "as soon as a bot is running: runwarden watch" in approved.err
     assert (item["title"], item["cure"]) == ("A request is approved, but no bot is running", "runwarden watch")
+    assert [each.json()["decision"] for each in (first, second)] == [1, 2]
+    assert len(board.posts) == 2
 
 
 def test_a_dead_service_leaves_what_is_cached_with_its_age(boarded: CommandLine, board: Lab) -> None:
@@ -322,7 +340,7 @@ def test_proposals_have_an_end(boarded: CommandLine, board: Lab) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_ends_by_a_signal(lone: CommandLine, number: signal.Signals) -> None:
-    """At once, although it waits for stdin."""
+    """As a process that speaks over pipes: it ends at once, although it waits for stdin."""
     process = lone.begin("mcp", stdin=PIPE)
     assert process.stdin is not None
     assert process.stdout is not None
@@ -340,16 +358,10 @@ def test_it_ends_by_a_signal(lone: CommandLine, number: signal.Signals) -> None:
     ("option", "cure"), [("--token-stdin", "Use a file or a variable"), ("--profile=nope", "nope")]
 )
 def test_what_it_cannot_begin_with_is_told_on_stderr(lone: CommandLine, option: str, cure: str) -> None:
-    """Stdout has the protocol alone; without stdin there is nothing to do."""
-    refused = lone(option, "mcp")
+    """Stdout carries the protocol only, and an empty stdin ends the server without a word."""
+    refused, silent = lone(option, "mcp"), lone.begin("mcp")
 
     assert (refused.code, refused.out) == (2, "")
     assert cure in refused.err
-
-
-def test_it_ends_with_its_stdin(lone: CommandLine) -> None:
-    """Nothing was asked, and nothing is said."""
-    process = lone.begin("mcp")
-
-    assert process.communicate() == ("", "")
-    assert process.wait(60) == 0
+    assert silent.communicate() == ("", "")
+    assert silent.wait(60) == 0
