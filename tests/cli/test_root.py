@@ -8,73 +8,56 @@ import pytest
 
 from tests.cli.conftest import CommandLine
 
-SPY = """
+START_SPY = """
 import sys
 from app.__main__ import main
 for line in ("--version", "--help", "config path", "config check", "profiles list", "runs list --help"):
     main(line.split())
 heavy = "textual httpx pydantic apscheduler sqlite_utils rich sqlite3 asyncio tomlkit csv mcp".split()
-print("\\nLOADED", *[name for name in heavy if name in sys.modules], file=sys.stderr)
+print("\\nLOADED", *[name for name in heavy if name in sys.modules])
 """
-
-
-def test_what_needs_no_engine_loads_none(lone: CommandLine) -> None:
-    """Nothing slow is imported for an answer that is at hand."""
-    done = subprocess.run(
-        [sys.executable, "-c", SPY],
-        env=lone.environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-
-    assert done.stderr.splitlines()[-1] == "LOADED"
 
 
 HELP_SPY = """
 import sys
 from app.__main__ import main
-try:
-    main(["--help"])
-except SystemExit:
-    pass
+main(["--help"])
 heavy = ("pathlib", "json", "dataclasses", "signal", "msgspec", "app.config", "app.cli.output", "app.cli.exits")
-print("LOADED", *[name for name in heavy if name in sys.modules])
+print("\\nLOADED", *[name for name in heavy if name in sys.modules])
 """
 
 
-def test_help_imports_hardly_more_than_click(lone: CommandLine) -> None:
-    """Neither what reads the configuration nor what prints facts."""
-    done = subprocess.run(
-        [sys.executable, "-c", HELP_SPY], env=lone.environment, capture_output=True, text=True, check=True
-    )
+@pytest.mark.parametrize("spy", [START_SPY, HELP_SPY], ids=["start", "help"])
+def test_what_needs_no_engine_loads_none(lone: CommandLine, spy: str) -> None:
+    """Nothing slow is imported for an answer that is at hand; help imports hardly more than click."""
+    done = subprocess.run([sys.executable, "-c", spy], env=lone.environment, capture_output=True, text=True, check=True)
 
     assert done.stdout.splitlines()[-1] == "LOADED"
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    "line",
     [
-        ["bogus", "--json"],
-        ["runs", "bogus", "--json"],
-        ["runs", "list", "--json", "--bogus"],
-        ["runs", "list", "--bogus", "-o", "json"],
-        ["runs", "list", "--output=ndjson", "--limit", "0"],
-        ["runs", "start", "--json", "do it"],
-        ["runs", "list", "--from", "yesterday", "--json"],
-        ["runs", "list", "--from", "-1h", "--to", "-2h", "--json"],
-        ["runs", "wait", "r", "--timeout", "soon", "--json"],
-        ["runs", "start", "-R", "nowhere", "do it", "--json"],
-        ["runs", "start", "-R", "acme/api", "--metadata", "novalue", "do it", "--json"],
-        ["runs", "start", "-R", "acme/api", "--metadata", "a=1", "--metadata", "a=2", "do it", "--json"],
-        ["runs", "start", "-R", "acme/api", "--json"],
-        ["runs", "start", "-R", "acme/api", "  ", "--json"],
-        ["actions", "resolve", "act_x", "--json"],
-        ["actions", "resolve", "act_x", "--not-created", "--send-again", "--json"],
+        "bogus --json",
+        "runs bogus --json",
+        "runs list --json --bogus",
+        "runs list --bogus -o json",
+        "runs list --output=ndjson --limit 0",
+        "runs start --json go",
+        "runs list --from yesterday --json",
+        "runs list --from -1h --to -2h --json",
+        "runs wait r --timeout soon --json",
+        "runs start -R nowhere go --json",
+        "runs start -R acme/api --metadata novalue go --json",
+        "runs start -R acme/api --metadata a=1 --metadata a=2 go --json",
+        "runs start -R acme/api --json",
+        "actions resolve act_x --json",
+        "actions resolve act_x --not-created --send-again --json",
     ],
 )
-def test_a_mistake_on_the_command_line_is_json_too(lone: CommandLine, arguments: list[str]) -> None:
+def test_a_mistake_on_the_command_line_is_json_too(lone: CommandLine, line: str) -> None:
     """Exit code 2, and nothing on stderr that a script would have to parse; without JSON stdout stays empty."""
+    arguments = line.split()
     result, told = lone(*arguments), lone(*(each for each in arguments if "json" not in each and each != "-o"))
 
     assert result.code == 2
@@ -85,8 +68,8 @@ def test_a_mistake_on_the_command_line_is_json_too(lone: CommandLine, arguments:
 
 def test_global_options_work_before_and_after_the_command(lone: CommandLine, tmp_path: Path) -> None:
     """People put them where they think of them."""
-    before = lone("--data-dir", str(tmp_path / "here"), "config", "check", "--json")
-    after = lone("config", "check", "--json", "--data-dir", str(tmp_path / "here"))
+    options = ("--data-dir", str(tmp_path / "here"))
+    before, after = lone(*options, "config", "check", "--json"), lone("config", "check", "--json", *options)
 
     assert before.out == after.out
     assert Path(before.json()["data_folder"]).parent == tmp_path / "here"

@@ -44,6 +44,15 @@ def works(server: Server) -> Works:
     return works
 
 
+def failed(faulty: CommandLine, works: Works, count: int) -> list[str]:
+    """The ids of runs that were started here and failed."""
+    run_ids = [f"run_{number}" for number in range(count)]
+    for number, run_id in enumerate(run_ids):
+        faulty("runs", "start", "-R", "acme/api", f"Task {number}")
+        works.end(run_id, "failed", updated=60)
+    return run_ids
+
+
 def outcomes(result: object) -> dict[str, str]:
     return {row["run_id"]: row["outcome"] for row in result.json()["rows"]}  # type: ignore[attr-defined] — a Result
 
@@ -93,11 +102,7 @@ def test_the_batch_ends_where_the_next_would_end_the_same_way_and_goes_on_later(
     faulty: CommandLine, server: Server, works: Works
 ) -> None:
     """A refusal of one run lets the others go; an unknown outcome does not, and is not sent again by the next call."""
-    for number in range(4):
-        faulty("runs", "start", "-R", "acme/api", f"Task {number}")
-    ids = [f"run_{number}" for number in range(4)]
-    for run_id in ids:
-        works.end(run_id, "failed", updated=60)
+    ids = failed(faulty, works, 4)
     works.refuse = {"Task 0": Respond(400, {"message": "no"}), "Task 2": Drop()}
 
     stopped = faulty(*RETRY, *ids)
@@ -113,9 +118,7 @@ def test_the_batch_ends_where_the_next_would_end_the_same_way_and_goes_on_later(
 def test_nothing_is_sent_without_a_yes(faulty: CommandLine, server: Server, works: Works) -> None:
     """One question for all of them, on a terminal; a dry run asks nothing and prints the requests."""
     (faulty.home / "c.toml").write_text("[console]\nsend_cap = 1\n")
-    for number in range(2):
-        faulty("runs", "start", "-R", "acme/api", f"Task {number}")
-        works.end(f"run_{number}", "failed", updated=60)
+    failed(faulty, works, 2)
     before = len(server.posts)
 
     unasked = faulty("runs", "retry", "run_0", "--json")
@@ -164,12 +167,10 @@ def test_a_retried_agent_of_the_real_service_is_waited_for(real: CommandLine) ->
 
 def test_waiting_is_over_when_all_have_ended(faulty: CommandLine, server: Server, works: Works) -> None:
     """A continuation is another turn of the same run; a second call waits for what the first sent; time runs out."""
-    for number in range(2):
-        faulty("runs", "start", "-R", "acme/api", f"Task {number}")
-        works.end(f"run_{number}", "completed", updated=55)
+    failed(faulty, works, 2)
+    works.end("run_0", "completed", updated=61)
     faulty("runs", "continue", "run_0", "Next")
-    for run_id in ("run_0", "run_1"):
-        works.end(run_id, "failed", updated=60)
+    works.end("run_0", "failed", updated=62)
     wait = (*RETRY, "run_0", "run_1", "--key", "k", "--wait")
 
     late = faulty(*wait, "--timeout", "0")
@@ -177,10 +178,8 @@ def test_waiting_is_over_when_all_have_ended(faulty: CommandLine, server: Server
     works.end("run_2", "completed", updated=70)
     done = faulty(*wait)
 
-    assert (late.code, late.json()["error"]["kind"], late.json()["error"]["run_ids"]) == (
-        *(3, "waited_too_long"),
-        ["run_0", "run_2"],
-    )
+    error = late.json()["error"]
+    assert (late.code, error["kind"], error["run_ids"]) == (3, "waited_too_long", ["run_0", "run_2"])
     assert [row["run"]["status"] for row in late.json()["rows"]] == ["queued", "queued"]
     assert (done.code, outcomes(done)) == (2, {"run_0": "refused", "run_1": "sent_before"})
     assert done.json()["rows"][1]["run"]["status"] == "completed"
@@ -188,9 +187,7 @@ def test_waiting_is_over_when_all_have_ended(faulty: CommandLine, server: Server
 
 def test_a_batch_that_was_stopped_does_not_wait(faulty: CommandLine, server: Server, works: Works) -> None:
     """What stopped it is told at once; a refused token or a signal while it waits leaves the rows beside the error."""
-    for number in range(2):
-        faulty("runs", "start", "-R", "acme/api", f"Task {number}")
-        works.end(f"run_{number}", "failed", updated=60)
+    failed(faulty, works, 2)
     works.refuse = {"Task 1": Drop()}
 
     stopped = faulty(*RETRY, "run_0", "run_1", "--wait")
@@ -198,8 +195,7 @@ def test_a_batch_that_was_stopped_does_not_wait(faulty: CommandLine, server: Ser
 
     assert (stopped.code, list(outcomes(stopped).values())) == (6, ["sent", "unknown"])
     assert refused.stderr is not None
-    while "waiting for" not in refused.stderr.readline():
-        pass
+    assert any("waiting for" in line for line in refused.stderr)
     refused.send_signal(signal.SIGINT)
     out, _ = refused.communicate(timeout=120)
     assert (refused.returncode, json.loads(out)["error"]["kind"]) == (130, "interrupted")
