@@ -108,10 +108,8 @@ def test_a_run_the_service_does_not_know_is_not_found(real: CommandLine) -> None
 
 def test_a_turn_while_the_run_is_at_work_is_refused(faulty: CommandLine, server: Server) -> None:
     """Exit code 2, with the service's own words."""
-    server.script(
-        Respond(200, {"runs": [{**RUN, "status": "working"}], "page_size": 100, "next_token": None, "total_count": 1}),
-        Respond(409, {"message": "The run is at work.", "error_code": "run_active"}),
-    )
+    page = {"runs": [{**RUN, "status": "working"}], "page_size": 100, "next_token": None, "total_count": 1}
+    server.script(Respond(200, page), Respond(409, {"message": "The run is at work.", "error_code": "run_active"}))
 
     result = faulty("runs", "continue", "run_1", "go on", "--json")
 
@@ -181,31 +179,27 @@ def test_the_cache_answers_when_the_service_does_not(boarded: CommandLine, board
     assert (shown.code, shown.out) == (8, "")
 
 
-@pytest.mark.parametrize("part", ["run_1", "wxyz"])
-def test_a_part_that_fits_several_runs_names_them(boarded: CommandLine, board: Lab, part: str) -> None:
+def test_a_part_that_fits_several_runs_names_them(boarded: CommandLine, board: Lab) -> None:
     """Exit code 2: nothing guesses which was meant."""
     for created, run_id in enumerate(("run_1a_wxyz", "run_1b_wxyz")):
         board.put(run_id, "completed", created=created)
 
-    result, said = boarded("runs", "show", part, "--json"), boarded("runs", "continue", part, "More")
+    for part in ("run_1", "wxyz"):
+        result, said = boarded("runs", "show", part, "--json"), boarded("runs", "continue", part, "More")
+        assert (result.code, result.json()["error"]["kind"]) == (2, "ambiguous")
+        assert sorted(result.json()["error"]["candidates"]) == ["run_1a_wxyz", "run_1b_wxyz"]
+        assert (said.code, "run_1a_wxyz" in said.err, "run_1b_wxyz" in said.err) == (2, True, True)
 
-    assert (result.code, result.json()["error"]["kind"]) == (2, "ambiguous")
-    assert sorted(result.json()["error"]["candidates"]) == ["run_1a_wxyz", "run_1b_wxyz"]
-    assert (said.code, "run_1a_wxyz" in said.err, "run_1b_wxyz" in said.err) == (2, True, True)
 
-
-@pytest.mark.parametrize("write", [("continue", "X37QCR", "More"), ("cancel", "X37QCR")])
-def test_a_write_by_the_end_of_an_id_says_which_run_it_is(
-    boarded: CommandLine, board: Lab, write: tuple[str, ...]
-) -> None:
+def test_a_write_by_the_end_of_an_id_says_which_run_it_is(boarded: CommandLine, board: Lab) -> None:
     """Four characters at least; in the middle of an id they name no run."""
     board.put("run_01X37QCR", "working", created=0)
-
-    result = boarded("runs", *write, "--dry-run")
+    for write in (("continue", "X37QCR", "More"), ("cancel", "X37QCR")):
+        result = boarded("runs", *write, "--dry-run")
+        assert (result.code, result.err.splitlines()[-1]) == (0, "X37QCR is the run run_01X37QCR.")
+        assert "run_01X37QCR" in result.out
     refused = [boarded("runs", "continue", part, "More", "--dry-run").code for part in ("QCR", "X37Q")]
 
-    assert (result.code, result.err.splitlines()[-1]) == (0, "X37QCR is the run run_01X37QCR.")
-    assert "run_01X37QCR" in result.out
     assert refused == [7, 7]
 
 
@@ -236,7 +230,8 @@ def test_an_export_is_whole_or_not_there(boarded: CommandLine, board: Lab, tmp_p
     rows = list(csv.DictReader(StringIO(as_csv.out)))
     assert [row["run_id"] for row in rows] == ["run_229", "run_228", "run_227"]
     assert {row["status"] for row in rows} == {"completed"}
-    assert all(row["last_seen_at"].endswith("Z") for row in rows)
+    [shown] = csv.DictReader(StringIO(boarded("runs", "show", "run_229", "--cached", "-o", "csv").out))
+    assert shown["last_seen_at"].endswith("Z")
     assert (nowhere.code, list(tmp_path.glob("*.partial"))) == (2, [])
 
 
@@ -275,9 +270,8 @@ def test_a_failed_reading_tells_what_failed(faulty: CommandLine, server: Server,
 def test_an_answer_that_takes_too_long_is_exit_code_8(faulty: CommandLine, server: Server) -> None:
     """The deadline is the configuration's."""
     server.script(Hang())
-    file = faulty.home / "config.toml"
-    file.write_text("[poll]\ndeadline_s = 0.5\n")
+    (faulty.home / "config.toml").write_text("[poll]\ndeadline_s = 0.5\n")
 
-    result = faulty("--config", str(file), "runs", "list", "--json")
+    result = faulty("--config", "config.toml", "runs", "list", "--json")
 
     assert (result.code, result.json()["error"]["kind"]) == (8, "timed_out")

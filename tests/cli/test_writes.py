@@ -37,20 +37,22 @@ def test_an_organization_is_created_listed_and_invited_again(real: CommandLine, 
     assert real("orgs", "resend", "unheard@example.com").code == 7
 
 
-def test_where_the_service_does_not_tell_an_invitation_is_unknown(faulty: CommandLine, server: Server) -> None:
-    """Not sent and not waiting; a service that is away is remarked on, and `--cached` asks nothing."""
+def test_what_the_service_does_not_offer_is_unknown_or_said_so(faulty: CommandLine, server: Server) -> None:
+    """An invitation is neither sent nor waiting; a service that is down is remarked on; `--cached` asks nothing."""
     server.script(Respond(201, ORGANIZATION))
     faulty("orgs", "create", "ada@example.com")
     plain = faulty("orgs", "list")
     asked = len(server.requests)
     cached = faulty("orgs", "list", "--cached")
     server.script(Respond(503, {}))
-    away = faulty("orgs", "list")
+    down = faulty("orgs", "list")
+    agents = faulty("agents", "list", "--json")
 
-    assert [(one.code, "  unknown  " in one.out) for one in (plain, cached, away)] == [(0, True)] * 3
-    assert (plain.err, "is unknown" in away.err) == ("", True)
+    assert [(one.code, "  unknown  " in one.out) for one in (plain, cached, down)] == [(0, True)] * 3
+    assert (plain.err, "is unknown" in down.err) == ("", True)
     assert asked == 2
     assert faulty("orgs", "resend", "ada@example.com").code == 7
+    assert (agents.code, agents.json()["error"]["kind"]) == (7, "not_offered")
 
 
 @pytest.mark.parametrize(
@@ -87,14 +89,6 @@ def test_agents_are_listed_with_their_inputs(real: CommandLine, service: Running
     assert shown == {"type": "integer", "description": "", "required": False, "default": "2", "choices": []}
     assert line.split(None, 1)[1].split("  ")[0] == "focus=speed|security [depth=2]"
     assert line.endswith("Looks at one thing.")
-
-
-def test_a_service_without_a_list_of_agents_says_so(faulty: CommandLine, server: Server) -> None:
-    """The specification has none; exit code 7 as for other things that are not there."""
-    server.script(Respond(404, {"error_code": "not_found", "message": "no such page"}))
-    result = faulty("agents", "list", "--json")
-
-    assert (result.code, result.json()["error"]["kind"]) == (7, "not_offered")
 
 
 def test_a_project_is_onboarded_or_not(real: CommandLine) -> None:
@@ -150,14 +144,6 @@ def test_each_answer_to_a_write_has_its_exit_code(
     assert document["organization"] is None
     assert document["action_id"]
     assert len(server.posts) == 1
-
-
-def test_nothing_is_sent_where_nothing_listens(lone: CommandLine) -> None:
-    """Exit code 8, and it may be tried again at once."""
-    first, second = lone(*CREATE), lone(*CREATE)
-
-    assert [each.code for each in (first, second)] == [8, 8]
-    assert [each.json()["state"] for each in (first, second)] == ["not_sent", "not_sent"]
 
 
 def test_the_same_key_sends_once(faulty: CommandLine, server: Server) -> None:
@@ -225,18 +211,22 @@ def test_a_started_run_is_told_however_the_waiting_for_its_end_goes_wrong(faulty
     assert document["action_id"]
 
 
-def test_a_signal_during_a_write_leaves_it_unknown_and_says_so(faulty: CommandLine, server: Server) -> None:
-    """The bytes have left: what became of them is unknown."""
+def test_a_signal_during_a_write_leaves_it_unknown_and_says_so(
+    faulty: CommandLine, server: Server, lone: CommandLine
+) -> None:
+    """The bytes have left, so the outcome is unknown. Where nothing listens nothing is sent: it may be tried again."""
     server.script(Hang())
     process = faulty.begin(*CREATE)
     server.wait_for(1)
 
     process.send_signal(signal.SIGTERM)
     out, _ = process.communicate(timeout=120)
+    unsent = [lone(*CREATE, RUNWARDEN_DATA_DIR=str(lone.home / "other")) for _ in range(2)]
 
     document = json.loads(out)
     assert (process.returncode, document["state"], document["error"]["kind"]) == (143, "unknown", "interrupted")
     assert faulty(*CREATE).code == 6
+    assert [(each.code, each.json()["state"]) for each in unsent] == [(8, "not_sent")] * 2
 
 
 def test_a_repository_without_a_known_run_is_pointed_out(real: CommandLine) -> None:

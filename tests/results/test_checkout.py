@@ -217,14 +217,8 @@ async def test_a_branch_is_checked_out_beside_and_shares_the_objects(
     assert git(checkout, "branch", "--list") == b"* main\n"
     with pytest.raises(GitError, match="there already"):
         await check_out(history, "agent/x", checkout)
-
-
-async def test_without_a_checkout_of_the_repository_it_is_cloned(origin: Origin, tmp_path: Path) -> None:
-    """Into the folder that was named; another repository around it lends nothing."""
-    head = origin.commit("agent/x", {"code.py": b"2\n"})
+    # Another repository lends nothing: it is cloned.
     git(tmp_path, "init", "--quiet", "other")
-    history = await repositories(tmp_path / "data", origin.url).history(run_detail())
-    done = await check_out(history, "agent/x", tmp_path / "other")
-
-    assert (done.folder, done.commit, done.shares) == (tmp_path / "origin-agent-x", head, None)
-    assert (done.folder / "code.py").read_bytes() == b"2\n"
+    alone = await check_out(history, "agent/x", tmp_path / "other")
+    assert (alone.folder, alone.commit, alone.shares) == (tmp_path / "origin-agent-x", head, None)
+    assert (alone.folder / "code.py").read_bytes() == b"2\n"

@@ -1,6 +1,7 @@
 """What a run did, from real repositories: turns, changes and reviews, whatever becomes of the branch."""
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
@@ -98,29 +99,12 @@ async def test_a_pull_request_stands_in_for_its_branch(origin: Origin, found: Ru
     assert "pull request 7" in by_number.note
 
 
-@pytest.mark.parametrize(
-    ("raw", "number"),
-    [
-        ('{"pull_request_url": "https://h/a/b/pull/12"}', 12),
-        ('{"merge_request": {"iid": 3}}', 3),
-        ('{"pull_request": true, "pr_number": -1}', None),
-        ("[]", None),
-        ("no JSON", None),
-    ],
-)
-def test_a_pull_request_is_found_in_what_the_service_tells(raw: str, number: int | None) -> None:
+def test_a_pull_request_is_found_in_what_the_service_tells() -> None:
     """A number, or an address that ends in one."""
-    assert pull_number(raw) == number
-
-
-async def test_a_merged_branch_still_shows_what_the_run_did(origin: Origin, found: RunRepositories) -> None:
-    """The merge base would be its own head."""
-    origin.commit("agent/x", {"a.txt": b"1\n"}, mark="run_1 turn 1")
-    origin.push("agent/x:main")
-    change = await found.change(run_detail())
-
-    assert names(change) == ["a.txt"]
-    assert "merged" in change.base_name
+    assert pull_number('{"pull_request_url": "https://h/a/b/pull/12"}') == 12
+    assert pull_number('{"merge_request": {"iid": 3}}') == 3
+    for raw in ('{"pull_request": true, "pr_number": -1}', "[]", "no JSON"):
+        assert pull_number(raw) is None
 
 
 async def test_contents_are_fetched_once_and_for_this_change_alone(
@@ -143,14 +127,18 @@ async def test_contents_are_fetched_once_and_for_this_change_alone(
 
 
 async def test_a_run_that_has_not_changed_is_not_asked_for_again_at_once(origin: Origin, tmp_path: Path) -> None:
-    """Going from turn to turn costs one question; a run that went on is asked for."""
+    """A run that went on is asked for. Once its branch is merged, the merge base would be its own head."""
     found = repositories(tmp_path / "data", origin.url, fresh_s=1_000_000)
     first = origin.commit("agent/x", {"a.txt": b"1\n"}, mark="run_1 turn 1")
     before = await found.change(run_detail())
     second = origin.commit("agent/x", {"a.txt": b"2\n"}, at=650, mark="run_1 turn 2")
     same, later = await found.change(run_detail()), await found.change(run_detail("agent/x", *TWO_TURNS))
+    origin.push("agent/x:main")
+    merged = await repositories(tmp_path / "other", origin.url).change(run_detail())
 
     assert [change.head for change in (before, same, later)] == [first, first, second]
+    assert names(merged) == ["a.txt"]
+    assert "merged" in merged.base_name
 
 
 @pytest.mark.parametrize("branch", ["--upload-pack=x", "-x", "a\nb", "", "a..b", "*", "\x1b[2J"])
@@ -204,8 +192,6 @@ async def test_a_checkout_on_this_machine_tells_what_it_fetched_last(origin: Ori
 
 async def test_mirrors_beyond_the_budget_go_oldest_first(origin: Origin, tmp_path: Path) -> None:
     """What was used within the hour stays, however large."""
-    import os
-
     data = tmp_path / "data"
     await repositories(data, origin.url).turns(run_detail("main"))
     assert trim(data, 0) == []
@@ -215,15 +201,3 @@ async def test_mirrors_beyond_the_budget_go_oldest_first(origin: Origin, tmp_pat
     assert trim(data, 10 << 30) == []
     assert trim(data, 0) == [lock.with_suffix(".git")]
     assert (await repositories(data, origin.url).turns(run_detail("main"))).turns
-
-
-async def test_the_patch_applies_byte_for_byte(origin: Origin, found: RunRepositories, tmp_path: Path) -> None:
-    """Binary files, missing newlines and odd names included."""
-    files = {"new\nline": b"\xff\r\n\0", "-rf": b"no newline", "code.py": b"def f():\r\n    return 2\n"}
-    origin.commit("agent/x", files)
-    change = await found.change(run_detail())
-    git(tmp_path, "clone", "--quiet", str(origin.bare), "copy")
-    (tmp_path / "patch").write_bytes(change.patch)
-    git(tmp_path / "copy", "apply", str(tmp_path / "patch"))
-
-    assert {name: (tmp_path / "copy" / name).read_bytes() for name in files} == files

@@ -137,12 +137,14 @@ async def test_neither_says_why_and_what_would_help(tmp_path: Path, answer: Any)
 
 
 async def test_the_service_tells_git_which_commit_a_turn_made(tmp_path: Path) -> None:
-    """Also where the branch is gone, and where the commit carries no mark."""
+    """Even if the branch is gone and the commit has no mark. Without a review, the patterns looked for are named."""
     origin = Origin(tmp_path / "host")
     commit = origin.commit("agent/x", {"code.py": b"x"}, at=-100, start="main")
+    none = await results(tmp_path, None, origin.url).reviews(run_detail())
     git(origin.bare, "branch", "--quiet", "-D", "agent/x")
     change = await results(tmp_path, Service(commit=commit), origin.url).change(run_detail(), 1)
 
+    assert none == Unavailable("No review: none of the 1 changed files matches reviews/*.md.")
     assert isinstance(change, Change)
     assert (change.source, change.head, change.base_name) == ("git", commit, "its first parent")
 
@@ -169,15 +171,6 @@ async def test_a_file_that_was_not_changed_is_read_from_git(tmp_path: Path) -> N
     missing = await results(tmp_path, None).file(run_detail(), "code.py")
     assert isinstance(missing, Unavailable)
     assert "add it under [repositories]" in missing.reason
-
-
-async def test_a_run_without_a_review_is_told_what_was_looked_for(tmp_path: Path) -> None:
-    """The patterns are named: they may be configured."""
-    origin = Origin(tmp_path / "host")
-    origin.commit("agent/x", {"code.py": b"x"})
-    got = await results(tmp_path, None, origin.url).reviews(run_detail())
-
-    assert got == Unavailable("No review: none of the 1 changed files matches reviews/*.md.")
 
 
 async def test_what_an_agent_reported_is_a_review_unless_its_own_says_the_same(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def test_a_fixed_time_comes_once_a_local_day(cron: str, zone: str, after: str, t
     assert [f"{at:%Y-%m-%d %H:%M}" for at in islice(found, 2)] == times
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(10))
 def test_each_time_is_decided_on_once_however_the_clock_jumps(seed: int) -> None:
     """Suspended for days, set back, looked at late: never twice, never early, the newest, and none uncounted."""
     dice, since = random.Random(seed), datetime(2026, 3, 28, tzinfo=UTC)

@@ -10,7 +10,6 @@ from app.config.address import base_address
         (" https://api.example.com:8443/a/v1 ", "https://api.example.com:8443/a/v1"),
         ("HTTPS://api.example.com", "https://api.example.com"),
         ("http://localhost:8400/v1", "http://localhost:8400/v1"),
-        ("http://127.9.9.9/v1", "http://127.9.9.9/v1"),
         ("http://[::1]:80/v1", "http://[::1]:80/v1"),
     ],
 )
@@ -28,7 +27,6 @@ def test_an_address_has_one_normal_form(written: str, normal: str) -> None:
         ("http://0.0.0.0/v1", "in the clear"),
         ("http://2130706433/v1", "in the clear"),
         ("ftp://api.example.com", "https://"),
-        ("api.example.com/v1", "https://"),
         ("https:///v1", "https://"),
         ("", "https://"),
         ("https://ada:secret@api.example.com/v1", "no user"),
@@ -38,7 +36,6 @@ def test_an_address_has_one_normal_form(written: str, normal: str) -> None:
         ("https://api.example.com/a/../v1", "segment"),
         ("https://api.example.com/a//v1", "segment"),
         ("https://api.example.com:99999/v1", "not a valid address"),
-        ("https://api.example.com:port/v1", "not a valid address"),
         ("https://[::1/v1", "not a valid address"),
         ("https://exa\nmple.com/v1", "blanks"),
         ("https://bücher.example/v1", "xn--"),
