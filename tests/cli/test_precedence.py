@@ -52,15 +52,13 @@ def test_a_file_or_a_profile_named_on_the_command_line_beats_the_address_in_the_
     assert {request.headers["authorization"] for request in other.requests} == {"Bearer token-of-two"}
 
 
-def test_without_an_explicit_choice_the_environment_decides_as_ever(
-    two: CommandLine, server: Server, other: Server
-) -> None:
+def test_without_an_explicit_choice_the_environment_decides(two: CommandLine, server: Server, other: Server) -> None:
     """The file that a variable names is no explicit choice; `--profile environment` is."""
     assert two(*START, RUNWARDEN_CONFIG="two.toml").code == 0
     assert two(*NAMED, "--profile", "environment", *START).code == 0
 
     assert (len(server.requests), len(other.requests)) == (2, 0)
-    assert {request.headers["authorization"] for request in server.requests} == {"Bearer token-for-tests"}
+    assert {request.token for request in server.requests} == {"token-for-tests"}
 
 
 def test_advice_names_the_file_and_the_profile_that_were_given(two: CommandLine, other: Server) -> None:

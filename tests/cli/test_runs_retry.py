@@ -58,7 +58,7 @@ def outcomes(result: object) -> dict[str, str]:
 
 
 def test_what_failed_is_sent_again_with_the_same_body_once(faulty: CommandLine, server: Server, works: Works) -> None:
-    """A second call finds that it was done; what fails again is another failure, and a prefix another intention."""
+    """A second call finds that it was done; what fails again is another failure, and a key another intention."""
     faulty("runs", "start", "-R", "acme/api", "--branch", "b", "--metadata", "n=1", "One")
     faulty("runs", "start", "-R", "acme/web", "Two")
     works.end("run_1", "completed", updated=60)
@@ -137,18 +137,6 @@ def test_nothing_is_sent_without_a_yes(faulty: CommandLine, server: Server, work
             terminal.process.send_signal(signal.SIGINT)
         assert (terminal.end(), len(server.posts)) == (code, before + sent)
     assert b"2 of 2 \xc2\xb7 run_1  batch 2 of 2" in terminal.seen
-
-
-def test_a_retry_of_a_start_that_carried_its_own_id_carries_its_own(
-    faulty: CommandLine, server: Server, works: Works
-) -> None:
-    """So that it, too, can be recognised with certainty."""
-    first = faulty("runs", "start", "-R", "acme/api", "--branch", "b/{action}", "Go", "--json").json()["action_id"]
-    works.end("run_0", "failed", updated=60)
-
-    second = faulty(*RETRY, "run_0").json()["rows"][0]["action_id"]
-
-    assert [json.loads(body)["branch_name"] for body in server.posts] == [f"b/{first}", f"b/{second}"]
 
 
 def test_a_retried_agent_of_the_real_service_is_waited_for(real: CommandLine) -> None:
@@ -231,22 +219,32 @@ def test_what_a_colleague_asked_is_sent_again_and_whose_it_is_is_said(
     assert "does not have it either" in rows["run_4"]["problem"]
 
 
-def test_a_colleagues_later_turn_is_what_is_sent_again(faulty: CommandLine, server: Server, works: Works) -> None:
-    """Not what this machine sent before; and a service that cannot be asked is said, instead of sending that."""
-    faulty("runs", "start", "-R", "acme/api", "Mine")
-    works.end("run_0", "completed", updated=60)
-    faulty("runs", "list")
-    works.end("run_0", "working", updated=61)
-    faulty("runs", "list")
-    works.end("run_0", "failed", updated=62)
-    works.board.turns = {
-        "run_0": {"turns": [{"number": 1, "instructions": "Mine"}, {"number": 2, "instructions": "x"}]}
-    }
+def test_a_retry_of_a_start_that_carried_its_own_id_carries_its_own(
+    faulty: CommandLine, server: Server, works: Works
+) -> None:
+    """So it can be recognised with certainty, too."""
+    first = faulty("runs", "start", "-R", "acme/api", "--branch", "b/{action}", "Go", "--json").json()["action_id"]
+    works.end("run_0", "failed", updated=60)
 
-    told = faulty("runs", "retry", "--json", "--dry-run", "run_0").json()["rows"]
+    second = faulty(*RETRY, "run_0").json()["rows"][0]["action_id"]
+
+    assert [json.loads(body)["branch_name"] for body in server.posts] == [f"b/{first}", f"b/{second}"]
+
+
+def test_a_colleagues_later_turn_is_what_is_sent_again(faulty: CommandLine, server: Server, works: Works) -> None:
+    """Not what this machine sent before; a service that cannot be asked is reported, and nothing is sent."""
+    faulty("runs", "start", "-R", "acme/api", "Mine")
+    for updated, status in enumerate(("completed", "working", "failed"), 60):
+        works.end("run_0", status, updated=updated)
+        faulty("runs", "list")
+    mine, theirs = {"number": 1, "instructions": "Mine"}, {"number": 2, "instructions": "x"}
+    works.board.turns = {"run_0": {"turns": [mine, theirs]}}
+    retry = ("runs", "retry", "--json", "--dry-run", "run_0")
+
+    told = faulty(*retry).json()["rows"]
     answer = works.board.answer
     works.board.answer = lambda request: Drop() if "run_0" in request.path else answer(request)  # type: ignore[method-assign]
-    lost = faulty("runs", "retry", "--json", "--dry-run", "run_0").json()["rows"]
+    lost = faulty(*retry).json()["rows"]
 
     assert [row["request"]["body"]["instructions"] for row in told] == ["x"]
     assert [row["outcome"] for row in lost] == ["refused"]

@@ -149,8 +149,7 @@ def test_a_second_signal_ends_a_write_at_once_and_says_nothing_wrong(faulty: Com
 
 
 @pytest.mark.parametrize(
-    ("place", "words"),
-    [("app.cli.writes.tell", ["confirmed", "interrupted"]), ("app.cli.output.Output.record", [])],
+    ("place", "words"), [("app.cli.writes.tell", ["confirmed", "interrupted"]), ("app.cli.output.Output.record", [])]
 )
 def test_an_interruption_after_a_write_does_not_call_it_unsent(
     faulty: CommandLine, server: Server, monkeypatch: pytest.MonkeyPatch, place: str, words: list[str]

@@ -91,15 +91,6 @@ def test_agents_are_listed_with_their_inputs(real: CommandLine, service: Running
     assert line.endswith("Looks at one thing.")
 
 
-def test_a_project_is_onboarded_or_not(real: CommandLine) -> None:
-    """Exit code 1 where GitLab would not have it, though the call itself succeeded."""
-    good = real("gitlab", "onboard", "gitlab:acme/tools", "--json")
-    bad = real("gitlab", "onboard", "acme/none", "--json")
-
-    assert (good.code, good.json()["project"]["success"]) == (0, True)
-    assert (bad.code, bad.json()["state"], bad.json()["project"]["success"]) == (1, "confirmed", False)
-
-
 def test_a_token_that_is_refused_or_lacks_the_scope_is_exit_code_4(real: CommandLine, service: RunningService) -> None:
     """For reading and for writing; a token that may only create organizations does so, and reads no runs."""
     stranger = Inside(real.home, real.base_url, "not-a-token")
@@ -230,15 +221,19 @@ def test_a_signal_during_a_write_leaves_it_unknown_and_says_so(
 
 
 def test_a_repository_without_a_known_run_is_pointed_out(real: CommandLine) -> None:
-    """The service takes the run all the same; where nothing is known, nothing is said."""
+    """The service takes the run all the same; where nothing is known, nothing is said. Onboarding reports GitLab."""
     nowhere = ("runs", "start", "-R", "acme/nope", "Look.", "--json")
     blank = real(*nowhere, RUNWARDEN_DATA_DIR=str(real.home / "blank"))
     assert real("runs", "start", "-R", "acme/api", "Look.", "--json").code == 0
     known, unknown = (real("runs", "start", "-R", name, "Look.", "--json") for name in ("Acme/API", "acme/nope"))
+    good = real("gitlab", "onboard", "gitlab:acme/tools", "--json")
+    bad = real("gitlab", "onboard", "acme/none", "--json")
 
     assert (blank.code, known.code, unknown.code) == (0, 0, 0)
     assert (blank.json()["warnings"], known.json()["warnings"]) == ([], [])
     assert "No run of acme/nope is known here." in unknown.json()["warnings"][0]
+    assert (good.code, good.json()["project"]["success"]) == (0, True)
+    assert (bad.code, bad.json()["state"], bad.json()["project"]["success"]) == (1, "confirmed", False)
 
 
 def test_the_token_may_come_on_stdin(faulty: CommandLine, server: Server) -> None:

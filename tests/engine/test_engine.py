@@ -10,14 +10,7 @@ from app.actions.actions import InFlight
 from app.api.client import Client
 from app.config import Profile, Settings, load
 from app.engine import Engine
-from app.events import (
-    ActionChanged,
-    CacheChangedElsewhere,
-    Event,
-    HealthChanged,
-    LinkChanged,
-    StateChangedElsewhere,
-)
+from app.events import ActionChanged, CacheChangedElsewhere, Event, HealthChanged, LinkChanged, StateChangedElsewhere
 from storage.cache.cache import Cache
 from storage.errors import DatabaseBusyError
 from storage.ledger import Ledger

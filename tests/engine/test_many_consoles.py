@@ -15,16 +15,16 @@ from app.polling import Polling
 from tests.limiters import KINDS, Limiter
 from tests.virtual_time import Jobs, in_virtual_time
 
-CONSOLES = 50
+CONSOLES = 100
 NO_CACHE = SimpleNamespace(process="one")
-PER_MINUTE = 30
+PER_MINUTE = 60
 OUTAGE_S = (1200.0, 1500.0)
 END_S = 3600.0
 
 
 @dataclass
 class Service:
-    """Allows 30 requests a minute, in one of the usual ways, and is down for five minutes."""
+    """Allows 60 requests a minute, in one of the usual ways, and is down for five minutes."""
 
     kind: Literal["bucket", "bucket without a wait", "fixed window", "sliding window"]
     statuses: list[tuple[float, int]] = field(default_factory=list)
@@ -78,7 +78,7 @@ class NoOrphans:
 
 
 async def hour(service: Service, monkeypatch: pytest.MonkeyPatch) -> list[Sync]:
-    """An hour of fifty consoles; what each one's runs were asked for."""
+    """An hour of a hundred consoles; what each one's runs were asked for."""
     loop = asyncio.get_running_loop()
     random.seed(1)
     monkeypatch.setattr("app.polling.time", SimpleNamespace(monotonic=loop.time))
@@ -89,7 +89,7 @@ async def hour(service: Service, monkeypatch: pytest.MonkeyPatch) -> list[Sync]:
         runs = Sync(service, budget, 4, Priority.ACTIVE)
         health = Sync(service, budget, 1, Priority.HEALTH)
         consoles.append(runs)
-        polling = Polling(runs, health, NO_CACHE, NoOrphans(), print, 10, 30, budget, schedule=Jobs())
+        polling = Polling(runs, health, NO_CACHE, NoOrphans(), len, 10, 30, budget, schedule=Jobs())
         loop.call_later(10 * random.random(), polling.start)
     await asyncio.sleep(END_S)
     return consoles

@@ -99,11 +99,10 @@ def test_a_patch_that_is_cut_off_or_damaged_is_shown_as_far_as_it_goes(data: byt
 
 def test_a_plain_patch_without_gits_headers_is_read() -> None:
     """What `diff -u` writes has its files, too."""
-    plain = (
-        b"--- /dev/null\t1970\n+++ b/new.py\t2026\n@@ -0,0 +1 @@\n+x\n--- a/old.py\n+++ b/old.py\n@@ -1 +1 @@\n-x\n+y\n"
-    )
+    added = b"--- /dev/null\t1970\n+++ b/new.py\t2026\n@@ -0,0 +1 @@\n+x\n"
+    modified = b"--- a/old.py\n+++ b/old.py\n@@ -1 +1 @@\n-x\n+y\n"
 
-    found = [(file.path, file.kind, file.additions, file.deletions) for file in Patch(plain).changed_files()]
+    found = [(file.path, file.kind, file.additions, file.deletions) for file in Patch(added + modified).changed_files()]
     assert found == [("new.py", "added", 1, 0), ("old.py", "modified", 1, 1)]
 
 
@@ -121,24 +120,10 @@ def test_only_as_much_is_read_as_is_shown() -> None:
 
 
 PIECES = [
-    *(
-        b"diff --git a/x b/x\n",
-        b'diff --git "a/\\n" "b/\\n"\n',
-        b"--- a/x\n",
-        b"+++ b/x\n",
-        b"@@ -1,2 +1,2 @@ f\n",
-        b"\\ No\n",
-    ),
-    *(
-        b"GIT binary patch\n",
-        b"literal 3\n",
-        b"rename from x\n",
-        b"index 0000..1111 120000\n",
-        b"+a\n",
-        b"-a\n",
-        b" a\n",
-    ),
-    *(b"\n", b"\r", b"\0", b"\xff", b"@@ -0,0 +1,999999999 @@\n", b"new file mode 160000\n", b"--- /dev/null\n"),
+    *(b"diff --git a/x b/x\n", b'diff --git "a/\\n" "b/\\n"\n', b"--- a/x\n", b"+++ b/x\n", b"@@ -1,2 +1,2 @@ f\n"),
+    *(b"\\ No\n", b"GIT binary patch\n", b"literal 3\n", b"rename from x\n", b"index 0000..1111 120000\n", b"+a\n"),
+    *(b"-a\n", b" a\n", b"\n", b"\r", b"\0", b"\xff", b"@@ -0,0 +1,999999999 @@\n", b"new file mode 160000\n"),
+    b"--- /dev/null\n",
 ]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.results.git import GitError
+from app.results.git import Git, GitError, TooLargeError
 from app.results.mirror import trim
 from app.results.repository import BY_TIME, RunRepositories
 from app.results.service import pull_number
@@ -188,6 +188,14 @@ async def test_a_checkout_on_this_machine_tells_what_it_fetched_last(origin: Ori
     change = await repositories(tmp_path / "data", str(tmp_path / "checkout")).change(run_detail())
 
     assert (change.head, change.base_name) == (commit, "merge base with main")
+
+
+async def test_an_endless_answer_is_cut(origin: Origin) -> None:
+    """The beginning is kept."""
+    with pytest.raises(TooLargeError) as caught:
+        await Git().read(origin.bare, "log", "-p", "main", most=100)
+
+    assert len(caught.value.data) == 100
 
 
 async def test_mirrors_beyond_the_budget_go_oldest_first(origin: Origin, tmp_path: Path) -> None:

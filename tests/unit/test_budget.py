@@ -1,4 +1,4 @@
-"""How hard the service may be asked."""
+"""How hard and how often the service may be asked."""
 
 import asyncio
 from contextlib import suppress
@@ -15,7 +15,7 @@ from app.api.errors import (
     ServerFailedError,
     UnreachableError,
 )
-from app.polling import Cadence
+from app.polling import CEILING, SLOWEST_S, Cadence
 from storage.records.service_traits import BudgetState
 from tests.limiters import Limiter
 from tests.virtual_time import in_virtual_time
@@ -232,3 +232,35 @@ async def test_while_the_service_is_down_polls_and_history_rest() -> None:
     assert second.until > first.until
     assert await service.ask(other) == "page"
     assert [await budget.wait() for budget in service.budgets] == [None, None]
+
+
+def test_failures_slow_polling_down_and_success_takes_the_pace_back_in_steps() -> None:
+    """The first poll is due at once; each failure doubles the wait up to a ceiling; a success takes two off."""
+    for draw, wait_s in ((0.0, 10.0), (0.5, 15.0)):
+        spread = Cadence(10.0, draw=lambda draw=draw: draw)
+        spread.failed(0.0)
+        assert spread.wait_s(0.0) == wait_s, "consoles that failed together do not come back together"
+    cadence = Cadence(10.0, draw=lambda: 1.0)
+    waits = [cadence.wait_s(0.0)]
+    for happened in (*[cadence.failed] * 3, *[cadence.succeeded] * 5, *[cadence.failed] * 8):
+        happened(0.0)
+        waits.append(cadence.wait_s(0.0))
+    cadence.hasten()
+
+    assert waits[:9] == [0.0, 20.0, 40.0, 80.0, 60.0, 40.0, 20.0, 10.0, 10.0]
+    assert (waits[-1], cadence.wait_s(0.0)) == (10.0 * CEILING, 0.0)
+
+
+def test_refusals_stretch_the_interval_and_each_success_shortens_it_by_a_tenth() -> None:
+    """Beyond the stated wait; up to a quarter of an hour, and back to the base in the end."""
+    cadence = Cadence(10.0, draw=lambda: 0.5)
+    cadence.refused(0.0, 7.0)
+    assert cadence.wait_s(0.0) == 47.0
+    cadence.succeeded(0.0)
+    assert cadence.wait_s(0.0) == pytest.approx(36.0)
+    for _ in range(20):
+        cadence.refused(0.0, 0.0)
+    assert cadence.wait_s(0.0) == SLOWEST_S
+    for _ in range(50):
+        cadence.succeeded(0.0)
+    assert cadence.wait_s(0.0) == 10.0
