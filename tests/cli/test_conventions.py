@@ -49,6 +49,37 @@ def test_a_contradiction_or_a_misspelling_is_refused(lone: CommandLine, line: st
 GROUPS = {" ".join(name.split()[1:-1]) for name in ALL}
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "bogus --json",
+        "runs bogus --json",
+        "runs list --json --bogus",
+        "runs list --bogus -o json",
+        "runs list --output=ndjson --limit 0",
+        "runs start --json go",
+        "runs list --from yesterday --json",
+        "runs list --from -1h --to -2h --json",
+        "runs wait r --timeout soon --json",
+        "runs start -R nowhere go --json",
+        "runs start -R acme/api --metadata novalue go --json",
+        "runs start -R acme/api --metadata a=1 --metadata a=2 go --json",
+        "runs start -R acme/api --json",
+        "actions resolve act_x --json",
+        "actions resolve act_x --not-created --send-again --json",
+    ],
+)
+def test_a_mistake_on_the_command_line_is_json_too(lone: CommandLine, line: str) -> None:
+    """Exit code 2, and nothing on stderr that a script would have to parse; without JSON stdout stays empty."""
+    arguments = line.split()
+    result, told = lone(*arguments), lone(*(each for each in arguments if "json" not in each and each != "-o"))
+
+    assert result.code == 2
+    assert result.json()["error"]["kind"] == "usage"
+    assert result.json()["error"]["message"]
+    assert (told.code, told.out, bool(told.err)) == (2, "", True)
+
+
 def test_examples_are_of_commands_that_there_are() -> None:
     """Where there is more to show than the command's name, and of nothing that there is not."""
     assert set(EXAMPLES) <= {name.partition(" ")[2] for name in ALL} | GROUPS

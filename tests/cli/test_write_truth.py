@@ -241,3 +241,17 @@ def test_a_ledger_that_cannot_be_used_sends_nothing_and_says_so(
     assert listed.code == (0 if content is None else 2)
     assert ("The ledger can only be read" in listed.err) == (content is None)
     assert len(server.posts) == 1
+
+
+def test_a_cache_of_another_version_is_replaced_and_told_once(lone: CommandLine) -> None:
+    """On stderr: the answer is as ever, even without a token."""
+    folder = Path(lone("config", "check", "--json").json()["data_folder"])
+    folder.mkdir(parents=True)
+    with closing(sqlite3.connect(folder / "cache.sqlite3")) as connection:
+        connection.execute("CREATE TABLE runs (id INTEGER)")
+
+    first, again = (lone("runs", "list", "--cached", "--json", RUNWARDEN_TOKEN="") for _ in range(2))
+
+    assert (first.code, again.code, first.json()["runs"]) == (0, 0, [])
+    assert "made by another version" in first.err
+    assert again.err == ""

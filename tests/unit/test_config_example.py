@@ -2,7 +2,6 @@
 
 import re
 import tomllib
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -73,11 +72,3 @@ def test_every_alternative_of_the_token_works(file: Path, key: str, kind: type) 
 
     assert isinstance(token, kind)
     assert token != EnvToken()
-
-
-def test_every_key_says_why() -> None:
-    """A comment stands above each key or its section."""
-    lines = example_text().splitlines()
-    for above, line in pairwise(lines):
-        if re.match(r"#{1,2}[a-z_]+ = ", line):
-            assert above.startswith(("# ", "#[", "#name")), line

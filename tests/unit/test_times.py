@@ -11,20 +11,17 @@ NOW = datetime(2026, 5, 4, 12, 30, tzinfo=UTC)
 MOMENT = datetime(2026, 5, 1, 10, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("90s", 90), ("30m", 1800), ("1h30m", 5400), ("7d", 604_800), ("2w", 1_209_600), ("0.5s", 0.5), (" 5M ", 300)],
-)
-def test_durations_are_read_as_people_write_them(text: str, seconds: float) -> None:
+def test_durations_are_read_as_people_write_them() -> None:
     """A number and a unit, or several of them."""
-    assert parse_duration(text) == timedelta(seconds=seconds)
+    seconds = {"90s": 90, "30m": 1800, "1h30m": 5400, "7d": 604_800, "2w": 1_209_600, "0.5s": 0.5, " 5M ": 300}
+    assert {text: parse_duration(text).total_seconds() for text in seconds} == seconds
 
 
-@pytest.mark.parametrize("text", ["", "30", "m", "-5m", "5 m", "1e3s", "soon", "9999999999d", "٣m"])
-def test_an_invalid_duration_is_refused_with_an_example(text: str) -> None:
+def test_an_invalid_duration_is_refused_with_an_example() -> None:
     """The message shows what would be one, or says that it is too long."""
-    with pytest.raises(ValueError, match=r"30m|century"):
-        parse_duration(text)
+    for text in ("", "30", "m", "-5m", "5 m", "1e3s", "soon", "9999999999d", "٣m"):
+        with pytest.raises(ValueError, match=r"30m|century"):
+            parse_duration(text)
 
 
 @pytest.mark.parametrize(
@@ -88,13 +85,10 @@ def test_all_these_are_the_same_moment() -> None:
     assert timestamp("2026-05-01T10:00:00.123456789Z") == MOMENT + timedelta(microseconds=123_456)
 
 
-@pytest.mark.parametrize(
-    "received",
-    [None, True, "", "soon", "2026-13-01T00:00:00Z", "20260501", "2026-W18-5", "0001-01-01T00:00:00+10:00", 10**30, {}],
-)
-def test_an_unreadable_time_is_none(received: object) -> None:
-    """An unreadable time is no reason to fail: the run as received still has it."""
-    assert timestamp(received) is None
+def test_an_unreadable_time_is_none() -> None:
+    """It is no reason to fail: the run as received still has it."""
+    odd = (None, True, "", "soon", "2026-13-01T00:00:00Z", "20260501", "2026-W18-5", "0001-01-01T00:00:00+10:00")
+    assert [timestamp(received) for received in (*odd, 10**30, {})] == [None] * 10
 
 
 @given(st.datetimes(timezones=st.sampled_from([UTC, timezone(timedelta(hours=-11)), timezone(timedelta(hours=5.5))])))
