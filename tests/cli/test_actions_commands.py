@@ -76,14 +76,13 @@ def test_sending_again_needs_the_email_typed(faulty: CommandLine, server: Server
 
 
 def test_read_only_resolves_nothing(faulty: CommandLine, server: Server) -> None:
-    """A person's word on an outcome changes the ledger, which is precious."""
+    """What someone says of an outcome changes the ledger, which is precious."""
     server.script(Drop())
     unknown = faulty(*CREATE).json()["action_id"]
 
-    for word in (["--not-created"], ["--created", "org_7"], ["--send-again", "--confirm", "new.admin@example.com"]):
-        result = faulty("actions", "resolve", unknown, *word, "--read-only", "--json")
+    for word in ("--not-created", "--created org_7", "--send-again --confirm new.admin@example.com"):
+        result = faulty("actions", "resolve", unknown, *word.split(), "--read-only", "--json")
         assert (result.code, result.json()["error"]["kind"]) == (2, "read_only"), word
-
     assert faulty("actions", "show", unknown, "--json").json()["action"]["state"] == "unknown"
     assert len(server.posts) == 1
 
@@ -149,7 +148,7 @@ def test_an_id_that_does_not_look_right_needs_force_and_a_mistake_can_be_undone(
 
 
 def test_unknown_fields_are_printed_as_received(faulty: CommandLine, server: Server) -> None:
-    """The service may say more than the spec."""
+    """The service may send more than the spec says. An action that does not exist is exit code 7."""
     server.script(Respond(201, {**RUN, "cost": {"tokens": 3}}), Respond(200, {**EXECUTION, "queue": 1}))
 
     run = faulty("runs", "start", "-R", "acme/api", "go", "--json")
@@ -157,6 +156,9 @@ def test_unknown_fields_are_printed_as_received(faulty: CommandLine, server: Ser
 
     assert run.json()["run"] == {**RUN, "cost": {"tokens": 3}}
     assert execution.json()["execution"] == {**EXECUTION, "queue": 1}
+    for arguments in (["show", "act_x"], ["resolve", "act_x", "--not-created"], ["resolve", "act_x", "--send-again"]):
+        result = faulty("actions", *arguments, "--json")
+        assert (result.code, result.json()["error"]["kind"]) == (7, "not_found")
 
 
 ADA = ("ada", "desk", "console", "console:ada")
@@ -222,10 +224,3 @@ def test_an_export_says_who_did_what_when_and_where_to(audited: CommandLine, mon
     assert json.loads(file.read_text()) == {"actions": lines, "count": 2}
     assert (told.out, told.err.strip()) == ("", "2 actions written to audit.json")
     assert (audited.token in file.read_text(), file.stat().st_mode & 0o777) == (False, 0o600)
-
-
-def test_an_unknown_action_is_not_found(lone: CommandLine) -> None:
-    """Exit code 7."""
-    for arguments in (["show", "act_x"], ["resolve", "act_x", "--not-created"], ["resolve", "act_x", "--send-again"]):
-        result = lone("actions", *arguments, "--json")
-        assert (result.code, result.json()["error"]["kind"]) == (7, "not_found")

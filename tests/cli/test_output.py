@@ -4,7 +4,6 @@ import re
 from io import StringIO
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -52,17 +51,15 @@ def test_ndjson_is_one_object_a_line_and_an_empty_table_is_empty() -> None:
     assert (out.getvalue(), err.getvalue()) == ("", "No run matches.\n")
 
 
-@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@cmd", "\t=1"])
-def test_no_csv_cell_is_a_formula(text: str) -> None:
+def test_no_csv_cell_is_a_formula() -> None:
     """Anyone who may push names a branch; a spreadsheet must not run it."""
-    output, out, _ = printer(Format.CSV)
+    for text in ("=1+1", "+1", "-1", "@cmd", "\t=1"):
+        output, out, _ = printer(Format.CSV)
+        output.listing("runs", [{"branch": text, "stuck": True}], COLUMNS)
 
-    output.listing("runs", [{"branch": text, "stuck": True}], COLUMNS)
-
-    header, row = csv.reader(StringIO(out.getvalue()))
-    assert header == ["branch", "stuck"]
-    assert row[0].startswith(("'", "␉"))
-    assert row[1] == "true"
+        header, row = csv.reader(StringIO(out.getvalue()))
+        assert (header, row[1]) == (["branch", "stuck"], "true")
+        assert row[0].startswith(("'", "␉"))
 
 
 TABLE: tuple[Column[tuple[str, str]], ...] = (

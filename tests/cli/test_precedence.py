@@ -49,7 +49,7 @@ def test_a_file_or_a_profile_named_on_the_command_line_beats_the_address_in_the_
         assert (result.code, result.err.count(f"RUNWARDEN_BASE_URL is not used: {by}")) == (0, 1), result.err
 
     assert (len(server.requests), len(other.requests)) == (0, 4)
-    assert {request.headers["authorization"] for request in other.requests} == {"Bearer token-of-two"}
+    assert {request.token for request in other.requests} == {"token-of-two"}
 
 
 def test_without_an_explicit_choice_the_environment_decides(two: CommandLine, server: Server, other: Server) -> None:
@@ -94,8 +94,8 @@ def test_the_token_of_one_service_never_goes_to_another(
     alone = two(*options, *START, **variables, RUNWARDEN_BASE_URL="")
     same = two(*options, *START, **variables, RUNWARDEN_BASE_URL=other.base_url)
     assert (alone.code, same.code) == (0, 0)
-    sent = [request.headers["authorization"] for request in other.requests]
-    assert sent == ["Bearer typed", "Bearer token-for-tests", "Bearer token-for-tests"]
+    sent = [request.token for request in other.requests]
+    assert sent == ["typed", "token-for-tests", "token-for-tests"]
 
 
 @pytest.mark.parametrize(

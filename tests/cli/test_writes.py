@@ -137,30 +137,22 @@ def test_each_answer_to_a_write_has_its_exit_code(
     assert len(server.posts) == 1
 
 
-def test_the_same_key_sends_once(faulty: CommandLine, server: Server) -> None:
-    """A script that is run twice is told the same; another request under that key is refused."""
-    server.script(Respond(201, ORGANIZATION))
-
-    first = faulty(*CREATE, "--key", "k1")
-    second = faulty(*CREATE, "--idempotency-key", "k1")
-    other = faulty("orgs", "create", "else@example.com", "--key", "k1", "--json")
-
-    assert first.out == second.out
-    assert (second.code, other.code, other.json()["error"]["kind"]) == (0, 2, "already_asked")
-    assert len(server.posts) == 1
-
-
-def test_a_second_organization_for_an_address_needs_a_knowing_yes(faulty: CommandLine, server: Server) -> None:
-    """However the address is written; the refusal names what there is, and how to go on."""
+def test_a_second_organization_for_an_address_needs_another_key_and_a_knowing_yes(
+    faulty: CommandLine, server: Server
+) -> None:
+    """The same key sends once, and reports the same. However the address is written, a refusal says how to go on."""
     server.script(Respond(201, ORGANIZATION), Respond(201, ORGANIZATION | {"organization_id": "org_2"}))
-    first = faulty(*CREATE).json()
+    first, second = faulty(*CREATE, "--key", "k1"), faulty(*CREATE, "--idempotency-key", "k1")
+    other = faulty("orgs", "create", "else@example.com", "--key", "k1", "--json")
 
     refused = faulty("orgs", "create", " NEW.admin@EXAMPLE.com ", "--json")
     meant = faulty("orgs", "create", "NEW.admin@EXAMPLE.com", "--again", "--json")
 
-    error = refused.json()["error"]
-    assert (refused.code, error["kind"], error["action_id"]) == (2, "duplicate", first["action_id"])
-    assert all(word in error["message"] for word in ("org_1", first["action_id"], "Nothing was sent", "--again"))
+    assert (first.code, second.out) == (0, first.out)
+    assert (other.code, other.json()["error"]["kind"]) == (2, "already_asked")
+    error, action_id = refused.json()["error"], first.json()["action_id"]
+    assert (refused.code, error["kind"], error["action_id"]) == (2, "duplicate", action_id)
+    assert all(word in error["message"] for word in ("org_1", action_id, "Nothing was sent", "--again"))
     assert (meant.code, meant.json()["organization"]["organization_id"], len(server.posts)) == (0, "org_2", 2)
 
 
@@ -254,15 +246,14 @@ def test_the_token_may_come_on_stdin(faulty: CommandLine, server: Server) -> Non
 
 def test_read_only_sends_nothing(faulty: CommandLine, server: Server) -> None:
     """Neither here nor for any other write."""
-    for arguments in (
-        ["orgs", "create", "a@example.com"],
-        ["runs", "start", "-R", "acme/api", "go"],
-        ["agents", "start", "x", "-R", "acme/api"],
-        ["gitlab", "onboard", "acme/x"],
+    for line in (
+        "orgs create a@example.com",
+        "runs start -R acme/api go",
+        "agents start x -R acme/api",
+        "gitlab onboard acme/x",
     ):
-        result = faulty("--read-only", *arguments, "--json")
+        result = faulty("--read-only", *line.split(), "--json")
         assert (result.code, result.json()["error"]["kind"]) == (2, "read_only")
-
     assert server.requests == []
 
 

@@ -14,7 +14,7 @@ from app.events import ActionChanged, CacheChangedElsewhere, Event, HealthChange
 from storage.cache.cache import Cache
 from storage.errors import DatabaseBusyError
 from storage.ledger import Ledger
-from storage.records import RunFilter
+from storage.records import PollOutcome, RunFilter
 from storage.state import State
 from tests.lab import Lab
 from tests.waiting import until
@@ -30,9 +30,8 @@ def board() -> AsyncIterator[Lab]:
         yield board
 
 
-def configured(board: Lab, tmp_path: Path, **more: str) -> tuple[Settings, Profile]:
-    env = {"RUNWARDEN_BASE_URL": board.base_url, "RUNWARDEN_TOKEN": "test-token", "RUNWARDEN_DATA_DIR": str(tmp_path)}
-    settings = load(None, {**env, **more})
+def configured(board: Lab, tmp_path: Path) -> tuple[Settings, Profile]:
+    settings = load(None, {"RUNWARDEN_BASE_URL": board.base_url, "RUNWARDEN_DATA_DIR": str(tmp_path)})
     return settings, settings.profile()
 
 
@@ -48,18 +47,15 @@ async def busy(*_: object) -> None:
 def noted_closes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What is closed from now on, by its class."""
     closed: list[str] = []
+    for kind in (InFlight, Client, State, Ledger, Cache):
+        name = "aclose" if kind is Client else "close"
+        original = getattr(kind, name)
 
-    def noted(kind: type, method: str) -> None:
-        close = getattr(kind, method)
-
-        async def closing(self: Any) -> None:
-            closed.append(kind.__name__)
+        async def closing(self: Any, close: Any = original) -> None:
+            closed.append(type(self).__name__)
             await close(self)
 
-        monkeypatch.setattr(kind, method, closing)
-
-    for kind in (InFlight, Client, State, Ledger, Cache):
-        noted(kind, "aclose" if kind is Client else "close")
+        monkeypatch.setattr(kind, name, closing)
     return closed
 
 
@@ -107,7 +103,7 @@ async def test_polling_fills_the_cache_and_rings(board: Lab, tmp_path: Path) -> 
 async def test_of_two_processes_one_polls_and_the_other_hears(
     board: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second engine on the same folder does not ask the service; it learns of the first one's writes."""
+    """The second engine on the same folder does not ask the service; each learns of the other's writes."""
     board.put("run_1", "working", created=0)
     first: list[Event] = []
     second: list[Event] = []
@@ -121,6 +117,9 @@ async def test_of_two_processes_one_polls_and_the_other_hears(
             board.put("run_2", "working", created=1)
             one.polling.poll_soon("runs")
             await heard(second, lambda one: isinstance(one, CacheChangedElsewhere), "news of the cache")
+            first.clear()
+            await two.cache.record_poll(PollOutcome("runs", two.clock()))
+            await heard(first, lambda one: isinstance(one, CacheChangedElsewhere), "news of the second one's cache")
             await one.usable_state().begin_rule("nightly", "fingerprint", one.clock())
             await heard(second, lambda one: isinstance(one, StateChangedElsewhere), "news of the state")
 

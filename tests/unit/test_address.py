@@ -3,20 +3,16 @@ import pytest
 from app.config.address import base_address
 
 
-@pytest.mark.parametrize(
-    ("written", "normal"),
-    [
-        ("https://API.Example.com/v1/", "https://api.example.com/v1"),
-        (" https://api.example.com:8443/a/v1 ", "https://api.example.com:8443/a/v1"),
-        ("HTTPS://api.example.com", "https://api.example.com"),
-        ("http://localhost:8400/v1", "http://localhost:8400/v1"),
-        ("http://[::1]:80/v1", "http://[::1]:80/v1"),
-    ],
-)
-def test_an_address_has_one_normal_form(written: str, normal: str) -> None:
+def test_an_address_has_one_normal_form() -> None:
     """Case, blanks and a trailing slash make no difference, and the normal form is its own."""
-    assert base_address(written) == normal
-    assert base_address(normal) == normal
+    for written, normal in {
+        "https://API.Example.com/v1/": "https://api.example.com/v1",
+        " https://api.example.com:8443/a/v1 ": "https://api.example.com:8443/a/v1",
+        "HTTPS://api.example.com": "https://api.example.com",
+        "http://localhost:8400/v1": "http://localhost:8400/v1",
+        "http://[::1]:80/v1": "http://[::1]:80/v1",
+    }.items():
+        assert base_address(written) == base_address(normal) == normal
 
 
 @pytest.mark.parametrize(

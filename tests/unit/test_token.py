@@ -48,15 +48,14 @@ def test_a_token_never_shows() -> None:
             store(token)
 
 
-@pytest.mark.parametrize("value", ["", "a b", "a\nb", "Bearer abc", "tök", "a\x00b", "a\x7f", "x" * 20_000])
-def test_what_cannot_be_a_bearer_token_is_refused_without_repeating_it(value: str) -> None:
+def test_what_cannot_be_a_bearer_token_is_refused_without_repeating_it() -> None:
     """A header with it would break, and the error's text would show it."""
-    with pytest.raises(TokenError) as caught:
-        Token(value)
-
-    shown = "".join(traceback.format_exception(caught.value))
-    assert not value or value not in shown
-    assert caught.value.cure in str(caught.value)
+    for value in ("", "a b", "a\nb", "Bearer abc", "tök", "a\x00b", "a\x7f", "x" * 20_000):
+        with pytest.raises(TokenError) as caught:
+            Token(value)
+        shown = "".join(traceback.format_exception(caught.value))
+        assert not value or value not in shown
+        assert caught.value.cure in str(caught.value)
 
 
 def test_a_variable_is_read_and_removed(monkeypatch: pytest.MonkeyPatch) -> None:
