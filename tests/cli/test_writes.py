@@ -278,22 +278,22 @@ def test_a_write_that_was_refused_here_has_a_writes_document_too(faulty: Command
     """Scripts read the same fields from every outcome, whatever kept the request from being sent."""
     server.script(Drop())
     assert faulty(*CREATE).code == 6
-    for arguments, code, field in (
-        (CREATE, 6, "organization"),
-        (("orgs", "create", "nobody", "--json"), 2, "organization"),
-        ((*CREATE, "--read-only"), 2, "organization"),
-        (("runs", "start", "-R", "acme/api", "--timeout", "soon", "go", "--json"), 2, "run"),
-        (("runs", "continue", "run_1", "--key", "", "go", "--json"), 2, "run"),
-        (("agents", "start", "a", "-R", "acme/api", "more=1", "--json"), 2, "execution"),
-        (("orgs", "create", "--json"), 2, "organization"),
-        (("gitlab", "onboard", "a/b", "--nonsense", "--json"), 2, "project"),
-        (("gitlab", "onboard", "9" * 5000, "--key", " ", "--json"), 2, "project"),
+    for arguments, code, kind, field in (
+        (CREATE, 6, "organization.create", "organization"),
+        (("orgs", "create", "nobody", "--json"), 2, "organization.create", "organization"),
+        ((*CREATE, "--read-only"), 2, "organization.create", "organization"),
+        (("runs", "start", "-R", "acme/api", "--timeout", "x", "go", "--json"), 2, "run.start", "run"),
+        (("runs", "continue", "run_1", "--key", "", "go", "--json"), 2, "run.continue", "run"),
+        (("agents", "start", "a", "-R", "acme/api", "more=1", "--json"), 2, "agent.start", "execution"),
+        (("orgs", "create", "--json"), 2, "organization.create", "organization"),
+        (("gitlab", "onboard", "a/b", "--nonsense", "--json"), 2, "gitlab.onboard", "project"),
+        (("gitlab", "onboard", "9" * 5000, "--key", " ", "--json"), 2, "gitlab.onboard", "project"),
     ):
         refused = faulty(*arguments)
         document = refused.json()
         assert (refused.code, document["action_id"], document["state"]) == (code, None, "not_sent"), arguments
-        assert (document["base_url"], document[field], document["warnings"]) == (None, None, [])
-        assert document["kind"]
+        assert (document["kind"], document["base_url"], document[field]) == (kind, None, None)
+        assert document["warnings"] == []
         assert document["error"]["message"]
     assert len(server.posts) == 1
 

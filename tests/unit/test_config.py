@@ -57,13 +57,6 @@ def test_the_users_own_file_is_found_and_not_needed(tmp_path: Path, monkeypatch:
     assert load(None, {}).profile().name == "acme"
 
 
-def test_a_file_that_was_asked_for_must_exist(tmp_path: Path) -> None:
-    """A typing error in --config or RUNWARDEN_CONFIG is not passed over."""
-    for path, env in ((tmp_path / "x.toml", {}), (None, {"RUNWARDEN_CONFIG": str(tmp_path / "x.toml")})):
-        with pytest.raises(ConfigError, match=r"x\.toml: there is no such file"):
-            load(path, env)
-
-
 def test_a_full_profile_is_read(tmp_path: Path) -> None:
     """[poll] counts for all, a profile's own poll table on top of it."""
     settings = loaded(
@@ -171,33 +164,32 @@ def test_a_mistake_is_said_with_file_line_key_and_cure(
     assert str(error).startswith(f"{tmp_path / 'config.toml'}:{line}: ")
 
 
-@pytest.mark.parametrize(
-    ("text", "name", "said"),
-    [
+def test_a_profile_that_cannot_be_chosen_is_explained(tmp_path: Path) -> None:
+    """The way on is in the message."""
+    two = ACME + '[profiles.b]\nbase_url = "https://b.example"\n'
+    for text, name, said in (
         ("", None, "runwarden demo"),
         ("", "acme", "no profile 'acme'"),
         (ACME, "acne", "There are: acme."),
-        (ACME + '[profiles.b]\nbase_url = "https://b.example"\n', None, "--profile or in default_profile: acme, b."),
-    ],
-)
-def test_a_profile_that_cannot_be_chosen_is_explained(tmp_path: Path, text: str, name: str | None, said: str) -> None:
-    """The way on is in the message."""
-    settings = loaded(tmp_path, text)
-
-    with pytest.raises(ConfigError) as caught:
-        settings.profile(name)
-
-    assert said in str(caught.value)
+        (two, None, "--profile or in default_profile: acme, b."),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            loaded(tmp_path, text).profile(name)
+        assert said in str(caught.value)
 
 
-def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
-    """A folder or a file that is not UTF-8 is no configuration; of a wrong variable there is no file to blame."""
+def test_a_file_that_is_missing_or_unreadable_is_named(tmp_path: Path) -> None:
+    """A typing error in --config or RUNWARDEN_CONFIG is an error; for a wrong variable there is no file to blame."""
     (tmp_path / "config.toml").write_bytes(b"\xff\xfe")
-
-    with pytest.raises(ConfigError, match="UTF-8"):
-        load(tmp_path / "config.toml", {})
-    with pytest.raises(ConfigError, match="cannot be read"):
-        load(tmp_path, {})
+    missing = tmp_path / "x.toml"
+    for path, env, said in (
+        (missing, {}, r"x\.toml: there is no such file"),
+        (None, {"RUNWARDEN_CONFIG": str(missing)}, r"x\.toml: there is no such file"),
+        (tmp_path / "config.toml", {}, "UTF-8"),
+        (tmp_path, {}, "cannot be read"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            load(path, env)
     error = mistake(tmp_path, "", RUNWARDEN_BASE_URL="http://api.example.com")
     assert (error.file, error.key) == (None, "RUNWARDEN_BASE_URL")
 

@@ -63,12 +63,18 @@ def test_only_a_sound_frame_of_ours_is_shown(kept: FirstFrame, tmp_path: Path, s
         kept.read(SIZE)
 
 
-def test_old_frames_go(kept: FirstFrame, tmp_path: Path) -> None:
-    """There are never more than a few kinds of terminal."""
+def test_old_frames_go_and_nothing_is_kept_where_others_can_write(kept: FirstFrame, tmp_path: Path) -> None:
+    """There are never more than a few kinds of terminal. Others could put a link in its way."""
+    file = file_of(tmp_path)
+    before = file.read_text()
+    file.parent.chmod(0o777)
+    kept.keep("none /", SIZE, "title", ROWS)
+    assert file.read_text() == before
+
+    file.parent.chmod(0o700)
     for width in range(MOST_FRAMES + 5):
         kept.keep("", (width, 24), "title", ROWS)
-
-    assert len(list((tmp_path / "frames").iterdir())) == MOST_FRAMES
+    assert len(list(file.parent.iterdir())) == MOST_FRAMES
 
 
 def test_what_the_configuration_said_while_it_ran_is_what_counts(kept: FirstFrame, tmp_path: Path) -> None:
@@ -81,13 +87,3 @@ def test_what_the_configuration_said_while_it_ran_is_what_counts(kept: FirstFram
         kept.read(SIZE)
     for unreadable in (tmp_path, tmp_path / "missing"):
         assert configuration(str(unreadable)) == f"none {unreadable}"
-
-
-def test_nothing_is_kept_where_others_can_write(kept: FirstFrame, tmp_path: Path) -> None:
-    """They could put a link in its way."""
-    file = file_of(tmp_path)
-    before = file.read_text()
-    file.parent.chmod(0o777)
-    kept.keep("none /", SIZE, "title", ROWS)
-
-    assert file.read_text() == before
