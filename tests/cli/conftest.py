@@ -5,13 +5,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import chdir
 from dataclasses import dataclass, field
-from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from subprocess import DEVNULL, PIPE
 from typing import Any
 from unittest.mock import patch
 
 import pytest
+from click.testing import CliRunner
 
 from app.__main__ import main
 from app.cli.logs import OURS
@@ -35,7 +35,7 @@ class Result:
 
 @dataclass(frozen=True)
 class CommandLine:
-    """`runwarden` as a process of its own, with a home of its own."""
+    """`runwarden` as a process with a home folder for this test only."""
 
     home: Path
     base_url: str = "http://127.0.0.1:9/v1"
@@ -44,55 +44,49 @@ class CommandLine:
 
     @property
     def environment(self) -> dict[str, str]:
-        return {
-            "PATH": os.environ["PATH"],
-            "HOME": str(self.home),
-            "PYTHONPATH": str(ROOT),
-            "RUNWARDEN_BASE_URL": self.base_url,
-            "RUNWARDEN_TOKEN": self.token,
-            "RUNWARDEN_DATA_DIR": str(self.home / "data"),
-            **self.more,
-        }
+        own = {"PATH": os.environ["PATH"], "HOME": str(self.home), "PYTHONPATH": str(ROOT)}
+        own |= {"RUNWARDEN_BASE_URL": self.base_url, "RUNWARDEN_TOKEN": self.token}
+        return own | {"RUNWARDEN_DATA_DIR": str(self.home / "data")} | self.more
 
     def __call__(self, *arguments: str, stdin: str = "", **environment: str) -> Result:
-        env = {name: value for name, value in {**self.environment, **environment}.items() if value}
-        done = run(arguments, env, stdin=stdin, cwd=self.home)
+        done = run(arguments, self._set(environment), stdin=stdin, cwd=self.home)
         return Result(done.returncode, done.stdout, done.stderr)
 
     def begin(self, *arguments: str, stdin: int = DEVNULL, code: str | None = None) -> Program:
-        """The command, under way."""
+        """Start the command, and return its running process."""
         return Program(arguments, self.environment, code=code, cwd=self.home, streams=(stdin, PIPE, PIPE))
 
     @staticmethod
     def argv(*arguments: str) -> list[str]:
         return [sys.executable, "-m", "app", *arguments]
 
+    def _set(self, environment: dict[str, str]) -> dict[str, str]:
+        """The environment with these changes; an empty value unsets a variable."""
+        return {name: value for name, value in {**self.environment, **environment}.items() if value}
+
 
 @dataclass(frozen=True)
 class Inside(CommandLine):
-    """The same command line, run in the test's own process: nothing is left out but the interpreter's start."""
+    """The same command line, run in the test's own process: only the interpreter's start is left out."""
 
     def __call__(self, *arguments: str, stdin: str = "", **environment: str) -> Result:
-        changed = {name: value for name, value in {**self.environment, **environment}.items() if value}
-        streams = {name: TextIOWrapper(BytesIO(), "utf-8", newline="") for name in ("stdin", "stdout", "stderr")}
-        streams["stdin"].write(stdin)
-        streams["stdin"].seek(0)
         with (
-            patch.dict(os.environ, changed, clear=True),
+            patch.dict(os.environ, self._set(environment), clear=True),
             chdir(self.home),
-            patch.multiple(sys, **streams),  # type: ignore[arg-type] — the stubs know no keyword but the options
+            CliRunner().isolation(stdin) as (out, err, _),
         ):
             try:
                 code = main(arguments)
             except SystemExit as ended:
-                # Where the program becomes another, that ends as programs do.
+                # The service's own program, which takes our place, ends as programs do.
                 code = int(ended.code or 0)
+            sys.stdout.flush()
+            sys.stderr.flush()
         for name in OURS:
-            # A process of its own would take its log along.
+            # The handlers of a process end with it.
             logging.getLogger(name).handlers.clear()
             logging.getLogger(name).setLevel(logging.NOTSET)
-        out, err = (streams[name].buffer.getvalue().decode() for name in ("stdout", "stderr"))  # type: ignore[attr-defined] — BytesIO, as above
-        return Result(code, out, err)
+        return Result(code, out.getvalue().decode(), err.getvalue().decode())
 
 
 @pytest.fixture
@@ -101,9 +95,9 @@ def lone(tmp_path: Path) -> CommandLine:
     return Inside(tmp_path)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
-    """The real service, shared: tests look at what they made only. Its agents see the tests' folders."""
+    """The real service, shared by all tests: each looks only at what it made. Agents see the tests' folders."""
     running = start_service(tmp_path_factory.mktemp("service"), settings='[execution]\nsandbox = "none"\n')
     yield running
     running.stop()

@@ -6,7 +6,6 @@ import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime
 from io import StringIO
-from pathlib import Path
 
 import pytest
 
@@ -15,12 +14,11 @@ from tests.lab import EXECUTION, ORGANIZATION, RUN, Drop, Hang, Respond, Server
 from tests.program import CREATE
 
 
-def test_an_unknown_outcome_blocks_the_email_until_a_person_says_what_became_of_it(
-    faulty: CommandLine, server: Server
-) -> None:
-    """One POST on the wire, then none, until it is resolved."""
-    server.script(Drop())
-    unknown = faulty(*CREATE)
+def test_an_unknown_outcome_blocks_the_email_until_someone_resolves_it(faulty: CommandLine, server: Server) -> None:
+    """One POST on the wire, then none; once nothing was created, the same command with the same key sends it."""
+    server.script(Drop(), Respond(201, ORGANIZATION))
+    create = (*CREATE, "--key", "k1")
+    unknown = faulty(*create)
     action_id = unknown.json()["action_id"]
 
     again = faulty("orgs", "create", "new.admin@EXAMPLE.com", "--json")
@@ -31,10 +29,9 @@ def test_an_unknown_outcome_blocks_the_email_until_a_person_says_what_became_of_
     assert f"runwarden actions resolve {action_id}" in error["message"]
 
     resolved = faulty("actions", "resolve", action_id[:12], "--not-created", "--json")
-    server.script(Respond(201, ORGANIZATION))
-    after = faulty(*CREATE)
+    after = faulty(*create)
 
-    assert (resolved.code, resolved.json()["state"]) == (0, "not_created")
+    assert (resolved.code, resolved.json()["state"], "error" in resolved.json()) == (0, "not_created", False)
     assert (after.code, after.json()["organization"], len(server.posts)) == (0, ORGANIZATION, 2)
 
 
@@ -78,28 +75,14 @@ def test_sending_again_needs_the_email_typed(faulty: CommandLine, server: Server
     assert (shown["resolution"], shown["superseded_by"]) == ("sent_again", second.json()["action_id"])
 
 
-def test_a_key_whose_write_had_no_effect_sends_again(faulty: CommandLine, server: Server) -> None:
-    """A person said that nothing was done: the same command line does it now."""
-    server.script(Drop(), Respond(201, ORGANIZATION))
-    unknown = faulty(*CREATE, "--key", "k1").json()["action_id"]
-    resolved = faulty("actions", "resolve", unknown, "--not-created", "--json")
-
-    again = faulty(*CREATE, "--key", "k1")
-
-    assert (resolved.code, resolved.json()["state"]) == (0, "not_created")
-    assert "error" not in resolved.json()
-    assert (again.code, again.json()["state"], len(server.posts)) == (0, "confirmed", 2)
-
-
 def test_read_only_resolves_nothing(faulty: CommandLine, server: Server) -> None:
-    """A person's word on an outcome changes the ledger, which is precious."""
+    """What someone says of an outcome changes the ledger, which is precious."""
     server.script(Drop())
     unknown = faulty(*CREATE).json()["action_id"]
 
-    for word in (["--not-created"], ["--created", "org_7"], ["--send-again", "--confirm", "new.admin@example.com"]):
-        result = faulty("actions", "resolve", unknown, *word, "--read-only", "--json")
+    for word in ("--not-created", "--created org_7", "--send-again --confirm new.admin@example.com"):
+        result = faulty("actions", "resolve", unknown, *word.split(), "--read-only", "--json")
         assert (result.code, result.json()["error"]["kind"]) == (2, "read_only"), word
-
     assert faulty("actions", "show", unknown, "--json").json()["action"]["state"] == "unknown"
     assert len(server.posts) == 1
 
@@ -139,39 +122,33 @@ def test_candidates_for_a_lost_run_are_proposed(faulty: CommandLine, server: Ser
 def test_an_id_that_does_not_look_right_needs_force_and_a_mistake_can_be_undone(
     faulty: CommandLine, server: Server
 ) -> None:
-    """`hello` is no organization's id, nor is one that another creation made."""
-    server.script(Respond(201, ORGANIZATION), Drop())
+    """`hello` is no organization's id, nor is one that another creation made, nor that of a run in the cache."""
+    server.script(Respond(200, {"runs": [{**RUN, "run_id": "run_2"}]}), Respond(201, ORGANIZATION), Drop())
+    faulty("runs", "list", "--json")
     faulty(*CREATE)
     action_id = faulty("orgs", "create", "eve@example.com", "--json").json()["action_id"]
     resolve = ("actions", "resolve", action_id, "--json")
 
-    hello, taken = (faulty(*resolve, "--created", each).json()["error"] for each in ("hello", "org_1"))
+    for doubtful, said in (
+        ("hello", "does not look like an organization's id. No endpoint lists organizations."),
+        ("org_1", "org_1 is what act_"),
+        ("run_2", "is a run's id"),
+    ):
+        error = faulty(*resolve, "--created", doubtful).json()["error"]
+        assert (error["kind"], said in error["message"]) == ("doubtful_id", True)
     forced = faulty(*resolve, "--created", "hello", "--force")
     undone = faulty(*resolve, "--undo")
     right = faulty(*resolve, "--created", "org_2")
     twice = faulty(*resolve, "--send-again", "--undo")
 
-    assert hello["kind"] == taken["kind"] == "doubtful_id"
-    assert "does not look like an organization's id. No endpoint lists organizations." in hello["message"]
-    assert "org_1 is what act_" in taken["message"]
     assert (forced.code, forced.json()["organization"]) == (0, {"organization_id": "hello"})
     assert (undone.code, undone.json()["state"]) == (0, "unknown")
     assert (right.code, right.json()["organization"]) == (0, {"organization_id": "org_2"})
     assert twice.code == 2
 
 
-def test_a_runs_id_is_no_organizations_id(faulty: CommandLine, server: Server) -> None:
-    """The cache knows the runs."""
-    server.script(Respond(200, {"runs": [{**RUN, "run_id": f"run_{n}"} for n in range(3)]}), Drop())
-    faulty("runs", "list", "--json")
-    action_id = faulty("orgs", "create", "eve@example.com", "--json").json()["action_id"]
-    refused = faulty("actions", "resolve", action_id, "--json", "--created", "run_2").json()["error"]
-
-    assert (refused["kind"], "is a run's id" in refused["message"]) == ("doubtful_id", True)
-
-
 def test_unknown_fields_are_printed_as_received(faulty: CommandLine, server: Server) -> None:
-    """The service may say more than the spec."""
+    """The service may send more than the spec says. An action that does not exist is exit code 7."""
     server.script(Respond(201, {**RUN, "cost": {"tokens": 3}}), Respond(200, {**EXECUTION, "queue": 1}))
 
     run = faulty("runs", "start", "-R", "acme/api", "go", "--json")
@@ -179,13 +156,13 @@ def test_unknown_fields_are_printed_as_received(faulty: CommandLine, server: Ser
 
     assert run.json()["run"] == {**RUN, "cost": {"tokens": 3}}
     assert execution.json()["execution"] == {**EXECUTION, "queue": 1}
+    for arguments in (["show", "act_x"], ["resolve", "act_x", "--not-created"], ["resolve", "act_x", "--send-again"]):
+        result = faulty("actions", *arguments, "--json")
+        assert (result.code, result.json()["error"]["kind"]) == (7, "not_found")
 
 
-def _moved(home: Path, change: str, *values: object) -> None:
-    """Put one of the ledger's actions elsewhere: into the past, or into another person's hands."""
-    [file] = (home / "data").rglob("ledger.sqlite3")
-    with closing(sqlite3.connect(file)) as ledger, ledger:
-        ledger.execute(f"UPDATE actions SET {change}", values)
+ADA = ("ada", "desk", "console", "console:ada")
+BOTH = ["organization.create", "run.start"]
 
 
 @pytest.fixture
@@ -193,42 +170,39 @@ def audited(faulty: CommandLine, server: Server) -> CommandLine:
     """A ledger with an old start by ada on another machine, and a new organization from here."""
     server.script(Respond(201, RUN), Respond(201, ORGANIZATION))
     faulty("runs", "start", "-R", "acme/api", "=1+1")
-    _moved(faulty.home, "created_us = ?, user = ?, host = ?, surface = ?, actor = ?", 10**15, *ADA)
+    [file] = (faulty.home / "data").rglob("ledger.sqlite3")
+    with closing(sqlite3.connect(file)) as ledger, ledger:
+        change = "UPDATE actions SET created_us = ?, user = ?, host = ?, surface = ?, actor = ?"
+        ledger.execute(change, (10**15, *ADA))
     faulty(*CREATE)
     return faulty
 
 
-ADA = ("ada", "desk", "console", "console:ada")
-
-
-@pytest.mark.parametrize(
-    ("options", "kinds"),
-    [
-        ((), ["organization.create", "run.start"]),
+def test_the_ledger_is_listed_and_exported_by_who_when_and_from_where(audited: CommandLine) -> None:
+    """Newest first, both ends of a period inclusive."""
+    for options, kinds in (
+        ((), BOTH),
         (("--actor", "ada"), ["run.start"]),
         (("--actor", "ada@desk"), ["run.start"]),
         (("--actor", "console:ada"), ["run.start"]),
         (("--actor", "ad"), []),
         (("--surface", "command"), ["organization.create"]),
-        (("--surface", "console", "--surface", "command"), ["organization.create", "run.start"]),
+        (("--surface", "console", "--surface", "command"), BOTH),
         (("--from", "-1h"), ["organization.create"]),
         (("--to", "2001-09-09"), ["run.start"]),
         (("--from", "2001-09-09", "--to", "2001-09-09T01:46:40Z"), ["run.start"]),
         (("--to", "2001-09-08"), []),
         (("--kind", "run.start"), ["run.start"]),
-        (("--state", "confirmed"), ["organization.create", "run.start"]),
+        (("--state", "confirmed"), BOTH),
         (("--kind", "run.start", "--state", "unknown"), []),
-    ],
-)
-def test_the_ledger_is_listed_and_exported_by_who_when_and_from_where(
-    audited: CommandLine, options: tuple[str, ...], kinds: list[str]
-) -> None:
-    """Newest first, both ends of a period inclusive."""
-    listed = audited("actions", "list", *options, "--json").json()["actions"]
-    exported = audited("actions", "export", *options, "--json").json()["actions"]
+    ):
+        listed = audited("actions", "list", *options, "--json").json()["actions"]
+        exported = audited("actions", "export", *options, "--json").json()["actions"]
 
-    assert [action["kind"] for action in listed] == kinds
-    assert [{name: value for name, value in action.items() if name != "steps"} for action in exported] == listed
+        assert [action["kind"] for action in listed] == kinds, options
+        for action in exported:
+            del action["steps"]
+        assert exported == listed
 
 
 def test_an_export_says_who_did_what_when_and_where_to(audited: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,10 +224,3 @@ def test_an_export_says_who_did_what_when_and_where_to(audited: CommandLine, mon
     assert json.loads(file.read_text()) == {"actions": lines, "count": 2}
     assert (told.out, told.err.strip()) == ("", "2 actions written to audit.json")
     assert (audited.token in file.read_text(), file.stat().st_mode & 0o777) == (False, 0o600)
-
-
-def test_an_unknown_action_is_not_found(lone: CommandLine) -> None:
-    """Exit code 7."""
-    for arguments in (["show", "act_x"], ["resolve", "act_x", "--not-created"], ["resolve", "act_x", "--send-again"]):
-        result = lone("actions", *arguments, "--json")
-        assert (result.code, result.json()["error"]["kind"]) == (7, "not_found")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import CommandLine
+from tests.lab import Lab
 
 CONFIGURED = """
 [profiles.acme]
@@ -37,6 +38,7 @@ def test_names_and_values_are_completed(lone: CommandLine) -> None:
     config.write_text(CONFIGURED)
     broken.write_text("no toml")
     lone.more.update(RUNWARDEN_CONFIG=str(config), RUNWARDEN_BASE_URL="", RUNWARDEN_TOKEN="")
+    assert "bash, zsh or fish" in lone("completion", SHELL="/bin/tcsh").err
 
     for line, offered in {
         "ru": ["runs"],
@@ -53,17 +55,24 @@ def test_names_and_values_are_completed(lone: CommandLine) -> None:
         assert completed(lone, *line.split(" ")) == offered, line
 
 
-def test_runs_are_completed_from_the_cache(real: CommandLine) -> None:
+def test_runs_are_completed_from_the_cache(boarded: CommandLine, board: Lab) -> None:
     """Their ids, and what they are about."""
-    assert real("runs", "start", "-R", "acme/api", "Complete me.", "--json").code == 0
-    run_id = real("runs", "list", "--json").json()["runs"][0]["run_id"]
+    board.put("run_01", "completed")
+    boarded("runs", "list")
 
-    assert run_id in completed(real, "runs", "show", run_id[:6])
-    assert "acme/api" in completed(real, "runs", "list", "-R", "acme/")
+    assert completed(boarded, "runs", "show", "run") == ["run_01"]
+    assert "acme/api" in completed(boarded, "runs", "list", "-R", "acme/")
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_one_command_installs_it_and_the_shell_reads_it(lone: CommandLine, shell: str) -> None:
+@pytest.mark.parametrize(
+    ("shell", "complete"),
+    [
+        ("bash", "COMP_WORDS=(runwarden ru); COMP_CWORD=1; _runwarden_completion runwarden; echo ${COMPREPLY[@]}"),
+        ("zsh", "echo $_comps[runwarden]"),
+        ("fish", "complete -C 'runwarden ru'"),
+    ],
+)
+def test_one_command_installs_it_and_the_shell_reads_it(lone: CommandLine, shell: str, complete: str) -> None:
     """Where the shell looks; a second time changes nothing."""
     first, second = lone("completion", shell, "--install"), lone("completion", shell, "--install")
 
@@ -75,26 +84,13 @@ def test_one_command_installs_it_and_the_shell_reads_it(lone: CommandLine, shell
         assert (lone.home / ".zshrc").read_text().count(str(path.parent)) == 1
     if shutil.which(shell) is None:
         return
-    commands = {
-        "bash": f"source {path}; COMP_WORDS=(runwarden ru); COMP_CWORD=1; _runwarden_completion runwarden; "
-        'echo "${COMPREPLY[@]}"',
-        "zsh": f"autoload -Uz compinit; compinit -u; source {path}; echo $_comps[runwarden]",
-        "fish": f"source {path}; complete -C 'runwarden ru'",
-    }
     program = lone.home / "runwarden"
     program.write_text(f'#!/bin/sh\nexec {" ".join(lone.argv())} "$@"\n')
     program.chmod(0o700)
+    before = "autoload -Uz compinit; compinit -u; " if shell == "zsh" else ""
     env = {**lone.environment, "PATH": f"{lone.home}{os.pathsep}{os.environ['PATH']}"}
 
     done = subprocess.run(
-        [shell, "-c", commands[shell]], env=env, cwd=lone.home, capture_output=True, text=True, check=True
+        [shell, "-c", f"{before}source {path}; {complete}"], env=env, capture_output=True, text=True, check=True
     )
     assert "runs" in done.stdout or "_runwarden_completion" in done.stdout
-
-
-def test_an_unknown_shell_is_told_which_there_are(lone: CommandLine) -> None:
-    """Where $SHELL is another one."""
-    result = lone("completion", SHELL="/bin/tcsh")
-
-    assert result.code == 2
-    assert "bash, zsh or fish" in result.err

@@ -7,11 +7,15 @@ from tests.cli.conftest import CommandLine
 
 
 def test_the_path_is_told_whether_or_not_the_file_is_there(lone: CommandLine) -> None:
-    """Where to put it is what the command is asked for."""
+    """`set` makes it from the commented example, readable by its owner only."""
     result = lone("config", "path", "--json")
+    path = Path(result.json()["path"])
 
     assert result.json() == {"path": str(lone.home / ".config/runwarden/config.toml"), "exists": False}
-    assert lone("config", "path").out.strip() == result.json()["path"]
+    assert lone("config", "path").out.strip() == str(path)
+    assert lone("config", "set", "poll.runs_s", "30", "--json").json()["value"] == "30"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert "runs_s = 30" in path.read_text()
 
 
 def test_init_writes_a_file_that_is_ones_own_and_never_over_another(lone: CommandLine) -> None:
@@ -38,18 +42,6 @@ def test_check_says_what_it_comes_to(lone: CommandLine) -> None:
     assert lone.token not in result.out + result.err
 
 
-def test_a_mistake_names_file_line_and_key(lone: CommandLine) -> None:
-    """As JSON and as a sentence."""
-    file = lone.home / "bad.toml"
-    file.write_text("[poll]\nruns_seconds = 3\n")
-
-    result = lone("--config", str(file), "config", "check", "--json")
-
-    error = result.json()["error"]
-    assert (result.code, error["kind"], error["file"], error["line"]) == (2, "config", str(file), 2)
-    assert "runs_seconds" in lone("--config", str(file), "config", "check").err
-
-
 MISTAKEN = """default_profile = "acme"
 [poll]
 runs_seconds = 3
@@ -72,34 +64,32 @@ run.continue = "nonsense"
 
 
 def test_the_check_reports_all_mistakes_at_once(lone: CommandLine) -> None:
-    """Each with its line, and none that only follows from another: the default profile is there, if mistaken."""
+    """Each with its file and line, and none that only follows from another, such as a mistaken default profile."""
     file = lone.home / "bad.toml"
     file.write_text(MISTAKEN)
 
-    error = lone("--config", str(file), "config", "check", "--json").json()["error"]
+    result = lone("--config", str(file), "config", "check", "--json")
     said = lone("--config", str(file), "config", "check").err
 
+    error = result.json()["error"]
+    assert (result.code, error["kind"], error["file"], error["line"]) == (2, "config", str(file), 3)
     assert sorted(problem["line"] for problem in error["problems"]) == [3, 5, 8, 10, 11, 16, 18]
     for line, words in ((3, "runs_seconds"), (5, "base_url"), (8, "cannot be read"), (10, "Did you mean runwarden?")):
         (sentence,) = (each for each in said.splitlines() if f"bad.toml:{line}: " in each)
         assert words in sentence
 
 
-@pytest.mark.parametrize(
-    ("theme", "said"), [("runwardn", "Did you mean runwarden?"), ("zzz", "There are: "), ("nord", "")]
-)
-def test_a_theme_that_does_not_exist_is_refused(lone: CommandLine, theme: str, said: str) -> None:
-    """By the check, which names the one that was meant; the console falls back to its own."""
+def test_a_theme_that_does_not_exist_is_refused(lone: CommandLine) -> None:
+    """The check names those that exist; the console falls back to its own."""
     file = lone.home / "themed.toml"
-    file.write_text(f'[console]\ntheme = "{theme}"\n[profiles.a]\nbase_url = "https://a.example/v1"\n')
-
-    result = lone("--config", str(file), "config", "check")
-
-    assert (result.code, said in result.err) == (2 if said else 0, True)
+    for theme, code in (("zzz", 2), ("nord", 0)):
+        file.write_text(f'[console]\ntheme = "{theme}"\n[profiles.a]\nbase_url = "https://a.example/v1"\n')
+        result = lone("--config", str(file), "config", "check")
+        assert (result.code, "There are: " in result.err) == (code, code == 2)
 
 
 def test_profiles_are_listed_without_their_tokens(lone: CommandLine) -> None:
-    """Where a token comes from, not what it is."""
+    """Where a token comes from, not what it is. A profile that does not exist is an error that lists the others."""
     file = lone.home / "two.toml"
     file.write_text(
         'default_profile = "b"\n'
@@ -108,18 +98,13 @@ def test_profiles_are_listed_without_their_tokens(lone: CommandLine) -> None:
     )
 
     result = lone("--config", str(file), "profiles", "list", "--json", RUNWARDEN_BASE_URL="", RUNWARDEN_TOKEN="")
+    unknown = lone("--profile", "nope", "runs", "list", "--json")
 
     a, b = result.json()["profiles"]
     assert (a["name"], a["default"], a["token_from"]) == ("a", False, "environment variable TOKEN_A")
     assert (b["name"], b["default"], b["read_only"]) == ("b", True, True)
-
-
-def test_a_profile_that_is_not_configured_is_named_in_the_error(lone: CommandLine) -> None:
-    """Exit code 2, with those that there are."""
-    result = lone("--profile", "nope", "runs", "list", "--json")
-
-    assert (result.code, result.json()["error"]["kind"]) == (2, "config")
-    assert "environment" in result.json()["error"]["message"]
+    assert (unknown.code, unknown.json()["error"]["kind"]) == (2, "config")
+    assert "environment" in unknown.json()["error"]["message"]
 
 
 COMMENTED = """# mine
@@ -152,40 +137,22 @@ def test_one_key_is_set_and_the_rest_of_the_file_stays(
     assert file.read_text() == COMMENTED.replace(was, becomes)
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["poll.runs_s", "soon"],
-        ["pol.runs_s", "3"],
-        ["poll.runs_s"],
-        ["poll.runs_s.x", "3"],
-        ["profiles.acme", "--unset", "1"],
-    ],
-)
-def test_what_would_not_be_valid_is_not_set(lone: CommandLine, arguments: list[str]) -> None:
+def test_what_would_not_be_valid_is_not_set(lone: CommandLine) -> None:
     """The file stays as it was."""
     file = lone.home / "own.toml"
     file.write_text(COMMENTED)
+    mistakes = ("poll.runs_s soon", "pol.runs_s 3", "poll.runs_s", "poll.runs_s.x 3", "profiles.acme --unset 1")
 
-    result = lone("--config", str(file), "config", "set", *arguments)
-    assert (result.code, file.read_text()) == (2, COMMENTED)
-    assert result.err
-
-
-def test_set_makes_the_file_where_there_is_none(lone: CommandLine) -> None:
-    """From the commented example, readable by its owner alone."""
-    assert lone("config", "set", "poll.runs_s", "30", "--json").json()["value"] == "30"
-
-    path = Path(lone("config", "path").out.strip())
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert "runs_s = 30" in path.read_text()
+    for mistake in mistakes:
+        result = lone("--config", str(file), "config", "set", *mistake.split())
+        assert (result.code, file.read_text(), bool(result.err)) == (2, COMMENTED, True), mistake
 
 
 def test_an_edit_is_kept_only_if_it_is_valid_and_never_lost(lone: CommandLine) -> None:
     """An editor of one line: it replaces a number."""
     file, editor = lone.home / "own.toml", lone.home / "editor"
     file.write_text(COMMENTED)
-    editor.chmod(0o700) if editor.exists() else editor.touch(0o700)
+    editor.touch(0o700)
     editor.write_text('#!/bin/sh\nsed -i "s/runs_s = .*/runs_s = $NEXT/" "$1"\n')
 
     good = lone("--config", str(file), "config", "edit", EDITOR=str(editor), NEXT="20")

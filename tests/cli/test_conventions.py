@@ -8,65 +8,76 @@ from tests.cli.test_docs import ALL
 from tests.distribution.test_documents import fault
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--json", "runs", "list", "--cached"],
-        ["runs", "--json", "list", "--cached"],
-        ["-o", "json", "runs", "list", "--cached"],
-        ["runs", "list", "--cached", "-o", "json", "--json"],
-    ],
-)
-def test_the_format_may_stand_anywhere(lone: CommandLine, arguments: list[str]) -> None:
+def test_the_format_may_be_anywhere(lone: CommandLine) -> None:
     """Before a command's name as after it."""
-    assert lone(*arguments).json()["runs"] == []
+    for line in ("--json runs list --cached", "runs -o json list --cached", "runs list --cached -o json --json"):
+        assert lone(*line.split()).json()["runs"] == []
 
 
 @pytest.mark.parametrize(
-    ("arguments", "named"),
+    ("line", "named"),
     [
-        (["runs", "list", "--cached", "--json", "-o", "csv"], "--json"),
-        (["-o", "csv", "runs", "list", "--cached", "--json"], "--json"),
-        (["runs", "list", "--cached", "-o", "csv", "-o", "table"], "-o"),
-        (["--json", "console"], "--json"),
-        (["--json"], "--json"),
-        (["runs", "list", "--cached", "--limit", "2", "--all"], "--all"),
-        (["runs", "list", "--cached", "--active", "--status", "completed"], "--active"),
-        (["runs", "list", "--cached", "--status", "failed", "--status", "!failed"], "failed"),
-        (["actions", "list", "--limit", "2", "--all"], "--all"),
-        (["--profile", "a", "config", "check", "--profile", "b"], "--profile"),
+        ("runs list --cached --json -o csv", "--json"),
+        ("-o csv runs list --cached --json", "--json"),
+        ("runs list --cached -o csv -o table", "-o"),
+        ("--json console", "--json"),
+        ("--json", "--json"),
+        ("runs list --cached --limit 2 --all", "--all"),
+        ("runs list --cached --active --status completed", "--active"),
+        ("runs list --cached --status failed --status !failed", "failed"),
+        ("actions list --limit 2 --all", "--all"),
+        ("--profile a config check --profile b", "--profile"),
+        # What was meant is named; an empty list would pass for the answer.
+        ("runs list --cached --status faild", "failed"),
+        ("runs export --cached --status !complete", "completed"),
+        ("runs list --cached --search status:wroking", "working"),
+        ("runs list --cached --search staus:failed", "status"),
+        ("runz", "runs"),
+        ("runs lst", "list"),
+        ("runs list --cachd", "--cached"),
+        ("actions list --state unkown", "unknown"),
     ],
 )
-def test_what_contradicts_itself_is_refused(lone: CommandLine, arguments: list[str], named: str) -> None:
+def test_a_contradiction_or_a_misspelling_is_refused(lone: CommandLine, line: str, named: str) -> None:
     """Neither of two wishes is dropped in silence."""
-    result = lone(*arguments)
+    result = lone(*line.split())
 
     assert result.code == 2
     assert named in result.out + result.err
 
 
+GROUPS = {" ".join(name.split()[1:-1]) for name in ALL}
+
+
 @pytest.mark.parametrize(
-    ("arguments", "cure"),
+    "line",
     [
-        (["runs", "list", "--cached", "--status", "faild"], "failed"),
-        (["runs", "export", "--cached", "--status", "!complete"], "completed"),
-        (["runs", "list", "--cached", "--search", "status:wroking"], "working"),
-        (["runs", "list", "--cached", "--search", "staus:failed"], "status"),
-        (["runz"], "runs"),
-        (["runs", "lst"], "list"),
-        (["runs", "list", "--cachd"], "--cached"),
-        (["actions", "list", "--state", "unkown"], "unknown"),
+        "bogus --json",
+        "runs bogus --json",
+        "runs list --json --bogus",
+        "runs list --bogus -o json",
+        "runs list --output=ndjson --limit 0",
+        "runs start --json go",
+        "runs list --from yesterday --json",
+        "runs list --from -1h --to -2h --json",
+        "runs wait r --timeout soon --json",
+        "runs start -R nowhere go --json",
+        "runs start -R acme/api --metadata novalue go --json",
+        "runs start -R acme/api --metadata a=1 --metadata a=2 go --json",
+        "runs start -R acme/api --json",
+        "actions resolve act_x --json",
+        "actions resolve act_x --not-created --send-again --json",
     ],
 )
-def test_a_misspelling_is_refused_with_what_was_meant(lone: CommandLine, arguments: list[str], cure: str) -> None:
-    """An empty list would pass for the answer."""
-    result = lone(*arguments)
+def test_a_mistake_on_the_command_line_is_json_too(lone: CommandLine, line: str) -> None:
+    """Exit code 2, and nothing on stderr that a script would have to parse; without JSON stdout stays empty."""
+    arguments = line.split()
+    result, told = lone(*arguments), lone(*(each for each in arguments if "json" not in each and each != "-o"))
 
     assert result.code == 2
-    assert cure in (result.json()["error"]["message"] if "export" in arguments else result.err)
-
-
-GROUPS = {" ".join(name.split()[1:-1]) for name in ALL}
+    assert result.json()["error"]["kind"] == "usage"
+    assert result.json()["error"]["message"]
+    assert (told.code, told.out, bool(told.err)) == (2, "", True)
 
 
 def test_examples_are_of_commands_that_there_are() -> None:
@@ -82,17 +93,13 @@ def test_every_command_and_option_of_an_example_exists() -> None:
     assert {call: fault(call.removeprefix("runwarden")) for call in ours if fault(call.removeprefix("runwarden"))} == {}
 
 
-def test_help_shows_them_as_they_are_typed(lone: CommandLine) -> None:
-    """One a line."""
-    assert "\nExamples:\n  runwarden runs list --status failed --from -24h\n" in lone("runs", "list", "--help").out
-
-
 def test_the_manual_has_the_help_of_every_command(lone: CommandLine) -> None:
     """Or of those below one; into a pipe it is plain text. A name that there is not is refused, as without `man`."""
     whole = lone("man").out
 
     assert [name for name in ALL if f"Usage: {name} " not in whole] == []
     assert lone("man", "config", "set").out == lone("config", "set", "--help").out
+    assert "\nExamples:\n  runwarden runs list --status failed --from -24h\n" in lone("runs", "list", "--help").out
     assert "Usage: runwarden config set " in lone("man", "config").out
     assert "Did you mean list?" in lone("man", "runs", "lst").err
     assert lone("man", "runs", "list", "acme").code == 2

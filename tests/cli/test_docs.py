@@ -61,14 +61,6 @@ def test_every_kind_of_error_has_an_exit_code(error: type) -> None:
     assert error.kind == "refused_here" or error.kind in EXIT_BY_KIND  # type: ignore[attr-defined] — both trees have it
 
 
-def test_a_rate_limit_tells_its_wait() -> None:
-    """A script can sleep for as long as it is told to."""
-    failure = of_api_error(RateLimitedError("Slow down.", retry_after_s=7.0))
-
-    assert failure.exit == 5
-    assert failure.as_json()["retry_after_s"] == 7.0
-
-
 @pytest.mark.parametrize("error", descendants(StorageError))
 def test_a_file_that_cannot_be_used_is_a_matter_of_configuration(error: type[StorageError]) -> None:
     """Exit code 2, the error's own kind, and the file."""
@@ -78,14 +70,12 @@ def test_a_file_that_cannot_be_used_is_a_matter_of_configuration(error: type[Sto
     assert (failure.exit, failure.kind, failure.detail["file"]) == (2, error.kind, "/x")
 
 
-def test_every_other_error_that_speaks_to_a_user_is_a_failure_with_its_text() -> None:
-    """Of git, of a route or of a new kind: no crash."""
-    failure = failure_of(RouteError("The route is closed. Open it."))
+def test_any_error_but_an_unforeseen_one_is_a_failure_with_its_text() -> None:
+    """Of git, of a route or of a new kind; a rate limit has its wait. A bug is left to the process's boundary."""
+    closed = failure_of(RouteError("The route is closed. Open it."))
+    limited = of_api_error(RateLimitedError("Slow down.", retry_after_s=7.0))
 
-    assert failure is not None
-    assert (failure.kind, failure.message, failure.exit) == ("failed", "The route is closed. Open it.", Exit.USAGE)
-
-
-def test_an_unforeseen_error_is_no_failure_of_the_users() -> None:
-    """It is left to the process's boundary."""
+    assert closed is not None
+    assert (closed.kind, closed.message, closed.exit) == ("failed", "The route is closed. Open it.", Exit.USAGE)
+    assert (limited.exit, limited.as_json()["retry_after_s"]) == (5, 7.0)
     assert failure_of(RuntimeError("bug")) is None

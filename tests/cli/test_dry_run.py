@@ -16,7 +16,6 @@ WRITES = [
     ("agents", "start", "nightly / x", "-R", "acme/api", "--input", "a=1", "b=x"),
     ("orgs", "create", "A@example.com", "--offer-code", "X"),
     ("gitlab", "onboard", "gitlab:acme/tools"),
-    ("gitlab", "onboard", "42"),
 ]
 
 
@@ -87,17 +86,15 @@ def test_an_import_shows_the_request_of_each_row(faulty: CommandLine, server: Se
     server.script(Respond(201, ORGANIZATION))
     faulty("orgs", "create", "a@example.com")
 
-    dry = faulty(
-        "orgs", "import", "-", "--dry-run", "--json", stdin="email,offer_code\na@example.com,\nb@example.com,X\n"
-    )
-    table = faulty("orgs", "import", "-", "--dry-run", stdin="email\nb@example.com\n")
+    rehearse = ("orgs", "import", "-", "--dry-run")
+
+    dry = faulty(*rehearse, "--json", stdin="email,offer_code\na@example.com,\nb@example.com,X\n")
+    table = faulty(*rehearse, stdin="email\nb@example.com\n")
 
     first, second = dry.json()["rows"]
     assert (first["outcome"], first["request"]) == ("already_created", None)
-    assert (second["outcome"], second["request"]["body"]) == (
-        "to_create",
-        {"email": "b@example.com", "offer_code": "X"},
-    )
+    assert second["outcome"] == "to_create"
+    assert second["request"]["body"] == {"email": "b@example.com", "offer_code": "X"}
     assert f'POST {faulty.base_url}/external/organizations {{"email": "b@example.com"}}' in table.out
     assert len(server.requests) == 1
 

@@ -1,15 +1,17 @@
-"""`runwarden mcp` over real stdio, with the SDK's own client: facts as the command line has them, and proposals."""
+"""`runwarden mcp`: facts as the command line has them, and proposals. Asked by the SDK's own client, in memory."""
 
 import asyncio
 import json
 import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from subprocess import PIPE
 from typing import Any
 
 import pytest
-from mcp import Client, StdioServerParameters
-from mcp.client.stdio import stdio_client
+from mcp import Client
+from mcp.shared.memory import MessageStream, create_client_server_memory_streams
 
 from tests.cli.conftest import CommandLine
 from tests.lab import Lab
@@ -18,59 +20,78 @@ FACTS = {"list_runs", "show_run", "run_turns", "run_review", "run_diff", "run_lo
 FACTS |= {"health", "inbox", "list_actions", "list_agents"}
 PROPOSALS = {"propose_run", "propose_continuation", "propose_retry", "propose_agent", "propose_cancel"}
 MOVING = ("as_of", "health_as_of", "confirmed_since", "notes", "complete", "missing")
-"""Fields that tell of the moment of asking."""
+"""Fields that depend on the moment of asking."""
 Question = tuple[str, dict[str, object]]
+START: Question = ("propose_run", {"repository": "acme/api", "instructions": "Go."})
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a tool answered."""
+    """What a tool answered: its text, read as JSON by `json` if it succeeded, by `error` if it did not."""
 
     text: str
     is_error: bool
     structured: Any
 
-    def json(self) -> Any:
-        assert not self.is_error, self.text
+    def json(self, *, is_error: bool = False) -> Any:
+        assert self.is_error == is_error, self.text
         return json.loads(self.text)
 
     def error(self) -> Any:
-        assert self.is_error, self.text
-        return json.loads(self.text)["error"]
+        return self.json(is_error=True)["error"]
+
+
+def serve(cli: CommandLine, talk: Callable[[Client], Awaitable[None]], *options: str) -> None:
+    """Run the command with memory in place of stdin and stdout, until the client has talked to it."""
+
+    @asynccontextmanager
+    async def transport(streams: MessageStream) -> AsyncIterator[MessageStream]:
+        async with streams[0], streams[1]:
+            yield streams
+
+    @asynccontextmanager
+    async def in_memory() -> AsyncIterator[MessageStream]:
+        async def ask() -> None:
+            async with Client(transport(of_client)) as client:
+                await talk(client)
+
+        async with create_client_server_memory_streams() as (of_client, of_server):
+            asking = asyncio.create_task(ask())
+            yield of_server
+            await asking
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mcp.server.stdio.stdio_server", in_memory)
+        # The signals are the test process's own.
+        patch.setattr("app.cli.programs.mcp.STOPPING", ())
+        done = cli(*options, "mcp")
+    assert (done.code, done.out) == (0, ""), done.err
 
 
 def ask(cli: CommandLine, *questions: Question, options: tuple[str, ...] = ()) -> list[Answer]:
-    """Start the server, ask one question after the other, and end it."""
-    argv = cli.argv(*options, "mcp")
-    parameters = StdioServerParameters(command=argv[0], args=argv[1:], env=cli.environment, cwd=cli.home)
+    """Ask one question after the other."""
+    answers = []
 
-    async def session() -> list[Answer]:
-        answers = []
-        with (cli.home / "stderr").open("w") as errors:
-            async with Client(stdio_client(parameters, errors)) as client:
-                for tool, arguments in questions:
-                    done = await client.call_tool(tool, arguments)
-                    (content,) = done.content
-                    assert content.type == "text"
-                    answers.append(Answer(content.text, bool(done.is_error), done.structured_content))
-        return answers
+    async def talk(client: Client) -> None:
+        for tool, arguments in questions:
+            done = await client.call_tool(tool, arguments)
+            (content,) = done.content
+            assert content.type == "text"
+            answers.append(Answer(content.text, bool(done.is_error), done.structured_content))
 
-    return asyncio.run(session())
-
-
-def without(document: dict[str, Any], *names: str) -> dict[str, Any]:
-    return {key: value for key, value in document.items() if key not in names}
+    serve(cli, talk, *options)
+    return answers
 
 
 def test_each_tool_says_what_it_does(lone: CommandLine) -> None:
-    """Facts read only, proposals add; only a cancellation ends something."""
+    """Fact tools only read, proposal tools only add, and propose_cancel is the only one that ends something."""
+    found: list[Any] = []
 
-    async def session() -> Any:
-        argv = lone.argv("mcp")
-        async with Client(StdioServerParameters(command=argv[0], args=argv[1:], env=lone.environment)) as client:
-            return client.instructions, (await client.list_tools()).tools
+    async def talk(client: Client) -> None:
+        found.extend((client.instructions, (await client.list_tools()).tools))
 
-    instructions, listed = asyncio.run(session())
+    serve(lone, talk)
+    instructions, listed = found
     tools = {tool.name: tool for tool in listed}
     hints = {name: tool.annotations for name, tool in tools.items()}
 
@@ -110,11 +131,12 @@ def test_facts_are_those_of_the_command_line(real: CommandLine) -> None:
             host["observed"].pop("checked_at")
 
     assert [run["run_id"] for run in documents["list_runs"]["runs"]] == [failed]
-    assert {name: without(each, *MOVING) for name, each in documents.items()} == {
-        name: without(each, *MOVING) for name, each in said.items()
-    }
     assert {"missing", "complete_since", "source"} <= set(documents["list_runs"])
     assert [name for name, document in documents.items() if not document["as_of"]] == ["inbox"]  # Nothing polled yet.
+    for document in (*documents.values(), *said.values()):
+        for name in MOVING:
+            document.pop(name, None)
+    assert documents == said
     assert "+++ b/notes/" in documents["run_diff"]["patch"]
     assert "scribe gives up" in documents["run_log"]["text"]
     assert review.error()["kind"] == "not_found"
@@ -192,28 +214,20 @@ def test_what_goes_on_already_is_not_continued_again(boarded: CommandLine, board
     assert board.posts == []
 
 
-def test_the_same_may_be_wanted_again(boarded: CommandLine, board: Lab) -> None:
-    """Once it is known what became of the first."""
-    start: Question = ("propose_run", {"repository": "acme/api", "instructions": "Go."})
-    numbers = []
-    for _ in range(2):
-        (answer,) = ask(boarded, start)
-        numbers.append(answer.json()["decision"])
-        boarded("automations", "approve", str(numbers[-1]))
-        boarded("watch", "--once")
-
-    assert numbers == [1, 2]
-    assert len(board.posts) == 2
-
-
-def test_an_approval_without_a_bot_says_so(boarded: CommandLine, board: Lab) -> None:
-    """Where it is given, and in the inbox until one is at work."""
-    (answer,) = ask(boarded, ("propose_run", {"repository": "acme/api", "instructions": "Go."}))
-
-    approved = boarded("automations", "approve", str(answer.json()["decision"]))
+def test_the_same_may_be_proposed_again_once_the_first_was_sent(boarded: CommandLine, board: Lab) -> None:
+    """Until a bot runs, the approval and the inbox say that none is running."""
+    (first,) = ask(boarded, START)
+    approved = boarded("automations", "approve", str(first.json()["decision"]))
     (item,) = boarded("inbox", "list", "--json").json()["items"]
+    boarded("watch", "--once")
+    (second,) = ask(boarded, START)
+    boarded("automations", "approve", str(second.json()["decision"]))
+    boarded("watch", "--once")
+
     assert "as soon as a bot is running: runwarden watch" in approved.err
     assert (item["title"], item["cure"]) == ("A request is approved, but no bot is running", "runwarden watch")
+    assert [each.json()["decision"] for each in (first, second)] == [1, 2]
+    assert len(board.posts) == 2
 
 
 def test_a_dead_service_leaves_what_is_cached_with_its_age(boarded: CommandLine, board: Lab) -> None:
@@ -243,36 +257,37 @@ def test_a_dead_service_leaves_what_is_cached_with_its_age(boarded: CommandLine,
 
 def test_a_wrong_question_names_its_cure(boarded: CommandLine, board: Lab) -> None:
     """In the query, in an argument, in an id: nothing is dropped in silence."""
-    query, unknown, number, lost, repository, empty, tool = ask(
-        boarded,
-        ("list_runs", {"query": "staus:failed"}),
-        ("list_runs", {"status": "failed"}),
-        ("list_runs", {"limit": 0}),
-        ("propose_cancel", {"run_id": "run_9"}),
-        ("propose_run", {"repository": "acme", "instructions": "Go."}),
-        ("propose_run", {"repository": "acme/api", "instructions": " "}),
-        ("delete_everything", {}),
-    )
+    cures: list[tuple[Question, str]] = [
+        (("list_runs", {"query": "staus:failed"}), "status"),
+        (("list_runs", {"status": "failed"}), "status: Unexpected keyword argument"),
+        (("list_runs", {"limit": 0}), "limit: Input should be greater than or equal to 1"),
+        (("propose_cancel", {"run_id": "run_9"}), "See: runwarden runs list"),
+        (("propose_run", {"repository": "acme", "instructions": "Go."}), "owner/repo"),
+        (("propose_run", {"repository": "acme/api", "instructions": " "}), "Say what the agent should do."),
+        (("delete_everything", {}), "There are: list_runs, "),
+    ]
+    answers = ask(boarded, *(question for question, _ in cures))
 
-    assert "status" in query.error()["message"]
-    assert "status: Unexpected keyword argument" in unknown.error()["message"]
-    assert "limit: Input should be greater than or equal to 1" in number.error()["message"]
-    assert "See: runwarden runs list" in lost.error()["message"]
-    assert "owner/repo" in repository.error()["message"]
-    assert empty.error()["kind"] == "invalid"
-    assert "There are: list_runs, " in tool.error()["message"]
+    for answer, (question, cure) in zip(answers, cures, strict=True):
+        assert cure in answer.error()["message"], question
+    assert answers[5].error()["kind"] == "invalid"
 
 
-def test_a_read_only_profile_takes_no_proposal(boarded: CommandLine, board: Lab) -> None:
-    """It reads as before."""
+def test_a_read_only_profile_takes_no_proposal_and_without_a_token_the_cache_answers(
+    boarded: CommandLine, board: Lab
+) -> None:
+    """It reads as before. What needs a token says that it is missing, each time."""
     board.put("run_1", "queued")
     refused, inbox, runs = ask(
         boarded, ("propose_cancel", {"run_id": "run_1"}), ("inbox", {}), ("list_runs", {}), options=("--read-only",)
     )
+    cached: Question = ("list_runs", {"cached": True})
+    *live, known = ask(replace(boarded, token=""), ("list_runs", {}), ("list_runs", {}), cached)
 
     assert refused.error()["kind"] == "read_only"
     assert inbox.json()["items"] == []
-    assert len(runs.json()["runs"]) == 1
+    assert len(runs.json()["runs"]) == len(known.json()["runs"]) == 1
+    assert [answer.error()["kind"] for answer in live] == ["token", "token"]
 
 
 def test_foreign_text_is_data(boarded: CommandLine, board: Lab) -> None:
@@ -285,17 +300,6 @@ def test_foreign_text_is_data(boarded: CommandLine, board: Lab) -> None:
     assert "x\\u001b]0;owned\\u0007\\u202e\\udb40\\udc41" in found.text
     assert found.json()["runs"][0]["branch_name"] == branch
     assert found.structured is None
-
-
-def test_without_a_token_the_cache_is_told(boarded: CommandLine, board: Lab) -> None:
-    """What needs one says what is missing, each time."""
-    board.put("run_1", "failed")
-    boarded("runs", "list")
-    without_token = replace(boarded, token="")
-    *live, cached = ask(without_token, ("list_runs", {}), ("list_runs", {}), ("list_runs", {"cached": True}))
-
-    assert [answer.error()["kind"] for answer in live] == ["token", "token"]
-    assert len(cached.json()["runs"]) == 1
 
 
 def test_of_a_long_patch_the_rest_is_told(boarded: CommandLine, board: Lab) -> None:
@@ -322,7 +326,7 @@ def test_proposals_have_an_end(boarded: CommandLine, board: Lab) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_ends_by_a_signal(lone: CommandLine, number: signal.Signals) -> None:
-    """At once, although it waits for stdin."""
+    """As a process that speaks over pipes: it ends at once, although it waits for stdin."""
     process = lone.begin("mcp", stdin=PIPE)
     assert process.stdin is not None
     assert process.stdout is not None
@@ -340,16 +344,10 @@ def test_it_ends_by_a_signal(lone: CommandLine, number: signal.Signals) -> None:
     ("option", "cure"), [("--token-stdin", "Use a file or a variable"), ("--profile=nope", "nope")]
 )
 def test_what_it_cannot_begin_with_is_told_on_stderr(lone: CommandLine, option: str, cure: str) -> None:
-    """Stdout has the protocol alone; without stdin there is nothing to do."""
-    refused = lone(option, "mcp")
+    """Stdout carries the protocol only, and an empty stdin ends the server without a word."""
+    refused, silent = lone(option, "mcp"), lone.begin("mcp")
 
     assert (refused.code, refused.out) == (2, "")
     assert cure in refused.err
-
-
-def test_it_ends_with_its_stdin(lone: CommandLine) -> None:
-    """Nothing was asked, and nothing is said."""
-    process = lone.begin("mcp")
-
-    assert process.communicate() == ("", "")
-    assert process.wait(60) == 0
+    assert silent.communicate() == ("", "")
+    assert silent.wait(60) == 0

@@ -12,6 +12,7 @@ from tests.lab import RUN, Drop, Respond, Server
 OWN_TOKEN = 'token_env = "TWO_TOKEN"\n'
 START = ("runs", "start", "-R", "acme/api", "Review", "--json")
 NAMED = ("--config", "two.toml")
+OF_B = '[profiles.b]\nbase_url = "https://b.example"\n'
 
 
 @pytest.fixture
@@ -34,39 +35,30 @@ def _write(home: Path, address: str, before: str = "", after: str = OWN_TOKEN) -
     (home / "two.toml").write_text(f'{before}[profiles.two]\nbase_url = "{address}"\n{after}')
 
 
-@pytest.mark.parametrize("options", [NAMED, ("--config", "two.toml", "--profile", "two")])
-def test_a_file_named_on_the_command_line_beats_the_address_in_the_environment(
-    two: CommandLine, server: Server, other: Server, options: tuple[str, ...]
-) -> None:
-    """The write goes where the person pointed, with that service's token, and the variable is said to be unused."""
-    result = two(*options, *START)
-
-    assert result.code == 0, result.err
-    assert (len(server.requests), len(other.requests)) == (0, 1)
-    assert other.requests[0].headers["authorization"] == "Bearer token-of-two"
-    assert "RUNWARDEN_BASE_URL is not used: --config" in result.err
-
-
-def test_a_profile_named_on_the_command_line_beats_the_address_in_the_environment(
+def test_a_file_or_a_profile_named_on_the_command_line_beats_the_address_in_the_environment(
     two: CommandLine, server: Server, other: Server
 ) -> None:
-    """Whichever file it is in, and though the address is not even one."""
-    for address in (two.base_url, "nonsense"):
-        result = two("--profile", "two", *START, RUNWARDEN_CONFIG="two.toml", RUNWARDEN_BASE_URL=address)
-        assert (result.code, result.err.count("RUNWARDEN_BASE_URL is not used: --profile")) == (0, 1), result.err
+    """The write goes there with that service's token, and the variable, even a wrong one, is reported as unused."""
+    for options, variables, by in (
+        (NAMED, {}, "--config"),
+        ((*NAMED, "--profile", "two"), {}, "--config"),
+        (("--profile", "two"), {"RUNWARDEN_CONFIG": "two.toml"}, "--profile"),
+        (("--profile", "two"), {"RUNWARDEN_CONFIG": "two.toml", "RUNWARDEN_BASE_URL": "nonsense"}, "--profile"),
+    ):
+        result = two(*options, *START, **variables)
+        assert (result.code, result.err.count(f"RUNWARDEN_BASE_URL is not used: {by}")) == (0, 1), result.err
 
-    assert (len(server.requests), len(other.requests)) == (0, 2)
+    assert (len(server.requests), len(other.requests)) == (0, 4)
+    assert {request.token for request in other.requests} == {"token-of-two"}
 
 
-def test_without_an_explicit_choice_the_environment_decides_as_ever(
-    two: CommandLine, server: Server, other: Server
-) -> None:
+def test_without_an_explicit_choice_the_environment_decides(two: CommandLine, server: Server, other: Server) -> None:
     """The file that a variable names is no explicit choice; `--profile environment` is."""
     assert two(*START, RUNWARDEN_CONFIG="two.toml").code == 0
     assert two(*NAMED, "--profile", "environment", *START).code == 0
 
     assert (len(server.requests), len(other.requests)) == (2, 0)
-    assert {request.headers["authorization"] for request in server.requests} == {"Bearer token-for-tests"}
+    assert {request.token for request in server.requests} == {"token-for-tests"}
 
 
 def test_advice_names_the_file_and_the_profile_that_were_given(two: CommandLine, other: Server) -> None:
@@ -102,8 +94,8 @@ def test_the_token_of_one_service_never_goes_to_another(
     alone = two(*options, *START, **variables, RUNWARDEN_BASE_URL="")
     same = two(*options, *START, **variables, RUNWARDEN_BASE_URL=other.base_url)
     assert (alone.code, same.code) == (0, 0)
-    sent = [request.headers["authorization"] for request in other.requests]
-    assert sent == ["Bearer typed", "Bearer token-for-tests", "Bearer token-for-tests"]
+    sent = [request.token for request in other.requests]
+    assert sent == ["typed", "token-for-tests", "token-for-tests"]
 
 
 @pytest.mark.parametrize(
@@ -144,20 +136,8 @@ def test_a_token_that_could_be_meant_for_two_services_goes_to_neither(
         ('data_dir = "d"\n', NAMED, {"RUNWARDEN_DATA_DIR": "e"}, ["RUNWARDEN_DATA_DIR"], "two"),
         ("", NAMED, {"RUNWARDEN_DATA_DIR": "d"}, [], "two"),
         ('data_dir = "e"\n', (), {"RUNWARDEN_DATA_DIR": "d", "RUNWARDEN_CONFIG": "two.toml"}, [], "two"),
-        (
-            '[profiles.b]\nbase_url = "https://b.example"\n',
-            NAMED,
-            {"RUNWARDEN_PROFILE": "b"},
-            [],
-            "b",
-        ),
-        (
-            'default_profile = "two"\n[profiles.b]\nbase_url = "https://b.example"\n',
-            NAMED,
-            {"RUNWARDEN_PROFILE": "b"},
-            ["RUNWARDEN_PROFILE"],
-            "two",
-        ),
+        (OF_B, NAMED, {"RUNWARDEN_PROFILE": "b"}, [], "b"),
+        (f'default_profile = "two"\n{OF_B}', NAMED, {"RUNWARDEN_PROFILE": "b"}, ["RUNWARDEN_PROFILE"], "two"),
     ],
 )
 def test_every_variable_gives_way_to_what_the_command_line_chose(

@@ -14,7 +14,7 @@ from service.store import turns, usage
 from service.store.database import Database
 from storage.records.results import LogStep
 from tests.cli.conftest import CommandLine
-from tests.lab import Drop, Received, Respond, Server, stamp
+from tests.lab import RUN, Drop, Received, Respond, Server
 from tests.service_process import RunningService
 from tests.waiting import eventually
 
@@ -28,8 +28,14 @@ pathlib.Path("made.txt").write_text("made")
 """
 
 
-def stamped(seconds: float) -> datetime:
-    return datetime(2026, 5, 1, tzinfo=UTC) + timedelta(seconds=seconds)
+NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
+
+
+def add_agent(service: RunningService, folder: Path, name: str, program: str) -> Path:
+    script = folder / f"{name}.py"
+    script.write_text(program, "utf-8")
+    service.admin("agent", "add", name, "--argv", f"{{python}} {script}")
+    return script
 
 
 def start(real: CommandLine, agent: str, *options: str) -> str:
@@ -40,9 +46,7 @@ def start(real: CommandLine, agent: str, *options: str) -> str:
 
 def test_a_run_is_followed_to_its_end_and_viewed(real: CommandLine, service: RunningService, tmp_path: Path) -> None:
     """Lines come while it works, without a control that a terminal obeys; raw bytes are there for who asks for them."""
-    script = tmp_path / "noisy.py"
-    script.write_text(NOISY, "utf-8")
-    service.admin("agent", "add", "noisy", "--argv", f"{{python}} {script}")
+    script = add_agent(service, tmp_path, "noisy", NOISY)
     run_id = start(real, "noisy")
     following = CommandLine(real.home, real.base_url, real.token).begin("runs", "log", run_id, "--follow")
     eventually(lambda: "done" in real("runs", "log", run_id).out, "the agent has printed")
@@ -61,9 +65,8 @@ def test_a_run_is_followed_to_its_end_and_viewed(real: CommandLine, service: Run
 
     assert (following.returncode, "turn 1: completed" in err) == (0, True)
     assert "plain␇␛[2Jline red hidden" in out
-    assert "\x1b" not in out
     assert "\ndone\n" in out
-    assert "20%" not in out
+    assert not any(each in out for each in ("\x1b", "20%"))
     assert plain.out == out
     assert raw.json()["text"].splitlines() == out.splitlines()
     assert (raw.json()["ended"], raw.json()["turn"]) == (True, 1)
@@ -92,9 +95,7 @@ LONG = "x" * 200_000
 
 def test_a_preset_s_log_is_a_conversation(real: CommandLine, service: RunningService, tmp_path: Path) -> None:
     """Long outputs are shown by their beginning and end; --all and --json cut nothing, --raw gives the bytes."""
-    script = tmp_path / "talkative.py"
-    script.write_text(TALKATIVE, "utf-8")
-    service.admin("agent", "add", "talkative", "--argv", f"{{python}} {script}")
+    add_agent(service, tmp_path, "talkative", TALKATIVE)
     run_id = start(real, "talkative", "--wait")
     lines, document = real("runs", "log", run_id, "--all"), real("runs", "log", run_id, "--json", "--all").json()
     raw = real("runs", "log", run_id, "--all", "--raw").out
@@ -107,7 +108,6 @@ def test_a_preset_s_log_is_a_conversation(real: CommandLine, service: RunningSer
     assert (document["steps"], document["text"].splitlines()) == (None, lines.out.splitlines())
     assert LONG in lines.out.splitlines()
     assert '{"type": "item.completed"' in raw
-    assert real("runs", "log", run_id, "--raw", "--all").out == raw
     assert "\nsaid      I look.␛[2J\n" in whole.out
     assert f"\n          {LONG}\n" in whole.out
     assert result == ["FAILED    0", "          499"]
@@ -115,11 +115,8 @@ def test_a_preset_s_log_is_a_conversation(real: CommandLine, service: RunningSer
     assert followed.out == whole.out
     assert told["text"] == document["text"]
     assert [step["kind"] for step in told["steps"]] == [*["log"] * 3, "said", "result", "printed", "log", "log"]
-    assert told["steps"][3] == dict.fromkeys(("at", "call", "seconds", "tokens")) | {
-        "kind": "said",
-        "text": f"I look.\x1b[2J\n{LONG}",
-        "failed": False,
-    }
+    said = {"kind": "said", "text": f"I look.\x1b[2J\n{LONG}", "failed": False}
+    assert told["steps"][3] == dict.fromkeys(("at", "call", "seconds", "tokens")) | said
     assert "earlier bytes are left out" in end.err
     assert "completed" in end.out
     assert LONG[:4_001] not in end.out
@@ -128,7 +125,7 @@ def test_a_preset_s_log_is_a_conversation(real: CommandLine, service: RunningSer
 def test_a_long_output_is_shown_by_its_beginning_and_its_end() -> None:
     """With the number of lines between, and how they are seen; an edit that took effect is told once."""
     many = LogStep("result", "\n".join(map(str, range(500))), call="c1", failed=True)
-    edit = LogStep("edited", "a.py\n- old\n+ new", at=stamped(0), call="c2")
+    edit = LogStep("edited", "a.py\n- old\n+ new", at=NOON, call="c2")
     shown = [line.drawn(colour=False) for line in StepLines("--all shows them").of(many)]
     drawer = StepLines("")
     edited = [line.drawn(colour=True) for line in drawer.of(edit)]
@@ -137,7 +134,7 @@ def test_a_long_output_is_shown_by_its_beginning_and_its_end() -> None:
     assert (shown[0], shown[5], shown[-1], len(shown)) == ("FAILED    0", "          492", "          499", 13)
     assert edited[1:] == ["          \x1b[31m- old\x1b[0m", "          \x1b[32m+ new\x1b[0m"]
     assert list(drawer.of(LogStep("result", "ok", call="c2"))) == []
-    failed = LogStep("result", "\x1b[2Jno", stamped(90), "c2", failed=True)
+    failed = LogStep("result", "\x1b[2Jno", NOON + timedelta(seconds=90), "c2", failed=True)
     assert [line.drawn(colour=False) for line in drawer.of(failed)] == ["FAILED    ␛[2Jno  (1m30s)"]
 
 
@@ -155,14 +152,11 @@ def test_a_cancelled_run_fails_who_follows_it(real: CommandLine, tmp_path: Path)
     viewed, viewed_as_json = real("runs", "view", run_id), real("runs", "view", run_id, "--json").json()
     waited, waited_for = real("runs", "wait", run_id), real("runs", "wait", run_id, "--json")
     shown = real("runs", "show", run_id, "--json").json()["run"]
-    filters = (("--status", "cancelled"), ("--status", "failed"), ("--search", "-status:failed"))
-    found = {
-        (value, *cached): [
-            run["run_id"] for run in real("runs", "list", option, value, *cached, "--json").json()["runs"]
-        ]
-        for option, value in filters
-        for cached in ((), ("--cached",))
-    }
+    found = []
+    for filters in ("status:cancelled", "status:failed", "-status:failed"):
+        for options in (("--json",), ("--json", "--cached")):
+            listing = real("runs", "list", "--search", filters, *options).json()["runs"]
+            found.append(run_id in [run["run_id"] for run in listing])
     table = real("runs", "list", "--output", "csv").out
 
     assert (waited.code, waited.err.splitlines()[-1]) == (1, f"runwarden: Not completed: {run_id} (cancelled).")
@@ -170,12 +164,7 @@ def test_a_cancelled_run_fails_who_follows_it(real: CommandLine, tmp_path: Path)
     for run in (shown, first.json()["run"], waited_for.json()["runs"][0], viewed_as_json["run"]):
         assert (run["status"], run["outcome"]) == ("failed", "cancelled")
     assert shown["observed"]["transitions"][-1]["to"] == "cancelled"
-    assert {named for named, ids in found.items() if run_id in ids} == {
-        ("cancelled",),
-        ("cancelled", "--cached"),
-        ("-status:failed",),
-        ("-status:failed", "--cached"),
-    }
+    assert found == [True, True, False, False, True, True]
     assert next(line for line in table.splitlines() if run_id in line).startswith("cancelled,")
     assert rehearsed["request"]["url"].endswith(f"/external/runs/{run_id}/cancel")
     assert (first.code, first.json()["state"], first.json()["run"]["status"]) == (0, "confirmed", "failed")
@@ -186,25 +175,16 @@ def test_a_cancelled_run_fails_who_follows_it(real: CommandLine, tmp_path: Path)
     assert "reason: cancelled by tests" in viewed.out
 
 
-RUN = {
-    "run_id": "run_1",
-    "status": "working",
-    "branch_name": "b",
-    "created_at": stamp(0),
-    "updated_at": stamp(1),
-    "repository": {"platform": "github", "data": {"owner": "acme", "repo": "api"}},
-}
-
-
 def listing(turns: Any, cancel: Any) -> Callable[[Received], Any]:
-    """A service with one run, whose extension answers with these."""
+    """A service with one run that works, whose extension answers with these."""
+    run = RUN | {"status": "working"}
 
     def answer(request: Received) -> Any:
         if request.method == "POST":
             return cancel
         if request.path.endswith("/external/runs"):
-            return Respond(200, {"runs": [RUN], "next_token": None, "page_size": 100, "total_count": 1})
-        return Respond(200, RUN | {"turns": turns}) if isinstance(turns, list) else turns
+            return Respond(200, {"runs": [run], "next_token": None, "page_size": 100, "total_count": 1})
+        return Respond(200, run | {"turns": turns}) if isinstance(turns, list) else turns
 
     return answer
 
@@ -260,23 +240,13 @@ def test_a_service_without_results_says_so(faulty: CommandLine, server: Server) 
 
 
 def test_a_log_is_followed_through_a_fault_and_a_replacement(faulty: CommandLine, server: Server) -> None:
-    """A broken connection is waited out; a log that became shorter is read on from its end, and that is said."""
-    place = {"Runwarden-Log-Size": "4", "Runwarden-Log-Ended": "false"}
-    pieces = [
-        Respond(200, b"one\n", place | {"Runwarden-Log-Offset": "0", "Runwarden-Log-Next": "4"}),
-        Drop(),
-        Respond(200, b"", place | {"Runwarden-Log-Offset": "2", "Runwarden-Log-Next": "2", "Runwarden-Log-Size": "2"}),
-        Respond(
-            200,
-            b"two",
-            {
-                "Runwarden-Log-Offset": "2",
-                "Runwarden-Log-Next": "5",
-                "Runwarden-Log-Size": "5",
-                "Runwarden-Log-Ended": "true",
-            },
-        ),
-    ]
+    """A broken connection is waited out; a log that became shorter is read on from its end, with a remark."""
+
+    def piece(data: bytes, offset: int, size: int, *, ended: bool = False) -> Respond:
+        places = {"Offset": offset, "Next": offset + len(data), "Size": size, "Ended": str(ended).lower()}
+        return Respond(200, data, {f"Runwarden-Log-{name}": str(at) for name, at in places.items()})
+
+    pieces = [piece(b"one\n", 0, 4), Drop(), piece(b"", 2, 2), piece(b"two", 2, 5, ended=True)]
     turns = listing([{"number": 1, "state": "failed", "outcome": "failed"}], None)
     server.otherwise = lambda request: pieces.pop(0) if request.path.endswith("/log") else turns(request)
     done = faulty("runs", "log", "run_1", "--follow")

@@ -44,12 +44,21 @@ def works(server: Server) -> Works:
     return works
 
 
+def failed(faulty: CommandLine, works: Works, count: int) -> list[str]:
+    """The ids of runs that were started here and failed."""
+    run_ids = [f"run_{number}" for number in range(count)]
+    for number, run_id in enumerate(run_ids):
+        faulty("runs", "start", "-R", "acme/api", f"Task {number}")
+        works.end(run_id, "failed", updated=60)
+    return run_ids
+
+
 def outcomes(result: object) -> dict[str, str]:
     return {row["run_id"]: row["outcome"] for row in result.json()["rows"]}  # type: ignore[attr-defined] — a Result
 
 
 def test_what_failed_is_sent_again_with_the_same_body_once(faulty: CommandLine, server: Server, works: Works) -> None:
-    """A second call finds that it was done; what fails again is another failure, and a prefix another intention."""
+    """A second call finds that it was done; what fails again is another failure, and a key another intention."""
     faulty("runs", "start", "-R", "acme/api", "--branch", "b", "--metadata", "n=1", "One")
     faulty("runs", "start", "-R", "acme/web", "Two")
     works.end("run_1", "completed", updated=60)
@@ -93,11 +102,7 @@ def test_the_batch_ends_where_the_next_would_end_the_same_way_and_goes_on_later(
     faulty: CommandLine, server: Server, works: Works
 ) -> None:
     """A refusal of one run lets the others go; an unknown outcome does not, and is not sent again by the next call."""
-    for number in range(4):
-        faulty("runs", "start", "-R", "acme/api", f"Task {number}")
-    ids = [f"run_{number}" for number in range(4)]
-    for run_id in ids:
-        works.end(run_id, "failed", updated=60)
+    ids = failed(faulty, works, 4)
     works.refuse = {"Task 0": Respond(400, {"message": "no"}), "Task 2": Drop()}
 
     stopped = faulty(*RETRY, *ids)
@@ -113,9 +118,7 @@ def test_the_batch_ends_where_the_next_would_end_the_same_way_and_goes_on_later(
 def test_nothing_is_sent_without_a_yes(faulty: CommandLine, server: Server, works: Works) -> None:
     """One question for all of them, on a terminal; a dry run asks nothing and prints the requests."""
     (faulty.home / "c.toml").write_text("[console]\nsend_cap = 1\n")
-    for number in range(2):
-        faulty("runs", "start", "-R", "acme/api", f"Task {number}")
-        works.end(f"run_{number}", "failed", updated=60)
+    failed(faulty, works, 2)
     before = len(server.posts)
 
     unasked = faulty("runs", "retry", "run_0", "--json")
@@ -136,18 +139,6 @@ def test_nothing_is_sent_without_a_yes(faulty: CommandLine, server: Server, work
     assert b"2 of 2 \xc2\xb7 run_1  batch 2 of 2" in terminal.seen
 
 
-def test_a_retry_of_a_start_that_carried_its_own_id_carries_its_own(
-    faulty: CommandLine, server: Server, works: Works
-) -> None:
-    """So that it, too, can be recognised with certainty."""
-    first = faulty("runs", "start", "-R", "acme/api", "--branch", "b/{action}", "Go", "--json").json()["action_id"]
-    works.end("run_0", "failed", updated=60)
-
-    second = faulty(*RETRY, "run_0").json()["rows"][0]["action_id"]
-
-    assert [json.loads(body)["branch_name"] for body in server.posts] == [f"b/{first}", f"b/{second}"]
-
-
 def test_a_retried_agent_of_the_real_service_is_waited_for(real: CommandLine) -> None:
     """Its run has the execution's id; it fails, and so does the next one, which is another."""
     start = ("agents", "start", "scribe", "-R", "acme/web", "--input", "instructions=fail", "--wait", "--json")
@@ -164,12 +155,10 @@ def test_a_retried_agent_of_the_real_service_is_waited_for(real: CommandLine) ->
 
 def test_waiting_is_over_when_all_have_ended(faulty: CommandLine, server: Server, works: Works) -> None:
     """A continuation is another turn of the same run; a second call waits for what the first sent; time runs out."""
-    for number in range(2):
-        faulty("runs", "start", "-R", "acme/api", f"Task {number}")
-        works.end(f"run_{number}", "completed", updated=55)
+    failed(faulty, works, 2)
+    works.end("run_0", "completed", updated=61)
     faulty("runs", "continue", "run_0", "Next")
-    for run_id in ("run_0", "run_1"):
-        works.end(run_id, "failed", updated=60)
+    works.end("run_0", "failed", updated=62)
     wait = (*RETRY, "run_0", "run_1", "--key", "k", "--wait")
 
     late = faulty(*wait, "--timeout", "0")
@@ -177,10 +166,8 @@ def test_waiting_is_over_when_all_have_ended(faulty: CommandLine, server: Server
     works.end("run_2", "completed", updated=70)
     done = faulty(*wait)
 
-    assert (late.code, late.json()["error"]["kind"], late.json()["error"]["run_ids"]) == (
-        *(3, "waited_too_long"),
-        ["run_0", "run_2"],
-    )
+    error = late.json()["error"]
+    assert (late.code, error["kind"], error["run_ids"]) == (3, "waited_too_long", ["run_0", "run_2"])
     assert [row["run"]["status"] for row in late.json()["rows"]] == ["queued", "queued"]
     assert (done.code, outcomes(done)) == (2, {"run_0": "refused", "run_1": "sent_before"})
     assert done.json()["rows"][1]["run"]["status"] == "completed"
@@ -188,9 +175,7 @@ def test_waiting_is_over_when_all_have_ended(faulty: CommandLine, server: Server
 
 def test_a_batch_that_was_stopped_does_not_wait(faulty: CommandLine, server: Server, works: Works) -> None:
     """What stopped it is told at once; a refused token or a signal while it waits leaves the rows beside the error."""
-    for number in range(2):
-        faulty("runs", "start", "-R", "acme/api", f"Task {number}")
-        works.end(f"run_{number}", "failed", updated=60)
+    failed(faulty, works, 2)
     works.refuse = {"Task 1": Drop()}
 
     stopped = faulty(*RETRY, "run_0", "run_1", "--wait")
@@ -198,8 +183,7 @@ def test_a_batch_that_was_stopped_does_not_wait(faulty: CommandLine, server: Ser
 
     assert (stopped.code, list(outcomes(stopped).values())) == (6, ["sent", "unknown"])
     assert refused.stderr is not None
-    while "waiting for" not in refused.stderr.readline():
-        pass
+    assert any("waiting for" in line for line in refused.stderr)
     refused.send_signal(signal.SIGINT)
     out, _ = refused.communicate(timeout=120)
     assert (refused.returncode, json.loads(out)["error"]["kind"]) == (130, "interrupted")
@@ -235,22 +219,32 @@ def test_what_a_colleague_asked_is_sent_again_and_whose_it_is_is_said(
     assert "does not have it either" in rows["run_4"]["problem"]
 
 
-def test_a_colleagues_later_turn_is_what_is_sent_again(faulty: CommandLine, server: Server, works: Works) -> None:
-    """Not what this machine sent before; and a service that cannot be asked is said, instead of sending that."""
-    faulty("runs", "start", "-R", "acme/api", "Mine")
-    works.end("run_0", "completed", updated=60)
-    faulty("runs", "list")
-    works.end("run_0", "working", updated=61)
-    faulty("runs", "list")
-    works.end("run_0", "failed", updated=62)
-    works.board.turns = {
-        "run_0": {"turns": [{"number": 1, "instructions": "Mine"}, {"number": 2, "instructions": "x"}]}
-    }
+def test_a_retry_of_a_start_that_carried_its_own_id_carries_its_own(
+    faulty: CommandLine, server: Server, works: Works
+) -> None:
+    """So it can be recognised with certainty, too."""
+    first = faulty("runs", "start", "-R", "acme/api", "--branch", "b/{action}", "Go", "--json").json()["action_id"]
+    works.end("run_0", "failed", updated=60)
 
-    told = faulty("runs", "retry", "--json", "--dry-run", "run_0").json()["rows"]
+    second = faulty(*RETRY, "run_0").json()["rows"][0]["action_id"]
+
+    assert [json.loads(body)["branch_name"] for body in server.posts] == [f"b/{first}", f"b/{second}"]
+
+
+def test_a_colleagues_later_turn_is_what_is_sent_again(faulty: CommandLine, server: Server, works: Works) -> None:
+    """Not what this machine sent before; a service that cannot be asked is reported, and nothing is sent."""
+    faulty("runs", "start", "-R", "acme/api", "Mine")
+    for updated, status in enumerate(("completed", "working", "failed"), 60):
+        works.end("run_0", status, updated=updated)
+        faulty("runs", "list")
+    mine, theirs = {"number": 1, "instructions": "Mine"}, {"number": 2, "instructions": "x"}
+    works.board.turns = {"run_0": {"turns": [mine, theirs]}}
+    retry = ("runs", "retry", "--json", "--dry-run", "run_0")
+
+    told = faulty(*retry).json()["rows"]
     answer = works.board.answer
     works.board.answer = lambda request: Drop() if "run_0" in request.path else answer(request)  # type: ignore[method-assign]
-    lost = faulty("runs", "retry", "--json", "--dry-run", "run_0").json()["rows"]
+    lost = faulty(*retry).json()["rows"]
 
     assert [row["request"]["body"]["instructions"] for row in told] == ["x"]
     assert [row["outcome"] for row in lost] == ["refused"]

@@ -50,13 +50,8 @@ def test_the_services_commands_print_every_format(lone: CommandLine, tmp_path: P
     assert "'=One" in first
     contradiction = lone("--json", *org, "-o", "csv")
     assert (contradiction.code, contradiction.json()["error"]["kind"]) == (2, "usage")
-
-
-def test_a_service_is_never_read_only(lone: CommandLine, tmp_path: Path) -> None:
-    """Who asks for that is told so, and nothing is made."""
-    result = lone("--read-only", "service", "org", "create", "One", "--data-dir", str(tmp_path / "made"))
-
-    assert (result.code, (tmp_path / "made").exists()) == (2, False)
+    read_only = lone("--read-only", "service", "org", "create", "One", "--data-dir", str(tmp_path / "made"))
+    assert (read_only.code, (tmp_path / "made").exists()) == (2, False)
 
 
 def test_a_folder_that_is_called_service_is_not_taken_for_ours(lone: CommandLine, tmp_path: Path) -> None:

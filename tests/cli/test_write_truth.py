@@ -3,11 +3,10 @@
 import os
 import signal
 import sqlite3
-import time
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
-from subprocess import DEVNULL, TimeoutExpired
+from subprocess import DEVNULL
 
 import pytest
 
@@ -15,6 +14,7 @@ from storage import database
 from tests.cli.conftest import CommandLine
 from tests.lab import ORGANIZATION, RUN, Drop, Hang, Received, Respond, Server
 from tests.program import CREATE, LONGEST_S, Program
+from tests.waiting import eventually
 
 START = ("runs", "start", "-R", "acme/api", "--json", "Review")
 
@@ -55,34 +55,20 @@ def test_a_confirmed_write_is_reported_though_the_cache_is_locked(faulty: Comman
 
 
 @pytest.mark.parametrize("name", ["cache.sqlite3"])
+@pytest.mark.parametrize(
+    ("command", "turns", "code"),
+    [
+        (START, ["completed"], 0),
+        (("runs", "continue", "run_1", "Go on", "--json"), ["completed", "working", "failed"], 1),
+    ],
+    ids=["a start", "a further turn"],
+)
 def test_a_run_that_the_cache_could_not_take_is_waited_for(
-    faulty: CommandLine, server: Server, locked: sqlite3.Connection
-) -> None:
-    """It is not lost: the service is asked, and its word counts."""
-    lock = server.otherwise
-    ended = {**RUN, "status": "completed", "updated_at": "2026-05-01T12:05:00Z"}
-
-    def answer(received: Received) -> Respond:
-        if received.method == "POST":
-            return lock(received)
-        if locked.in_transaction:
-            locked.execute("ROLLBACK")
-        return Respond(200, {"runs": [ended], "next_token": None, "total_count": 1, "page_size": 100})
-
-    server.otherwise = answer
-    result = faulty(*START, "--wait")
-
-    document = result.json()
-    assert (result.code, document["state"], document["run"]["status"]) == (0, "confirmed", "completed")
-    assert "error" not in document
-
-
-@pytest.mark.parametrize("name", ["cache.sqlite3"])
-def test_the_end_of_an_earlier_turn_is_not_that_of_the_next(
-    faulty: CommandLine, server: Server, locked: sqlite3.Connection
-) -> None:
-    """Where the cache could not take the continued run, it holds the turn before: the service is asked first."""
-    lock, turns = server.otherwise, ["completed", "working", "failed"]
+    faulty: CommandLine, server: Server, locked: sqlite3.Connection, command: tuple[str, ...], turns: list[str],
+    code: int,
+) -> None:  # fmt: skip
+    """The service is asked, and its answer counts: the cache has nothing, or the end of the turn before."""
+    lock, turns, last = server.otherwise, [*turns], turns[-1]
 
     def answer(received: Received) -> Respond:
         if received.method == "POST":
@@ -94,10 +80,11 @@ def test_the_end_of_an_earlier_turn_is_not_that_of_the_next(
         return Respond(200, {"runs": [run], "next_token": None, "total_count": 1, "page_size": 100})
 
     server.otherwise = answer
-    faulty("runs", "list", "--limit", "1")
-    result = faulty("runs", "continue", "run_1", "Go on", "--wait", "--json")
+    if "continue" in command:
+        faulty("runs", "list", "--limit", "1")
+    result = faulty(*command, "--wait")
 
-    assert (result.code, result.json()["state"], result.json()["run"]["status"]) == (1, "confirmed", "failed")
+    assert (result.code, result.json()["state"], result.json()["run"]["status"]) == (code, "confirmed", last)
 
 
 @pytest.mark.parametrize("name", ["ledger.sqlite3"])
@@ -147,12 +134,13 @@ def test_a_second_signal_ends_a_write_at_once_and_says_nothing_wrong(faulty: Com
         server.otherwise = lock
         process = faulty.begin(*START)
         server.wait_for(1)
-        while not connection.in_transaction:
-            time.sleep(0.01)
-        while process.poll() is None:
+        eventually(lambda: connection.in_transaction, "the server locks the ledger")
+
+        def ended() -> bool:
             process.send_signal(signal.SIGINT)
-            with suppress(TimeoutExpired):
-                process.wait(timeout=0.5)
+            return process.poll() is not None
+
+        eventually(ended, "a second signal ends the command", pause_s=0.2)
         connection.execute("ROLLBACK")
     out, _ = process.communicate()
 
@@ -160,11 +148,13 @@ def test_a_second_signal_ends_a_write_at_once_and_says_nothing_wrong(faulty: Com
     assert [action["state"] for action in faulty("actions", "list", "--json").json()["actions"]] == ["unknown"]
 
 
-@pytest.mark.parametrize("place", ["app.cli.writes.tell", "app.cli.output.Output.record"])
+@pytest.mark.parametrize(
+    ("place", "words"), [("app.cli.writes.tell", ["confirmed", "interrupted"]), ("app.cli.output.Output.record", [])]
+)
 def test_an_interruption_after_a_write_does_not_call_it_unsent(
-    faulty: CommandLine, server: Server, monkeypatch: pytest.MonkeyPatch, place: str
+    faulty: CommandLine, server: Server, monkeypatch: pytest.MonkeyPatch, place: str, words: list[str]
 ) -> None:
-    """Before its document is printed it is told beside the error; while it is printed there is no second one."""
+    """Before the document is printed, the outcome comes with the error; during the printing nothing is added."""
     server.script(Respond(201, ORGANIZATION))
 
     def interrupted(*_: object, **__: object) -> None:
@@ -173,12 +163,8 @@ def test_an_interruption_after_a_write_does_not_call_it_unsent(
     monkeypatch.setattr(place, interrupted)
     result = faulty(*CREATE)
 
-    # The start of a document is all that is printed where its printing was interrupted.
-    told = {"app.cli.writes.tell": ["confirmed", "interrupted"], "app.cli.output.Output.record": []}[place]
-    assert (result.code, [word for word in ("confirmed", "not_sent", "interrupted") if word in result.out]) == (
-        130,
-        told,
-    )
+    assert result.code == 130
+    assert [word for word in ("confirmed", "not_sent", "interrupted") if word in result.out] == words
 
 
 def redirected(cli: CommandLine, stdout: str, stderr: str, *arguments: str) -> int:
@@ -191,52 +177,45 @@ def redirected(cli: CommandLine, stdout: str, stderr: str, *arguments: str) -> i
         return Program(arguments, cli.environment, cwd=cli.home, streams=chosen).wait(LONGEST_S)
 
 
-@pytest.mark.parametrize(
-    ("command", "step", "code"),
-    [(CREATE, Respond(201, ORGANIZATION), 0), (CREATE, Drop(), 6), (("orgs", "import", "list.csv"), Drop(), 6)],
-)
-def test_a_reader_that_has_gone_does_not_change_a_writes_exit_code(
-    faulty: CommandLine, server: Server, step: Respond | Drop, code: int, command: tuple[str, ...]
-) -> None:
-    """What became of the write, or of a batch, is what the code tells."""
-    server.script(step)
-    (faulty.home / "list.csv").write_text("email\nada@example.com\n")
-
-    assert (redirected(faulty, "gone", "", *command), len(server.posts)) == (code, 1)
-
-
 def test_the_ledger_is_read_though_the_cache_cannot_be_opened(faulty: CommandLine, server: Server) -> None:
-    """On a full disk the cache has no room for what it needs beside its file; what was sent can be looked up."""
+    """On a full disk the cache has no room for the files next to it; what was sent can be looked up."""
     server.script(Drop())
     action_id = faulty(*CREATE).json()["action_id"]
     (cache,) = (faulty.home / "data").rglob("cache.sqlite3")
     cache.unlink()
     cache.mkdir()
 
-    for command in (("actions", "list"), ("actions", "export"), ("orgs", "list")):
-        result = faulty(*command, "--json")
-        assert (result.code, action_id in result.out) == (0, True)
+    found = [faulty(*command, "--json") for command in (("actions", "list"), ("actions", "export"), ("orgs", "list"))]
+    assert [(each.code, action_id in each.out) for each in found] == [(0, True)] * 3
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 @pytest.mark.parametrize(
     ("stdout", "stderr", "step", "code"),
     [
+        ("gone", "", Respond(201, ORGANIZATION), 0),
+        ("gone", "", Drop(), 6),
         ("", "full", Respond(201, ORGANIZATION), 0),
         ("full", "full", Respond(201, ORGANIZATION), 74),
         ("full", "full", Drop(), 6),
         ("", "gone", Drop(), 6),
     ],
 )
-def test_a_stderr_that_cannot_be_written_changes_nothing(
+def test_a_stream_that_cannot_be_written_does_not_change_a_writes_exit_code(
     faulty: CommandLine, server: Server, stdout: str, stderr: str, step: Respond | Drop, code: int
 ) -> None:
-    """A log on a full disk neither keeps a write from being sent nor changes its exit code."""
+    """A reader that has gone, or a full disk, neither keeps a write from being sent nor hides its outcome."""
     server.script(step)
 
-    done = redirected(faulty, stdout, stderr, "orgs", "create", "ada@customer.test")
+    assert (redirected(faulty, stdout, stderr, *CREATE[:-1]), len(server.posts)) == (code, 1)
 
-    assert (done, len(server.posts)) == (code, 1)
+
+def test_a_reader_that_has_gone_does_not_change_an_imports_exit_code(faulty: CommandLine, server: Server) -> None:
+    """The exit code reports the batch."""
+    server.script(Drop())
+    (faulty.home / "list.csv").write_text("email\nada@example.com\n")
+
+    assert (redirected(faulty, "gone", "", "orgs", "import", "list.csv"), len(server.posts)) == (6, 1)
 
 
 @pytest.mark.parametrize("content", [b"no database " * 500, None])
@@ -256,13 +235,23 @@ def test_a_ledger_that_cannot_be_used_sends_nothing_and_says_so(
     result, listed = faulty(*CREATE), faulty("actions", "list", "--json")
 
     document = result.json()
-    assert (result.code, document["action_id"], document["state"], document["organization"]) == (
-        2,
-        None,
-        "not_sent",
-        None,
-    )
+    assert (result.code, document["state"]) == (2, "not_sent")
+    assert document["action_id"] is document["organization"] is None
     assert document["error"]["kind"] == ("database_newer" if content is None else "database_damaged")
     assert listed.code == (0 if content is None else 2)
     assert ("The ledger can only be read" in listed.err) == (content is None)
     assert len(server.posts) == 1
+
+
+def test_a_cache_of_another_version_is_replaced_and_told_once(lone: CommandLine) -> None:
+    """On stderr: the answer is as ever, even without a token."""
+    folder = Path(lone("config", "check", "--json").json()["data_folder"])
+    folder.mkdir(parents=True)
+    with closing(sqlite3.connect(folder / "cache.sqlite3")) as connection:
+        connection.execute("CREATE TABLE runs (id INTEGER)")
+
+    first, again = (lone("runs", "list", "--cached", "--json", RUNWARDEN_TOKEN="") for _ in range(2))
+
+    assert (first.code, again.code, first.json()["runs"]) == (0, 0, [])
+    assert "made by another version" in first.err
+    assert again.err == ""

@@ -10,136 +10,97 @@ from tests.program import CREATE
 from tests.service_process import RunningService
 
 
-def test_an_organization_is_created_and_listed(real: CommandLine, service: RunningService) -> None:
-    """With its mail in the outbox and the countdown of its invitation."""
-    result = real("orgs", "create", "countdown@example.com", "--offer-code", "PARTNER", "--json")
-
-    document = result.json()
-    assert (result.code, document["state"], document["kind"]) == (0, "confirmed", "organization.create")
+def test_an_organization_is_created_listed_and_invited_again(real: CommandLine, service: RunningService) -> None:
+    """Its mail waits in the outbox and its invitation counts days, until it is accepted and cannot be sent again."""
+    created = real("orgs", "create", "again@example.com", "--offer-code", "PARTNER", "--json")
+    document = created.json()
+    made = document["organization"]["organization_id"]
+    assert (created.code, document["state"], document["kind"]) == (0, "confirmed", "organization.create")
     assert set(document["organization"]) == set(ORGANIZATION)
-    [listed] = real("orgs", "list", "--json").json()["organizations"]
-    assert (listed["email"], listed["offer_code"]) == ("countdown@example.com", "PARTNER")
-    assert listed["invitation_expires_at"] > listed["created_at"]
-    assert (service.outbox / f"{document['organization']['organization_id']}.eml").exists()
+    assert (service.outbox / f"{made}.eml").exists()
+    [waiting] = real("orgs", "list", "--json").json()["organizations"]
+    assert (waiting["email"], waiting["offer_code"]) == ("again@example.com", "PARTNER")
+    assert waiting["invitation_expires_at"] > waiting["created_at"]
+    assert "outbox, 29d left" in real("orgs", "list").out
 
-
-def test_what_became_of_an_invitation_is_told_and_it_is_sent_again(real: CommandLine, service: RunningService) -> None:
-    """In the outbox, sent again by address or id, accepted: then it counts no days, and is not sent again."""
-    made = real("orgs", "create", "again@example.com", "--json").json()["organization"]["organization_id"]
-    before = real("orgs", "list").out
     again = real("orgs", "resend", "again@example.com", "--json")
     (mail,) = service.outbox.glob(f"{made}.inv_*.eml")
     service.admin("org", "accept-invitation", re.findall(r"rwt_\S+", mail.read_text())[0])
     after, listed = real("orgs", "list").out, real("orgs", "list", "--json").json()["organizations"][0]
-    refused = real("orgs", "resend", made, "--json")
+    refused = real("orgs", "resend", made, "--json").json()
 
-    assert "outbox, 29d left" in before
     assert (again.code, again.json()["kind"], again.json()["state"]) == (0, "invitation.resend", "confirmed")
     assert again.json()["invitation"]["email"] == "again@example.com"
     assert "accepted just now" in after
     assert (listed["invitation"]["state"], listed["invitation"]["mail"]) == ("accepted", "outbox")
-    assert (refused.json()["state"], refused.json()["error"]["error_code"]) == ("rejected", "invitation_closed")
+    assert (refused["state"], refused["error"]["error_code"]) == ("rejected", "invitation_closed")
     assert real("orgs", "resend", "unheard@example.com").code == 7
 
 
-def test_where_the_service_does_not_tell_an_invitation_is_unknown(faulty: CommandLine, server: Server) -> None:
-    """Not sent and not waiting; a service that is away is remarked on, and `--cached` asks nothing."""
+def test_what_the_service_does_not_offer_is_unknown_or_said_so(faulty: CommandLine, server: Server) -> None:
+    """An invitation is neither sent nor waiting; a service that is down is remarked on; `--cached` asks nothing."""
     server.script(Respond(201, ORGANIZATION))
     faulty("orgs", "create", "ada@example.com")
     plain = faulty("orgs", "list")
     asked = len(server.requests)
     cached = faulty("orgs", "list", "--cached")
     server.script(Respond(503, {}))
-    away = faulty("orgs", "list")
+    down = faulty("orgs", "list")
+    agents = faulty("agents", "list", "--json")
 
-    assert [(one.code, "  unknown  " in one.out) for one in (plain, cached, away)] == [(0, True)] * 3
-    assert (plain.err, "is unknown" in away.err) == ("", True)
+    assert [(one.code, "  unknown  " in one.out) for one in (plain, cached, down)] == [(0, True)] * 3
+    assert (plain.err, "is unknown" in down.err) == ("", True)
     assert asked == 2
     assert faulty("orgs", "resend", "ada@example.com").code == 7
-
-
-@pytest.mark.parametrize("form", [("--input", "a=1", "b=x"), ("--input", "a=1", "--input", "b=x")])
-def test_inputs_follow_one_option_or_several(faulty: CommandLine, server: Server, form: tuple[str, ...]) -> None:
-    """Either way they are sent, JSON as JSON; without the option they are a mistake."""
-    server.script(Respond(201, EXECUTION))
-
-    assert faulty("agents", "start", "nightly", "-R", "acme/api", *form, "--json").code == 0
-    assert json.loads(server.posts[0])["inputs"] == {"a": 1, "b": "x"}
-    assert faulty("agents", "start", "nightly", "-R", "acme/api", "a=1", "--json").json()["error"]["kind"] == "usage"
+    assert (agents.code, agents.json()["error"]["kind"]) == (7, "not_offered")
 
 
 @pytest.mark.parametrize(
     "words",
     [
-        ("agents", "start", "nightly", "Fix", "it", "-R", "acme/api", "--input", "a=1"),
-        ("agents", "start", "nightly", "-R", "acme/api", "--input", "a=1", "instructions=Fix it"),
+        ("agents", "start", "nightly", "Fix", "it", "-R", "acme/api", "--input", "a=1", "b=x"),
+        ("agents", "start", "nightly", "-R", "acme/api", "--input", "a=1", "--input", "b=x", "instructions=Fix it"),
         ("runs", "start", "-R", "acme/api", "--agent", "nightly", "Fix it"),
     ],
 )
 def test_a_named_agent_is_told_what_to_do_in_words(faulty: CommandLine, server: Server, words: tuple[str, ...]) -> None:
-    """They are its input `instructions`, which is given once."""
+    """Its input `instructions` is given once. JSON inputs are sent as JSON, and need the option."""
     server.script(Respond(201, EXECUTION))
-    twice = faulty("agents", "start", "nightly", "Fix it", "-R", "acme/api", "--input", "instructions=x", "--json")
+    start = ("agents", "start", "nightly", "-R", "acme/api", "--json")
+    twice = faulty(*start, "Fix it", "--input", "instructions=x").json()["error"]
 
     assert faulty(*words, "--json").code == 0
     assert server.requests[-1].path.endswith("/external/agents/nightly/runs")
-    assert json.loads(server.posts[0])["inputs"]["instructions"] == "Fix it"
-    assert "not both" in twice.json()["error"]["message"]
+    inputs = {"a": 1, "b": "x"} if "a=1" in words else {}
+    assert json.loads(server.posts[0])["inputs"] == {**inputs, "instructions": "Fix it"}
+    assert "not both" in twice["message"]
+    assert faulty(*start, "a=1").json()["error"]["kind"] == "usage"
 
 
 def test_agents_are_listed_with_their_inputs(real: CommandLine, service: RunningService) -> None:
-    """One that may be left out stands in brackets, with its default."""
-    inputs = (
-        '{ focus = { choices = ["speed", "security"], required = true }, depth = { type = "integer", default = 2 } }'
-    )
-    options = ("--inputs", inputs, "--description", "Looks at one thing.", "--prompt", "On {inputs.focus}")
-    service.admin("agent", "add", "looker", "--argv", "true", *options)
+    """An optional input is shown in brackets, with its default."""
+    focus, depth = '{ choices = ["speed", "security"], required = true }', '{ type = "integer", default = 2 }'
+    options = ("--inputs", f"{{ focus = {focus}, depth = {depth} }}", "--prompt", "On {inputs.focus}")
+    service.admin("agent", "add", "looker", "--argv", "true", "--description", "Looks at one thing.", *options)
     listed = {one["name"]: one for one in real("agents", "list", "--json").json()["agents"]}
     (line,) = [line for line in real("agents", "list").out.splitlines() if line.startswith("looker")]
 
-    assert listed["looker"]["inputs"]["depth"] == {
-        "type": "integer",
-        "description": "",
-        "required": False,
-        "default": "2",
-        "choices": [],
-    }
+    shown = listed["looker"]["inputs"]["depth"]
+    assert shown == {"type": "integer", "description": "", "required": False, "default": "2", "choices": []}
     assert line.split(None, 1)[1].split("  ")[0] == "focus=speed|security [depth=2]"
     assert line.endswith("Looks at one thing.")
 
 
-def test_a_service_without_a_list_of_agents_says_so(faulty: CommandLine, server: Server) -> None:
-    """The specification has none; exit code 7 as for other things that are not there."""
-    server.script(Respond(404, {"error_code": "not_found", "message": "no such page"}))
-    result = faulty("agents", "list", "--json")
-
-    assert (result.code, result.json()["error"]["kind"]) == (7, "not_offered")
-
-
-def test_a_project_is_onboarded_or_not(real: CommandLine) -> None:
-    """Exit code 1 where GitLab would not have it, though the call itself succeeded."""
-    good = real("gitlab", "onboard", "gitlab:acme/tools", "--json")
-    bad = real("gitlab", "onboard", "acme/none", "--json")
-
-    assert (good.code, good.json()["project"]["success"]) == (0, True)
-    assert (bad.code, bad.json()["state"], bad.json()["project"]["success"]) == (1, "confirmed", False)
-
-
-def test_a_token_that_is_not_taken_is_exit_code_4(real: CommandLine) -> None:
-    """For reading and for writing."""
+def test_a_token_that_is_refused_or_lacks_the_scope_is_exit_code_4(real: CommandLine, service: RunningService) -> None:
+    """For reading and for writing; a token that may only create organizations does so, and reads no runs."""
     stranger = Inside(real.home, real.base_url, "not-a-token")
-
     for arguments in (["runs", "list"], ["token", "check"], ["orgs", "create", "a@example.com"]):
         result = stranger(*arguments, "--json")
         assert (result.code, result.json()["error"]["kind"]) == (4, "not_authorized")
     assert stranger("token", "check", "--json").json()["valid"] is False
 
-
-def test_a_token_without_the_scope_is_exit_code_4(real: CommandLine, service: RunningService) -> None:
-    """It may create organizations, and read no runs."""
     made = service.admin("token", "create", "--org", "acme", "--scope", "organizations:create")
     narrow = Inside(real.home, real.base_url, made["value"])
-
     assert narrow("runs", "list", "--json").json()["error"]["kind"] == "forbidden"
     checked = narrow("token", "check", "--json")
     assert (checked.code, checked.json()["valid"], checked.json()["runs"]) == (4, True, False)
@@ -176,57 +137,22 @@ def test_each_answer_to_a_write_has_its_exit_code(
     assert len(server.posts) == 1
 
 
-def test_nothing_is_sent_where_nothing_listens(lone: CommandLine) -> None:
-    """Exit code 8, and it may be tried again at once."""
-    first, second = lone(*CREATE), lone(*CREATE)
-
-    assert [each.code for each in (first, second)] == [8, 8]
-    assert [each.json()["state"] for each in (first, second)] == ["not_sent", "not_sent"]
-
-
-def test_a_write_that_was_refused_here_has_a_writes_document_too(faulty: CommandLine, server: Server) -> None:
-    """Scripts read the same fields from every outcome; nothing was sent, so nothing is in them."""
-    server.script(Drop())
-    assert faulty(*CREATE).code == 6
-
-    for refused in (faulty(*CREATE), faulty("orgs", "create", "nobody", "--json"), faulty(*CREATE, "--read-only")):
-        document = refused.json()
-        assert refused.code in {2, 6}
-        assert {name: document[name] for name in ("action_id", "kind", "state", "base_url", "organization")} == {
-            "action_id": None,
-            "base_url": None,
-            "kind": "organization.create",
-            "state": "not_sent",
-            "organization": None,
-        }
-        assert document["error"]["message"]
-    assert len(server.posts) == 1
-
-
-def test_the_same_key_sends_once(faulty: CommandLine, server: Server) -> None:
-    """A script that is run twice is told the same; another request under that key is refused."""
-    server.script(Respond(201, ORGANIZATION))
-
-    first = faulty(*CREATE, "--key", "k1")
-    second = faulty(*CREATE, "--idempotency-key", "k1")
-    other = faulty("orgs", "create", "else@example.com", "--key", "k1", "--json")
-
-    assert first.out == second.out
-    assert (second.code, other.code, other.json()["error"]["kind"]) == (0, 2, "already_asked")
-    assert len(server.posts) == 1
-
-
-def test_a_second_organization_for_an_address_needs_a_knowing_yes(faulty: CommandLine, server: Server) -> None:
-    """However the address is written; the refusal names what there is, and how to go on."""
+def test_a_second_organization_for_an_address_needs_another_key_and_a_knowing_yes(
+    faulty: CommandLine, server: Server
+) -> None:
+    """The same key sends once, and reports the same. However the address is written, a refusal says how to go on."""
     server.script(Respond(201, ORGANIZATION), Respond(201, ORGANIZATION | {"organization_id": "org_2"}))
-    first = faulty(*CREATE).json()
+    first, second = faulty(*CREATE, "--key", "k1"), faulty(*CREATE, "--idempotency-key", "k1")
+    other = faulty("orgs", "create", "else@example.com", "--key", "k1", "--json")
 
     refused = faulty("orgs", "create", " NEW.admin@EXAMPLE.com ", "--json")
     meant = faulty("orgs", "create", "NEW.admin@EXAMPLE.com", "--again", "--json")
 
-    error = refused.json()["error"]
-    assert (refused.code, error["kind"], error["action_id"]) == (2, "duplicate", first["action_id"])
-    assert all(word in error["message"] for word in ("org_1", first["action_id"], "Nothing was sent", "--again"))
+    assert (first.code, second.out) == (0, first.out)
+    assert (other.code, other.json()["error"]["kind"]) == (2, "already_asked")
+    error, action_id = refused.json()["error"], first.json()["action_id"]
+    assert (refused.code, error["kind"], error["action_id"]) == (2, "duplicate", action_id)
+    assert all(word in error["message"] for word in ("org_1", action_id, "Nothing was sent", "--again"))
     assert (meant.code, meant.json()["organization"]["organization_id"], len(server.posts)) == (0, "org_2", 2)
 
 
@@ -247,15 +173,13 @@ def test_simultaneous_creations_of_one_address_make_one_organization(
     assert invited.count("same@example.com") == 1
 
 
-@pytest.mark.parametrize("write", [CREATE[:-1], ("runs", "start", "-R", "acme/api", "Review")])
-def test_a_writes_first_line_says_where_it_goes(faulty: CommandLine, server: Server, write: tuple[str, ...]) -> None:
-    """On stderr for people; in JSON a field of the document, and nothing on stderr."""
-    server.script(Respond(429, {"message": "slow"}), Respond(429, {"message": "slow"}))
-
-    told, document = faulty(*write), faulty(*write, "--json")
-
-    assert told.err.splitlines()[0] == f"Writing to {faulty.base_url} (profile environment)."
-    assert (document.json()["base_url"], document.err) == (faulty.base_url, "")
+def test_a_writes_first_line_says_where_it_goes(faulty: CommandLine, server: Server) -> None:
+    """Stderr says it for people. In JSON it is a field of the document, and stderr stays empty."""
+    server.script(*[Respond(429, {"message": "slow"})] * 4)
+    for write in (CREATE[:-1], ("runs", "start", "-R", "acme/api", "Review")):
+        shown, document = faulty(*write), faulty(*write, "--json")
+        assert shown.err.splitlines()[0] == f"Writing to {faulty.base_url} (profile environment)."
+        assert (document.json()["base_url"], document.err) == (faulty.base_url, "")
 
 
 def test_a_started_run_is_told_however_the_waiting_for_its_end_goes_wrong(faulty: CommandLine, server: Server) -> None:
@@ -270,30 +194,38 @@ def test_a_started_run_is_told_however_the_waiting_for_its_end_goes_wrong(faulty
     assert document["action_id"]
 
 
-def test_a_signal_during_a_write_leaves_it_unknown_and_says_so(faulty: CommandLine, server: Server) -> None:
-    """The bytes have left: what became of them is unknown."""
+def test_a_signal_during_a_write_leaves_it_unknown_and_says_so(
+    faulty: CommandLine, server: Server, lone: CommandLine
+) -> None:
+    """The bytes have left, so the outcome is unknown. Where nothing listens nothing is sent: it may be tried again."""
     server.script(Hang())
     process = faulty.begin(*CREATE)
     server.wait_for(1)
 
     process.send_signal(signal.SIGTERM)
     out, _ = process.communicate(timeout=120)
+    unsent = [lone(*CREATE, RUNWARDEN_DATA_DIR=str(lone.home / "other")) for _ in range(2)]
 
     document = json.loads(out)
     assert (process.returncode, document["state"], document["error"]["kind"]) == (143, "unknown", "interrupted")
     assert faulty(*CREATE).code == 6
+    assert [(each.code, each.json()["state"]) for each in unsent] == [(8, "not_sent")] * 2
 
 
 def test_a_repository_without_a_known_run_is_pointed_out(real: CommandLine) -> None:
-    """The service takes the run all the same; where nothing is known, nothing is said."""
+    """The service takes the run all the same; where nothing is known, nothing is said. Onboarding reports GitLab."""
     nowhere = ("runs", "start", "-R", "acme/nope", "Look.", "--json")
     blank = real(*nowhere, RUNWARDEN_DATA_DIR=str(real.home / "blank"))
     assert real("runs", "start", "-R", "acme/api", "Look.", "--json").code == 0
     known, unknown = (real("runs", "start", "-R", name, "Look.", "--json") for name in ("Acme/API", "acme/nope"))
+    good = real("gitlab", "onboard", "gitlab:acme/tools", "--json")
+    bad = real("gitlab", "onboard", "acme/none", "--json")
 
     assert (blank.code, known.code, unknown.code) == (0, 0, 0)
     assert (blank.json()["warnings"], known.json()["warnings"]) == ([], [])
     assert "No run of acme/nope is known here." in unknown.json()["warnings"][0]
+    assert (good.code, good.json()["project"]["success"]) == (0, True)
+    assert (bad.code, bad.json()["state"], bad.json()["project"]["success"]) == (1, "confirmed", False)
 
 
 def test_the_token_may_come_on_stdin(faulty: CommandLine, server: Server) -> None:
@@ -314,59 +246,56 @@ def test_the_token_may_come_on_stdin(faulty: CommandLine, server: Server) -> Non
 
 def test_read_only_sends_nothing(faulty: CommandLine, server: Server) -> None:
     """Neither here nor for any other write."""
-    for arguments in (
-        ["orgs", "create", "a@example.com"],
-        ["runs", "start", "-R", "acme/api", "go"],
-        ["agents", "start", "x", "-R", "acme/api"],
-        ["gitlab", "onboard", "acme/x"],
+    for line in (
+        "orgs create a@example.com",
+        "runs start -R acme/api go",
+        "agents start x -R acme/api",
+        "gitlab onboard acme/x",
     ):
-        result = faulty("--read-only", *arguments, "--json")
+        result = faulty("--read-only", *line.split(), "--json")
         assert (result.code, result.json()["error"]["kind"]) == (2, "read_only")
-
     assert server.requests == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "field"),
-    [
+def test_what_cannot_succeed_is_not_even_sent(faulty: CommandLine, server: Server) -> None:
+    """Exit code 2, naming the field. Which values cannot succeed, tests/unit/test_validate.py shows."""
+    for arguments, field in (
         (["orgs", "create", "nobody"], "email"),
         (["runs", "start", "-R", "acme/api", "--branch", "a..b", "go"], "branch_name"),
         (["agents", "start", "..", "-R", "acme/api"], "name"),
-        (["agents", "start", " ", "-R", "acme/api"], "name"),
         (["agents", "start", "a", "-R", "acme/\u202eapi"], "repository"),
         (["orgs", "create", "a@b.example", "--offer-code", "A\nB"], "offer_code"),
         (["gitlab", "onboard", "acme/\x1b[31m"], "project_path"),
         (["gitlab", "onboard", "9" * 30], "project_path"),
-    ],
-)
-def test_what_cannot_succeed_is_not_even_sent(
-    faulty: CommandLine, server: Server, arguments: list[str], field: str
-) -> None:
-    """Exit code 2, naming the field."""
-    result = faulty(*arguments, "--json")
-
-    assert (result.code, result.json()["error"]["kind"], result.json()["state"]) == (2, "invalid", "not_sent")
-    assert [problem["field"] for problem in result.json()["error"]["problems"]] == [field]
+    ):
+        result = faulty(*arguments, "--json")
+        assert (result.code, result.json()["error"]["kind"], result.json()["state"]) == (2, "invalid", "not_sent")
+        assert [problem["field"] for problem in result.json()["error"]["problems"]] == [field]
     assert server.requests == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "key"),
-    [
-        (["runs", "start", "-R", "acme/api", "--timeout", "soon", "go"], "run"),
-        (["runs", "continue", "run_1", "--key", "", "go"], "run"),
-        (["agents", "start", "a", "-R", "acme/api", "more=1"], "execution"),
-        (["orgs", "create"], "organization"),
-        (["gitlab", "onboard", "a/b", "--nonsense"], "project"),
-        (["gitlab", "onboard", "9" * 5000, "--key", " "], "project"),
-    ],
-)
-def test_a_command_line_that_is_wrong_has_a_writes_document(lone: CommandLine, arguments: list[str], key: str) -> None:
-    """A script reads the same fields, whatever kept it from being sent."""
-    document = lone(*arguments, "--json").json()
-
-    assert (document["error"]["kind"], document["action_id"], document["state"]) == ("usage", None, "not_sent")
-    assert (document[key], document["warnings"]) == (None, [])
+def test_a_write_that_was_refused_here_has_a_writes_document_too(faulty: CommandLine, server: Server) -> None:
+    """Scripts read the same fields from every outcome, whatever kept the request from being sent."""
+    server.script(Drop())
+    assert faulty(*CREATE).code == 6
+    for arguments, code, kind, field in (
+        (CREATE, 6, "organization.create", "organization"),
+        (("orgs", "create", "nobody", "--json"), 2, "organization.create", "organization"),
+        ((*CREATE, "--read-only"), 2, "organization.create", "organization"),
+        (("runs", "start", "-R", "acme/api", "--timeout", "x", "go", "--json"), 2, "run.start", "run"),
+        (("runs", "continue", "run_1", "--key", "", "go", "--json"), 2, "run.continue", "run"),
+        (("agents", "start", "a", "-R", "acme/api", "more=1", "--json"), 2, "agent.start", "execution"),
+        (("orgs", "create", "--json"), 2, "organization.create", "organization"),
+        (("gitlab", "onboard", "a/b", "--nonsense", "--json"), 2, "gitlab.onboard", "project"),
+        (("gitlab", "onboard", "9" * 5000, "--key", " ", "--json"), 2, "gitlab.onboard", "project"),
+    ):
+        refused = faulty(*arguments)
+        document = refused.json()
+        assert (refused.code, document["action_id"], document["state"]) == (code, None, "not_sent"), arguments
+        assert (document["kind"], document["base_url"], document[field]) == (kind, None, None)
+        assert document["warnings"] == []
+        assert document["error"]["message"]
+    assert len(server.posts) == 1
 
 
 def test_a_continuation_waits_for_the_end_of_an_active_run(faulty: CommandLine, server: Server) -> None:

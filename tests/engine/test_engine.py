@@ -1,6 +1,5 @@
 """One profile at work without a screen: polling, the lease, and what survives."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -11,41 +10,18 @@ from app.actions.actions import InFlight
 from app.api.client import Client
 from app.config import Profile, Settings, load
 from app.engine import Engine
-from app.events import (
-    ActionChanged,
-    CacheChangedElsewhere,
-    Event,
-    HealthChanged,
-    LinkChanged,
-    StateChangedElsewhere,
-)
+from app.events import ActionChanged, CacheChangedElsewhere, Event, HealthChanged, LinkChanged, StateChangedElsewhere
 from storage.cache.cache import Cache
 from storage.errors import DatabaseBusyError
 from storage.ledger import Ledger
-from storage.records import RunFilter
+from storage.records import PollOutcome, RunFilter
 from storage.state import State
 from tests.lab import Lab
+from tests.waiting import until
 
 
-class Listener:
-    """Collects events and lets a test wait for one."""
-
-    def __init__(self) -> None:
-        self.events: list[Event] = []
-        self._rang = asyncio.Event()
-
-    def __call__(self, event: Event) -> None:
-        self.events.append(event)
-        self._rang.set()
-
-    async def heard(self, wanted: Callable[[Event], bool]) -> Event:
-        async with asyncio.timeout(300):
-            while True:
-                self._rang.clear()
-                for event in self.events:
-                    if wanted(event):
-                        return event
-                await self._rang.wait()
+async def heard(events: list[Event], wanted: Callable[[Event], bool], what: str) -> None:
+    await until(lambda: any(wanted(event) for event in events), what, saw=lambda: events)
 
 
 @pytest.fixture
@@ -54,9 +30,8 @@ def board() -> AsyncIterator[Lab]:
         yield board
 
 
-def configured(board: Lab, tmp_path: Path, **more: str) -> tuple[Settings, Profile]:
-    env = {"RUNWARDEN_BASE_URL": board.base_url, "RUNWARDEN_TOKEN": "test-token", "RUNWARDEN_DATA_DIR": str(tmp_path)}
-    settings = load(None, {**env, **more})
+def configured(board: Lab, tmp_path: Path) -> tuple[Settings, Profile]:
+    settings = load(None, {"RUNWARDEN_BASE_URL": board.base_url, "RUNWARDEN_DATA_DIR": str(tmp_path)})
     return settings, settings.profile()
 
 
@@ -72,18 +47,15 @@ async def busy(*_: object) -> None:
 def noted_closes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What is closed from now on, by its class."""
     closed: list[str] = []
+    for kind in (InFlight, Client, State, Ledger, Cache):
+        name = "aclose" if kind is Client else "close"
+        original = getattr(kind, name)
 
-    def noted(kind: type, method: str) -> None:
-        close = getattr(kind, method)
-
-        async def closing(self: Any) -> None:
-            closed.append(kind.__name__)
+        async def closing(self: Any, close: Any = original) -> None:
+            closed.append(type(self).__name__)
             await close(self)
 
-        monkeypatch.setattr(kind, method, closing)
-
-    for kind in (InFlight, Client, State, Ledger, Cache):
-        noted(kind, "aclose" if kind is Client else "close")
+        monkeypatch.setattr(kind, name, closing)
     return closed
 
 
@@ -117,11 +89,11 @@ async def test_all_is_closed_whatever_fails_before(board: Lab, tmp_path: Path, m
 async def test_polling_fills_the_cache_and_rings(board: Lab, tmp_path: Path) -> None:
     """Without a request, runs and health come by themselves."""
     board.put("run_1", "working", created=0)
-    listener = Listener()
-    async with await Engine.open(*configured(board, tmp_path), actor="test", announce=listener) as engine:
+    events: list[Event] = []
+    async with await Engine.open(*configured(board, tmp_path), actor="test", announce=events.append) as engine:
         engine.start_polling()
-        await listener.heard(lambda event: isinstance(event, LinkChanged) and event.state.subject == "runs")
-        await listener.heard(lambda event: isinstance(event, HealthChanged))
+        await heard(events, lambda one: isinstance(one, LinkChanged) and one.state.subject == "runs", "the runs")
+        await heard(events, lambda one: isinstance(one, HealthChanged), "the health")
 
         assert await engine.cache.count(RunFilter()) == 1
         assert [platform.status for platform in await engine.cache.health()] == ["ok"]
@@ -131,24 +103,28 @@ async def test_polling_fills_the_cache_and_rings(board: Lab, tmp_path: Path) -> 
 async def test_of_two_processes_one_polls_and_the_other_hears(
     board: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second engine on the same folder does not ask the service; it learns of the first one's writes."""
+    """The second engine on the same folder does not ask the service; each learns of the other's writes."""
     board.put("run_1", "working", created=0)
-    first, second = Listener(), Listener()
+    first: list[Event] = []
+    second: list[Event] = []
     settings = configured(board, tmp_path)
-    async with await Engine.open(*settings, actor="one", announce=first) as one:
+    async with await Engine.open(*settings, actor="one", announce=first.append) as one:
         one.start_polling()
-        await first.heard(lambda event: isinstance(event, LinkChanged))
+        await heard(first, lambda one: isinstance(one, LinkChanged), "the first poll")
         monkeypatch.setenv("RUNWARDEN_TOKEN", "test-token")
-        async with await Engine.open(*settings, actor="two", announce=second) as two:
+        async with await Engine.open(*settings, actor="two", announce=second.append) as two:
             two.start_polling()
             board.put("run_2", "working", created=1)
             one.polling.poll_soon("runs")
-            await second.heard(lambda event: isinstance(event, CacheChangedElsewhere))
+            await heard(second, lambda one: isinstance(one, CacheChangedElsewhere), "news of the cache")
+            first.clear()
+            await two.cache.record_poll(PollOutcome("runs", two.clock()))
+            await heard(first, lambda one: isinstance(one, CacheChangedElsewhere), "news of the second one's cache")
             await one.usable_state().begin_rule("nightly", "fingerprint", one.clock())
-            await second.heard(lambda event: isinstance(event, StateChangedElsewhere))
+            await heard(second, lambda one: isinstance(one, StateChangedElsewhere), "news of the state")
 
             assert not two.polling.is_poller
-            assert not any(isinstance(event, LinkChanged) for event in second.events)
+            assert not any(isinstance(event, LinkChanged) for event in second)
 
 
 async def test_without_a_token_what_is_cached_can_be_read(
@@ -185,8 +161,8 @@ async def test_a_write_whose_process_was_killed_is_settled_while_a_console_is_op
     board: Lab, tmp_path: Path, *, has_lease: bool
 ) -> None:
     """It does not stand as being sent until the next start: every process that polls looks, with the lease or not."""
-    listener = Listener()
-    async with await Engine.open(*configured(board, tmp_path), actor="console", announce=listener) as engine:
+    events: list[Event] = []
+    async with await Engine.open(*configured(board, tmp_path), actor="console", announce=events.append) as engine:
         if not has_lease:
             await engine.usable_state().acquire_lease("poller", "another", 600)
         ledger = engine.ledger
@@ -198,7 +174,7 @@ async def test_a_write_whose_process_was_killed_is_settled_while_a_console_is_op
             lambda c: c.execute("UPDATE actions SET owner_json = json_set(owner_json, '$[0]', ?)", (2**22 + 1,))
         )
         engine.start_polling()
-        await listener.heard(lambda event: event == ActionChanged(action.action_id))
+        await heard(events, lambda one: one == ActionChanged(action.action_id), "the write is settled")
 
         settled = await ledger.action(action.action_id)
         assert settled is not None

@@ -89,7 +89,7 @@ async def hour(service: Service, monkeypatch: pytest.MonkeyPatch) -> list[Sync]:
         runs = Sync(service, budget, 4, Priority.ACTIVE)
         health = Sync(service, budget, 1, Priority.HEALTH)
         consoles.append(runs)
-        polling = Polling(runs, health, NO_CACHE, NoOrphans(), print, 10, 30, budget, schedule=Jobs())
+        polling = Polling(runs, health, NO_CACHE, NoOrphans(), lambda _: None, 10, 30, budget, schedule=Jobs())
         loop.call_later(10 * random.random(), polling.start)
     await asyncio.sleep(END_S)
     return consoles

@@ -15,24 +15,22 @@ from app.results.git import Git
 from app.results.repository import RunRepositories
 from storage.records import Repository, Run, RunDetail, StatusTransition
 
-ENVIRONMENT = {
-    "PATH": os.environ.get("PATH", os.defpath),
-    "HOME": os.devnull,
-    "GIT_CONFIG_GLOBAL": os.devnull,
-    "GIT_CONFIG_NOSYSTEM": "1",
-    **{f"GIT_{role}_NAME": "A" for role in ("AUTHOR", "COMMITTER")},
-    **{f"GIT_{role}_EMAIL": "a@b.example" for role in ("AUTHOR", "COMMITTER")},
-}
+START = datetime(2026, 11, 22, 9, 0, tzinfo=UTC)
+IDENTITY = {f"GIT_{role}_NAME": "A" for role in ("AUTHOR", "COMMITTER")}
+IDENTITY |= {f"GIT_{role}_EMAIL": "a@b.example" for role in ("AUTHOR", "COMMITTER")}
 
 
 def git(folder: Path, *arguments: str, **environment: str) -> bytes:
-    done = subprocess.run(
-        ["git", *arguments], cwd=folder, env=ENVIRONMENT | environment, check=True, capture_output=True
-    )
-    return done.stdout
+    """Run git without anybody's configuration, and return what it printed."""
+    env = IDENTITY | {"PATH": os.environ["PATH"], "HOME": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"} | environment
+    return subprocess.run(["git", *arguments], cwd=folder, env=env, check=True, capture_output=True).stdout
 
 
-START = datetime(2026, 11, 22, 9, 0, tzinfo=UTC)
+def commit(folder: Path, message: str, at: float = 0) -> None:
+    """Commit whatever was changed, so many seconds after the run began."""
+    when = (START + timedelta(seconds=at)).isoformat()
+    git(folder, "add", "--all")
+    git(folder, "commit", "--quiet", "--message", message, GIT_COMMITTER_DATE=when, GIT_AUTHOR_DATE=when)
 
 
 @functools.cache
@@ -40,17 +38,16 @@ def _template() -> Path:
     """An origin with one commit: made once, copied for each test."""
     folder = Path(tempfile.mkdtemp(prefix="origin-"))
     atexit.register(shutil.rmtree, folder)
+    bare, work = folder / "origin.git", folder / "work"
     git(folder, "init", "--quiet", "--bare", "--template=", "--initial-branch=main", "origin.git")
     for key in ("uploadpack.allowFilter", "uploadpack.allowAnySHA1InWant"):
-        git(folder / "origin.git", "config", key, "true")
+        git(bare, "config", key, "true")
     git(folder, "init", "--quiet", "--template=", "--initial-branch=main", "work")
-    git(folder / "work", "remote", "add", "origin", "../origin.git")
-    (folder / "work/code.py").write_bytes(b"def f():\n    return 1\n")
-    (folder / "work/old.txt").write_bytes(b"a\nb\nc\n")
-    when = (START - timedelta(hours=1)).isoformat()
-    git(folder / "work", "add", "--all")
-    git(folder / "work", "commit", "--quiet", "--message", "Begin", GIT_COMMITTER_DATE=when, GIT_AUTHOR_DATE=when)
-    git(folder / "work", "push", "--quiet", "origin", "main")
+    git(work, "remote", "add", "origin", "../origin.git")
+    (work / "code.py").write_bytes(b"def f():\n    return 1\n")
+    (work / "old.txt").write_bytes(b"a\nb\nc\n")
+    commit(work, "Begin", at=-3600)
+    git(work, "push", "--quiet", "origin", "main")
     return folder
 
 
@@ -75,10 +72,7 @@ class Origin:
         for name, content in files.items():
             (self.work / name).parent.mkdir(parents=True, exist_ok=True)
             (self.work / name).write_bytes(content)
-        git(self.work, "add", "--all")
-        message = f"Work on {branch}" + (f"\n\nRunwarden-Run: {mark}" if mark else "")
-        when = (START + timedelta(seconds=at)).isoformat()
-        git(self.work, "commit", "--quiet", "--message", message, GIT_COMMITTER_DATE=when, GIT_AUTHOR_DATE=when)
+        commit(self.work, f"Work on {branch}" + (f"\n\nRunwarden-Run: {mark}" if mark else ""), at)
         self.push(branch)
         return (self.work / ".git/refs/heads" / branch).read_text().strip()
 
@@ -88,17 +82,14 @@ class Origin:
 
 def run_detail(branch: str = "agent/x", *moves: tuple[str, float], raw_json: str = "{}") -> RunDetail:
     """A run of acme/api as it was observed: statuses, and how many seconds after its beginning each came."""
-    moves = moves or (("working", 0), ("completed", 120))
-    at = [START + timedelta(seconds=seconds) for _, seconds in moves]
-    run = Run("run_1", moves[-1][0], branch, Repository.parse("acme/api"), START, at[-1], raw_json)
-    olds = [None, *(status for status, _ in moves)]
-    steps = tuple(
-        StatusTransition("run_1", old, new, when) for old, (new, _), when in zip(olds, moves, at, strict=False)
-    )
-    return RunDetail(run, START, at[-1], "current", steps)
+    steps: list[StatusTransition] = []
+    for status, seconds in moves or (("working", 0), ("completed", 120)):
+        old = steps[-1].new if steps else None
+        steps.append(StatusTransition("run_1", old, status, START + timedelta(seconds=seconds)))
+    run = Run("run_1", steps[-1].new, branch, Repository.parse("acme/api"), START, steps[-1].at, raw_json)
+    return RunDetail(run, START, steps[-1].at, "current", tuple(steps))
 
 
 def repositories(folder: Path, address: str, *, fresh_s: float = 0, **options: Any) -> RunRepositories:
-    return RunRepositories(
-        folder, (RepositoryAddress("github:acme/api", address),), git=Git(**options), fresh_s=fresh_s
-    )
+    addresses = (RepositoryAddress("github:acme/api", address),)
+    return RunRepositories(folder, addresses, git=Git(**options), fresh_s=fresh_s)

@@ -44,9 +44,8 @@ def as_change(patch: bytes) -> Change:
 
 def added(path: str, content: str, mode: str = "100644") -> bytes:
     lines = content.splitlines(keepends=True)
-    body = "".join(f"+{line}" for line in lines) + (
-        "" if content.endswith("\n") else "\n\\ No newline at end of file\n"
-    )
+    body = "".join(f"+{line}" for line in lines)
+    body += "" if content.endswith("\n") else "\n\\ No newline at end of file\n"
     head = f"diff --git a/{path} b/{path}\nnew file mode {mode}\n--- /dev/null\n+++ b/{path}\n"
     return f"{head}@@ -0,0 +1,{len(lines)} @@\n{body}".encode()
 
@@ -146,25 +145,21 @@ async def test_a_checkout_is_of_a_repository_by_its_remotes(
         assert (said in remark) if said else not remark
 
 
-async def test_a_folder_without_a_checkout_is_told(tmp_path: Path) -> None:
-    """Outside of a repository, git apply would quietly write into any folder."""
-    with pytest.raises(GitError, match="not in a git checkout"):
-        await apply(as_change(added("x", "x")), tmp_path)
+async def test_a_folder_without_a_checkout_or_an_old_git_is_told(tmp_path: Path) -> None:
+    """Outside of a repository, git apply would quietly write into any folder; a git before 2.31 would run filters."""
+    change = as_change(added("x", "x"))
     git(tmp_path, "init", "--quiet", "--bare", "bare.git")
-    with pytest.raises(GitError, match="a folder that git clone made"):
-        await apply(as_change(added("x", "x")), tmp_path / "bare.git")
-    with pytest.raises(GitError, match="no folder"):
-        await apply(as_change(added("x", "x")), tmp_path / "none")
-    with pytest.raises(GitError, match="not whole"):
-        await apply(replace(as_change(added("x", "x")), is_whole=False), tmp_path)
-
-
-async def test_a_git_that_cannot_turn_filters_off_is_not_used(checkout: Path, tmp_path: Path) -> None:
-    """It would run them; the message says which version would not."""
     (tmp_path / "git").write_text("#!/bin/sh\necho git version 2.30.2\n")
     (tmp_path / "git").chmod(0o755)
+    for folder, said in ((tmp_path, "not in a git checkout"), (tmp_path / "bare.git", "a folder that git clone made")):
+        with pytest.raises(GitError, match=said):
+            await apply(change, folder)
+    with pytest.raises(GitError, match="no folder"):
+        await apply(change, tmp_path / "none")
+    with pytest.raises(GitError, match="not whole"):
+        await apply(replace(change, is_whole=False), tmp_path)
     with pytest.raises(GitError, match=r"git version 2\.30\.2 .* 2\.31 or newer"):
-        await apply(as_change(added("x", "x")), checkout, Git(env={"PATH": str(tmp_path)}))
+        await apply(change, tmp_path, Git(env={"PATH": str(tmp_path)}))
 
 
 async def test_nothing_that_a_configuration_or_a_change_names_is_executed(
@@ -217,14 +212,8 @@ async def test_a_branch_is_checked_out_beside_and_shares_the_objects(
     assert git(checkout, "branch", "--list") == b"* main\n"
     with pytest.raises(GitError, match="there already"):
         await check_out(history, "agent/x", checkout)
-
-
-async def test_without_a_checkout_of_the_repository_it_is_cloned(origin: Origin, tmp_path: Path) -> None:
-    """Into the folder that was named; another repository around it lends nothing."""
-    head = origin.commit("agent/x", {"code.py": b"2\n"})
+    # Another repository lends nothing: it is cloned.
     git(tmp_path, "init", "--quiet", "other")
-    history = await repositories(tmp_path / "data", origin.url).history(run_detail())
-    done = await check_out(history, "agent/x", tmp_path / "other")
-
-    assert (done.folder, done.commit, done.shares) == (tmp_path / "origin-agent-x", head, None)
-    assert (done.folder / "code.py").read_bytes() == b"2\n"
+    alone = await check_out(history, "agent/x", tmp_path / "other")
+    assert (alone.folder, alone.commit, alone.shares) == (tmp_path / "origin-agent-x", head, None)
+    assert (alone.folder / "code.py").read_bytes() == b"2\n"

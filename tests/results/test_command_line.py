@@ -64,25 +64,16 @@ def test_what_is_shown_to_people_moves_no_cursor(cli: CommandLine) -> None:
 
 def test_documents_hold_files_and_findings(cli: CommandLine) -> None:
     """`--json` of a diff has its patch if that is asked for; all say when the run was seen last."""
-    diff, with_patch, review, view = (
-        cli("runs", "diff", "run_01", "--turn", "1", "--json").json(),
-        cli("runs", "diff", "run_01", "--patch", "--json").json(),
-        cli("runs", "review", "run_01", "--json").json(),
-        cli("runs", "view", "run_01", "--json").json(),
-    )
+    commands = (("diff", "--turn", "1"), ("diff", "--patch"), ("review",), ("view",))
+    documents = [cli("runs", name, "run_01", *more, "--json").json() for name, *more in commands]
+    diff, with_patch, review, _ = documents
 
-    assert all(document["as_of"] for document in (diff, with_patch, review, view))
+    assert all(document["as_of"] for document in documents)
     assert "patch" not in diff
     assert with_patch["patch"].startswith("diff --git a/code.py b/code.py\n")
     assert (diff["count"], diff["source"], diff["base_name"]) == (3, "git", "its first parent")
-    assert diff["files"][1] == {
-        "path": 'od"d\nname',
-        "old_path": None,
-        "kind": "added",
-        "additions": 1,
-        "deletions": 0,
-        "binary": False,
-    }
+    odd = {"path": 'od"d\nname', "old_path": None, "kind": "added", "additions": 1, "deletions": 0, "binary": False}
+    assert diff["files"][1] == odd
     (found,) = review["reviews"]
     assert found["text"] == REVIEW.decode()
     assert (found["findings"][0]["path"], found["findings"][0]["line"]) == ("code.py", 2)
@@ -115,15 +106,10 @@ def test_a_checkout_of_another_repository_is_left_alone(cli: CommandLine, tmp_pa
     assert "does not fit" in forced.json()["error"]["message"]
 
 
-def test_a_run_opens_at_its_address(cli: CommandLine) -> None:
-    """Where no browser is, the address is printed all the same."""
-    opened = cli("runs", "open", "run_01", "--json", BROWSER="false", PATH="").json()
-
-    assert opened == {"url": "https://example.com/acme/api/agent%2Fx/run_01", "opened": False}
-
-
 def test_what_is_not_to_be_had_ends_with_its_reason(cli: CommandLine) -> None:
-    """Exit code 7, and what would help."""
+    """Exit code 7, and what would help. Without a browser a run's address is printed all the same."""
+    opened = cli("runs", "open", "run_01", "--json", BROWSER="false", PATH="").json()
+    assert opened == {"url": "https://example.com/acme/api/agent%2Fx/run_01", "opened": False}
     (cli.home / "config.toml").write_text("")
     refused = [cli("runs", each, "run_01", "--json") for each in ("diff", "review", "apply", "checkout")]
 

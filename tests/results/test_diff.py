@@ -7,18 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.results.diff import HEADER, HUNK, Patch, as_name, unquoted
-from tests.results.repository import git
+from tests.results.repository import commit, git
 
 HOSTILE = ["with blank", "tab\there", "new\nline", 'quo"te', "-rf", "--upload-pack=x", "uml\u00e4ut", "b/b b/b"]
 
 
-def diff(repository: Path, *options: str) -> bytes:
-    return git(repository, "diff", "--no-ext-diff", "--src-prefix=a/", "--dst-prefix=b/", *options, "HEAD~1", "HEAD")
-
-
-def commit(repository: Path) -> None:
-    git(repository, "add", "--all")
-    git(repository, "commit", "--quiet", "--allow-empty", "--message", "x")
+def diff(repository: Path) -> bytes:
+    prefixes = ("--src-prefix=a/", "--dst-prefix=b/")
+    return git(repository, "diff", "--no-ext-diff", *prefixes, "-M", "--binary", "--full-index", "HEAD~1", "HEAD")
 
 
 @pytest.fixture
@@ -27,7 +23,7 @@ def repository(tmp_path: Path) -> Path:
     for name in ("kept", "gone", "moved from", "run.sh", "link"):
         (tmp_path / name).write_text("".join(f"{name} {n}\n" for n in range(20)))
     (tmp_path / "picture").write_bytes(bytes(range(256)))
-    commit(tmp_path)
+    commit(tmp_path, "x")
     return tmp_path
 
 
@@ -44,8 +40,8 @@ def test_a_patch_alone_tells_of_its_files_what_git_lists(repository: Path) -> No
     for name in HOSTILE:
         (repository / name).parent.mkdir(parents=True, exist_ok=True)
         (repository / name).write_text(f"{name}\r\n\x1b]0;x\x07 no newline")
-    commit(repository)
-    files = {file.path: file for file in Patch(diff(repository, "-M", "--binary", "--full-index")).changed_files()}
+    commit(repository, "x")
+    files = {file.path: file for file in Patch(diff(repository)).changed_files()}
     listed = git(repository, "diff", "-M", "--no-abbrev", "--raw", "-z", "HEAD~1", "HEAD").decode().split("\0")
     counts = git(repository, "diff", "-M", "--numstat", "HEAD~1", "HEAD").decode()
 
@@ -59,13 +55,14 @@ def test_a_patch_alone_tells_of_its_files_what_git_lists(repository: Path) -> No
 
 
 def test_a_name_that_is_not_text_keeps_its_bytes(repository: Path) -> None:
-    """A name in no encoding comes back from the patch as the bytes that it has."""
+    """In no encoding. A quoted name is one of C: octal bytes and every letter that git uses."""
     name = b"latin-\xe9"
     (repository / as_name(name)).write_text("x\n")
-    commit(repository)
-    patched = Patch(diff(repository, "-M", "--binary", "--full-index")).changed_files()
+    commit(repository, "x")
+    (patched,) = Patch(diff(repository)).changed_files()
 
-    assert patched[0].path.encode("utf-8", "surrogateescape") == name
+    assert patched.path.encode("utf-8", "surrogateescape") == name
+    assert unquoted(rb'"b/\303\244\t\"\\\a"') == 'b/\u00e4\t"\\\a'.encode()
 
 
 def test_lines_are_numbered_by_the_counts_of_their_hunk() -> None:
@@ -102,11 +99,10 @@ def test_a_patch_that_is_cut_off_or_damaged_is_shown_as_far_as_it_goes(data: byt
 
 def test_a_plain_patch_without_gits_headers_is_read() -> None:
     """What `diff -u` writes has its files, too."""
-    plain = (
-        b"--- /dev/null\t1970\n+++ b/new.py\t2026\n@@ -0,0 +1 @@\n+x\n--- a/old.py\n+++ b/old.py\n@@ -1 +1 @@\n-x\n+y\n"
-    )
+    added = b"--- /dev/null\t1970\n+++ b/new.py\t2026\n@@ -0,0 +1 @@\n+x\n"
+    modified = b"--- a/old.py\n+++ b/old.py\n@@ -1 +1 @@\n-x\n+y\n"
 
-    found = [(file.path, file.kind, file.additions, file.deletions) for file in Patch(plain).changed_files()]
+    found = [(file.path, file.kind, file.additions, file.deletions) for file in Patch(added + modified).changed_files()]
     assert found == [("new.py", "added", 1, 0), ("old.py", "modified", 1, 1)]
 
 
@@ -124,24 +120,10 @@ def test_only_as_much_is_read_as_is_shown() -> None:
 
 
 PIECES = [
-    *(
-        b"diff --git a/x b/x\n",
-        b'diff --git "a/\\n" "b/\\n"\n',
-        b"--- a/x\n",
-        b"+++ b/x\n",
-        b"@@ -1,2 +1,2 @@ f\n",
-        b"\\ No\n",
-    ),
-    *(
-        b"GIT binary patch\n",
-        b"literal 3\n",
-        b"rename from x\n",
-        b"index 0000..1111 120000\n",
-        b"+a\n",
-        b"-a\n",
-        b" a\n",
-    ),
-    *(b"\n", b"\r", b"\0", b"\xff", b"@@ -0,0 +1,999999999 @@\n", b"new file mode 160000\n", b"--- /dev/null\n"),
+    *(b"diff --git a/x b/x\n", b'diff --git "a/\\n" "b/\\n"\n', b"--- a/x\n", b"+++ b/x\n", b"@@ -1,2 +1,2 @@ f\n"),
+    *(b"\\ No\n", b"GIT binary patch\n", b"literal 3\n", b"rename from x\n", b"index 0000..1111 120000\n", b"+a\n"),
+    *(b"-a\n", b" a\n", b"\n", b"\r", b"\0", b"\xff", b"@@ -0,0 +1,999999999 @@\n", b"new file mode 160000\n"),
+    b"--- /dev/null\n",
 ]
 
 
@@ -157,8 +139,3 @@ def test_no_bytes_are_too_odd_for_a_patch(pieces: list[bytes]) -> None:
     for file in patch.files:
         assert all(file.line <= hunk.line < hunk.end <= file.end for hunk in file.hunks)
         assert all(patch.file_at(number) == patch.files.index(file) for number in range(file.line, file.end))
-
-
-def test_quoted_names_are_those_of_c() -> None:
-    """Octal bytes and every letter that git uses."""
-    assert unquoted(rb'"b/\303\244\t\"\\\a"') == 'b/\u00e4\t"\\\a'.encode()

@@ -37,32 +37,16 @@ def test_the_most_specific_pattern_gives_the_address(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
-        "--upload-pack=touch x",
-        "-oProxyCommand=x",
-        "ext::sh -c x",
-        "fd::17",
-        "ftp://host/x",
-        "https://user:secret@host/x",
-        "https://{owner}/x",
-        "https://-x/y",
-        "git@host:-x",
-        "file://host/x",
-        "relative/path",
-        "https://host/{name}",
-        "https://host/{path",
-        "https://host/x\\u001b[2J",
-        "",
-    ],
-)
-def test_an_address_that_git_must_not_be_given_is_a_mistake_of_the_file(tmp_path: Path, address: str) -> None:
+def test_an_address_that_git_must_not_be_given_is_a_mistake_of_the_file(tmp_path: Path) -> None:
     """It is refused when the file is read, with its line."""
-    with pytest.raises(ConfigError) as caught:
-        addresses(tmp_path, f'"acme/*" = "{address}"')
-
-    assert (caught.value.line, caught.value.key) == (2, "repositories.acme/*")
+    for address in (
+        *("--upload-pack=touch x", "-oProxyCommand=x", "ext::sh -c x", "fd::17", "ftp://host/x"),
+        *("https://user:secret@host/x", "https://{owner}/x", "https://-x/y", "git@host:-x", "file://host/x"),
+        *("relative/path", "https://host/{name}", "https://host/{path", "https://host/x\\u001b[2J", ""),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            addresses(tmp_path, f'"acme/*" = "{address}"')
+        assert (caught.value.line, caught.value.key) == (2, "repositories.acme/*"), address
 
 
 @pytest.mark.parametrize(

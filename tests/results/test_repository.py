@@ -1,11 +1,12 @@
 """What a run did, from real repositories: turns, changes and reviews, whatever becomes of the branch."""
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
 
-from app.results.git import GitError
+from app.results.git import Git, GitError, TooLargeError
 from app.results.mirror import trim
 from app.results.repository import BY_TIME, RunRepositories
 from app.results.service import pull_number
@@ -31,9 +32,8 @@ def names(change: Change) -> list[str]:
 
 async def test_each_turn_has_its_own_change_and_the_run_the_whole(origin: Origin, found: RunRepositories) -> None:
     """The base is named: merge base for the whole, first parent for a turn; other people's work is in neither."""
-    first = origin.commit(
-        "agent/x", {"a.txt": b"1\n", "reviews/r.md": b"### `code.py`\n\n- **major** line 2: x\n"}, mark="run_1 turn 1"
-    )
+    review = b"### `code.py`\n\n- **major** line 2: x\n"
+    first = origin.commit("agent/x", {"a.txt": b"1\n", "reviews/r.md": review}, mark="run_1 turn 1")
     second = origin.commit("agent/x", {"a.txt": b"1\n2\n"}, at=650, mark="run_1 turn 2")
     origin.commit("main", {"other.txt": b"x\n"}, at=660)
     detail = run_detail("agent/x", *TWO_TURNS)
@@ -43,10 +43,8 @@ async def test_each_turn_has_its_own_change_and_the_run_the_whole(origin: Origin
 
     assert (names(whole), whole.base_name, whole.note) == (["a.txt", "reviews/r.md"], "merge base with main", "")
     assert (names(turn), turn.base, turn.head, turn.base_name) == (["a.txt"], first, second, "its first parent")
-    assert [(each.number, each.commit, each.summary) for each in turns.turns] == [
-        (1, first, "Work on agent/x"),
-        (2, second, "Work on agent/x"),
-    ]
+    assert [(each.number, each.commit) for each in turns.turns] == [(1, first), (2, second)]
+    assert {each.summary for each in turns.turns} == {"Work on agent/x"}
     assert [(each.path, each.line, each.severity) for each in reviews[0].findings] == [("code.py", 2, "major")]
 
 
@@ -98,29 +96,12 @@ async def test_a_pull_request_stands_in_for_its_branch(origin: Origin, found: Ru
     assert "pull request 7" in by_number.note
 
 
-@pytest.mark.parametrize(
-    ("raw", "number"),
-    [
-        ('{"pull_request_url": "https://h/a/b/pull/12"}', 12),
-        ('{"merge_request": {"iid": 3}}', 3),
-        ('{"pull_request": true, "pr_number": -1}', None),
-        ("[]", None),
-        ("no JSON", None),
-    ],
-)
-def test_a_pull_request_is_found_in_what_the_service_tells(raw: str, number: int | None) -> None:
+def test_a_pull_request_is_found_in_what_the_service_tells() -> None:
     """A number, or an address that ends in one."""
-    assert pull_number(raw) == number
-
-
-async def test_a_merged_branch_still_shows_what_the_run_did(origin: Origin, found: RunRepositories) -> None:
-    """The merge base would be its own head."""
-    origin.commit("agent/x", {"a.txt": b"1\n"}, mark="run_1 turn 1")
-    origin.push("agent/x:main")
-    change = await found.change(run_detail())
-
-    assert names(change) == ["a.txt"]
-    assert "merged" in change.base_name
+    assert pull_number('{"pull_request_url": "https://h/a/b/pull/12"}') == 12
+    assert pull_number('{"merge_request": {"iid": 3}}') == 3
+    for raw in ('{"pull_request": true, "pr_number": -1}', "[]", "no JSON"):
+        assert pull_number(raw) is None
 
 
 async def test_contents_are_fetched_once_and_for_this_change_alone(
@@ -143,23 +124,26 @@ async def test_contents_are_fetched_once_and_for_this_change_alone(
 
 
 async def test_a_run_that_has_not_changed_is_not_asked_for_again_at_once(origin: Origin, tmp_path: Path) -> None:
-    """Going from turn to turn costs one question; a run that went on is asked for."""
+    """A run that went on is asked for. Once its branch is merged, the merge base would be its own head."""
     found = repositories(tmp_path / "data", origin.url, fresh_s=1_000_000)
     first = origin.commit("agent/x", {"a.txt": b"1\n"}, mark="run_1 turn 1")
     before = await found.change(run_detail())
     second = origin.commit("agent/x", {"a.txt": b"2\n"}, at=650, mark="run_1 turn 2")
     same, later = await found.change(run_detail()), await found.change(run_detail("agent/x", *TWO_TURNS))
+    origin.push("agent/x:main")
+    merged = await repositories(tmp_path / "other", origin.url).change(run_detail())
 
     assert [change.head for change in (before, same, later)] == [first, first, second]
+    assert names(merged) == ["a.txt"]
+    assert "merged" in merged.base_name
 
 
-@pytest.mark.parametrize("branch", ["--upload-pack=x", "-x", "a\nb", "", "a..b", "*", "\x1b[2J"])
-async def test_a_hostile_branch_name_reaches_no_option(origin: Origin, found: RunRepositories, branch: str) -> None:
-    """It is refused, or is simply not there; what is told of it is printable."""
-    with pytest.raises(GitError) as caught:
-        await found.change(run_detail(branch))
-
-    assert str(caught.value).isprintable()
+async def test_a_hostile_branch_name_reaches_no_option(origin: Origin, found: RunRepositories) -> None:
+    """It is refused, or is simply not there; the message is printable."""
+    for branch in ("--upload-pack=x", "-x", "a\nb", "", "a..b", "*", "\x1b[2J"):
+        with pytest.raises(GitError) as caught:
+            await found.change(run_detail(branch))
+        assert str(caught.value).isprintable()
 
 
 async def test_many_fetches_leave_few_packs(
@@ -184,9 +168,8 @@ async def test_two_processes_may_fetch_at_once(origin: Origin, tmp_path: Path) -
     """Each waits for the other; a lock that a killed one left is freed."""
     origin.commit("agent/x", {"a.txt": b"1\n"}, mark="run_1 turn 1")
     several = [repositories(tmp_path / "data", origin.url) for _ in range(3)]
-    mirror = several[0].mirror(run_detail().run.repository)
     await several[0].turns(run_detail())
-    (mirror.git_dir / "config.lock").touch()
+    (several[0].mirror(run_detail().run.repository).git_dir / "config.lock").touch()
     changes = await asyncio.gather(*(each.change(run_detail()) for each in several))
 
     assert len({change.patch for change in changes}) == 1
@@ -202,10 +185,16 @@ async def test_a_checkout_on_this_machine_tells_what_it_fetched_last(origin: Ori
     assert (change.head, change.base_name) == (commit, "merge base with main")
 
 
+async def test_an_endless_answer_is_cut(origin: Origin) -> None:
+    """The beginning is kept."""
+    with pytest.raises(TooLargeError) as caught:
+        await Git().read(origin.bare, "log", "-p", "main", most=100)
+
+    assert len(caught.value.data) == 100
+
+
 async def test_mirrors_beyond_the_budget_go_oldest_first(origin: Origin, tmp_path: Path) -> None:
     """What was used within the hour stays, however large."""
-    import os
-
     data = tmp_path / "data"
     await repositories(data, origin.url).turns(run_detail("main"))
     assert trim(data, 0) == []
@@ -215,15 +204,3 @@ async def test_mirrors_beyond_the_budget_go_oldest_first(origin: Origin, tmp_pat
     assert trim(data, 10 << 30) == []
     assert trim(data, 0) == [lock.with_suffix(".git")]
     assert (await repositories(data, origin.url).turns(run_detail("main"))).turns
-
-
-async def test_the_patch_applies_byte_for_byte(origin: Origin, found: RunRepositories, tmp_path: Path) -> None:
-    """Binary files, missing newlines and odd names included."""
-    files = {"new\nline": b"\xff\r\n\0", "-rf": b"no newline", "code.py": b"def f():\r\n    return 2\n"}
-    origin.commit("agent/x", files)
-    change = await found.change(run_detail())
-    git(tmp_path, "clone", "--quiet", str(origin.bare), "copy")
-    (tmp_path / "patch").write_bytes(change.patch)
-    git(tmp_path / "copy", "apply", str(tmp_path / "patch"))
-
-    assert {name: (tmp_path / "copy" / name).read_bytes() for name in files} == files

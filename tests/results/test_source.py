@@ -35,9 +35,7 @@ class Service:
         turn = Turn(1, "completed", instructions="Do it", commit=self.commit, findings=self.findings)
         return await self._say(RunTurns(run_id, (turn, Turn(2, "working"))))
 
-    async def log(
-        self, run_id: str, turn: int, *, offset: int = 0, wait_s: float = 0, before: int | None = None
-    ) -> LogChunk | Unavailable:
+    async def log(self, run_id: str, turn: int, *, offset: int = 0, **_: object) -> LogChunk | Unavailable:
         return await self._say(LogChunk(offset, 3, 3, ended=True, data=b"abc"))
 
     async def diff(self, run_id: str, turn: int | None = None) -> Change | Unavailable:
@@ -52,24 +50,18 @@ def results(tmp_path: Path, service: Service | None, address: str = "") -> Resul
 async def test_the_extension_alone_gives_everything_but_whole_files(tmp_path: Path) -> None:
     """Turns with their instructions, the change with its files, and reviews that are new."""
     found = results(tmp_path, Service())
-    turns, change, reviews = (
-        await found.turns(run_detail()),
-        await found.change(run_detail()),
-        await found.reviews(run_detail()),
-    )
-    log, blob = await found.log("run_1", 1), await found.blob(run_detail(), "a" * 40)
+    turns, change = await found.turns(run_detail()), await found.change(run_detail())
+    reviews, log = await found.reviews(run_detail()), await found.log("run_1", 1)
 
     assert isinstance(turns, RunTurns)
     assert (turns.source, turns.turns[0].instructions) == ("service", "Do it")
     assert isinstance(change, Change)
-    assert (change.source, [(file.path, file.additions) for file in change.files]) == (
-        "service",
-        [("reviews/r.md", 3), ("a.py", 1)],
-    )
+    assert change.source == "service"
+    assert [(file.path, file.additions) for file in change.files] == [("reviews/r.md", 3), ("a.py", 1)]
     assert isinstance(reviews, tuple)
     assert (reviews[0].text, reviews[0].findings[0].line) == ("### `a.py`\n\n- **minor** line 3: x", 3)
     assert isinstance(log, LogChunk)
-    assert isinstance(blob, Unavailable)
+    assert isinstance(await found.blob(run_detail(), "a" * 40), Unavailable)
 
 
 async def test_git_alone_gives_turns_changes_and_reviews(tmp_path: Path) -> None:
@@ -77,16 +69,12 @@ async def test_git_alone_gives_turns_changes_and_reviews(tmp_path: Path) -> None
     origin = Origin(tmp_path / "host")
     origin.commit("agent/x", {"reviews/r.md": b"# fine\n", "code.py": b"x"}, mark="run_1 turn 1")
     found = results(tmp_path, Service(NONE), origin.url)
-    turns, change, reviews = (
-        await found.turns(run_detail()),
-        await found.change(run_detail(), 1),
-        await found.reviews(run_detail()),
-    )
+    turns, change = await found.turns(run_detail()), await found.change(run_detail(), 1)
 
     assert isinstance(turns, RunTurns)
     assert isinstance(change, Change)
     assert (turns.source, change.source) == ("git", "git")
-    assert reviews == (Review("reviews/r.md", "# fine\n", ()),)
+    assert await found.reviews(run_detail()) == (Review("reviews/r.md", "# fine\n", ()),)
     assert await found.log("run_1", 1) == NONE
     assert await found.blob(run_detail(), change.files[0].new_blob or "") == b"x"
 
@@ -137,12 +125,14 @@ async def test_neither_says_why_and_what_would_help(tmp_path: Path, answer: Any)
 
 
 async def test_the_service_tells_git_which_commit_a_turn_made(tmp_path: Path) -> None:
-    """Also where the branch is gone, and where the commit carries no mark."""
+    """Even if the branch is gone and the commit has no mark. Without a review, the patterns looked for are named."""
     origin = Origin(tmp_path / "host")
     commit = origin.commit("agent/x", {"code.py": b"x"}, at=-100, start="main")
+    none = await results(tmp_path, None, origin.url).reviews(run_detail())
     git(origin.bare, "branch", "--quiet", "-D", "agent/x")
     change = await results(tmp_path, Service(commit=commit), origin.url).change(run_detail(), 1)
 
+    assert none == Unavailable("No review: none of the 1 changed files matches reviews/*.md.")
     assert isinstance(change, Change)
     assert (change.source, change.head, change.base_name) == ("git", commit, "its first parent")
 
@@ -171,15 +161,6 @@ async def test_a_file_that_was_not_changed_is_read_from_git(tmp_path: Path) -> N
     assert "add it under [repositories]" in missing.reason
 
 
-async def test_a_run_without_a_review_is_told_what_was_looked_for(tmp_path: Path) -> None:
-    """The patterns are named: they may be configured."""
-    origin = Origin(tmp_path / "host")
-    origin.commit("agent/x", {"code.py": b"x"})
-    got = await results(tmp_path, None, origin.url).reviews(run_detail())
-
-    assert got == Unavailable("No review: none of the 1 changed files matches reviews/*.md.")
-
-
 async def test_what_an_agent_reported_is_a_review_unless_its_own_says_the_same(tmp_path: Path) -> None:
     """Its findings lead to files as those of a Markdown file do; text in them marks nothing up beyond its place."""
     known = ReportedFinding("a.py", 3, "x", "minor")
@@ -190,10 +171,8 @@ async def test_what_an_agent_reported_is_a_review_unless_its_own_says_the_same(t
     assert isinstance(same, tuple)
     assert isinstance(both, tuple)
     assert [each.path for each in same] == ["reviews/r.md"]
-    assert [(each.path, each.source) for each in both] == [
-        ("findings of turn 1", "service"),
-        ("reviews/r.md", "service"),
-    ]
+    assert [each.path for each in both] == ["findings of turn 1", "reviews/r.md"]
+    assert {each.source for each in both} == {"service"}
     lines = both[0].text.split("\n")
     assert [(one.path, one.line, one.severity, lines[one.at]) for one in both[0].findings] == [
         ("a.py", 3, "minor", "- **minor** line 3: x"),

@@ -10,28 +10,21 @@ from app.atomic_file import replacing
 
 
 def test_what_breaks_off_leaves_the_file_as_it_was_and_nothing_beside_it(tmp_path: Path) -> None:
-    """A disk that fills up half way costs what was being written, and nothing more."""
-    path = tmp_path / "runs.csv"
-    path.write_text("before")
-
-    def break_off() -> None:
-        with replacing(path) as file:
-            file.write("half of it")
-            raise OSError("full")
-
-    with pytest.raises(OSError, match="full"):
-        break_off()
-
-    assert {each.name: each.read_text() for each in tmp_path.iterdir()} == {"runs.csv": "before"}
-
-
-def test_what_takes_its_place_is_its_owners_alone(tmp_path: Path) -> None:
-    """Also where the file before it was everybody's to read."""
+    """A disk that fills up costs what was being written, and nothing more. A new file is its owner's only."""
     path = tmp_path / "runs.csv"
     path.touch(mode=0o644)
-    with replacing(path) as file:
-        file.write("after\n")
 
+    def write(*, full: bool) -> None:
+        with replacing(path) as file:
+            file.write("after\n")
+            if full:
+                raise OSError("full")
+
+    with pytest.raises(OSError, match="full"):
+        write(full=True)
+    assert {each.name: each.read_text() for each in tmp_path.iterdir()} == {"runs.csv": ""}
+
+    write(full=False)
     assert path.read_bytes() == b"after\n"
     assert path.stat().st_mode & 0o777 == 0o600
 

@@ -29,6 +29,7 @@ every = "1h"
 """
 FILE = f"# Mine.\n\n{FIRST}\n# About the second.\n{SECOND}# The end of it.\n\n[poll]  # often\nruns_s = 5\n\n\n"
 THIRD = '[[automations]]\nname = "third"\non = { every = "2h" }\ndo = { notify = "default" }\n'
+DOTTED = '[[automations]]\non.every = "1h"\nname = "x"'
 
 
 @pytest.fixture
@@ -67,15 +68,13 @@ def test_one_table_changes_and_nothing_else(file: Path, name: str | None, ending
     assert "third" in [rule.name for rule in settings.automations]
 
 
-def test_the_first_automation_of_a_file_comes_last(file: Path) -> None:
+@pytest.mark.parametrize("before", ["[poll]\nruns_s = 5", ""])
+def test_the_first_automation_of_a_file_comes_last(file: Path, before: str) -> None:
     """Below whatever else there is; an empty file holds it alone."""
-    file.write_text("[poll]\nruns_s = 5", "utf-8")
+    file.write_text(before, "utf-8")
     save_table(read_tables(file), None, THIRD)
-    assert file.read_text("utf-8") == f"[poll]\nruns_s = 5\n\n{THIRD}"
 
-    file.write_text("", "utf-8")
-    save_table(read_tables(file), None, THIRD)
-    assert file.read_text("utf-8") == THIRD
+    assert file.read_text("utf-8") == (f"{before}\n\n{THIRD}" if before else THIRD)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +82,6 @@ def test_the_first_automation_of_a_file_comes_last(file: Path) -> None:
     [
         ("first", f"{THIRD}\n{THIRD}", "not one automation"),
         ("first", f"{THIRD}\n[poll]\nruns_s = 1", "not one automation"),
-        ("first", f'{THIRD}\n[console]\ntheme = "x"', "not one automation"),
         (None, f'default_profile = "x"\n{THIRD}', "default_profile|no such key|not one"),
         ("second", "", "not one automation"),
         ("first", THIRD.replace("third", "Second"), "another automation has this name"),
@@ -101,7 +99,7 @@ def test_what_would_not_be_valid_is_not_written(file: Path, name: str | None, wr
 
 
 def test_a_file_that_changed_is_not_overwritten(file: Path) -> None:
-    """What an editor saved in between is not lost."""
+    """What an editor saved in between is not lost; automations in one line, or without a name, are for an editor."""
     tables = read_tables(file)
     file.write_text(f"{FILE}# more\n", "utf-8")
 
@@ -109,14 +107,12 @@ def test_a_file_that_changed_is_not_overwritten(file: Path) -> None:
         save_table(tables, "first", THIRD)
 
     assert file.read_text("utf-8") == f"{FILE}# more\n"
-
-
-def test_automations_in_one_line_are_left_alone(file: Path) -> None:
-    """They are for an editor."""
     file.write_text('automations = [{ name = "a", on = { every = "1h" }, do = { notify = "default" } }]', "utf-8")
-
     with pytest.raises(ConfigError, match="Edit the file itself"):
         read_tables(file).written("a")
+    file.write_text('[[automations]]\non = { every = "1h" }\n')
+    with pytest.raises(ConfigError, match="there is no automation 'r'"):
+        read_tables(file).written("r")
 
 
 def test_a_table_that_goes_on_elsewhere_is_put_together(file: Path) -> None:
@@ -134,10 +130,7 @@ def test_a_table_that_goes_on_elsewhere_is_put_together(file: Path) -> None:
         (FIRST, FIRST.replace('"first"\n', '"first"\nenabled = false\n')),
         (f"{THIRD}enabled  =  true # yes\n", f"{THIRD}enabled  =  false # yes\n"),
         (SECOND, SECOND.replace("'second'\n", "'second'\nenabled = false\n")),
-        (
-            '[[automations]]\non.every = "1h"\nname = "x"',
-            '[[automations]]\non.every = "1h"\nname = "x"\nenabled = false\n',
-        ),
+        (DOTTED, f"{DOTTED}\nenabled = false\n"),
     ],
 )
 def test_switching_off_changes_one_word_or_adds_one_line(written: str, expected: str) -> None:
@@ -166,12 +159,3 @@ def test_a_mistake_names_its_line_and_its_cure(written: str, line: int | None, s
         read_rule(written, parse(Path("config.toml"), ""), ["first"])
 
     assert error.value.line == line
-
-
-def test_an_automation_without_a_name_is_shown_as_none(tmp_path: Path) -> None:
-    """A file that is being edited elsewhere is a mistake in it, and no failure of the console."""
-    file = tmp_path / "config.toml"
-    file.write_text('[[automations]]\non = { every = "1h" }\n')
-
-    with pytest.raises(ConfigError, match="there is no automation 'r'"):
-        read_tables(file).written("r")

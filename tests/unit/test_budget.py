@@ -1,4 +1,4 @@
-"""How hard the service may be asked."""
+"""How hard and how often the service may be asked."""
 
 import asyncio
 from contextlib import suppress
@@ -15,7 +15,7 @@ from app.api.errors import (
     ServerFailedError,
     UnreachableError,
 )
-from app.polling import Cadence
+from app.polling import CEILING, SLOWEST_S, Cadence
 from storage.records.service_traits import BudgetState
 from tests.limiters import Limiter
 from tests.virtual_time import in_virtual_time
@@ -96,23 +96,28 @@ async def test_a_stated_wait_holds_for_every_process() -> None:
 
 @in_virtual_time
 async def test_a_longer_wait_is_not_shortened_by_a_later_one() -> None:
-    """Two 429s in a row: the later end counts."""
+    """Of two 429s the later end counts; a clock set back makes no wait longer than it was stated."""
     service = Service(limited(30), limited(20))
     budget = service.process()
     await asyncio.gather(*(service.ask(budget) for _ in range(2)), return_exceptions=True)
     await asyncio.sleep(25)
+    waiting = await budget.wait(Priority.ASKED)
+    budget.now_s = lambda: 1e9 - 86_400 + asyncio.get_running_loop().time()
 
-    assert await budget.wait(Priority.ASKED) is not None
+    assert waiting is not None
+    assert await budget.wait(Priority.ASKED) is None
+    assert await service.ask(budget) == "page"
 
 
 @in_virtual_time
 async def test_a_person_s_request_waits_out_a_short_wait_and_is_sent_once_more() -> None:
-    """Three seconds are nothing to end a command for."""
-    service = Service(limited(3))
-    budget = service.process()
+    """A poll that was refused is not: the next one comes soon enough, and is as good."""
+    asked, polled = Service(limited(3)), Service(limited(1))
+    with pytest.raises(RateLimitedError):
+        await polled.ask(polled.process(), Priority.ACTIVE)
 
-    assert await service.ask(budget) == "page"
-    assert service.asked == 2
+    assert await asked.ask(asked.process()) == "page"
+    assert (asked.asked, polled.asked) == (2, 1)
 
 
 @in_virtual_time
@@ -154,16 +159,6 @@ async def test_after_a_429_polls_and_history_rest_longer_than_a_user() -> None:
     assert {wait and wait.reason for wait in waits[1:]} == {"own_pace"}
     await asyncio.sleep(1)
     assert await budget.wait() is None
-
-
-@in_virtual_time
-async def test_a_poll_that_was_refused_is_not_sent_again() -> None:
-    """The next one comes soon enough, and is as good."""
-    service = Service(limited(1))
-    with pytest.raises(RateLimitedError):
-        await service.ask(service.process(), Priority.ACTIVE)
-
-    assert service.asked == 1
 
 
 @in_virtual_time
@@ -239,13 +234,33 @@ async def test_while_the_service_is_down_polls_and_history_rest() -> None:
     assert [await budget.wait() for budget in service.budgets] == [None, None]
 
 
-@in_virtual_time
-async def test_a_clock_set_back_makes_no_wait_longer() -> None:
-    """A wait that lies further away than it was stated is over."""
-    service = Service(limited(60))
-    budget = service.process()
-    await service.fails(budget, 1)
-    budget.now_s = lambda: 1e9 - 86_400 + asyncio.get_running_loop().time()
+def test_failures_slow_polling_down_and_success_takes_the_pace_back_in_steps() -> None:
+    """The first poll is due at once; each failure doubles the wait up to a ceiling; a success takes two off."""
+    for draw, wait_s in ((0.0, 10.0), (0.5, 15.0)):
+        spread = Cadence(10.0, draw=lambda draw=draw: draw)
+        spread.failed(0.0)
+        assert spread.wait_s(0.0) == wait_s, "consoles that failed together do not come back together"
+    cadence = Cadence(10.0, draw=lambda: 1.0)
+    waits = [cadence.wait_s(0.0)]
+    for happened in (*[cadence.failed] * 3, *[cadence.succeeded] * 5, *[cadence.failed] * 8):
+        happened(0.0)
+        waits.append(cadence.wait_s(0.0))
+    cadence.hasten()
 
-    assert await budget.wait(Priority.ASKED) is None
-    assert await service.ask(budget) == "page"
+    assert waits[:9] == [0.0, 20.0, 40.0, 80.0, 60.0, 40.0, 20.0, 10.0, 10.0]
+    assert (waits[-1], cadence.wait_s(0.0)) == (10.0 * CEILING, 0.0)
+
+
+def test_refusals_stretch_the_interval_and_each_success_shortens_it_by_a_tenth() -> None:
+    """Beyond the stated wait; up to a quarter of an hour, and back to the base in the end."""
+    cadence = Cadence(10.0, draw=lambda: 0.5)
+    cadence.refused(0.0, 7.0)
+    assert cadence.wait_s(0.0) == 47.0
+    cadence.succeeded(0.0)
+    assert cadence.wait_s(0.0) == pytest.approx(36.0)
+    for _ in range(20):
+        cadence.refused(0.0, 0.0)
+    assert cadence.wait_s(0.0) == SLOWEST_S
+    for _ in range(50):
+        cadence.succeeded(0.0)
+    assert cadence.wait_s(0.0) == 10.0

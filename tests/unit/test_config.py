@@ -42,34 +42,19 @@ def mistake(folder: Path, text: str, **env: str) -> ConfigError:
     return caught.value
 
 
-def test_base_url_and_token_in_the_environment_are_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No file is needed."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    env = {"RUNWARDEN_BASE_URL": "http://127.0.0.1:8400/v1/", "RUNWARDEN_TOKEN": "t"}
-
-    settings = load(None, env)
-
-    assert settings.file is None
-    assert settings.profile() == Profile("environment", "http://127.0.0.1:8400/v1", EnvToken("RUNWARDEN_TOKEN"))
-
-
-def test_the_users_own_file_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Under XDG_CONFIG_HOME on Linux."""
+def test_the_users_own_file_is_found_and_not_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under XDG_CONFIG_HOME on Linux. Base address and token in the environment are enough."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     file = tmp_path / "runwarden" / "config.toml"
+    bare = load(None, {"RUNWARDEN_BASE_URL": "http://127.0.0.1:8400/v1/", "RUNWARDEN_TOKEN": "t"})
 
+    assert bare.file is None
+    assert bare.profile() == Profile("environment", "http://127.0.0.1:8400/v1", EnvToken("RUNWARDEN_TOKEN"))
     assert config_path(None, {}) == file
     assert load(file, {}) == Settings()
     file.parent.mkdir()
     file.write_text(ACME)
     assert load(None, {}).profile().name == "acme"
-
-
-def test_a_file_that_was_asked_for_must_exist(tmp_path: Path) -> None:
-    """A typing error in --config or RUNWARDEN_CONFIG is not passed over."""
-    for path, env in ((tmp_path / "x.toml", {}), (None, {"RUNWARDEN_CONFIG": str(tmp_path / "x.toml")})):
-        with pytest.raises(ConfigError, match=r"x\.toml: there is no such file"):
-            load(path, env)
 
 
 def test_a_full_profile_is_read(tmp_path: Path) -> None:
@@ -98,22 +83,13 @@ def test_a_full_profile_is_read(tmp_path: Path) -> None:
 
 def test_each_profile_has_a_colour(tmp_path: Path) -> None:
     """Production is red, the others take the other colours in their order; one alone has none unless it is given."""
-    named = "".join(
-        f'[profiles.{name}]\nbase_url = "https://{name}.example"\n'
-        for name in ("acme-staging", "acme-prod", "product", "demo", "reprod", "lab")
-    )
+    colors = {"acme-staging": "green", "acme-prod": "red", "product": "red", "demo": "blue", "reprod": "yellow"}
+    named = "".join(f'[profiles.{name}]\nbase_url = "https://{name}.example"\n' for name in (*colors, "lab"))
     several = loaded(tmp_path, named + 'color = "red"\n')
     alone = loaded(tmp_path, '[profiles.prod]\nbase_url = "https://a.example"\n')
     chosen = loaded(tmp_path, '[profiles.prod]\nbase_url = "https://a.example"\ncolor = "purple"\n')
 
-    assert {profile.name: several.color_of(profile.name) for profile in several.profiles} == {
-        "acme-staging": "green",
-        "acme-prod": "red",
-        "product": "red",
-        "demo": "blue",
-        "reprod": "yellow",
-        "lab": "red",
-    }
+    assert {one.name: several.color_of(one.name) for one in several.profiles} == {**colors, "lab": "red"}
     assert (alone.color_of("prod"), chosen.color_of("prod"), several.color_of("gone")) == ("", "purple", "")
 
 
@@ -134,21 +110,19 @@ def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
     ("text", "line", "key", "said"),
     [
         ("[poll\n", 1, None, "not TOML"),
-        ('a = 1\na = "x\n', 2, None, "not TOML"),
         ("# one\n[poll]\nrun_s = 5\n", 3, "poll.run_s", "Did you mean runs_s?"),
         ("theme = 1\n", 1, "theme", "There are: "),
         ("[poll]\nruns_s = 0\n", 2, "poll.runs_s", "Use 1 to 86400."),
-        ("[poll]\nruns_s = nan\n", 2, "poll.runs_s", "out of range"),
         ("[poll]\nruns_s = true\n", 2, "poll.runs_s", "this must be a number. It is true or false."),
         ('[poll]\npage_size = "100"\n', 2, "poll.page_size", "a whole number. It is a string."),
         ("[poll]\npage_size = 101\n", 2, "poll.page_size", "Use 1 to 100."),
         ("poll = 3\n", 1, "poll", "a table: [poll]"),
-        ("templates = [1]\n", 1, "templates", "[[templates]]"),
         (REVIEW + '[[templates]]\nname = "c"\n', 4, "templates[2].instructions", "missing"),
-        ("[console]\nhealth_ok = []\n", 2, "console.health_ok", "list of strings"),
+        ("templates = [1]\n", 1, "templates", "[[templates]]"),
         ('[console]\nhealth_ok = ["ok", 1]\n', 2, "console.health_ok", "list of strings"),
-        ('[console]\nrun_url = "https://x.example/{id}"\n', 2, "console.run_url", "{run_id}"),
         ('[console]\nrun_url = "file:///{run_id}"\n', 2, "console.run_url", "web address"),
+        ("[console]\nhealth_ok = []\n", 2, "console.health_ok", "list of strings"),
+        ('[console]\nrun_url = "https://x.example/{id}"\n', 2, "console.run_url", "{run_id}"),
         ("[profiles.acme]\nread_only = true\n", 1, "profiles.acme.base_url", "missing"),
         ('[profiles.acme]\n\nbase_url = "http://api.example.com"\n', 3, "profiles.acme.base_url", "use https"),
         ('[profiles.acme]\nbase_url = """\nhttps://ada@x\n"""\n', 2, "profiles.acme.base_url", "no user"),
@@ -159,17 +133,16 @@ def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
         (ACME + "[profiles.acme.poll]\nx = 1\n", 4, "profiles.acme.poll.x", "no such key"),
         ('[profiles.environment]\nbase_url = "https://x.example"\n', 1, "profiles.environment", "RUNWARDEN_BASE_URL"),
         ('default_profile = "acne"\n' + ACME, 1, "default_profile", "There are: acme."),
-        ("default_profile = 1979-05-27\n", 1, "default_profile", "It is a date or time."),
+        ('[notify]\nquiet = "07:00-07:00"\n', 2, "notify.quiet", "not valid hours"),
+        ("[keys]\nrun.continue = 3\n", 2, "keys.run.continue", "must be a string"),
+        ('[keys]\nrun.continue = ""\n', 2, "keys.run.continue", "this is empty"),
+        ('a = 1\na = "x\n', 2, None, "not TOML"),
         ('[notify]\nquiet = "late"\n', 2, "notify.quiet", "22:00-07:00"),
         ('[notify]\nquiet = "25:00-07:00"\n', 2, "notify.quiet", "not valid hours"),
-        ('[notify]\nquiet = "07:00-07:00"\n', 2, "notify.quiet", "not valid hours"),
         ('[notify]\ncommand = ["tell", "{token}"]\n', 2, "notify.command", "no placeholder {token}"),
-        ("[notify]\ncommand = [1]\n", 2, "notify.command", "not a list of strings"),
         ("[notify]\nhold_s = -1\n", 2, "notify.hold_s", "out of range"),
         ("[notify]\nbells = true\n", 2, "notify.bells", "Did you mean bell?"),
         ('[keys]\nrun.continue = "ctrl + l"\n', 2, "keys.run.continue", "a key has no blanks"),
-        ("[keys]\nrun.continue = 3\n", 2, "keys.run.continue", "must be a string"),
-        ('[keys]\nrun.continue = ""\n', 2, "keys.run.continue", "this is empty"),
         ('[[commands]]\nname = "Log"\n', 1, "commands[1].argv", "this key is missing"),
         (COMMAND + 'argv = ["less", "{run}"]\n', 3, "commands[1].argv", "no placeholder {run}. There are: {run_id}"),
         (COMMAND + 'argv = ["ls"]\nshell = true\n', 4, "commands[1].shell", "there is no such key"),
@@ -191,40 +164,34 @@ def test_a_mistake_is_said_with_file_line_key_and_cure(
     assert str(error).startswith(f"{tmp_path / 'config.toml'}:{line}: ")
 
 
-def test_a_wrong_address_in_the_environment_is_named(tmp_path: Path) -> None:
-    """There is no file to blame."""
-    error = mistake(tmp_path, "", RUNWARDEN_BASE_URL="http://api.example.com")
-
-    assert (error.file, error.key) == (None, "RUNWARDEN_BASE_URL")
-
-
-@pytest.mark.parametrize(
-    ("text", "name", "said"),
-    [
+def test_a_profile_that_cannot_be_chosen_is_explained(tmp_path: Path) -> None:
+    """The way on is in the message."""
+    two = ACME + '[profiles.b]\nbase_url = "https://b.example"\n'
+    for text, name, said in (
         ("", None, "runwarden demo"),
         ("", "acme", "no profile 'acme'"),
         (ACME, "acne", "There are: acme."),
-        (ACME + '[profiles.b]\nbase_url = "https://b.example"\n', None, "--profile or in default_profile: acme, b."),
-    ],
-)
-def test_a_profile_that_cannot_be_chosen_is_explained(tmp_path: Path, text: str, name: str | None, said: str) -> None:
-    """The way on is in the message."""
-    settings = loaded(tmp_path, text)
-
-    with pytest.raises(ConfigError) as caught:
-        settings.profile(name)
-
-    assert said in str(caught.value)
+        (two, None, "--profile or in default_profile: acme, b."),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            loaded(tmp_path, text).profile(name)
+        assert said in str(caught.value)
 
 
-def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
-    """A folder or a file that is not UTF-8 is no configuration."""
+def test_a_file_that_is_missing_or_unreadable_is_named(tmp_path: Path) -> None:
+    """A typing error in --config or RUNWARDEN_CONFIG is an error; for a wrong variable there is no file to blame."""
     (tmp_path / "config.toml").write_bytes(b"\xff\xfe")
-
-    with pytest.raises(ConfigError, match="UTF-8"):
-        load(tmp_path / "config.toml", {})
-    with pytest.raises(ConfigError, match="cannot be read"):
-        load(tmp_path, {})
+    missing = tmp_path / "x.toml"
+    for path, env, said in (
+        (missing, {}, r"x\.toml: there is no such file"),
+        (None, {"RUNWARDEN_CONFIG": str(missing)}, r"x\.toml: there is no such file"),
+        (tmp_path / "config.toml", {}, "UTF-8"),
+        (tmp_path, {}, "cannot be read"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            load(path, env)
+    error = mistake(tmp_path, "", RUNWARDEN_BASE_URL="http://api.example.com")
+    assert (error.file, error.key) == (None, "RUNWARDEN_BASE_URL")
 
 
 def test_each_service_and_profile_has_a_folder_of_its_own(tmp_path: Path) -> None:
@@ -247,19 +214,15 @@ def test_each_service_and_profile_has_a_folder_of_its_own(tmp_path: Path) -> Non
     assert data_folder(Settings(), profiles[0]).parent.name == "runwarden"
 
 
-@pytest.mark.parametrize(
-    ("hours", "quiet", "loud"),
-    [
+def test_hours_may_reach_over_midnight() -> None:
+    """The start is quiet, the end is not."""
+    for hours, quiet, loud in (
         ("22:00-07:00", ["22:00", "23:59", "00:00", "06:59"], ["07:00", "21:59"]),
         ("12:30-13:00", ["12:30"], ["13:00", "12:29"]),
-    ],
-)
-def test_hours_may_reach_over_midnight(hours: str, quiet: list[str], loud: list[str]) -> None:
-    """The start is quiet, the end is not."""
-    parsed = QuietHours.parse(hours)
-
-    assert all(parsed.cover(time.fromisoformat(at)) for at in quiet)
-    assert not any(parsed.cover(time.fromisoformat(at)) for at in loud)
+    ):
+        parsed = QuietHours.parse(hours)
+        assert all(parsed.cover(time.fromisoformat(at)) for at in quiet)
+        assert not any(parsed.cover(time.fromisoformat(at)) for at in loud)
 
 
 VIEWS = """
@@ -291,45 +254,24 @@ command = ["tell", "{title}"]
 quiet = "22:00-7:30"
 hold_s = 5
 """
+NOTIFIED = NotifySettings(
+    on=("completed",), bell=False, desktop=True, command=("tell", "{title}"),
+    quiet=QuietHours(time(22), time(7, 30)), hold_s=5.0,
+)  # fmt: skip
+KEYS = {"run.continue": "C,f7", "app.quit": "ctrl+q", "table.down": "n"}
+AGENTS = ViewSettings("Agents", "branch:agent/*", RunSort("took", descending=True))
+LOG = UserCommand("Log", ("less", "{run_id}.log"))
+EDIT = UserCommand("Edit", ("vi",), "ctrl+l", confirm=True, terminal=True)
 
 
 @pytest.mark.parametrize(
     ("text", "section", "expected"),
     [
-        (
-            VIEWS,
-            "views",
-            (
-                ViewSettings("Agents", "branch:agent/*", RunSort("took", descending=True)),
-                ViewSettings("M", "", group="branch"),
-            ),
-        ),
-        (
-            NOTIFY,
-            "notify",
-            NotifySettings(
-                on=("completed",),
-                bell=False,
-                desktop=True,
-                command=("tell", "{title}"),
-                quiet=QuietHours(time(22), time(7, 30)),
-                hold_s=5.0,
-            ),
-        ),
+        (VIEWS, "views", (AGENTS, ViewSettings("M", "", group="branch"))),
+        (NOTIFY, "notify", NOTIFIED),
         ("[notify]\non = []\ncommand = []", "notify", NotifySettings(on=(), command=())),
-        (
-            '[keys]\nrun.continue = "C,f7"\napp.quit = "ctrl+q"\n"table.down" = "n"\n',
-            "keys",
-            {"run.continue": "C,f7", "app.quit": "ctrl+q", "table.down": "n"},
-        ),
-        (
-            COMMANDS,
-            "commands",
-            (
-                UserCommand("Log", ("less", "{run_id}.log")),
-                UserCommand("Edit", ("vi",), "ctrl+l", confirm=True, terminal=True),
-            ),
-        ),
+        ('[keys]\nrun.continue = "C,f7"\napp.quit = "ctrl+q"\n"table.down" = "n"\n', "keys", KEYS),
+        (COMMANDS, "commands", (LOG, EDIT)),
     ],
 )
 def test_a_section_is_read_as_written(tmp_path: Path, text: str, section: str, expected: object) -> None:

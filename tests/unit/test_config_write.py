@@ -51,7 +51,7 @@ def test_what_was_there_stays(tmp_path: Path) -> None:
     assert mode(file) == 0o600
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(
     name=line.map(str.strip).filter(lambda name: name_problem(name) is None), source=sources, read_only=st.booleans()
 )
@@ -105,7 +105,6 @@ def test_a_token_is_kept_in_a_new_file_of_its_own(tmp_path: Path) -> None:
     assert (mode(first), mode(second), mode(first.parent)) == (0o600, 0o600, 0o700)
 
 
-@pytest.mark.parametrize("name", ["", "  ", "environment", "x" * 41, " acme", "a\nb"])
-def test_a_name_that_cannot_be_one_is_refused(name: str) -> None:
+def test_a_name_that_cannot_be_one_is_refused() -> None:
     """Empty, taken, endless, or more than one line."""
-    assert name_problem(name) is not None
+    assert [name for name in ("", "  ", "environment", "x" * 41, " acme", "a\nb") if not name_problem(name)] == []

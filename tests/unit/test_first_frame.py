@@ -28,11 +28,12 @@ def file_of(folder: Path) -> Path:
 
 
 def test_what_was_kept_is_read(kept: FirstFrame, tmp_path: Path) -> None:
-    """The title with the time, then each row at its place; no other user can read the file."""
-    text = kept.read(SIZE)
+    """The title with the time, then each row at its place, cut at a smaller window; no other user can read the file."""
+    text, small = kept.read(SIZE), kept.read((40, 1))
 
     assert text.startswith("\x1b[?7l\x1b[1;1H runwarden  acme   as of ")
     assert f"\x1b[2;1H{ROWS[1]}\x1b[0m" in text
+    assert ("runwarden  acme" in small, "live" in small) == (True, False)
     assert file_of(tmp_path).stat().st_mode & 0o777 == 0o600
 
 
@@ -62,43 +63,27 @@ def test_only_a_sound_frame_of_ours_is_shown(kept: FirstFrame, tmp_path: Path, s
         kept.read(SIZE)
 
 
-def test_old_frames_go(kept: FirstFrame, tmp_path: Path) -> None:
-    """There are never more than a few kinds of terminal."""
+def test_old_frames_go_and_nothing_is_kept_where_others_can_write(kept: FirstFrame, tmp_path: Path) -> None:
+    """There are never more than a few kinds of terminal. Others could put a link in its way."""
+    file = file_of(tmp_path)
+    before = file.read_text()
+    file.parent.chmod(0o777)
+    kept.keep("none /", SIZE, "title", ROWS)
+    assert file.read_text() == before
+
+    file.parent.chmod(0o700)
     for width in range(MOST_FRAMES + 5):
         kept.keep("", (width, 24), "title", ROWS)
-
-    assert len(list((tmp_path / "frames").iterdir())) == MOST_FRAMES
-
-
-def test_a_window_of_a_new_size_shows_the_newest_frame_cut_at_its_edges(kept: FirstFrame, tmp_path: Path) -> None:
-    """The terminal cuts what is too wide, since it wraps no line; rows below its last line are left out."""
-    text = kept.read((40, 1))
-
-    assert "runwarden  acme" in text
-    assert "live" not in text
+    assert len(list(file.parent.iterdir())) == MOST_FRAMES
 
 
 def test_what_the_configuration_said_while_it_ran_is_what_counts(kept: FirstFrame, tmp_path: Path) -> None:
-    """Edited while the console is open, the file names another service than the rows on show."""
+    """Edited while the console is open, it names another service. One that cannot be read is no error of the frame."""
     before = configuration(str(tmp_path / "config.toml"))
     (tmp_path / "config.toml").write_text('default_profile = "another"')
     kept.keep(before, SIZE, "title", ROWS)
 
     with pytest.raises(ValueError, match="another configuration"):
         kept.read(SIZE)
-
-
-def test_nothing_is_kept_where_others_can_write(kept: FirstFrame, tmp_path: Path) -> None:
-    """They could put a link in its way."""
-    file = file_of(tmp_path)
-    before = file.read_text()
-    file.parent.chmod(0o777)
-    kept.keep("none /", SIZE, "title", ROWS)
-
-    assert file.read_text() == before
-
-
-def test_a_configuration_that_cannot_be_read_is_left_to_who_reads_it(tmp_path: Path) -> None:
-    """The frame makes no error of it: loading the configuration says what is wrong, with the cure."""
-    assert configuration(str(tmp_path)) == f"none {tmp_path}"
-    assert configuration(str(tmp_path / "missing")) == f"none {tmp_path / 'missing'}"
+    for unreadable in (tmp_path, tmp_path / "missing"):
+        assert configuration(str(unreadable)) == f"none {unreadable}"

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.query import QueryProblem, both, parse
+from app.query import both, parse
 from storage.records import RunFilter
 
 NOW = datetime(2026, 5, 4, 12, 30, tzinfo=UTC)
@@ -12,28 +12,18 @@ DAY = timedelta(days=1)
 INSTANT = timedelta(microseconds=1)
 
 
-def the_problem(line: str) -> QueryProblem:
-    query = parse(line, NOW)
-    assert len(query.problems) == 1, query.problems
-    return query.problems[0]
-
-
 @pytest.mark.parametrize(
     ("line", "wanted"),
     [
         ("", RunFilter()),
-        ("   ", RunFilter()),
         ("login timeout", RunFilter(search="login timeout")),
-        ("status:failed", RunFilter(statuses=("failed",))),
         ("status:Failed,QUEUED", RunFilter(statuses=("failed", "queued"))),
         ("status:failed status:queued,failed", RunFilter(statuses=("failed", "queued"))),
         ("status:Odd_One", RunFilter(statuses=("Odd_One",))),
         ("STATUS:failed", RunFilter(statuses=("failed",))),
         ("-status:completed", RunFilter(not_statuses=("completed",))),
-        ("repo:acme/*", RunFilter(repositories=("acme/*",))),
         ("repository:acme/api", RunFilter(repositories=("acme/api",))),
         ("repo:github:acme/api", RunFilter(repositories=("acme/api",))),
-        ("repo:gitlab:acme/tools", RunFilter(repositories=("gitlab:acme/tools",))),
         ("repo:api", RunFilter(repositories=("*/api",))),
         ("repo:acme/", RunFilter(repositories=("acme/*",))),
         ("repo:gitlab:", RunFilter(repositories=("gitlab:*",))),
@@ -42,13 +32,11 @@ def the_problem(line: str) -> QueryProblem:
         ("branch:main -branch:agent/*", RunFilter(branches=("main",), not_branches=("agent/*",))),
         ('branch:"a, b",c', RunFilter(branches=("a, b", "c"))),
         (r'branch:"say \"hi\" \\ there"', RunFilter(branches=(r'say "hi" \ there',))),
-        ("is:active", RunFilter(active=True)),
         ("-is:ended", RunFilter(active=True)),
         ("is:ended", RunFilter(ended=True)),
         ("-is:active status:failed,queued", RunFilter(statuses=("failed", "queued"), ended=True)),
         ('"status:failed" "-x"', RunFilter(search="status:failed -x")),
         ("gitlab:acme/tools", RunFilter(search="gitlab:acme/tools")),
-        ("https://x.example/a", RunFilter(search="https://x.example/a")),
         ("a - b", RunFilter(search="a - b")),
         ('  "two  words"  ', RunFilter(search="two words")),
         ('"a"b', RunFilter(search="a b")),
@@ -67,7 +55,6 @@ def test_a_line_means_a_filter(line: str, wanted: RunFilter) -> None:
     ("line", "since", "until"),
     [
         ("since:2h", NOW - timedelta(hours=2), None),
-        ("since:-2h", NOW - timedelta(hours=2), None),
         ("from:2026-05-01", datetime(2026, 5, 1, tzinfo=UTC), None),
         ("until:2026-05-01", None, datetime(2026, 5, 1, 23, 59, 59, 999999, tzinfo=UTC)),
         ("to:2026-05-01T12:00:00+02:00", None, datetime(2026, 5, 1, 10, tzinfo=UTC)),
@@ -95,7 +82,6 @@ def test_times_limit_and_their_inverses_meet_them(line: str, since: datetime | N
         ("x status:", (9, 9), "lacks its value", "status:failed"),
         ("status:fail*", (7, 12), "no pattern", "-status:"),
         ("since:yesterday", (6, 15), "not a valid time", "2026-05-01"),
-        ("since:2026-05-01T12:00:00", (6, 25), "offset", "Z"),
         ("since:0001-01-01 -since:0001-01-01", (24, 34), "calendar", "2026"),
         ("since:99999999d", (6, 15), "century", "7d"),
         ("until:1d,2d", (8, 11), "one value", "until:"),
@@ -107,14 +93,13 @@ def test_times_limit_and_their_inverses_meet_them(line: str, since: datetime | N
         ("is:active is:ended", (10, 18), "both", "Keep one"),
         ("status:queued is:ended", (14, 22), "No status", "Take this away"),
         ("since:1d until:2d", (9, 17), "before the earliest", "Widen"),
-        ('since:"a: b"', (6, 12), "not a valid time", "2026-05-01"),
     ],
 )
 def test_what_means_nothing_is_said_with_its_place_and_a_cure(
     line: str, place: tuple[int, int], message: str, cure: str
 ) -> None:
     """Place, message and cure; the sentence counts characters from 1, as people do."""
-    problem = the_problem(line)
+    (problem,) = parse(line, NOW).problems
 
     assert (problem.start, problem.end) == place
     assert message in problem.message
@@ -122,19 +107,14 @@ def test_what_means_nothing_is_said_with_its_place_and_a_cure(
     assert str(problem).startswith(f"at character {place[0] + 1}: ")
 
 
-def test_the_sound_rest_of_a_line_still_counts() -> None:
-    """A mistake does not show everything, nor nothing."""
-    query = parse("status:failed since:soon login", NOW)
-
-    assert query.filter == RunFilter(statuses=("failed",), search="login")
-    assert [problem.start for problem in query.problems] == [20]
-
-
 def test_spans_say_what_each_piece_is() -> None:
-    """For highlighting: signs, keys with their colons, values without commas, words, problems."""
+    """Signs, keys with their colons, values without commas, words, problems; the sound rest of the line counts."""
     line = "-status:failed,queued  login since:soon"
-    spans = [(line[span.start : span.end], span.kind) for span in parse(line, NOW).spans]
+    query = parse(line, NOW)
+    spans = [(line[span.start : span.end], span.kind) for span in query.spans]
 
+    assert query.filter == RunFilter(not_statuses=("failed", "queued"), search="login")
+    assert [problem.start for problem in query.problems] == [35]
     assert spans == [
         ("-", "sign"),
         ("status:", "key"),

@@ -1,4 +1,4 @@
-"""A filter as text, and the text as the same filter again; suggestions that are part of the language."""
+"""A filter as text and back; suggestions of the language; a line that is changed, or read while it is typed."""
 
 from datetime import UTC, datetime
 
@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.console.runs.views import as_typed, listed, replaced
 from app.query import Vocabulary, parse, suggestions, written
 from storage.records import RunFilter
 
@@ -16,12 +17,8 @@ KNOWN = Vocabulary(
     statuses=("paused",),
 )
 
-names = st.one_of(
-    st.text(max_size=12),
-    st.sampled_from(
-        ["failed", "Failed", "acme/api", "api", "acme/", "gitlab:", "a,b", '"', "\\", "-x", "since:7d", "*"]
-    ),
-)
+odd = ["failed", "Failed", "acme/api", "api", "acme/", "gitlab:", "a,b", '"', "\\", "-x", "since:7d", "*"]
+names = st.text(max_size=12) | st.sampled_from(odd)
 lists = st.lists(names, max_size=3, unique=True).map(tuple)
 moments = st.none() | st.datetimes(timezones=st.just(UTC))
 filters = st.builds(
@@ -62,20 +59,14 @@ def test_any_line_is_read_and_its_meaning_is_stable(line: str) -> None:
     assert parse(written(query.filter), NOW).filter == query.filter
 
 
-@pytest.mark.parametrize(
-    ("wanted", "line"),
-    [
-        (RunFilter(), ""),
-        (RunFilter(statuses=("failed",), search="login"), "status:failed login"),
-        (RunFilter(active=True, not_branches=("agent/*",)), "is:active -branch:agent/*"),
-        (RunFilter(repositories=("acme/api", "api")), 'repo:acme/api,"api"'),
-        (RunFilter(since=datetime(2026, 5, 1, tzinfo=UTC)), "since:2026-05-01T00:00:00Z"),
-        (RunFilter(search="status:x -y a:b"), '"status:x" "-y" a:b'),
-    ],
-)
-def test_the_text_of_a_filter_is_as_plain_as_it_can_be(wanted: RunFilter, line: str) -> None:
-    """Quotes stand only where the text would mean something else without them."""
-    assert written(wanted) == line
+def test_the_text_of_a_filter_is_as_plain_as_it_can_be() -> None:
+    """Quotes are written only where the text would mean something else without them."""
+    assert written(RunFilter()) == ""
+    assert written(RunFilter(statuses=("failed",), search="login")) == "status:failed login"
+    assert written(RunFilter(active=True, not_branches=("agent/*",))) == "is:active -branch:agent/*"
+    assert written(RunFilter(repositories=("acme/api", "api"))) == 'repo:acme/api,"api"'
+    assert written(RunFilter(since=datetime(2026, 5, 1, tzinfo=UTC))) == "since:2026-05-01T00:00:00Z"
+    assert written(RunFilter(search="status:x -y a:b")) == '"status:x" "-y" a:b'
 
 
 @pytest.mark.parametrize(
@@ -114,3 +105,58 @@ def test_a_suggestion_taken_leaves_a_line_that_is_understood(line: str, data: st
         assert after[behind:] == line[suggestion.end :]
         assert after[: suggestion.start] == line[: suggestion.start]
         assert len(parse(after, NOW).problems) <= len(parse(line, NOW).problems) + 1
+
+
+def test_new_terms_take_the_place_of_old_ones() -> None:
+    """The rest of the line stays as it was written: `since:7d` is not turned into a date."""
+    for line, new, after in (
+        ("", ["status:failed"], "status:failed"),
+        ("login", ["status:failed"], "login status:failed"),
+        ("status:queued login -status:failed", ["status:working"], "status:working login"),
+        ('since:7d status:queued "two words"', [], 'since:7d "two words"'),
+        ("Status:queued since:7d", ["-status:failed"], "-status:failed since:7d"),
+    ):
+        assert replaced(line, {"status"}, new) == after
+
+
+@given(st.lists(st.text(max_size=12), max_size=3, unique=True), st.lists(st.text(min_size=1, max_size=12), max_size=3))
+def test_listed_values_are_read_back_as_themselves(asked: list[str], excluded: list[str]) -> None:
+    """Whatever is in a branch's name: blanks, quotes, commas, stars."""
+    asked = [value for value in asked if value]
+    excluded = list(dict.fromkeys(excluded))
+    query = parse(" ".join(listed("branch", asked, excluded)), NOW)
+
+    assert not query.problems
+    assert (query.filter.branches, query.filter.not_branches) == (tuple(asked), tuple(excluded))
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("status:", RunFilter()),
+        ("status:f", RunFilter(statuses=("failed",))),
+        ("status:w,q", RunFilter(statuses=("w", "queued"))),
+        ("status:odd", RunFilter(statuses=("odd",))),
+        ("repo:pay", RunFilter(repositories=("*pay*",))),
+        ("-branch:agent/", RunFilter(not_branches=("*agent/*",))),
+        ("login since:2", RunFilter(search="login")),
+        ("is:active", RunFilter(active=True)),
+        ('login "two', RunFilter(search="login")),
+        ("login -", RunFilter(search="login -")),
+        ("login -x", RunFilter(search="login")),
+    ],
+)
+def test_what_is_begun_counts_as_far_as_it_goes(line: str, wanted: RunFilter) -> None:
+    """A line that is being typed never empties the table for want of its last letters, and is not called wrong."""
+    query = parse(as_typed(line, len(line)), NOW)
+
+    assert query.filter == wanted
+    assert not query.problems
+
+
+@given(st.text(alphabet=" -:,*abstu/7d", max_size=30), st.integers(0, 30))
+def test_only_the_piece_at_the_cursor_is_read_differently(line: str, cursor: int) -> None:
+    """Behind a blank, the line means what it says."""
+    assert parse(as_typed("stauts:failed", 13), NOW).problems, "no further letter can correct it"
+    assert parse(as_typed(f"{line} ", len(line) + 1), NOW) == parse(f"{line} ", NOW)
+    assert isinstance(as_typed(line, min(cursor, len(line))), str)

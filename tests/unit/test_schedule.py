@@ -8,37 +8,31 @@ from types import SimpleNamespace
 import pytest
 
 from app.schedule import Job, Schedule
+from tests.waiting import until
 
 
 class Worker:
     """Counts its runs and lets a test wait for the n-th."""
 
     def __init__(self, *, wait_s: float = 0.0, fault: BaseException | None = None) -> None:
-        self.runs = 0
-        self.wait_s = wait_s
-        self.fault = fault
-        self._ran = asyncio.Condition()
+        self.runs, self.wait_s, self.fault = 0, wait_s, fault
 
     async def work(self) -> float:
-        async with self._ran:
-            self.runs += 1
-            self._ran.notify_all()
+        self.runs += 1
         if self.fault is not None:
             raise self.fault
         return self.wait_s
 
     async def ran(self, times: int) -> None:
-        async with asyncio.timeout(300), self._ran:
-            await self._ran.wait_for(lambda: self.runs >= times)
+        await until(lambda: self.runs >= times, f"run {times}", saw=lambda: self.runs)
 
 
-def job(worker: Worker, *, deadline_s: float = 60.0) -> Job:
-    return Job("job", worker.work, deadline_s, after_crash_s=0.0)
+def job(worker: Worker) -> Job:
+    return Job("job", worker.work, 60.0, after_crash_s=0.0)
 
 
 async def planned(schedule: Schedule) -> None:
-    while schedule.due_in_s("job") is None:
-        await asyncio.sleep(0)
+    await until(lambda: schedule.due_in_s("job") is not None, "the next run is planned")
 
 
 @pytest.fixture
@@ -70,19 +64,15 @@ async def test_a_job_that_breaks_is_told_and_tried_again(schedule: Schedule, cap
 async def test_a_job_that_hangs_is_stopped_by_its_deadline(schedule: Schedule) -> None:
     """A hanging run does not silence the runs after it."""
     calls: list[int] = []
-    again = asyncio.Event()
 
     async def hang() -> float:
         calls.append(1)
-        if len(calls) > 1:
-            again.set()
         await asyncio.Event().wait()
         return 0.0
 
     schedule.add(Job("job", hang, 0.01, after_crash_s=0.0))
 
-    async with asyncio.timeout(300):
-        await again.wait()
+    await until(lambda: len(calls) > 1, "a second run begins")
 
 
 async def test_run_now_brings_the_next_run_forward(schedule: Schedule) -> None:
@@ -98,47 +88,39 @@ async def test_run_now_brings_the_next_run_forward(schedule: Schedule) -> None:
 
 async def test_stop_ends_runs_that_are_under_way() -> None:
     """Nothing goes on after stop has returned."""
-    ended = asyncio.Event()
-    began = asyncio.Event()
+    steps: list[str] = []
 
     async def long() -> float:
-        began.set()
+        steps.append("began")
         try:
             await asyncio.Event().wait()
         finally:
-            ended.set()
+            steps.append("ended")
         return 0.0
 
     schedule = Schedule()
     schedule.start()
     schedule.add(Job("job", long, 60.0, after_crash_s=0.0))
-    await began.wait()
+    await until(lambda: steps, "the job runs")
     await schedule.stop()
 
-    assert ended.is_set()
+    assert steps == ["began", "ended"]
 
 
 async def test_a_jump_of_the_clock_is_told_and_yields_one_run_not_a_storm(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that slept finds its clock ahead; each job keeps its monotonic due time, and is not repeated."""
     monkeypatch.setattr("app.schedule.WATCH_S", 0.0)
     jumps: list[float] = []
-    told = asyncio.Event()
-
-    def jumped(jump_s: float) -> None:
-        jumps.append(jump_s)
-        told.set()
-
     schedule, worker = Schedule(), Worker(wait_s=3600.0)
     slept_s = 0.0
     passed = time.time
     monkeypatch.setattr("app.schedule.time", SimpleNamespace(time=lambda: passed() + slept_s, monotonic=time.monotonic))
-    schedule.start(jumped)
+    schedule.start(jumps.append)
     schedule.add(job(worker))
     await worker.ran(1)
     await planned(schedule)
     slept_s = 28_800.0
-    async with asyncio.timeout(300):
-        await told.wait()
+    await until(lambda: jumps, "the jump is reported")
     due = schedule.due_in_s("job")
     await schedule.stop()
 

@@ -1,51 +1,43 @@
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.api.timestamps import as_filter, clock_ahead_s, names_offset, timestamp
 from app.times import exact_ago, parse_duration, parse_period, rfc3339, span
 
 NOW = datetime(2026, 5, 4, 12, 30, tzinfo=UTC)
+MOMENT = datetime(2026, 5, 1, 10, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("90s", 90), ("30m", 1800), ("1h30m", 5400), ("7d", 604_800), ("2w", 1_209_600), ("0.5s", 0.5), (" 5M ", 300)],
-)
-def test_durations_are_read_as_people_write_them(text: str, seconds: float) -> None:
+def test_durations_are_read_as_people_write_them() -> None:
     """A number and a unit, or several of them."""
-    assert parse_duration(text) == timedelta(seconds=seconds)
+    seconds = {"90s": 90, "30m": 1800, "1h30m": 5400, "7d": 604_800, "2w": 1_209_600, "0.5s": 0.5, " 5M ": 300}
+    assert {text: parse_duration(text).total_seconds() for text in seconds} == seconds
 
 
-@pytest.mark.parametrize("text", ["", "30", "m", "-5m", "5 m", "1e3s", "soon", "9999999999d", "٣m"])
-def test_an_invalid_duration_is_refused_with_an_example(text: str) -> None:
+def test_an_invalid_duration_is_refused_with_an_example() -> None:
     """The message shows what would be one, or says that it is too long."""
-    with pytest.raises(ValueError, match=r"30m|century"):
-        parse_duration(text)
+    for text in ("", "30", "m", "-5m", "5 m", "1e3s", "soon", "9999999999d", "٣m"):
+        with pytest.raises(ValueError, match=r"30m|century"):
+            parse_duration(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "moment"),
-    [
-        ("-2h", datetime(2026, 5, 4, 10, 30, tzinfo=UTC)),
-        ("now", NOW),
-        ("2026-05-01", datetime(2026, 5, 1, tzinfo=UTC)),
-        ("2026-05-01T12:00:00Z", datetime(2026, 5, 1, 12, tzinfo=UTC)),
-        ("2026-05-01T12:00:00+02:00", datetime(2026, 5, 1, 10, tzinfo=UTC)),
-        ("2026-05-01T12:00:00.123456Z", datetime(2026, 5, 1, 12, 0, 0, 123456, tzinfo=UTC)),
-    ],
-)
-def test_moments_are_relative_or_absolute(text: str, moment: datetime) -> None:
-    """Every one of them comes out aware and in UTC."""
-    assert parse_period(text, NOW)[0] == moment
-
-
-@pytest.mark.parametrize("text", ["2026-05-01T12:00:00", "yesterday", "2026-13-01", "-2", "0001-01-01T00:00:00+14:00"])
-def test_a_moment_that_could_mean_several_is_refused(text: str) -> None:
-    """A time without an offset could be anybody's."""
-    with pytest.raises(ValueError, match=r"offset|valid time|valid duration|calendar"):
-        parse_period(text, NOW)[0]
+def test_moments_are_relative_or_absolute() -> None:
+    """Every one of them comes out aware and in UTC. A time without an offset could be anybody's, and is refused."""
+    for text, moment in {
+        "-2h": datetime(2026, 5, 4, 10, 30, tzinfo=UTC),
+        "now": NOW,
+        "2026-05-01": datetime(2026, 5, 1, tzinfo=UTC),
+        "2026-05-01T12:00:00Z": datetime(2026, 5, 1, 12, tzinfo=UTC),
+        "2026-05-01T12:00:00+02:00": datetime(2026, 5, 1, 10, tzinfo=UTC),
+        "2026-05-01T12:00:00.123456Z": datetime(2026, 5, 1, 12, 0, 0, 123456, tzinfo=UTC),
+    }.items():
+        assert parse_period(text, NOW)[0] == moment
+    for text in ("2026-05-01T12:00:00", "yesterday", "2026-13-01", "-2", "0001-01-01T00:00:00+14:00"):
+        with pytest.raises(ValueError, match=r"offset|valid time|valid duration|calendar"):
+            parse_period(text, NOW)
 
 
 @given(st.datetimes(min_value=datetime(1970, 1, 1), max_value=datetime(2999, 1, 1), timezones=st.just(UTC)))
@@ -57,16 +49,66 @@ def test_a_printed_time_is_read_back_as_itself(moment: datetime) -> None:
     assert parse_period(printed, NOW)[0] == moment
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0, "0s"), (37, "37s"), (252, "4m12s"), (7500, "2h05m"), (273_600, "3d4h"), (-5, "0s")]
-)
-def test_a_span_has_two_units_at_most(seconds: int, text: str) -> None:
+def test_a_span_has_two_units_at_most_and_an_age_looks_both_ways() -> None:
     """Long enough to tell runs apart, short enough for a column."""
-    assert span(seconds, pads_hours=False) == text
-
-
-def test_an_age_looks_both_ways() -> None:
-    """What is to come is said to be."""
+    for seconds, text in ((0, "0s"), (37, "37s"), (252, "4m12s"), (7500, "2h05m"), (273_600, "3d4h"), (-5, "0s")):
+        assert span(seconds, pads_hours=False) == text
     assert exact_ago(NOW - timedelta(seconds=12), NOW) == "12s ago"
     assert exact_ago(NOW + timedelta(days=29, hours=23), NOW) == "in 29d"
     assert exact_ago(None, NOW) == "—"
+
+
+def test_all_these_are_the_same_moment() -> None:
+    """RFC 3339, the same without an offset, and epoch seconds and milliseconds are read, as far as a time can hold."""
+    for received in (
+        "2026-05-01T10:00:00Z",
+        "2026-05-01t10:00:00z",
+        "2026-05-01 10:00:00",
+        "2026-05-01T10:00",
+        "2026-05-01T10:00:00.000000000Z",
+        "2026-05-01T12:00:00+02:00",
+        "2026-05-01T12:00:00.0+0200",
+        " 2026-05-01T05:00:00-05:00 ",
+        1_777_629_600.0,
+        1_777_629_600_000,
+        "1777629600",
+        "1777629600000",
+    ):
+        assert timestamp(received) == MOMENT, received
+    assert timestamp("2026-05-01T10:00:00.123456789Z") == MOMENT + timedelta(microseconds=123_456)
+
+
+def test_an_unreadable_time_is_none() -> None:
+    """It is no reason to fail: the run as received still has it."""
+    odd = (None, True, "", "soon", "2026-13-01T00:00:00Z", "20260501", "2026-W18-5", "0001-01-01T00:00:00+10:00")
+    assert [timestamp(received) for received in (*odd, 10**30, {})] == [None] * 10
+
+
+@given(st.datetimes(timezones=st.sampled_from([UTC, timezone(timedelta(hours=-11)), timezone(timedelta(hours=5.5))])))
+def test_a_filter_reads_back_as_the_same_moment(moment: datetime) -> None:
+    """What is sent in date_from has a fixed width and is exact."""
+    try:
+        in_utc = moment.astimezone(UTC)
+    except OverflowError:
+        return
+    text = as_filter(in_utc)
+
+    assert len(text) == len("2026-05-01T10:00:00.000000Z")
+    assert timestamp(text) == moment
+
+
+def test_a_local_time_without_an_offset_may_be_any() -> None:
+    """It is read as UTC, and proves nothing."""
+    for received in ("2026-05-01T10:00Z", "2026-05-01 10:00:00-05:00", 1_777_629_600, "1777629600"):
+        assert names_offset(received)
+    for received in ("2026-05-01T10:00:00", "2026-05-01", "soon", "2026-13-01T00:00:00Z", None, {}):
+        assert not names_offset(received)
+
+
+def test_the_date_tells_how_far_the_clocks_are_apart() -> None:
+    """From the middle of the request, to half a second."""
+    sent_s = 1_792_584_000 + 7_200
+
+    assert clock_ahead_s({"Date": "Wed, 21 Oct 2026 12:00:00 GMT"}, sent_s, sent_s + 1.0) == -7_200.0
+    for date in ("yesterday", "Wed, 21 Oct 2026 25:00:00 GMT", ""):
+        assert clock_ahead_s({"Date": date}, sent_s, sent_s + 1.0) is None
