@@ -3,7 +3,7 @@
 ServiceError
 ├── in an operator's terminal: one line, exit status 2 (`cli.output.plain_errors`)
 │   ├── SettingsError, SetupError        the settings file, or what a command or a document asks for, cannot be met
-│   ├── StartError, DatabaseError        a process cannot start (also by NoSandboxError); its database cannot be used
+│   ├── StartError, DatabaseError        a process cannot start; its database cannot be used
 │   ├── BackupError                      a back-up cannot be written, read or restored
 │   ├── ApprovalError                    a delivery cannot be approved
 │   └── EndpointError                    an endpoint may not be told of events; also at a retry, and on the page

@@ -66,7 +66,6 @@ class RunningService:
 
         Raises:
             StartError: The folder is in use, or the port is taken.
-            NoSandboxError: A required sandbox is missing.
         """
         self._folder.create()
         settings = self._folder.settings()

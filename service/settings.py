@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from service.errors import ServiceError, first_fault
 
 _THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1"})
-Sandboxing = Literal["require", "prefer", "none"]
+Sandboxing = Literal["require", "none"]
 LogFormat = Literal["text", "json"]
 
 
@@ -73,8 +73,8 @@ class ExecutionSettings(_Section):
     """Turns at work at the same time in one process."""
     organization_places: Annotated[int, Field(ge=1)] | None = None
     """Turns of one organization at work at the same time, on all workers; None: all but one if there are others."""
-    sandbox: Sandboxing = "prefer"
-    """`require` refuses to run agents without bubblewrap, `prefer` logs a warning, `none` does without."""
+    sandbox: Sandboxing = "require"
+    """`require`: runs wait while bubblewrap does not work here; `none`: agents have the rights of the service."""
     agent_network: Literal["private", "host"] = "private"
     """The sandboxed network of an agent with `network = true`: the outside without this machine's loopback, or all."""
     git_timeout_s: Annotated[float, Field(gt=0)] = 120

@@ -55,7 +55,6 @@ def run_worker(folder: DataFolder, database_url: str | None, concurrency: int | 
 
     Raises:
         StartError: The folder has a worker already.
-        NoSandboxError: A required sandbox is missing.
     """
     folder.create()
     settings = folder.settings()
@@ -118,11 +117,7 @@ def one_worker(database: Database, folder: DataFolder) -> Iterator[None]:
 def build_worker(
     database: Database, folder: DataFolder, settings: Settings, concurrency: int | None, tracer: Tracer
 ) -> TurnWorker:
-    """Return a worker that has not started yet, and log how its agents will be isolated.
-
-    Raises:
-        NoSandboxError: A sandbox is required, and there is none.
-    """
+    """Return a worker that has not started yet, and log how its agents will be isolated."""
     sandbox = find(settings.execution)
     _logger.log(logging.INFO if sandbox.program else logging.WARNING, "sandbox: %s", sandbox)
     _logger.info("limits of an agent: %s", settings.execution.agent)

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from app.config import Profile, Settings, load
 from app.demo.history import execute, seed_month
-from app.demo.service_process import GRACE_S, DemoError
+from app.demo.service_process import GRACE_S, DemoError, has_sandbox
 from app.demo.world import PROFILE, World, build, resume
 
 Show = Callable[[Settings, Profile], int]
@@ -193,6 +193,11 @@ def _world(root: Path, *, is_live: bool, keep: bool) -> Iterator[World]:
             seed_month(world.service)
         page = world.service.base_url.removesuffix("/v1")
         _say(f"In a browser: {page}/, with the token in {root / 'token'}")
+        if not has_sandbox(world.service_dir):
+            _say(
+                "Without a sandbox: bubblewrap is not installed or does not work here, so the demo's agents, which are\n"
+                "scripts that ship with it, run with your rights. Add no other agents to this demo."
+            )
         yield world
     finally:
         world.service.stop()

@@ -15,6 +15,13 @@ GRACE_S: Final = 15.0
 """Seconds before the service is killed."""
 LOG_LINES: Final = 10
 """Lines of the service's log that an error shows."""
+_PROBE_S: Final = 10.0
+_UNSANDBOXED: Final = """\
+# Written by the demo: bubblewrap does not work on this machine. The demo's agents are scripts that ship with it.
+# Remove this before you add any other agent: it would have all your rights.
+[execution]
+sandbox = "none"
+"""
 
 
 class DemoError(RunwardenError):
@@ -64,12 +71,33 @@ def administer(arguments: list[str]) -> dict[str, Any]:
     return document
 
 
+def has_sandbox(data_dir: Path) -> bool:
+    """Whether the agents of a demo have a sandbox; without bubblewrap, the demo's settings switch it off."""
+    file = data_dir / "service.toml"
+    return not file.exists() or _UNSANDBOXED not in file.read_text("utf-8")
+
+
+def _bubblewrap_works() -> bool:
+    isolation = ("--unshare-all", "--unshare-user", "--disable-userns", "--ro-bind", "/", "/")
+    try:
+        probe = subprocess.run(
+            ["bwrap", *isolation, "true"], check=False, capture_output=True, stdin=subprocess.DEVNULL, timeout=_PROBE_S
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return probe.returncode == 0
+
+
 def start(data_dir: Path, log: Path, *options: str) -> ServiceProcess:
     """Start the service on loopback and wait until it accepts connections.
 
     Raises:
         DemoError: It ended before it was ready.
     """
+    settings = data_dir / "service.toml"
+    if not settings.exists() and not _bubblewrap_works():
+        data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        settings.write_text(_UNSANDBOXED, "utf-8")
     arguments = ["serve", "--data-dir", str(data_dir), "--stop-with-stdin", *options]
     with log.open("ab") as errors:
         process = subprocess.Popen(

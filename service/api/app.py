@@ -2,19 +2,22 @@
 
 import hmac
 import threading
+from collections.abc import Callable
 from typing import Final
 
 import anyio.to_thread
+import sqlalchemy as sa
 from fastapi import APIRouter, FastAPI, Request, Response, Security
 from fastapi.responses import JSONResponse
 from fastapi.security import HTTPBearer
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
-from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
 from service.api import agents, errors, hooks, invitations, organizations, results, run_list, runs
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, body
+from service.clock import SECOND_MICROS
+from service.store import workers
 from service.store.database import Database
 
 API_VERSION: Final = "1.0.0"
@@ -56,13 +59,20 @@ def build(context: Context) -> FastAPI:
     async def livez() -> dict[str, str]:
         return {"status": "ok"}
 
-    readiness = Readiness(context.database)
+    def facts(connection: sa.Connection) -> dict[str, str]:
+        ttl = int(context.settings.execution.worker_ttl_s * SECOND_MICROS)
+        missing = [one.sandbox for one in workers.heard_within(connection, ttl, context.clock) if one.has_no_sandbox]
+        # Runs are accepted all the same, so it is ready.
+        return {"status": "ok"} | ({"sandbox": missing[0]} if missing else {})
+
+    readiness = Readiness(context.database, facts)
 
     @app.get("/readyz", include_in_schema=False)
     async def readyz() -> JSONResponse:
-        if await readiness.ask():
-            return JSONResponse({"status": "ok"})
-        return JSONResponse(body("database_unavailable", "the database does not answer"), 503)
+        found = await readiness.ask()
+        if found is None:
+            return JSONResponse(body("database_unavailable", "the database does not answer"), 503)
+        return JSONResponse(found)
 
     return app
 
@@ -84,26 +94,28 @@ async def read_metrics(request: Request, context: RequestContext) -> Response:
 class Readiness:
     """Asks in threads whether the database answers; at most a few threads wait for one that does not."""
 
-    def __init__(self, database: Database, deadline_s: float = 5.0) -> None:
+    def __init__(
+        self, database: Database, facts: Callable[[sa.Connection], dict[str, str]], deadline_s: float = 5.0
+    ) -> None:
         self._database = database
+        self._facts = facts
         self._deadline_s = deadline_s
         self._slots = threading.Semaphore(_ASKED_AT_ONCE)
 
-    async def ask(self) -> bool:
-        """Whether the database answers by the deadline."""
+    async def ask(self) -> dict[str, str] | None:
+        """Return the facts that the database has; None: it does not answer by the deadline."""
         limiter = anyio.CapacityLimiter(1)
         with anyio.move_on_after(self._deadline_s):
             return await anyio.to_thread.run_sync(self._answers, limiter=limiter, abandon_on_cancel=True)
-        return False
+        return None
 
-    def _answers(self) -> bool:
+    def _answers(self) -> dict[str, str] | None:
         if not self._slots.acquire(blocking=False):
-            return False
+            return None
         try:
             with self._database.read() as connection:
-                connection.execute(text("SELECT 1"))
+                return self._facts(connection)
         except SQLAlchemyError:
-            return False
+            return None
         finally:
             self._slots.release()
-        return True

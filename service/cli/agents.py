@@ -11,7 +11,7 @@ from service.agents.check import missing as missing_parts
 from service.cli.output import INLINE, AdminContext, admin_command, elsewhere_option, fields, missing, owner_of
 from service.clock import now_micros
 from service.execution.rehearsal import Rehearsal, scratch_repository
-from service.execution.sandbox import find
+from service.execution.sandbox import Sandbox, find
 from service.settings import DataFolder, ExecutionSettings
 from service.setup import AgentEntry, put_agent
 from service.store import agents
@@ -100,10 +100,13 @@ def check(admin: AdminContext, name: str, slug: str | None) -> None:
         found = agents.by_name(connection, owner_of(connection, slug) or "", name)
     if found is None:
         raise missing("agent", name, "service agent list")
+    settings = admin.folder.settings().execution
+    sandbox = find(settings)
     faults = list(missing_parts(found.argv, found.options, found.environment, admin.folder.root))
+    faults += [sandbox.reason] if sandbox.is_missing else []
     document: dict[str, Any] = {"name": name, "missing": faults}
     if not faults:
-        document |= _rehearsed(found, admin.folder.settings().execution)
+        document |= _rehearsed(found, settings, sandbox)
         faults = [document["failure"]] if document["failure"] else []
     lines = [f"{name}: {fault}" for fault in faults] or [f"{name}: works; it says: {document['summary'] or 'nothing'}"]
     admin.show(document, [*lines, *document.get("log", "").splitlines()] if faults else lines)
@@ -111,12 +114,12 @@ def check(admin: AdminContext, name: str, slug: str | None) -> None:
         raise SystemExit(1)
 
 
-def _rehearsed(one: Agent, settings: ExecutionSettings) -> dict[str, object]:
+def _rehearsed(one: Agent, settings: ExecutionSettings, sandbox: Sandbox) -> dict[str, object]:
     with tempfile.TemporaryDirectory(prefix="runwarden-check-") as scratch:
         folder = DataFolder(Path(scratch))
         folder.create()
         url = scratch_repository(folder.root / "scratch.git", settings)
-        done = Rehearsal(folder, settings, find(settings), url).turn(one, _QUESTION)
+        done = Rehearsal(folder, settings, sandbox, url).turn(one, _QUESTION)
     return {
         "failure": done.failure,
         "reason": done.reason,

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from service.cli.output import AdminContext, admin_command, elsewhere_option, fields
 from service.clock import SECOND_MICROS, now_micros, rfc3339
-from service.execution.sandbox import NoSandboxError, find
+from service.execution.sandbox import find
 from service.setup import Setup, SetupError, apply_setup
 from service.store import endings, events, invitations, outages, postings, workers
 from service.store.schema import runs
@@ -99,10 +99,7 @@ def status(admin: AdminContext) -> None:
         away = outages.Sources(connection).waiting(connection)
         disabled = [one for one in events.endpoints(connection) if one.disabled_at is not None]
         address = database.url.render_as_string(hide_password=True)
-    try:
-        sandbox = str(find(settings))
-    except NoSandboxError as error:
-        sandbox = f"required and missing: {error}"
+    sandbox = str(find(settings))
     limits = settings.agent.model_dump()
     names = "executor host pid concurrency sandbox started_at seen_at"
     document = {
@@ -127,7 +124,8 @@ def status(admin: AdminContext) -> None:
     ]
     lines = [f"{head:14}{value}" for head, value in facts]
     for one in living:
-        places = f"{one.concurrency} at a time" if one.concurrency else "no turns: its disk is nearly full"
+        idle = "no turns: it needs a sandbox" if one.has_no_sandbox else "no turns: its disk is nearly full"
+        places = f"{one.concurrency} at a time" if one.concurrency else idle
         lines.append(f"  {one.host} pid {one.pid}, {places}, sandbox: {one.sandbox}")
     lines += [f"{status:14}{number}" for status, number in sorted(by_status.items())]
     lines += [f"{f'mails {state}':14}{number}" for state, number in unsent.items() if number]

@@ -1,5 +1,6 @@
 """The sandbox: bubblewrap shows the agent a read-only system and its own workspace, nothing else."""
 
+import contextlib
 import platform
 import shutil
 import struct
@@ -17,6 +18,7 @@ from service.execution import cgroup, uplink
 from service.execution.cgroup import DelegatedGroup
 from service.execution.workspace import Workspace
 from service.settings import ExecutionSettings
+from service.store.workers import MISSING
 
 _CALLS: Final = {
     # System V memory stays when its segment is detached; keys live in the kernel, for the whole user.
@@ -42,6 +44,16 @@ _ETC: Final = (
 _RESOLVER: Final = Path("/etc/resolv.conf")
 _DOORS: Final = "/run/runwarden"
 _PROBE_S: Final = 60
+_INSTALLERS: Final = {"debian": "apt install", "ubuntu": "apt install", "fedora": "dnf install", "rhel": "dnf install"}
+"""By the distribution, or one that it is like."""
+_PROFILE: Final = "/etc/apparmor.d/runwarden-bwrap"
+_FORBIDDING: Final = {
+    "kernel/apparmor_restrict_unprivileged_userns=1": "AppArmor forbids user namespaces here; run "
+    f'"install -m 644 deploy/apparmor/runwarden-bwrap {_PROFILE} && apparmor_parser -r {_PROFILE}"',
+    "kernel/unprivileged_userns_clone=0": 'user namespaces are off; run "sysctl -w kernel.unprivileged_userns_clone=1"',
+    "user/max_user_namespaces=0": 'user namespaces are off; run "sysctl -w user.max_user_namespaces=15000"',
+}
+"""The kernel's settings that keep bubblewrap from working, and what to do about each."""
 _STARTER: Final = ("/bin/sh", "-c", 'exec "$0" "$@"')
 """A shell starts the command: for one that cannot start it exits with 126 or 127, and bubblewrap only with 1."""
 PACKAGE_ROOT: Final = Path(service.__file__).resolve().parent.parent
@@ -117,16 +129,21 @@ class Sandbox:
     """The sandbox between an agent and the machine."""
 
     program: str | None
-    """bubblewrap's path; None: agents run with the rights of the service."""
+    """bubblewrap's path; None: agents run with the rights of the service, or not at all."""
     reason: str
+    """In one sentence; for one that is missing: why, and the command that installs it."""
     slirp: str | None = None
     """slirp4netns's path, for agents' own networks; None: an agent may get only the machine's."""
     network_fault: str | None = None
     """Why no agent may have a network; None: agents have one if they are configured so."""
     groups: DelegatedGroup | None = None
     """Makes a control group with limits for each agent; None: limits are only enforced by measuring its processes."""
+    is_missing: bool = False
+    """It is required and does not work here: no agent is started."""
 
     def __str__(self) -> str:
+        if self.is_missing:
+            return f"{MISSING}{self.reason}"
         walls = "" if self.groups is None else ", with control groups"
         return f"{'none' if self.program is None else 'bubblewrap'} ({self.reason}){walls}"
 
@@ -138,8 +155,10 @@ class Sandbox:
         """Return the command that runs `argv` inside; `objects` is the mirror that the history borrows from.
 
         Raises:
-            NoSandboxError: The agent needs a network, and none is available for it.
+            NoSandboxError: The sandbox is missing; or the agent needs a network, and none is available for it.
         """
+        if self.is_missing:
+            raise NoSandboxError(self.reason)
         if self.program is None:
             return argv
         if view.network and self.network_fault is not None:
@@ -192,21 +211,17 @@ def _connected(slirp: str | None, command: list[str]) -> list[str]:
     return command if slirp is None else [sys.executable, "-I", "-S", uplink.__file__, slirp, *command]
 
 
-def find(settings: ExecutionSettings) -> Sandbox:
-    """Probe this machine, and return the sandbox for its agents, with the network that it has for them.
-
-    Raises:
-        NoSandboxError: One is required and there is none.
-    """
-    groups = cgroup.find()
+def find(settings: ExecutionSettings, kernel: Path = Path("/proc/sys")) -> Sandbox:
+    """Probe this machine, and return the sandbox for its agents, with the network that it has for them."""
     if settings.sandbox == "none":
-        return Sandbox(None, 'switched off by sandbox = "none"', groups=groups)
+        return Sandbox(None, 'switched off by sandbox = "none"', groups=cgroup.find())
     program = shutil.which("bwrap")
-    fault = "bubblewrap is not installed" if program is None else _fault("bubblewrap", _probe(program, _STARTER))
-    if program is None or fault is not None:
-        if settings.sandbox == "require":
-            raise NoSandboxError(f'sandbox = "require", but {fault}; install bubblewrap 0.8 or allow user namespaces')
-        return Sandbox(None, f"{fault}; agents run with all the rights of the service", groups=groups)
+    if program is None:
+        return Sandbox(None, f"bubblewrap is not installed; {_installing('bubblewrap')}", is_missing=True)
+    if (fault := _fault("bubblewrap", _probe(program, _STARTER))) is not None:
+        return Sandbox(None, f"{fault}; {_cure(fault, kernel)}", is_missing=True)
+    # Moves the processes of this one's control group, so it cannot be repeated with each look for a missing sandbox.
+    groups = cgroup.find()
     if settings.agent_network == "host":
         return Sandbox(program, 'works here; agent_network = "host"', groups=groups)
     slirp = shutil.which("slirp4netns")
@@ -214,11 +229,32 @@ def find(settings: ExecutionSettings) -> Sandbox:
     fault = "slirp4netns is not installed" if slirp is None else _fault("slirp4netns", command)
     if fault is None:
         return Sandbox(program, "works here", slirp, groups=groups)
-    if settings.sandbox == "require":
-        cure = 'set execution.agent_network = "host" and open this machine\'s loopback to agents'
-        refusal = f"{fault}; install slirp4netns, or {cure}"
-        return Sandbox(program, f"works here; no network for agents: {fault}", None, refusal, groups)
-    return Sandbox(program, f"works here; a network reaches this machine's loopback, too: {fault}", groups=groups)
+    cure = 'set execution.agent_network = "host" and open this machine\'s loopback to agents'
+    refusal = f"{fault}; {_installing('slirp4netns')}, or {cure}"
+    return Sandbox(program, f"works here; no network for agents: {fault}", None, refusal, groups)
+
+
+def _installing(package: str) -> str:
+    """Return how to install a package on this distribution."""
+    try:
+        about = platform.freedesktop_os_release()
+    except OSError:
+        about = {}
+    kinds = [about.get("ID", ""), *about.get("ID_LIKE", "").split()]
+    known = [_INSTALLERS[kind] for kind in kinds if kind in _INSTALLERS]
+    return f'run "{known[0]} {package}"' if known else f"install the package {package}"
+
+
+def _cure(fault: str, kernel: Path) -> str:
+    """Return what makes a bubblewrap work that is installed."""
+    if "nknown option" in fault:
+        return f"version 0.8 or newer is needed: {_installing('bubblewrap')}"
+    for setting, cure in _FORBIDDING.items():
+        name, _, value = setting.partition("=")
+        with contextlib.suppress(OSError):
+            if (kernel / name).read_text("ascii").strip() == value:
+                return cure
+    return "allow user namespaces on this machine"
 
 
 def _probe(program: str, starter: tuple[str, ...]) -> list[str]:

@@ -19,6 +19,7 @@ from service.clock import SECOND_MICROS, Clock
 from service.execution.disk import shortage
 from service.execution.queue import DurableEngine
 from service.execution.retention import Retention
+from service.execution.sandbox import find
 from service.execution.turn import (
     InterruptedTurnError,
     PausedTurnError,
@@ -49,6 +50,8 @@ _DISPATCH: Final = 1
 _MOST_DUE: Final = 100
 _PUT_BACK_S: Final = 10.0
 """How long a turn that this machine had no room for keeps its place: other turns would fare no better."""
+SANDBOX_PAUSE_S: Final = 60.0
+"""How often a worker without the sandbox that it needs probes for it."""
 _logger = logging.getLogger(__name__)
 
 
@@ -79,8 +82,10 @@ class TurnWorker:
         executor = secrets.token_hex(12)
         sandbox = str(execution.sandbox)
         self._concurrency = concurrency
-        self.me = Worker(executor, socket.gethostname(), sandbox, os.getpid(), concurrency, clock(), clock())
-        """This worker as other processes see it: with no places while its disk is nearly full."""
+        places = 0 if execution.sandbox.is_missing else concurrency
+        self.me = Worker(executor, socket.gethostname(), sandbox, os.getpid(), places, clock(), clock())
+        """This worker as other processes see it: with no slots while its sandbox is missing or its disk nearly full."""
+        self._probe_due = time.monotonic() + SANDBOX_PAUSE_S
         self._engine = DurableEngine(database, executor, concurrency)
         self._beat_at = float("-inf")
         self._beating_since = float("-inf")
@@ -222,7 +227,7 @@ class TurnWorker:
         self._beat_at = now
 
     def _dispatch(self) -> None:
-        self._check_disk()
+        self._check_machine()
         is_due = time.monotonic() >= self._recovery_due
         if is_due:
             self._workspaces.end_the_dead()
@@ -235,16 +240,22 @@ class TurnWorker:
             self._workspaces.clear_the_dead()
             self._recovery_due = time.monotonic() + _RECOVERY_PAUSE_S
 
-    def _check_disk(self) -> None:
-        """Offer no places while the disk is nearly full."""
-        short = shortage(self._folder.root, self._settings.agent)
-        places = self._concurrency if short is None else 0
-        if places == self.me.concurrency:
+    def _check_machine(self) -> None:
+        """Offer no slots while the sandbox is missing or the disk is nearly full."""
+        sandbox = self._execution.sandbox
+        if sandbox.is_missing and time.monotonic() >= self._probe_due:
+            sandbox = self._execution.sandbox = find(self._settings)
+            self._probe_due = time.monotonic() + SANDBOX_PAUSE_S
+        short = None if sandbox.is_missing else shortage(self._folder.root, self._settings.agent)
+        slots = 0 if sandbox.is_missing or short is not None else self._concurrency
+        before, self.me = self.me, replace(self.me, sandbox=str(sandbox), concurrency=slots)
+        if self.me == before:
             return
-        self.me = replace(self.me, concurrency=places)
-        if short is None:
+        if self.me.sandbox != before.sandbox:
+            _logger.log(logging.WARNING if sandbox.is_missing else logging.INFO, "sandbox: %s", sandbox)
+        elif short is None:
             _logger.info("the disk has room again: this worker begins turns")
-        else:
+        if short is not None:
             _logger.warning("no turn begins here until there is room: the disk is nearly full, %s", short.text)
         with self._database.write() as connection:
             workers.beat(connection, self.me, self._clock)

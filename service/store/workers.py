@@ -1,12 +1,16 @@
 """Workers: the processes that execute turns, and their heartbeats."""
 
 from dataclasses import asdict, dataclass
+from typing import Final
 
 import sqlalchemy as sa
 
 from service.clock import Clock
 from service.store.database import now_in
 from service.store.schema import found, workers
+
+MISSING: Final = "missing: "
+"""Begins the sandbox of a worker that has none and needs one; the reason and the command that installs it follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +24,15 @@ class Worker:
     sandbox: str
     pid: int
     concurrency: int
-    """Turns it executes at the same time."""
+    """Turns it executes at the same time; 0 while its sandbox is missing or its disk is nearly full."""
     started_at: int
     seen_at: int
     """The time of its last heartbeat by the database's clock, the same for all machines; 0: it signed off."""
+
+    @property
+    def has_no_sandbox(self) -> bool:
+        """Whether it begins no turns because its sandbox is missing."""
+        return self.sandbox.startswith(MISSING)
 
 
 def beat(connection: sa.Connection, worker: Worker, clock: Clock) -> None:

@@ -24,7 +24,7 @@ from tests.waiting import eventually
 
 REPOSITORIES = ("acme/api", "acme/web")
 DEADLINE_S = 1500
-SETTINGS = '[execution]\nsandbox = "prefer"\nworker_ttl_s = 3\ndrain_s = 1\n[limits]\nrequests_per_minute = 1000000\n'
+SETTINGS = "[execution]\nworker_ttl_s = 3\ndrain_s = 1\n[limits]\nrequests_per_minute = 1000000\n"
 SETTINGS += '[events]\nretry_s = 0.2\nallow_private = ["127.0.0.1"]\n'
 # Takes its time, so that it is often at work when its worker is killed; starts what would stay if left alone.
 DAWDLER = """

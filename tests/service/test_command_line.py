@@ -207,14 +207,13 @@ def test_one_turn_can_be_shown_alone(api: Any) -> None:
     [
         ("[limits]\nrequests_per_minute = 0\n", "limits.requests_per_minute"),
         ("[limit]\n", "service.toml"),
-        ('[execution]\nsandbox = "require"\n', "install bubblewrap"),
+        ('[execution]\nsandbox = "prefer"\n', "execution.sandbox: Input should be 'require' or 'none'"),
         ("not toml", "service.toml"),
         ('[mail.smtp]\nhost = "127.0.0.1"\nusername = "x"\n', "RUNWARDEN_SMTP_PASSWORD"),
-        ('[execution]\nsandbox = "maybe"\n', "execution.sandbox"),
     ],
 )
 def test_settings_that_cannot_be_met_end_the_start(tmp_path: Path, settings: str, message: str) -> None:
-    """Status 2 before it listens, naming file and key, or what is to be installed: `require` means it."""
+    """Status 2 before it listens, naming file and key, and the choices where there are few."""
     (tmp_path / "service.toml").write_text(settings, "utf-8")
     done = refused_start(tmp_path, PATH="/nowhere")
 
@@ -223,16 +222,15 @@ def test_settings_that_cannot_be_met_end_the_start(tmp_path: Path, settings: str
 
 
 def test_an_error_that_no_command_foresees_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Status 2 and the cure, here of an agent's check where the sandbox that it requires is missing."""
+    """Status 2 and what to install, here of an agent's check where git is missing."""
     (tmp_path / "bin").mkdir()
-    for name in ("git", "python3"):
-        (tmp_path / "bin" / name).symlink_to(shutil.which(name) or "")
+    (tmp_path / "bin" / "python3").symlink_to(shutil.which("python3") or "")
     command(tmp_path, "org", "create", "Acme Inc.")
-    (tmp_path / "service.toml").write_text('[execution]\nsandbox = "require"\n', "utf-8")
+    (tmp_path / "service.toml").write_text('[execution]\nsandbox = "none"\n', "utf-8")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     done = CliRunner().invoke(main, ["agent", "check", "reviewer", "--data-dir", str(tmp_path)])
 
-    assert (done.exit_code, "install bubblewrap" in done.stderr) == (2, True)
+    assert (done.exit_code, "install git" in done.stderr) == (2, True)
     assert "Traceback" not in done.stderr
 
 

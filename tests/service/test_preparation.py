@@ -38,13 +38,13 @@ def prepared(start: Callable[..., Api], tmp_path: Path) -> Callable[..., tuple[A
     script = tmp_path / "worker.py"
     script.write_text(WORKER, "utf-8")
 
-    def begin(setup: dict[str, Any], sandbox: str = "prefer") -> tuple[Api, Path]:
+    def begin(setup: dict[str, Any], sandbox: str | None = None) -> tuple[Api, Path]:
         entry = {"name": "api", "platform": "github", "path": "acme/api", "url": str(repository), "setup": setup}
         document = {
             "organizations": [{"name": "Acme", "tokens": [{"alias": "tests"}], "repositories": [entry]}],
             "agents": [{"name": "scribe", "argv": ["{python}", str(script)], "environment": ["LENT"]}],
         }
-        settings = f'[execution]\nsandbox = "{sandbox}"\n'
+        settings = None if sandbox is None else f'[execution]\nsandbox = "{sandbox}"\n'
         return start(setup=document, settings=settings, environment={"LENT": "lent-value"}), repository
 
     return begin
