@@ -195,8 +195,8 @@ def _world(root: Path, *, is_live: bool, keep: bool) -> Iterator[World]:
         _say(f"In a browser: {page}/, with the token in {root / 'token'}")
         if not has_sandbox(world.service_dir):
             _say(
-                "Without a sandbox: bubblewrap is not installed or does not work here, so the demo's agents, which are\n"
-                "scripts that ship with it, run with your rights. Add no other agents to this demo."
+                "Without a sandbox: bubblewrap is not installed or does not work here, so the demo's agents, scripts\n"
+                "that ship with it, run with your rights. Add no other agents to this demo."
             )
         yield world
     finally:
