@@ -21,6 +21,7 @@ from service.store import invitations, organizations, tokens, trials, turns
 from service.store.organizations import ENTITLEMENTS, Organization
 from service.store.tokens import SCOPES
 from service.store.trials import KINDS, Offer
+from service.text import plural
 
 
 @click.group("org")
@@ -79,7 +80,7 @@ def list_organizations(admin: AdminContext) -> None:
 @click.argument("slug")
 @admin_command
 def deactivate(admin: AdminContext, slug: str) -> None:
-    """Make an organization inactive: tokens are refused until it is activated again, and its open turns are failed."""
+    """Make an organization inactive: its tokens are refused until it is activated again; open turns are cancelled."""
     _change(admin, "deactivate", slug, lambda found: (False, {*found.entitlements}))
 
 
@@ -125,11 +126,17 @@ def _change(
         active, entitled = changed(found)
         kept = tuple(one for one in ENTITLEMENTS if one in entitled)
         organizations.change(change.connection, found.id, active=active, entitlements=kept)
+        cancelled = None
         if not active:
             # The organization is inactive by now, so no further run is accepted.
-            turns.cancel_all(change.connection, found.id, "cancelled: the organization was deactivated", now_micros())
+            reason = "cancelled: the organization was deactivated"
+            cancelled = turns.cancel_all(change.connection, found.id, reason, now_micros())
         now_is = find_organization(change.connection, found.id)
-    _show(admin, now_is)
+    if cancelled is None:
+        _show(admin, now_is)
+    else:
+        said = f"{plural(cancelled, 'open turn')} cancelled"
+        admin.show(_document(now_is) | {"cancelled_turns": cancelled}, [_line(now_is), said])
 
 
 @org.command("budget")
