@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from service.errors import ServiceError, first_fault
+from service.execution import trees
 from service.findings.collect import FILES, read
 from service.reviewer.checkout import REVIEWS, Checkout
 from service.reviewer.review import Review, recorded
@@ -78,19 +79,35 @@ def _work(task: Task) -> None:
     checkout = Checkout(root, None if is_whole else task.default_branch or None)
     _say(f"Turn {task.turn}: {len(checkout.changes)} paths; {checkout.reason}.")
     review = Review(checkout, last, task.inputs.focus, task.inputs.paths, task.instructions)
-    _write(root / path, review.markdown(f"Review of {task.branch or 'this branch'}, turn {task.turn}"))
-    _say(f"{review.summary}\nWrote {path}.")
+    text = review.markdown(f"Review of {task.branch or 'this branch'}, turn {task.turn}")
+    message = f"Review, turn {task.turn}: {review.counts}\n\n{review.summary}\n"
+    if (reason := _obstacle(root / path)) is None:
+        _write(root / path, text)
+        _say(f"{review.summary}\nWrote {path}.")
+        message += f"The review is {path}.\n"
+    else:
+        _say(f"{review.summary}\nThe review is not written to the branch, because {reason}. It is:\n{text}")
     if target := os.environ.get("RUNWARDEN_RESULT"):
-        message = f"Review, turn {task.turn}: {review.counts}\n\n{review.summary}\nThe review is {path}.\n"
         Path(target).write_text(json.dumps({"summary": review.summary, "commit_message": message}), "utf-8")
         # Only a service reads this file: started without one, the reviewer does not write it.
-        _write(root / FILES[0], review.document())
+        findings = root / FILES[0]
+        if _obstacle(findings) is not None:
+            # Nothing in this folder is ever committed, whatever the repository holds there.
+            trees.remove(findings.parent)
+        _write(findings, review.document())
+
+
+def _obstacle(path: Path) -> str | None:
+    """Return why a file of the checkout cannot be written, if something else is in its place or its folder's."""
+    if path.parent.is_symlink() or (path.parent.exists() and not path.parent.is_dir()):
+        return f"{path.parent.name} is a link or a file, not a folder"
+    if path.is_dir() and not path.is_symlink():
+        return f"{path.parent.name}/{path.name} is a folder"
+    return None
 
 
 def _write(path: Path, text: str) -> None:
-    """Replace a file of the checkout; a link at its name is replaced, and one in place of its folder is refused."""
-    if path.parent.is_symlink():
-        raise OSError(f"cannot write {path.name}: {path.parent.name}/ must be a real folder, not a link")
+    """Replace a file of the checkout, or a link at its name."""
     path.parent.mkdir(exist_ok=True)
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "w", encoding="utf-8") as file:

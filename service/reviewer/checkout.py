@@ -10,7 +10,11 @@ from service.execution.git import GitCommandError, GitRunner
 REVIEWS: Final = "reviews/"
 """The folder of all reviews, whose files are not reviewed themselves."""
 _OFFLINE: Final = {"GIT_NO_LAZY_FETCH": "1", "GIT_NO_REPLACE_OBJECTS": "1", "GIT_ALLOW_PROTOCOL": "none"}
-_DIFF: Final = ("diff-tree", "-r", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-commit-id")
+# With this option on submodules, git reads no `.gitmodules`: the repository could make it fail with that file.
+_DIFF: Final = (
+    *("diff-tree", "-r", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-commit-id"),
+    "--ignore-submodules=none",
+)
 _HUNK: Final = re.compile(r"^@@ -[0-9,]+ \+([0-9]+)(?:,([0-9]+))? @@", re.MULTILINE)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from service.findings import sarif
+from service.findings.collect import read
 from service.findings.document import SEVERITIES, Severity
 
 Topic = Literal["security", "correctness", "style"]
@@ -60,14 +61,15 @@ def read_files(root: Path, sizes: Mapping[str, int]) -> tuple[list[dict[str, obj
     for path, size in sizes.items():
         try:
             is_readable = size <= _FILE_BYTES and len(paths) < _FILES and path.isprintable()
-            text = (root / path).read_text("utf-8-sig") if is_readable else None
+            # A set-up may have left a link or a pipe in its place.
+            text = read(root, path, _FILE_BYTES).decode("utf-8-sig") if is_readable else None
         except (OSError, UnicodeDecodeError):
             text = None
         if text is None:
             unread.add(path)
         else:
             paths.append(path)
-            drafts += _in_text(path, text)
+            drafts += _in_text(path, text.replace("\r\n", "\n"))
     modules = [path for path in paths if path.endswith((".py", ".pyi"))]
     for name, run, chosen in (("detect-secrets", _secrets, paths), ("ruff", _ruff, modules)):
         # A line with a secret is reported once, and by the tool that does not quote it.
