@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from service.clock import SECOND_MICROS
+from service.settings import DataFolder
 from service.store import organizations, runs
 from service.store.database import Database
 from service.store.runs import Run, TurnRequest
@@ -158,9 +159,9 @@ class Laboratory:
         return dict(answer.json())
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def shared_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A service for all tests of a module: a start takes as much of a processor as ten seconds of waiting for work."""
+    """One service for all tests of a worker process that are not about its start, its end or its settings."""
     # What stands in its environment is for the test of what agents see of it.
     environment = {"SECRET": "s3cr3t", "LENT": "lent"}
     # Many tests leave runs behind, which the next one's run need not wait for.
@@ -171,21 +172,20 @@ def shared_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     assert service.stop() == 0
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def api(shared_service: Any) -> Api:
-    """A client of the service that the tests of a module share."""
+    """A client of the shared service's first organization, acme, which many tests use."""
     return Api(shared_service)
 
 
-@pytest.fixture(scope="module")
-def tenant(shared_service: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Api]:
+@pytest.fixture(scope="session")
+def tenant(shared_service: Any) -> Callable[..., Api]:
     """`tenant(hosts=…, repositories=…)` makes an organization on the shared service and returns its client."""
 
     def join(**fields: Any) -> Api:
-        name = f"Tenant {secrets.token_hex(6)}"
-        entry = {"name": name, "tokens": [{"alias": "tests", "scopes": ["admin"]}], **fields}
-        file = tmp_path_factory.mktemp("tenant") / "setup.json"
-        file.write_text(json.dumps({"organizations": [entry]}), "utf-8")
+        entry = {"name": f"Tenant {secrets.token_hex(6)}", "tokens": [{"alias": "tests", "scopes": ["admin"]}]}
+        file = shared_service.data_dir.parent / "tenant.json"
+        file.write_text(json.dumps({"organizations": [entry | fields]}), "utf-8")
         return Api(shared_service, shared_service.admin("apply", str(file))["organizations"][0])
 
     return join
@@ -205,9 +205,9 @@ def own(tenant: Callable[..., Api], tmp_path: Path) -> Callable[..., tuple[Api, 
     return make
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def sandboxed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Api]]:
-    """`sandboxed("none")` and `sandboxed("require")`: a service each, for the tests of a module."""
+    """`sandboxed("none")` and `sandboxed("require")`: a service each, with a sandbox and without."""
     running: dict[str, Api] = {}
 
     def get(sandbox: str) -> Api:
@@ -222,9 +222,9 @@ def sandboxed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[st
         assert one.service.stop() == 0
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def laboratory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]:
-    """A service with its lab open, for the tests of a module; reset it after use."""
+    """A service with its lab open; reset it after use."""
     folder = tmp_path_factory.mktemp("laboratory")
     service = service_process.start_service(folder, settings=UNBOXED, arguments=["--lab"])
     yield Laboratory(service)
@@ -298,10 +298,12 @@ BOTH: Final = pytest.mark.parametrize("database", ["sqlite", "postgresql"], indi
 @pytest.fixture
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
     """A database with its tables and nothing in them: SQLite, unless a test asks for PostgreSQL."""
-    is_postgresql = getattr(request, "param", "sqlite") == "postgresql"
-    url = request.getfixturevalue("postgres_url") if is_postgresql else f"sqlite:///{tmp_path / 'service.sqlite'}"
+    if getattr(request, "param", "sqlite") == "postgresql":
+        url = str(request.getfixturevalue("postgres_url"))
+    else:
+        service_process.lay_tables(tmp_path)
+        url = DataFolder(tmp_path).database_url
     with contextlib.closing(Database(url)) as made:
-        made.migrate()
         yield made
 
 
