@@ -120,39 +120,21 @@ def test_a_secret_that_is_not_set_is_told_unless_it_is_elsewhere(
 AN_ORGANIZATION = '[[organizations]]\nname = "A"\n'
 A_REPOSITORY = '{ name = "x", platform = "github", path = "a/b", url = "x.git" }'
 SAME_PATH = '{ name = "y", platform = "github", path = "A/b.git", url = "y.git" }'
+TWO_SLUGS = f'{AN_ORGANIZATION}slug = "bank"\n[[organizations]]\nname = "B"\nslug = "bank"\n'
+TWO_NAMES = '[[organizations]]\nname = "Acme"\n[[organizations]]\nname = "ACME!"\n'
+TWO_ALIASES = 'tokens = [{ alias = "t" }, { alias = "t", scopes = ["organizations:create"] }]\n'
+TWO_HOSTS = 'hosts = [{ platform = "github" }, { platform = "github", group = "b" }]\n'
+TWO_OFFERS = '[[offers]]\ncode = "X"\nkind = "partner"\n[[offers]]\ncode = "X"\nkind = "public"\n'
+SAME_NAME = f"repositories = [{A_REPOSITORY}, {A_REPOSITORY.replace('a/b', 'a/c')}]\n"
 TWICE = [
-    (
-        f'{AN_ORGANIZATION}slug = "bank"\n[[organizations]]\nname = "B"\nslug = "bank"\n',
-        "organizations.0 (A) and organizations.1 (B) both have the slug bank",
-    ),
-    (
-        '[[organizations]]\nname = "Acme"\n[[organizations]]\nname = "ACME!"\n',
-        "organizations.0 (Acme) and organizations.1 (ACME!) both have the slug acme",
-    ),
-    (
-        AN_ORGANIZATION + 'tokens = [{ alias = "t" }, { alias = "t", scopes = ["organizations:create"] }]\n',
-        "organizations.0.tokens.0 (t) and organizations.0.tokens.1 (t) both have the alias t",
-    ),
-    (
-        AN_ORGANIZATION + 'hosts = [{ platform = "github" }, { platform = "github", group = "b" }]\n',
-        "both have the platform github",
-    ),
-    (
-        f"{AN_ORGANIZATION}repositories = [{A_REPOSITORY}, {A_REPOSITORY.replace('a/b', 'a/c')}]\n",
-        "both have the name x",
-    ),
-    (
-        f"{AN_ORGANIZATION}repositories = [{A_REPOSITORY}, {SAME_PATH}]\n",
-        "organizations.0.repositories.0 (x) and organizations.0.repositories.1 (y) both have the path github:a/b",
-    ),
-    (
-        2 * '[[agents]]\nname = "x"\nargv = ["true"]\n',
-        "agents.0 (x) and agents.1 (x) both have the name x",
-    ),
-    (
-        '[[offers]]\ncode = "X"\nkind = "partner"\n[[offers]]\ncode = "X"\nkind = "public"\n',
-        "offers.0 (X) and offers.1 (X) both have the code X",
-    ),
+    (TWO_SLUGS, "organizations.0 (A) and organizations.1 (B) both have the slug bank"),
+    (TWO_NAMES, "organizations.0 (Acme) and organizations.1 (ACME!) both have the slug acme"),
+    (AN_ORGANIZATION + TWO_ALIASES, "tokens.0 (t) and organizations.0.tokens.1 (t) both have the alias t"),
+    (AN_ORGANIZATION + TWO_HOSTS, "both have the platform github"),
+    (AN_ORGANIZATION + SAME_NAME, "both have the name x"),
+    (f"{AN_ORGANIZATION}repositories = [{A_REPOSITORY}, {SAME_PATH}]\n", "(x) and organizations.0.repositories.1 (y)"),
+    (2 * '[[agents]]\nname = "x"\nargv = ["true"]\n', "agents.0 (x) and agents.1 (x) both have the name x"),
+    (TWO_OFFERS, "offers.0 (X) and offers.1 (X) both have the code X"),
 ]
 
 

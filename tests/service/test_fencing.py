@@ -50,8 +50,7 @@ def waiting_turn(tmp_path: Path) -> Iterator[tuple[Database, DataFolder, str]]:
 
 
 @pytest.mark.parametrize(
-    ("error", "failure"),
-    [(ZeroDivisionError(), OWN_FAULT), (PlaceholderError("the instructions are too long"),) * 2],
+    ("error", "failure"), [(ZeroDivisionError(), OWN_FAULT), (PlaceholderError("the instructions are too long"),) * 2]
 )
 def test_a_fault_of_the_service_ends_its_own_attempt_alone(tmp_path: Path, error: Exception, failure: object) -> None:
     """What breaks after another has taken the turn over leaves the heir's attempt open; errors speak for themselves."""

@@ -220,11 +220,7 @@ def test_a_change_whose_push_failed_is_kept_over_further_failures(at_work: tuple
     assert ("the push was refused" in first["reason"], first["files"]) == (True, 1)
     assert (second["outcome"], second["files"], second["from_turn"]) == ("failed", None, 1)
     assert (third["outcome"], third["from_turn"]) == ("failed", 1)
-    assert (fourth["outcome"], fourth["from_turn"], told(fourth)["files"]) == (
-        "completed",
-        3,
-        ["half.txt", "last.txt"],
-    )
+    assert (fourth["outcome"], fourth["from_turn"], told(fourth)["files"]) == ("completed", 3, ["half.txt", "last.txt"])
 
 
 @pytest.mark.parametrize(("asked", "files"), [("", []), ("patch", ["half.txt"])])
