@@ -18,7 +18,7 @@ from service.store.database import Database
 from service.store.runs import Run, TurnRequest
 from tests import service_process
 from tests.service.postgres import Cluster, NoPostgresError, cluster
-from tests.waiting import eventually
+from tests.waiting import COLD_START_S, eventually
 
 API: Final = {"platform": "github", "data": {"owner": "acme", "repo": "api"}}
 """A repository, as requests and answers name it."""
@@ -115,9 +115,9 @@ class Api:
 
     def reaches(self, run_id: str, *statuses: str) -> dict[str, Any]:
         """Wait until a run has one of the statuses and return it."""
-        # Asked for alone: the list of a shared service is long.
+        # Asked for alone: the list of a shared service is long. An agent is a process that has to start first.
         asked, name = f"/external/runs/{run_id}", f"{run_id} becomes {' or '.join(statuses)}"
-        eventually(lambda: self.get(asked).json()["status"] in statuses, name, pause_s=0.06)
+        eventually(lambda: self.get(asked).json()["status"] in statuses, name, COLD_START_S, pause_s=0.06)
         return self.run(run_id)
 
     def log(self, run_id: str, turn: int = 1) -> str:
@@ -205,9 +205,9 @@ def own(tenant: Callable[..., Api], tmp_path: Path) -> Callable[..., tuple[Api, 
     return make
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def sandboxed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Api]]:
-    """`sandboxed("none")` and `sandboxed("require")`: a service each, with a sandbox and without."""
+    """`sandboxed("none")` and `sandboxed("require")`: a service each, for the tests of a module."""
     running: dict[str, Api] = {}
 
     def get(sandbox: str) -> Api:
@@ -222,9 +222,9 @@ def sandboxed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[st
         assert one.service.stop() == 0
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def laboratory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]:
-    """A service with its lab open; reset it after use."""
+    """A service with its lab open, for the tests of a module; reset it after use."""
     folder = tmp_path_factory.mktemp("laboratory")
     service = service_process.start_service(folder, settings=UNBOXED, arguments=["--lab"])
     yield Laboratory(service)
