@@ -15,7 +15,7 @@ from tests.service.conftest import NEEDS_SANDBOX
 from tests.service.deployment import deployment
 from tests.service.git_hosts import GitHttpHost
 from tests.service_process import git, make_repository
-from tests.waiting import eventually
+from tests.waiting import COLD_START_S, eventually
 
 
 def task_of(api: Any, run_id: str, turn: int) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def test_a_branch_that_moved_is_not_overwritten(own: Callable[..., Any], tmp_pat
     gate = tmp_path / "gate"
     run_id = api.start(f"wait {gate}", branch_name="fix/login")
     api.reaches(run_id, "working")
-    eventually(lambda: "sandbox:" in api.log(run_id), "the agent starts")
+    eventually(lambda: "sandbox:" in api.log(run_id), "the agent starts", COLD_START_S)
     moved = git("commit-tree", "-p", "fix/login", "-m", "theirs", "fix/login^{tree}", cwd=repository)
     git("update-ref", "refs/heads/fix/login", moved, cwd=repository)
     gate.touch()

@@ -9,7 +9,7 @@ import pytest
 
 from tests.service.conftest import Api
 from tests.service_process import git, put_hook
-from tests.waiting import eventually
+from tests.waiting import COLD_START_S, eventually
 
 WORKER = """
 import json, os, pathlib, sys, time
@@ -192,7 +192,7 @@ def test_what_a_cancelled_turn_changed_is_kept(at_work: tuple[Api, Path]) -> Non
     """And not begun with, unless somebody wants it."""
     api, _ = at_work
     run_id = api.begin("worker", instructions="write half.txt half; wait")
-    eventually(lambda: "at work" in api.log(run_id), "the agent is at work")
+    eventually(lambda: "at work" in api.log(run_id), "the agent is at work", COLD_START_S)
     api.post(f"/external/runs/{run_id}/cancel", {})
     eventually(lambda: turns_of(api, run_id)[0]["files"] == 1, "the change is kept")
     patch = api.get(f"/external/runs/{run_id}/turns/1/diff").text
@@ -233,7 +233,7 @@ def test_a_turn_that_never_began_leaves_what_was_kept_before_it(
     branch = api.ended(run_id)["branch_name"]
     # Turns of one branch wait for each other.
     other = api.begin("worker", fields={"branch_name": branch}, instructions="wait")
-    eventually(lambda: "at work" in api.log(other), "the branch is in use")
+    eventually(lambda: "at work" in api.log(other), "the branch is in use", COLD_START_S)
     go_on(api, run_id, "never", asked)
     for one in (run_id, other):
         api.post(f"/external/runs/{one}/cancel", {})
