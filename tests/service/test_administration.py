@@ -12,13 +12,12 @@ from click.testing import CliRunner, Result
 
 from service.cli import main
 from tests.lab import Respond, Server
-from tests.service_process import command, lay_tables, make_repository
+from tests.service_process import command, make_repository
 
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     """A data folder with an organization `acme`, which may have tokens."""
-    lay_tables(tmp_path / "data")
     command(tmp_path / "data", "org", "create", "Acme", "--entitlement", "ServiceAPI")
     return tmp_path / "data"
 

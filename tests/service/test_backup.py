@@ -23,7 +23,7 @@ from service.store.turns import TurnOutcome
 from tests.service.conftest import accepted, order
 from tests.service.deployment import Deployment, deployment
 from tests.service.postgres import Cluster
-from tests.service_process import command, git, lay_tables, refused_start
+from tests.service_process import command, git, refused_start
 from tests.waiting import COLD_START_S, eventually
 
 SETTINGS = '[execution]\nsandbox = "none"\nworker_ttl_s = 5\ndrain_s = 0.1\nconcurrency = 3\n'
@@ -37,7 +37,6 @@ def attempt(*arguments: str) -> Result:
 def folder(tmp_path: Path) -> DataFolder:
     """The data folder of a small service: an organization with three ended runs and their logs."""
     made, now = DataFolder(tmp_path / "data"), now_micros()
-    lay_tables(made.root)
     command(made.root, "org", "create", "Acme \N{SNOWMAN}", "--slug", "acme")
     with contextlib.closing(Database(made.database_url)) as database:
         for run_id in [accepted(database, now=now).id for _ in range(3)]:

@@ -84,7 +84,8 @@ def chain():
 def filling(*folders):
     # Together more than the limit, each less than it.
     for folder in folders:
-        with open(f"{folder}/file", "wb") as file: file.write(os.urandom(32 * MIB))
+        for number in range(4):
+            with open(f"{folder}/{number}", "wb") as file: file.write(os.urandom(8 * MIB))
     forever()
 
 def hiding():

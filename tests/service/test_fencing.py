@@ -21,7 +21,7 @@ from service.store import turns
 from service.store.database import Database
 from service.store.turns import TurnOutcome
 from tests.service.conftest import accepted
-from tests.service_process import git, lay_tables, make_repository
+from tests.service_process import git, make_repository
 from tests.waiting import COLD_START_S, eventually
 
 SLEEPER = """
@@ -40,8 +40,8 @@ def waiting_turn(tmp_path: Path) -> Iterator[tuple[Database, DataFolder, str]]:
     (tmp_path / "sleeper.py").write_text(SLEEPER, "utf-8")
     folder = DataFolder(tmp_path / "data")
     folder.create()
-    lay_tables(folder.root)
     with closing(Database(folder.database_url)) as database:
+        database.migrate()
         with database.write() as connection:
             entry = AgentEntry(name="sleeper", argv=["{python}", str(tmp_path / "sleeper.py")])
             put_agent(connection, entry, now_micros())
