@@ -259,6 +259,7 @@ def test_a_worker_with_a_full_disk_leaves_the_turns_to_others(many: Deployment) 
 def test_a_worker_without_a_file_to_open_puts_its_turn_back(many: Deployment) -> None:
     """It is the machine's trouble, and the turn waits for its end."""
     client = many.client(many.nodes[0])
+    many.settings = SETTINGS.replace("drain_s", "put_back_s = 0.5\ndrain_s")
     worker = many.begin("worker", machine="poor")
     client.ended(client.start("write before"))
     limits = resource.prlimit(worker.process.pid, resource.RLIMIT_NOFILE)
