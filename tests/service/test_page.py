@@ -267,14 +267,8 @@ def test_no_session_reaches_another_organization(
         assert stranger.post(path, instructions="x").status_code == 404, path
     for act in ("rotate", "remove"):
         assert stranger.post(f"{endpoint}/{act}").status_code == 404
-    for path in (
-        "/runs",
-        "/settings/tokens",
-        "/settings/members",
-        "/settings/usage",
-        "/settings/hosts",
-        "/settings/events",
-    ):
+    settings = [f"/settings/{name}" for name in ("tokens", "members", "usage", "hosts", "events")]
+    for path in ("/runs", *settings):
         shown = stranger.get(path)
         assert shown.status_code == 200
         assert run_id not in shown.text
