@@ -1,4 +1,4 @@
-"""How tests wait: for a condition with a deadline, in tests/waiting.py. A loop that sleeps and looks again hangs or flakes."""
+"""Tests wait for a condition with a deadline, in tests/waiting.py: a loop that sleeps and looks again can hang."""
 
 import ast
 from collections.abc import Iterator

@@ -287,7 +287,8 @@ def test_a_turn_s_group_holds_all_that_its_agent_starts_and_ends_it(delegated: D
     seconds = long_sleep()
     with delegated.group("run_1-1", {}) as group:
         ours, theirs = socket.socketpair()
-        start = [sys.executable, "-I", "-S", supervisor.__file__, str(theirs.fileno()), "1000000", "64", str(group.folder)]
+        limits = ["1000000", "64", str(group.folder)]
+        start = [sys.executable, "-I", "-S", supervisor.__file__, str(theirs.fileno()), *limits]
         agent = [sys.executable, "-c", SPAWNER + "; sys.stdin.read()", seconds]
         process = subprocess.Popen([*start, *agent], pass_fds=[theirs.fileno()], stdin=subprocess.PIPE, stdout=-1)
         theirs.close()
