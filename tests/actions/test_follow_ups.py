@@ -37,7 +37,7 @@ async def peer() -> AsyncIterator[Lab]:
 
 @pytest.fixture
 async def engine(peer: Lab, tmp_path: Path) -> AsyncIterator[Engine]:
-    """It has read the service's list."""
+    """An engine that has read the service's list."""
     async with Desk(peer, tmp_path).engine() as opened:
         await opened.refresh()
         yield opened

@@ -84,7 +84,7 @@ async def test_what_goes_wrong_with_a_command_is_said() -> None:
 
 
 def has_ended(pid: int) -> bool:
-    """A zombie has."""
+    """Whether a process has ended; a zombie has."""
     try:
         return "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text()
     except (FileNotFoundError, ProcessLookupError):
