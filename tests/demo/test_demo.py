@@ -209,8 +209,10 @@ def test_under_a_console_a_team_is_at_work(tmp_path: Path, monkeypatch: pytest.M
     """A month of history, an answer that was lost, and rules that acted on what failed since, and on nothing before.
 
     Kept and taken up again, with a profile that was added, it goes on with the same runs, where the repositories are
-    said to be, until a signal.
+    said to be, until a signal. Its agents do nothing here: the demo without a console shows what they do.
     """
+    (agent := tmp_path / "agent.py").touch()
+    monkeypatch.setattr("app.demo.world.AGENT", agent)
     monkeypatch.setattr("app.demo._say", (said := []).append)
     monkeypatch.setattr("app.demo.history.MONTH_RUNS", 200)
     folder, seen = tmp_path / "kept", list[set[str]]()
