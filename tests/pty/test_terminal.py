@@ -131,7 +131,7 @@ def test_it_fits_every_window_from_sixty_by_twenty(opened: Opened) -> None:
     """Made smaller and larger while it runs, whatever size is exported: header, keys and rows, and nothing outside."""
     terminal = opened(COLUMNS="80", LINES="24")
     terminal.shows("complete")
-    for size in ((60, 20), (200, 60), (61, 21)):
+    for size in ((60, 20), (200, 60)):
         terminal.resize(size)
         terminal.read_until(lambda: _is_framed(terminal, "acme/"))
         # What was on its way in the old size has come; from here on every byte is meant for the new one.
@@ -188,7 +188,8 @@ def test_a_second_key_in_the_same_moment_closes_the_palette_once(opened: Opened)
     terminal = opened()
     terminal.shows("complete", "? help")
     for second in ("\r", ESCAPE):
-        terminal.press(":", *"sort")
+        terminal.press(":")
+        terminal.type("sort")
         terminal.shows("Sort by")
         terminal.type(f"\r{second}")
         terminal.press("", ESCAPE)
