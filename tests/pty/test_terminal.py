@@ -35,11 +35,7 @@ def test_the_mouse_can_be_the_terminals_own(opened: Opened) -> None:
 
 def test_a_dumb_terminal_gets_plain_output(opened: Opened) -> None:
     """Text without a single control sequence: one snapshot instead of the console, and no pager."""
-    for arguments, said in (
-        ((), b"runwarden runs list"),
-        (("console",), b"runwarden runs list"),
-        (("man", "runs", "list"), b"Usage: runwarden runs list"),
-    ):
+    for arguments, said in (((), b"runwarden runs list"), (("man", "runs", "list"), b"Usage: runwarden runs list")):
         terminal = opened(*arguments, TERM="dumb", PAGER="")
         terminal.end()
 

@@ -225,9 +225,9 @@ async def test_a_tab_that_closes_takes_its_console_along(web: Web) -> None:
         second = await talk(client, web, room)
         before = web.consoles
         await first.close()
-        eventually(lambda: len(web.consoles) == 1)
+        eventually(lambda: len(web.consoles) == 1, "the closed tab's console has ended", saw=lambda: web.consoles)
         await second.close()
-        eventually(lambda: web.consoles == [])
+        eventually(lambda: web.consoles == [], "both consoles have ended", saw=lambda: web.consoles)
 
     assert len(before) == 2
 
@@ -268,7 +268,7 @@ async def test_nonsense_ends_its_own_connection_only(tmp_path: Path, nonsense: s
         assert (await connection.receive(PATIENCE_S)).type is aiohttp.WSMsgType.CLOSE
         async with client.get(room) as page:
             assert page.status == 200
-    await until((tmp_path / "left").exists)
+    await until((tmp_path / "left").exists, "the console has left")
     serving.cancel()
     await asyncio.wait([serving])
 
@@ -283,7 +283,7 @@ async def test_its_end_is_the_end_of_every_console(environment: dict[str, str], 
         consoles = web.consoles
         status = web.end(number)
         await socket.close()
-        eventually(lambda: not any(is_alive(pid) for pid in consoles))
+        eventually(lambda: not any(is_alive(pid) for pid in consoles), "no console is left")
 
     assert len(consoles) == 1
     assert status == (-number if number is signal.SIGKILL else 128 + number)

@@ -131,13 +131,12 @@ def test_a_comment_that_may_be_forged_starts_nothing_and_says_why(given: dict[st
         ("Pipeline Hook", gitlab_pipeline(SHA, "fix/login"), "finished_at"),
     ],
 )
-@pytest.mark.parametrize("date", ["soon", "2026-02-30 08:00:00 UTC", "", 7e99, []])
-def test_a_date_that_cannot_be_read_is_named(name: str, document: dict[str, Any], field: str, date: object) -> None:
-    """Not the content type of the webhook, which is right."""
-    given = document | {"object_attributes": document["object_attributes"] | {field: date}}
-
-    with pytest.raises(PayloadError, match=rf"^object_attributes\.{field}: "):
-        event(name, given)
+def test_a_date_that_cannot_be_read_is_named(name: str, document: dict[str, Any], field: str) -> None:
+    """The refusal does not blame the webhook's content type, which is right."""
+    for date in ("soon", "2026-02-30 08:00:00 UTC", "", 7e99, []):
+        given = document | {"object_attributes": document["object_attributes"] | {field: date}}
+        with pytest.raises(PayloadError, match=rf"^object_attributes\.{field}: "):
+            event(name, given)
 
 
 @pytest.mark.parametrize(
