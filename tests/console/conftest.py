@@ -12,9 +12,6 @@ import pytest
 from msgspec.structs import replace
 from pytest_textual_snapshot import SVGImageExtension
 from syrupy.assertion import SnapshotAssertion
-from textual._compositor import Compositor
-from textual.css.model import RuleSet
-from textual.css.stylesheet import Stylesheet
 from textual.notifications import Notification
 from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
@@ -26,7 +23,17 @@ from app.events import CacheChangedElsewhere, Event, LinkChanged
 from storage.errors import DiskFailedError
 from storage.records import PollOutcome
 from storage.thread import DatabaseThread
-from tests.console.quiet import all_answered, idle, kept, lines, paint, put_off, quiet, toasts
+from tests.console.quiet import (
+    QuietLoop,
+    QuietPilot,
+    lines,
+    note_toasts,
+    paint_on_demand,
+    parse_style_sheets_once,
+    quiet,
+    titles,
+    toasts,
+)
 from tests.console.scenes import TOKEN_VARIABLE, SceneClock, app_on, engine_on, settings_for
 from tests.lab import Lab
 from widgets.cursor_view import HEADER
@@ -80,7 +87,7 @@ class Scene:
     @property
     def titles(self) -> list[str]:
         """Of the toasts that have one, the first one first."""
-        return toasts(self.app, "title")
+        return titles(self.app)
 
     @property
     def rows(self) -> list[str]:
@@ -116,13 +123,11 @@ class Scene:
 
     async def sync(self) -> None:
         """Asks the service once, under what is painted: what is not painted again after it would stay."""
-        paint(self.app)
         await self.engine.refresh()
         await self.settle()
 
     async def ring(self, event: Event | None = None) -> None:
         """The engine says that something changed; by itself: all may have, in another process."""
-        paint(self.app)
         self.engine.doorbell.ring(event or CacheChangedElsewhere())
         await self.settle()
 
@@ -133,9 +138,8 @@ class Scene:
 
     async def tick(self, **by: float) -> None:
         """Lets time pass, and the screen see it."""
-        paint(self.app)
         self.clock.move(**by)
-        self.app.screen._tick()
+        self.app.screen.beat()
         await self.settle()
 
 
@@ -143,23 +147,25 @@ Staged = Callable[..., AbstractAsyncContextManager[Scene]]
 Hasty = Callable[[Scene, str], Awaitable[None]]
 
 
+def pytest_asyncio_loop_factories() -> dict[str, type[QuietLoop]]:
+    """Run the console's tests on a loop that knows when a console is quiet."""
+    return {"quiet": QuietLoop}
+
+
 @pytest.fixture(autouse=True, scope="session")
-def swift_textual() -> Iterator[None]:
-    """Keys wait for facts, not for the processor or a pause; style sheets are parsed once, and no cursor blinks."""
+def quiet_textual() -> Iterator[None]:
+    """Keys wait for what they cause; style sheets are parsed once; no cursor blinks and no toast goes away."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("textual.app.wait_for_idle", idle)
-        patch.setattr("textual.pilot.wait_for_idle", idle)
-        patch.setattr(Pilot, "_wait_for_screen", all_answered)
-        patch.setattr(Compositor, "render_update", put_off)
-        patch.setattr(Stylesheet, "_parse_rules", kept(Stylesheet._parse_rules))
-        # The same number, without a call: rules are looked up by it, a hundred times for each node that is styled.
-        patch.setattr(RuleSet, "__hash__", object.__hash__)
-        patch.setattr(Input, "_toggle_cursor", lambda _: None)
-        patch.setattr(TextArea, "_toggle_cursor_blink_visible", lambda _: None)
+        patch.setattr("textual.pilot.Pilot", QuietPilot)
+        parse_style_sheets_once(patch)
+        paint_on_demand(patch)
+        patch.setattr(Input, "cursor_blink", False)
+        patch.setattr(TextArea, "cursor_blink", False)
         patch.setattr(SecondPress, "PAUSE_S", 0)
         # What was said is there to be read, however late: the machine decides how soon a test looks.
         patch.setattr(Notification, "has_expired", False)
         patch.setattr(Notification, "time_left", 3600.0)
+        note_toasts(patch)
         yield
 
 
@@ -207,9 +213,7 @@ def staged(board: Lab, tmp_path: Path) -> Staged:
             async with app.run_test(size=size, notifications=toasts) as pilot:
                 scene = Scene(pilot, engine, clock)
                 await scene.settle()
-                paint(app)
                 yield scene
-                paint(app)
 
     return stage
 

@@ -20,7 +20,6 @@ from app.results.git import GitError
 from storage.base_error import RunwardenError
 from storage.records import Action
 from tests.console.conftest import DEADLINE_S, MESSAGE, SHEETS, SMALL, Disk, Scene, Staged
-from tests.console.quiet import paint
 
 WAYS = (
     *("", "enter", "2", "3", "3 i", "4", "5", "6", "7"),
@@ -98,7 +97,7 @@ async def press_all(scene: Scene, disk: Disk, way: str, pressed: set[tuple[type,
         await scene.pilot.pause()
 
         assert scene.app.is_running, f"{binding.key} behind {way!r} ended the console"
-    paint(scene.app)
+
     disk.fails = False
 
 
