@@ -19,7 +19,8 @@ from app.console.runs.views import PreferencesError, TableQuery
 from app.results.git import GitError
 from storage.base_error import RunwardenError
 from storage.records import Action
-from tests.console.conftest import DEADLINE_S, MESSAGE, SHEETS, SMALL, Disk, Scene, Staged
+from tests.console.conftest import MESSAGE, SHEETS, SMALL, Disk, Scene, Staged
+from tests.waiting import until
 
 WAYS = (
     *("", "enter", "2", "3", "3 i", "4", "5", "6", "7"),
@@ -77,7 +78,7 @@ async def takes_messages(node: MessagePump) -> None:
     """Returns once its message loop has gone on."""
     answered = asyncio.Event()
     node.call_later(answered.set)
-    await asyncio.wait_for(answered.wait(), DEADLINE_S)
+    await until(answered.is_set, f"{node} takes messages")
 
 
 async def press_all(scene: Scene, disk: Disk, way: str, pressed: set[tuple[type, str]]) -> None:

@@ -6,15 +6,38 @@ from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
+from textual.app import App
 
 from app.config import NotifySettings
 from app.console.following import RunFollower
 from app.console.session import Session
 from tests.console.conftest import Scene, Staged
 from tests.console.follow.conftest import Mover
-from tests.console.scenes import NotedApp
 
 WRITE_TITLE = "import sys; open(sys.argv[1], 'a').write(sys.argv[2] + '\\n')"
+
+
+class NotedApp(App[None]):
+    """An app that is not on show, and notes what a session says and copies."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: list[str] = []
+        self.titles: list[str] = []
+        self.copied: list[str] = []
+        self.rings = 0
+
+    def bell(self) -> None:
+        """Notes that the bell rings."""
+        self.rings += 1
+
+    def notify(self, message: str, *, title: str = "", **_: Any) -> None:
+        """Notes a toast: its title, if it has one."""
+        (self.titles if title else self.said).append(title or message)
+
+    def copy_to_clipboard(self, text: str) -> None:
+        """Notes what is copied."""
+        self.copied.append(text)
 
 
 @dataclass

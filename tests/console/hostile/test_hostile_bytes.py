@@ -53,9 +53,13 @@ def assert_clean(terminal: Terminal) -> None:
 
 
 def test_the_worst_known_text_in_every_field(terminals: Terminals) -> None:
-    """Thirty payloads, each in the run's id, status, branch, repository and platform, and in health."""
+    """Thirty payloads, each in the run's id, status, branch, repository and platform, and in health.
+
+    One branch is a megabyte long: in every field, the console would read ten megabytes at each poll.
+    """
     with Lab() as board:
-        hostile_board(board, list(SEQUENCES))
+        hostile_board(board, [text[:20_000] for text in SEQUENCES])
+        board.put("run_yyy_long", "working", created=598.0, branch_name=max(SEQUENCES, key=len))
         terminal = terminals(board.base_url)
         terminal.shows("the-marker")
         visit(terminal)

@@ -151,15 +151,13 @@ async def test_a_run_is_cancelled_once_it_is_confirmed(run_on_show: OnShow, monk
             assert "Working…" not in scene.text
         assert not await scene.engine.ledger.actions(limit=1)
         await scene.pilot.click(next(iter(scene.app.screen.query(".keys"))), offset=(3, 0))
-        while not (found := await scene.engine.ledger.actions(limit=9)):
-            await scene.settle()
+        found = await until(lambda: scene.engine.ledger.actions(limit=9), "the ledger has the cancellation")
 
         assert [action.kind for action in found] == ["run.cancel"]
 
 
-@pytest.mark.parametrize("size", [(80, 24), (140, 40), (200, 40)])
-async def test_a_finding_leads_to_its_line_wherever_it_is(run_on_show: OnShow, size: tuple[int, int]) -> None:
-    """Also in a file that the run did not change; where that is not known, the finding stays and says why."""
+async def test_a_finding_leads_to_its_line_wherever_it_is(run_on_show: OnShow) -> None:
+    """Even in a file that the run did not change; where that is not known, the finding stays and says why."""
     body = b"".join(b" line %d %b\n" % (number, b"x" * 300) for number in range(1, 101))
     whole = Change(
         None,
@@ -178,7 +176,7 @@ async def test_a_finding_leads_to_its_line_wherever_it_is(run_on_show: OnShow, s
         f"\n{'a ' * 299}\n\na{'a ' * 299}\n" + "\nmore\n" * 60 + "\n<!-- runwarden-review [] -->\n"
     )
     results = ScriptedResults(reviews_=(Review("reviews/r.md", text, findings),), files={"lib/far.py": whole})
-    async with run_on_show(results, size, toasts=True) as scene:
+    async with run_on_show(results, SMALL, toasts=True) as scene:
         await scene.press("f3")
         await scene.shows("lib/far.py:77", "at-last")
         assert not {"`", "→"} & set(scene.text)
@@ -210,7 +208,7 @@ async def test_a_finding_leads_to_its_line_wherever_it_is(run_on_show: OnShow, s
         assert diff.line == 77
         assert "line 77" in next(line for line in scene.lines if " 77 " in line)
         assert scene.text.count("line 77") == 1
-        assert diff.size.width == size[0]
+        assert diff.size.width == SMALL[0]
         assert next(line for line in scene.lines if " 77 " in line).rstrip(" ▁▂▃▄▅▆▇█").endswith("→")
         await scene.press("slash", *"line 99", "enter")
         await until(lambda: diff.line == 99)
