@@ -182,11 +182,7 @@ async def test_a_line_that_is_left_by_the_mouse_means_what_it_says(staged: Stage
 
 async def test_a_line_with_a_mistake_is_not_kept_as_a_view(staged: Staged) -> None:
     """Nor while it is typed; the notice says why. A correct line is kept as it was typed."""
-    mistakes = (
-        ("status:exploded", "the status 'exploded'"),
-        ("status:", "lacks its value"),
-        ("agent:fixer", "no agent:"),
-    )
+    mistakes = {"status:exploded": "the status 'exploded'", "status:": "lacks its value", "agent:fixer": "no agent:"}
     async with staged(toasts=True) as scene:
         for line, refusal in mistakes.items():
             await scene.press("slash", *line, "runs.save_view")
