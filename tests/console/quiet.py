@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from selectors import DefaultSelector, SelectorKey
 from typing import TYPE_CHECKING, Any, TypeVar
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import pytest
 from rich.console import Console
@@ -66,6 +66,7 @@ class QuietLoop(asyncio.SelectorEventLoop):
         self._has_worked = False
         self._jobs = 0
         self._moments: list[asyncio.TimerHandle] = []
+        self._waited: WeakSet[asyncio.Task[Any]] = WeakSet()
         self._watched = _Selector(self._before_waiting)
         super().__init__(self._watched)
 
@@ -78,7 +79,7 @@ class QuietLoop(asyncio.SelectorEventLoop):
         """As usual, and count the short timers."""
         handle = super().call_at(when, *arguments, **options)
         delay_s = when - self.time()
-        if delay_s <= RESIZE_S or FRAME_S < delay_s <= MOMENT_S:
+        if (delay_s <= RESIZE_S or FRAME_S < delay_s <= MOMENT_S) and not self._repeats():
             self._moments.append(handle)
         return handle
 
@@ -95,6 +96,14 @@ class QuietLoop(asyncio.SelectorEventLoop):
         with suppress(TimeoutError):
             await asyncio.wait_for(self._resting, at_most_s)
         return self._has_worked
+
+    def _repeats(self) -> bool:
+        """Whether the running task has waited before, as one that moves an indicator does for as long as it is shown."""
+        task = asyncio.current_task(self) if self.is_running() else None
+        if task is None or task in self._waited:
+            return task is not None
+        self._waited.add(task)
+        return False
 
     def _job_done(self, _: object) -> None:
         self._jobs -= 1
@@ -134,7 +143,7 @@ class QuietPilot(Pilot[Any]):
 def key_event(key: str) -> events.Key:
     """The event of a key, by its character or its name."""
     if len(key) > 1 or key.isalnum():
-        return events.Key(key, keys.key_to_character(key))
+        return events.Key(key, keys.key_to_character(keys.REPLACED_KEYS.get(key, key)))
     name = unicodedata.name(key).lower().replace("-", "_").replace(" ", "_")
     return events.Key(keys.KEY_NAME_REPLACEMENTS.get(name, name), key)
 

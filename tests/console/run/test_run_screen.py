@@ -102,7 +102,7 @@ async def test_parts_and_turns_lead_to_each_other(run_on_show: OnShow) -> None:
         await scene.shows("2 findings · from git")
         await scene.press("enter")
         view = scene.app.screen.query_one(DiffView)
-        await until(lambda: view.line == 8)
+        await until(lambda: view.line == 8, "the finding's line has the cursor", saw=lambda: view.line)
         assert "since merge base with main" in scene.text
 
         await scene.press("}", "}", "}")
@@ -185,9 +185,8 @@ async def test_a_finding_leads_to_its_line_wherever_it_is(run_on_show: OnShow) -
         await scene.press("G")
         assert "<!--" not in scene.text
         await scene.press("enter")
-        await until(
-            lambda: any("lib/gone.py is not among the changed files. Nothing" in toast for toast in scene.toasts)
-        )
+        missing = "lib/gone.py is not among the changed files. Nothing"
+        await until(lambda: missing in " ".join(scene.toasts), "the reason is said", saw=lambda: scene.toasts)
         await scene.shows("F3 Review", "lib/gone.py:1")
 
         view = scene.app.screen.query_one(ReviewView)
@@ -211,7 +210,7 @@ async def test_a_finding_leads_to_its_line_wherever_it_is(run_on_show: OnShow) -
         assert diff.size.width == SMALL[0]
         assert next(line for line in scene.lines if " 77 " in line).rstrip(" ▁▂▃▄▅▆▇█").endswith("→")
         await scene.press("slash", *"line 99", "enter")
-        await until(lambda: diff.line == 99)
+        await until(lambda: diff.line == 99, "the match has the cursor", saw=lambda: diff.line)
         assert "A apply" not in scene.text
         await scene.press("f4")
         await scene.shows("since merge base with main")
@@ -224,7 +223,7 @@ async def test_escape_leads_from_a_findings_line_back_to_the_findings(run_on_sho
         page = scene.app.screen
         for last in ("escape", "backspace"):
             await scene.press("f3", "g", ")", "enter")
-            await until(lambda: page.query_one(DiffView).line == 8)
+            await until(lambda: page.query_one(DiffView).line == 8, "the finding's line has the cursor")
             await scene.press(last)
             assert scene.app.screen is page
             assert scene.app.focused is page.query_one(ReviewView)
