@@ -98,7 +98,7 @@ class QuietLoop(asyncio.SelectorEventLoop):
         return self._has_worked
 
     def _repeats(self) -> bool:
-        """Whether the running task has waited before, as one that moves an indicator does for as long as it is shown."""
+        """Whether the running task has waited before, as one that moves an indicator does while it is shown."""
         task = asyncio.current_task(self) if self.is_running() else None
         if task is None or task in self._waited:
             return task is not None
