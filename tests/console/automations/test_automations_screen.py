@@ -29,7 +29,7 @@ from tests.console.automations.conftest import (
     decided,
     file_of,
 )
-from tests.console.conftest import DEADLINE_S, SMALL, WIDE, Disk, Hasty, Scene, Staged
+from tests.console.conftest import SMALL, WIDE, Disk, Hasty, Scene, Staged
 from tests.console.test_error_boundary import press_all
 from widgets.line_table import LineTable
 
@@ -362,7 +362,7 @@ async def test_a_replay_counts_and_lists(
         await scene.pilot.press("ctrl+g")
         await scene.shows("50%", "esc stop")
         await scene.pilot.press("escape")
-        assert await asyncio.to_thread(ended.wait, DEADLINE_S)
+        assert await asyncio.to_thread(ended.wait, 30)
 
 
 async def test_a_state_that_fails_is_said_in_this_tab_alone(staged: Staged, configured: Configured, disk: Disk) -> None:
