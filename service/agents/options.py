@@ -67,6 +67,8 @@ class ModelAccess(_Options):
     # Not {0,199} of \w, which each process would compile for a tenth of a second.
     name: Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z0-9][\w./:@-]*$")] | None = None
     """The model that a preset asks for; None: the program's own choice."""
+    models: tuple[Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z0-9*][\w./:@*-]*$")], ...] = ()
+    """The only models that the agent may ask, `*` standing for any text; empty: `name` and its program's small ones."""
     base_url: str | None = None
     """None: the provider's public address."""
     headers: dict[

@@ -43,9 +43,9 @@ class Reporter:
 class EgressProxy(Door):
     """Connects one agent with the hosts on its list, for one turn."""
 
-    def __init__(self, path: Path, allowed: Sequence[str], say: Callable[[str], None]) -> None:
+    def __init__(self, path: Path, allowed: Sequence[str], report: Callable[[str, str], None]) -> None:
         self._allowed = Allowlist(allowed)
-        self._report = Reporter(say)
+        self._report = report
         super().__init__(path)
 
     def serve(self, inside: socket.socket) -> None:

@@ -31,7 +31,7 @@ def test_a_host_that_is_no_host_name_is_not_dialled(
     refuse = lambda *given, **_: asked.append(given) or (_ for _ in ()).throw(OSError("not here"))  # noqa: E731
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
     monkeypatch.setattr(socket, "create_connection", refuse)
-    with EgressProxy(tmp_path / "door", ["*.wild.test:8443"], lambda _: None), socket.socket(socket.AF_UNIX) as link:
+    with EgressProxy(tmp_path / "door", ["*.wild.test:8443"], lambda *_: None), socket.socket(socket.AF_UNIX) as link:
         link.connect(str(tmp_path / "door"))
         link.sendall(b"CONNECT %b:8443 HTTP/1.1\r\nHost: x\r\n\r\n" % host)
         answer = b"".join(iter(lambda: link.recv(4096), b""))
