@@ -25,12 +25,12 @@ from service.egress import refusals
 from service.egress.budget import BudgetSpentError, SpendingWatch, UsageMeter
 from service.egress.door import Door
 from service.egress.key import ModelKey, NoKeyError
+from service.egress.outages import Outages, Pause
 from service.egress.refusals import Refusal
 from service.egress.routes import (
     PROVIDERS,
     BlockedRequestError,
     ClosedPathError,
-    ForbiddenModelError,
     check_model,
     models_in,
     read_body,
@@ -163,15 +163,6 @@ class _Request:
     """How long the provider may be silent."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pause:
-    """What a turn waits for outside of its place."""
-
-    failure: TurnFailure
-    limit_s: float | None
-    """How long the provider's limit lasts; None: the provider is away, and does not say for how long."""
-
-
 class ModelProxy(Door):
     """An agent's access to its model for one turn; this process sends `key` only to the provider.
 
@@ -195,12 +186,8 @@ class ModelProxy(Door):
         self._key = key
         self._models = models
         self._report = report
-        self._meter = ledger
         self._budget = SpendingWatch(access, ledger)
-        self._patience_s = patience_s
-        self._away_since: float | None = None
-        """When the first of the requests was made that have got no answer (monotonic seconds); None: all got one."""
-        self._pause: Pause | None = None
+        self._outages = Outages(patience_s, ledger.is_away_for_all)
         self.has_answered = False
         """Whether the model answered at all."""
         self.trouble: TurnFailure | None = None
@@ -221,7 +208,7 @@ class ModelProxy(Door):
     @property
     def pause(self) -> Pause | None:
         """What the turn would wait for if it ended now; None: it is no provider, or this turn alone gets no answer."""
-        return None if self._away_since is None else self._pause
+        return self._outages.pause
 
     def serve(self, inside: socket.socket) -> None:
         """Answer the requests of one connection."""
@@ -246,8 +233,7 @@ class ModelProxy(Door):
             self._fail(TurnFailure("out_of_budget", f"{error}; the agent was stopped"), is_final=True)
             visit.refuse(403, str(error))
         except BlockedRequestError as error:
-            if isinstance(error, (ClosedPathError, ForbiddenModelError)):
-                self._report(str(error), f"model: {error}")
+            self._report(str(error), f"model: {error}")
             if not isinstance(error, ClosedPathError):
                 self._fail(TurnFailure("failed", f"the model's proxy refused a request: {error}"))
             visit.refuse(403, str(error))
@@ -312,7 +298,7 @@ class ModelProxy(Door):
     def _hold(self, visit: Visit, begun: float, pause_s: float, failure: TurnFailure) -> bool:
         """Wait before a request is made again; False: it is not, as there is no time for that, or nobody waits."""
         until = time.monotonic() + pause_s
-        if until > min(begun, self._away_since or begun) + self._patience_s:
+        if not self._outages.allows(begun, until):
             self._fail(failure, is_final=True)
             return False
         while (left_s := until - time.monotonic()) > 0:
@@ -358,7 +344,7 @@ class ModelProxy(Door):
                 self._fail(refusal.failure, is_final=refusal.then == "stop")
             if answer is None or refusal.then == "ask_again":
                 if request.model:
-                    self._note_away(asked_at, refusal)
+                    self._outages.refused(asked_at, refusal)
                 return refusal
             visit.begin(answer)
             visit.send(start)
@@ -396,12 +382,14 @@ class ModelProxy(Door):
                     self.overspent = TurnFailure("out_of_budget", f"{spent}; the agent's last answer passed it")
         # An agent that sees the end may end as well, so that what it means is noted before.
         if request.model and not is_complete:
-            self._note_broken(refusals.broken_off(self._access, request.model, meter.error))
+            broken = refusals.broken_off(self._access, request.model, meter.error)
+            self._fail(broken, is_final=self._outages.broke_off())
         elif request.model:
             with self._counting:
                 self.has_answered = True
                 if self.end is None:
-                    self._away_since, self.trouble = None, None
+                    self._outages.answered()
+                    self.trouble = None
                 self.ending, self.answered_by = meter.ending, f"{request.model} of {self._access.shown}"
         visit.send(held)
         if is_complete:
@@ -409,22 +397,6 @@ class ModelProxy(Door):
         else:
             # The program has seen the beginning, so only the program can ask again.
             visit.close_connection = True
-
-    def _note_broken(self, failure: TurnFailure) -> None:
-        now = time.monotonic()
-        with self._counting:
-            self._away_since, self._pause = self._away_since or now, None
-            is_final = now > self._away_since + self._patience_s
-        self._fail(failure, is_final=is_final)
-
-    def _note_away(self, asked_at: float, refusal: Refusal) -> None:
-        is_limit = refusal.wait_s is not None and refusal.wait_s > self._patience_s
-        is_for_all = self._meter.is_away_for_all()
-        with self._counting:
-            self._away_since = self._away_since or asked_at
-            self._pause = None
-            if is_limit or is_for_all:
-                self._pause = Pause(refusal.failure, refusal.wait_s if is_limit else None)
 
     @contextlib.contextmanager
     def _connection(self) -> Iterator[http.client.HTTPConnection]:

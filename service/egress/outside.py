@@ -11,7 +11,8 @@ from service.agents.outcome import Ending, TurnFailure
 from service.agents.presets import allowed_models
 from service.egress.budget import UsageMeter
 from service.egress.key import ModelKey
-from service.egress.model import ModelProxy, Pause
+from service.egress.model import ModelProxy
+from service.egress.outages import Pause
 from service.egress.proxy import EgressProxy, Reporter
 
 PROXY_DOOR: Final = "proxy.sock"
