@@ -74,12 +74,12 @@ def test_what_the_agent_may_not_ask_never_leaves_with_the_key(
     given = (tmp_path / "door", access, ModelKey(access), MemoryMeter(), 1.0, ("gpt-x",), report)
     with ModelProxy(*given), socket.socket(socket.AF_UNIX) as link:
         link.connect(str(tmp_path / "door"))
-        last = '{"model": "gpt-x"}'
-        for verb, path, text in ((method, target, body), ("POST", "/v1/chat/completions", last)):
-            close = "Connection: close\r\n" if text is last else ""
-            link.sendall(
-                f"{verb} {path} HTTP/1.1\r\nHost: x\r\n{close}Content-Length: {len(text)}\r\n\r\n{text}".encode()
-            )
+        for verb, path, text, close in (
+            (method, target, body, ""),
+            ("POST", "/v1/chat/completions", '{"model": "gpt-x"}', "Connection: close\r\n"),
+        ):
+            head = f"{verb} {path} HTTP/1.1\r\nHost: x\r\n{close}Content-Length: {len(text)}\r\n\r\n"
+            link.sendall(f"{head}{text}".encode())
         answers = b"".join(iter(lambda: link.recv(65_536), b""))
 
     assert answers.startswith(b"HTTP/1.1 403")
