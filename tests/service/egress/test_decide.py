@@ -3,7 +3,7 @@
 import posixpath
 import random
 from contextlib import nullcontext
-from urllib.parse import unquote
+from urllib.parse import parse_qsl, unquote
 
 import h11
 import pytest
@@ -134,7 +134,7 @@ def test_no_mutated_target_passes_as_another_path(count: int) -> None:
         assert words & {*seen.split("/")}, target
         assert seen == unquote(route.path), target
         assert not {"files", "organization", "admin_api_keys", "batches"} & {*seen.split("/")[:3]}, target
-        assert "key=worthless" not in route.query
+        assert "key" not in dict(parse_qsl(route.query))
     assert passed > count // 50, "the mutations are too wild to show anything"
 
 
