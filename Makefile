@@ -48,7 +48,7 @@ container-check: .venv/.dev .venv/.containers ## Build the image, and start it a
 	@$(BIN)/python -m pytest -n0 tests/distribution/test_container_files.py
 	@$(BIN)/python -m pytest -n0 -s -m campaign tests/distribution/test_containers.py
 
-page-check: .venv/.dev .venv/.browser .venv/.npm ## Use the page in Chromium by keyboard, and let axe-core judge it (needs chromium-driver and npm; minutes)
+page-check: .venv/.dev .venv/.browser .venv/.npm ## Use the page in Chromium by keyboard, and let axe-core judge it (needs chromium-driver and npm; a minute)
 	@$(BIN)/python -m pytest -n0 -s -m campaign tests/service/test_page_in_browser.py
 
 bench: .venv/.dev ## Measure, as ratios within one run

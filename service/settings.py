@@ -84,6 +84,8 @@ class ExecutionSettings(_Section):
     """A worker whose heartbeat is older counts as dead, and its turns go to another."""
     look_s: Annotated[float, Field(gt=0)] = 2
     """How often a worker looks for work that nothing told it of; accepted turns are told at once."""
+    put_back_s: Annotated[float, Field(ge=0)] = 10
+    """How long a turn that its machine had no room for keeps its slot: other turns would fare no better."""
     author_name: str = "Runwarden reviewer"
     author_email: str = "reviewer@runwarden.invalid"
     agent: AgentLimits = AgentLimits()

@@ -139,7 +139,7 @@ def sandbox_works() -> bool:
 def settle_sandbox(file: Path) -> None:
     """Let agents run without bubblewrap where it does not work, unless the settings choose."""
     text = file.read_text("utf-8") if file.exists() else ""
-    if sandbox_works() or "sandbox = " in text:
+    if "sandbox = " in text or sandbox_works():
         return
     head = "[execution]\n"
     choice = f'{head}sandbox = "none"\n'

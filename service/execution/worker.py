@@ -48,8 +48,6 @@ _ENDPOINTS_AT_ONCE: Final = 2
 _DISPATCH: Final = 1
 """The number of the task that one worker does at a time: beginning turns and errands, in the order of all."""
 _MOST_DUE: Final = 100
-_PUT_BACK_S: Final = 10.0
-"""How long a turn that this machine had no room for keeps its place: other turns would fare no better."""
 SANDBOX_PAUSE_S: Final = 60.0
 """How often a worker without the sandbox that it needs probes for it."""
 _logger = logging.getLogger(__name__)
@@ -174,7 +172,7 @@ class TurnWorker:
                 self._counting.wait_for(lambda: False)
         except ShortageError as reason:
             _logger.warning("%s turn %d is put back: %s", run_id, number, reason)
-            self._ended.wait(_PUT_BACK_S)
+            self._ended.wait(self._settings.put_back_s)
         except PausedTurnError as reason:
             _logger.info("%s", reason)
         except SupersededError as reason:

@@ -1,17 +1,24 @@
-"""Faults by the thousand over real sockets: nothing sent twice, nothing forgotten, nothing reported wrongly."""
+"""Faults over real sockets and commands killed at any moment: nothing sent twice, forgotten or reported wrongly.
+
+Three accounts of each write have to agree: what the peer executed, what the ledger has, and what the command reported.
+"""
 
 import asyncio
+import json
+import os
 import random
 import sqlite3
-import ssl
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
+from itertools import count
 from pathlib import Path
+from ssl import SSLContext
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -26,10 +33,249 @@ from storage import database
 from storage.cache.cache import Cache
 from storage.errors import StorageError
 from storage.ledger import Ledger
-from tests.actions.accounts import Accounts
-from tests.actions.conftest import API
-from tests.actions.peer import FaultyPeer, seeded
+from storage.records import Action, Repository
+from tests.actions.forks import command, run
+from tests.lab import RUN, Drop, Raw, Received, Respond, Server, Step
 from tests.service.certificates import make_certificate
+
+API = Repository.parse("acme/api")
+
+# the service
+
+REFUSALS: Final = (400, 401, 403, 404, 405, 409, 413, 422, 429)
+DOUBTFUL: Final = (204, 206, 302, 307, 406, 408, 418, 424, 425, 499, 500, 502, 503, 504)
+LONGEST_STALL_S: Final = 0.4
+UNREAD: Final = 0.08
+"""The share of connections that end before the request was read."""
+
+
+def seeded(size: int) -> random.Random:
+    """The same chances in every run of a test; others in each campaign, which prints its seed."""
+    seed = 1 if size <= 100 else random.SystemRandom().randrange(10**6)
+    print(f"seed {seed}")
+    return random.Random(seed)
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One write that was read."""
+
+    mark: str
+    execute: Callable[[], None]
+    rng: random.Random
+
+    @property
+    def answer(self) -> Respond:
+        """What the spec promises."""
+        return Respond(201, {**RUN, "run_id": f"run_of_{self.mark}"})
+
+    @property
+    def whole(self) -> bytes:
+        """The answer as it is sent."""
+        body = json.dumps(self.answer.body)
+        return f"HTTP/1.1 201 X\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
+
+    def part(self) -> bytes:
+        """The beginning of the answer, or nothing of it."""
+        return self.whole[: self.rng.randrange(len(self.whole))]
+
+    def maybe(self) -> None:
+        """Execute it, or not."""
+        if self.rng.random() < 0.5:
+            self.execute()
+
+
+Play = Callable[[Exchange], Awaitable[Step]]
+
+
+async def succeed(it: Exchange) -> Step:
+    it.execute()
+    return it.answer
+
+
+async def succeed_late(it: Exchange) -> Step:
+    it.execute()
+    await asyncio.sleep(it.rng.uniform(0, LONGEST_STALL_S))
+    return it.answer
+
+
+async def execute_late(it: Exchange) -> Step:
+    await asyncio.sleep(it.rng.uniform(0, LONGEST_STALL_S))
+    it.execute()
+    return it.answer
+
+
+async def refuse(it: Exchange) -> Step:
+    return Respond(it.rng.choice(REFUSALS), {"message": "no"})
+
+
+async def doubt(it: Exchange) -> Step:
+    it.maybe()
+    return Respond(it.rng.choice(DOUBTFUL), {"message": "hm"}, {"Location": "/v1/elsewhere"})
+
+
+async def odd_success(it: Exchange) -> Step:
+    it.maybe()
+    odd = (b"<html>", b"", b"{}", b'{"run_id": null}', b'{"run_id": ""}', b"\xff\xfe", b"[]", b"{" * 50_000)
+    headers = it.rng.choice([{}, {"Content-Encoding": "gzip"}])
+    return Respond(it.rng.choice([200, 201, 202]), it.rng.choice(odd), headers)
+
+
+async def truncate(it: Exchange) -> Step:
+    it.maybe()
+    return Raw(it.part(), it.rng.choice(["close", "reset"]))
+
+
+async def garble(it: Exchange) -> Step:
+    it.maybe()
+    return Raw(it.rng.choice([b"\x00" * 40, b"HTTP/9.9 yes\r\n\r\n", b"HTTP/1.1 abc X\r\n\r\n", b"220 smtp\r\n"]))
+
+
+async def end_silently(it: Exchange) -> Step:
+    it.maybe()
+    return Drop(then=it.rng.choice(["close", "reset"]))
+
+
+async def stall(it: Exchange) -> Step:
+    it.maybe()
+    return Raw(it.part(), after_s=LONGEST_STALL_S)
+
+
+async def hint_first(it: Exchange) -> Step:
+    rest = b""
+    if it.rng.random() < 0.5:
+        it.execute()
+        rest = it.whole
+    elif it.rng.random() < 0.5:
+        it.maybe()
+        rest = it.part()
+    return Raw(b"HTTP/1.1 103 Early Hints\r\n\r\n" + rest, it.rng.choice(["close", "reset"]))
+
+
+PLAYS: Final[tuple[Play, ...]] = (
+    *(succeed, succeed, succeed, succeed_late, execute_late, refuse, refuse, refuse, doubt, odd_success),
+    *(truncate, garble, end_silently, end_silently, stall, hint_first),
+)
+
+
+@dataclass(slots=True)
+class FaultyPeer:
+    """Plays one of the faults for each write; each write's instructions are its mark."""
+
+    rng: random.Random
+    plays: tuple[Play, ...] = PLAYS
+    unread: float = UNREAD
+    executed: Counter[str] = field(default_factory=Counter)
+    received: Counter[str] = field(default_factory=Counter)
+    """How often each mark was read."""
+    played: Counter[str] = field(default_factory=Counter)
+
+    @asynccontextmanager
+    async def listening(self, context: SSLContext | None = None) -> AsyncIterator[str]:
+        """Listen on the running loop; the base address."""
+        server = Server(tls=context, greet=self._greeting)
+        server.otherwise = self._play
+        async with server:
+            yield server.base_url
+
+    def _greeting(self) -> Drop | None:
+        if self.rng.random() >= self.unread:
+            return None
+        self.played["unread"] += 1
+        return Drop(self.rng.choice(["accepted", "unread"]), self.rng.choice(["close", "reset"]))
+
+    async def _play(self, request: Received) -> Step:
+        if request.method != "POST":
+            return Respond(200, {"runs": [], "page_size": 100, "next_token": None, "total_count": 0})
+        mark = request.json()["instructions"]
+        self.received[mark] += 1
+        play = self.rng.choice(self.plays)
+        self.played[play.__name__] += 1
+        return await play(Exchange(mark, lambda: self.executed.update([mark]), self.rng))
+
+
+# the accounts
+
+NO_PROCESS = 2**22 + 1
+"""No process has this id."""
+CODES = {"confirmed": {0}, "unknown": {6, 130}, "rejected": {2, 4, 5, 7}, "not_sent": {2, 4, 5, 7, 8, 130}}
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a command reported of one write."""
+
+    mark: str
+    code: int
+    state: str
+    action_id: str | None
+    has_run: bool
+
+
+@dataclass(slots=True)
+class Accounts:
+    """Collected while writes are under way, compared at the end."""
+
+    peer: FaultyPeer
+    said: list[Said] = field(default_factory=list)
+    states: Counter[str] = field(default_factory=Counter)
+
+    def hear(self, mark: str, code: int, document: dict[str, Any]) -> None:
+        """Keep what a command reported."""
+        self.said.append(Said(mark, code, document["state"], document["action_id"], document["run"] is not None))
+
+    async def contradictions(self, *ledger_files: Path, ours: bool) -> list[str]:
+        """Everything that does not fit together; `ours`: this process sent them, and counts as dead from here on."""
+        held: list[Action] = []
+        for file in ledger_files:
+            async with await Ledger.open(file) as ledger:
+                if ours:
+                    await ledger.writer.run(
+                        lambda c: c.execute(
+                            "UPDATE actions SET owner_json = json_set(owner_json, '$[0]', ?)", (NO_PROCESS,)
+                        )
+                    )
+                await ledger.adopt_orphans()
+                held += await ledger.actions(limit=10_000_000)
+        by_mark: dict[str, list[Action]] = {}
+        for action in held:
+            by_mark.setdefault(json.loads(action.body_json)["instructions"], []).append(action)
+        self.states.update(action.state for action in held)
+        return [*self._of_the_peer(by_mark), *self._of_the_ledger(by_mark), *self._of_the_commands(by_mark)]
+
+    def _of_the_peer(self, by_mark: dict[str, list[Action]]) -> Iterator[str]:
+        for mark, times in self.peer.received.items():
+            if times > 1:
+                yield f"{mark} was sent {times} times"
+            if mark not in by_mark:
+                yield f"{mark} was sent and is not in the ledger"
+
+    def _of_the_ledger(self, by_mark: dict[str, list[Action]]) -> Iterator[str]:
+        for mark, actions in by_mark.items():
+            executed = self.peer.executed[mark]
+            for action in actions:
+                if action.state in {"not_sent", "rejected"} and executed:
+                    yield f"{mark} is {action.state} and was executed"
+                if action.state == "confirmed" and (not executed or action.result_id != f"run_of_{mark}"):
+                    yield f"{mark} is confirmed as {action.result_id} and was executed {executed} times"
+                if action.state in {"prepared", "sending"}:
+                    yield f"{mark} is {action.state} for ever"
+
+    def _of_the_commands(self, by_mark: dict[str, list[Action]]) -> Iterator[str]:
+        ids = {action.action_id: action for actions in by_mark.values() for action in actions}
+        for said in self.said:
+            action = ids.get(said.action_id or "")
+            if said.code not in CODES.get(said.state, set()):
+                yield f"{said}: the exit code is another state's"
+            if said.action_id is None and (said.state != "not_sent" or self.peer.received[said.mark]):
+                yield f"{said}: without an action, and received {self.peer.received[said.mark]} times"
+            if said.action_id is not None and (action is None or action.state != said.state):
+                yield f"{said}: the ledger has {action and action.state}"
+            if said.has_run != (said.state == "confirmed"):
+                yield f"{said}: only a confirmed write has a run"
+
+
+# faults
 
 DEADLINES_S = (0.2, 0.4, 0.5, 0.7, 1.0, 5.0)
 """Of the desks: each stands for a process with its own connections."""
@@ -116,7 +362,7 @@ class Storm:
 
 
 @pytest.fixture
-def trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ssl.SSLContext:
+def trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SSLContext:
     """TLS of a server that the client trusts; nothing waits for long, and nothing is synced to the disk."""
     monkeypatch.setattr(database, "BUSY_WAIT_S", 0.03)
     monkeypatch.setattr("app.actions.actions.RETRY_S", 0.2)
@@ -150,7 +396,7 @@ async def desks(folder: Path, addresses: list[str]) -> AsyncIterator[list[Action
     "size", [100, pytest.param(100_000, marks=[pytest.mark.campaign, pytest.mark.timeout(14_400)])]
 )
 async def test_thousands_of_faults_leave_three_accounts_that_agree(
-    tmp_path: Path, trusted: ssl.SSLContext, size: int
+    tmp_path: Path, trusted: SSLContext, size: int
 ) -> None:
     """What the peer executed, what the ledger has, and what every command said: not one contradiction."""
     peer = FaultyPeer(rng := seeded(size))
@@ -165,3 +411,84 @@ async def test_thousands_of_faults_leave_three_accounts_that_agree(
     assert await accounts.contradictions(tmp_path / "ledger.sqlite3", ours=True) == []
     assert len(accounts.said) == size
     assert {"confirmed", "unknown", "rejected", "not_sent"} <= set(accounts.states)
+
+
+# kills
+
+COMMANDS_AT_ONCE = 3
+STATEMENTS = 26
+"""Somewhat more than a command's SQL statements on files that exist."""
+FIRST_STATEMENTS = 110
+"""As above, where it makes the files."""
+ROUNDS_A_FOLDER = 8
+PLAYED = (succeed, succeed, succeed, odd_success, truncate, end_silently)
+
+
+def start(mark: str, *more: str) -> tuple[str, ...]:
+    return ("runs", "start", "-R", "acme/api", mark, "--json", *more)
+
+
+def environment(folder: Path, base_url: str) -> dict[str, str]:
+    """What a command needs to reach this address, and nothing of this machine's."""
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(folder),
+        "RUNWARDEN_BASE_URL": base_url,
+        "RUNWARDEN_TOKEN": "token-for-tests",
+        "RUNWARDEN_DATA_DIR": str(folder / "data"),
+    }
+
+
+def three(rng: random.Random, given: dict[str, str], marks: list[str], round_: int) -> list[Any]:
+    """One killed at a statement, one after a while, and one of many kinds, in the last round the program itself."""
+    most = STATEMENTS if round_ else FIRST_STATEMENTS
+    third: dict[str, Any] = {} if round_ % 2 else {"kill_at": rng.randrange(most)}
+    if round_ == ROUNDS_A_FOLDER - 1:
+        third = {"kill_at": "program", "kill_after_s": rng.choice([0, rng.uniform(0.1, 1.0)])}
+    return [
+        command(given, start(marks[0]), kill_at=rng.randrange(most)),
+        command(given, start(marks[1]), kill_after_s=rng.uniform(0.001, 0.3)),
+        command(given, start(marks[2]), **third),
+    ]
+
+
+@pytest.mark.parametrize("size", [8, pytest.param(5_000, marks=[pytest.mark.campaign, pytest.mark.timeout(14_400)])])
+async def test_commands_killed_at_any_statement_leave_three_accounts_that_agree(tmp_path: Path, size: int) -> None:
+    """Three at once on one ledger: some killed as their n-th SQL statement begins, some after a while, some not."""
+    peer, marks, kills = FaultyPeer(rng := seeded(size), PLAYED, unread=0.05), count(), 0
+    accounts = Accounts(peer)
+    folders: list[Path] = []
+    async with peer.listening() as address:
+        while kills < size:
+            folders.append(tmp_path / f"{len(folders)}")
+            folders[-1].mkdir()
+            given = environment(folders[-1], address)
+            for round_ in range(ROUNDS_A_FOLDER):
+                names = [f"mark-{next(marks)}" for _ in range(COMMANDS_AT_ONCE)]
+                results = await asyncio.to_thread(run, *three(rng, given, names, round_))
+                for mark, result in zip(names, results, strict=True):
+                    kills += result.code < 0
+                    if result.code >= 0:
+                        accounts.hear(mark, result.code, json.loads(result.out))
+    ledgers = [file for folder in folders for file in folder.rglob("ledger.sqlite3")]
+
+    assert await accounts.contradictions(*ledgers, ours=False) == []
+
+
+@pytest.mark.parametrize("size", [1, pytest.param(10_000, marks=[pytest.mark.campaign, pytest.mark.timeout(28_800)])])
+async def test_one_key_in_eight_processes_is_sent_once(tmp_path: Path, size: int) -> None:
+    """At the same moment, whatever the service answers: one send, and eight reports of the same result."""
+    peer = FaultyPeer(seeded(size), (succeed, succeed_late, odd_success), unread=0)
+    async with peer.listening() as address:
+        given = environment(tmp_path, address)
+        for number in range(size):
+            mark = f"mark-{number}"
+            line = start(mark, "--key", mark)
+            # For the first key, a ninth process is the program itself.
+            others = [] if number else [command(given, line, kill_at="program")]
+            results = await asyncio.to_thread(run, *[command(given, line)] * 8, *others)
+
+            assert peer.received[mark] == 1
+            reports = [(json.loads(result.out), result.code) for result in results]
+            ((_, state, _),) = {(document["action_id"], document["state"], code) for document, code in reports}
+            assert state in {"confirmed", "unknown"}

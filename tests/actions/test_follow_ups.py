@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from app.engine import Engine
 from storage.records import Repository
 from storage.records.decision import Decision
 from storage.values import utc_now
-from tests.actions.forks import Forks, command, forks
+from tests.actions.forks import command, run
 from tests.automations.test_kills import environment_of
 from tests.lab import Drop, Lab, Respond
 from tests.sync.conftest import Desk
@@ -33,6 +33,14 @@ async def peer() -> AsyncIterator[Lab]:
     async with Lab(clock=utc_now) as peer:
         peer.put("run_1", "working", created=peer.now)
         yield peer
+
+
+@pytest.fixture
+async def engine(peer: Lab, tmp_path: Path) -> AsyncIterator[Engine]:
+    """An engine that has read the service's list."""
+    async with Desk(peer, tmp_path).engine() as opened:
+        await opened.refresh()
+        yield opened
 
 
 async def became(engine: Engine, waiting: Decision) -> tuple[str, str]:
@@ -71,17 +79,15 @@ async def test_it_is_sent_once_when_the_run_has_ended(peer: Lab, tmp_path: Path)
     assert (outcome, action.state, action.actor) == ("done", "confirmed", waiting.occurrence.facts["actor"])
 
 
-async def test_a_cancelled_one_is_not_sent(peer: Lab, tmp_path: Path) -> None:
+async def test_a_cancelled_one_is_not_sent(engine: Engine, peer: Lab) -> None:
     """It says who cancelled it; a second time there is nothing to cancel."""
-    async with Desk(peer, tmp_path).engine() as engine:
-        await engine.refresh()
-        waiting = await engine.follow_ups.wait(GO_ON)
-        cancelled = [await engine.follow_ups.cancel(waiting.decision_id) for _ in range(2)]
-        peer.put("run_1", "completed", created=peer.now)
-        await looked(engine)
+    waiting = await engine.follow_ups.wait(GO_ON)
+    cancelled = [await engine.follow_ups.cancel(waiting.decision_id) for _ in range(2)]
+    peer.put("run_1", "completed", created=peer.now)
+    await looked(engine)
 
-        assert (cancelled, peer.posts) == ([True, False], [])
-        assert await became(engine, waiting) == ("skipped", f"cancelled by {engine.actions.actor}")
+    assert (cancelled, peer.posts) == ([True, False], [])
+    assert await became(engine, waiting) == ("skipped", f"cancelled by {engine.actions.actor}")
 
 
 @pytest.mark.parametrize(
@@ -95,68 +101,56 @@ async def test_a_cancelled_one_is_not_sent(peer: Lab, tmp_path: Path) -> None:
     ],
 )
 async def test_a_refusal_ends_it_and_what_passes_does_not(
-    peer: Lab, tmp_path: Path, answer: Any, outcome: str, reason: str
+    engine: Engine, peer: Lab, answer: Any, outcome: str, reason: str
 ) -> None:
     """An unknown outcome is a person's to resolve: it is never sent again."""
     now = utc_now()
-    async with Desk(peer, tmp_path).engine() as engine:
-        await engine.refresh()
-        waiting = await engine.follow_ups.wait(GO_ON)
-        peer.put("run_1", "completed", created=peer.now)
-        await engine.refresh()
-        peer.script(answer)
-        await engine.follow_ups.work()
-        await engine.follow_ups.work()
-        found = await became(engine, waiting)
-        assert (found[0], reason in found[1], len(peer.posts)) == (outcome, True, 1)
+    waiting = await engine.follow_ups.wait(GO_ON)
+    peer.put("run_1", "completed", created=peer.now)
+    await engine.refresh()
+    peer.script(answer)
+    await engine.follow_ups.work()
+    await engine.follow_ups.work()
+    found = await became(engine, waiting)
+    assert (found[0], reason in found[1], len(peer.posts)) == (outcome, True, 1)
 
-        await engine.cache.writer.run(lambda held: held.execute("DELETE FROM budget"))
-        await engine.client.budget.load()
-        later = replace(engine.actions, clock=lambda: now + timedelta(minutes=1))
-        await FollowUps(later, engine.cache, engine.usable_state, engine.doorbell.ring).work()
-        assert len(peer.posts) == (2 if outcome == "queued" else 1)
+    await engine.cache.writer.run(lambda held: held.execute("DELETE FROM budget"))
+    await engine.client.budget.load()
+    later = replace(engine.actions, clock=lambda: now + timedelta(minutes=1))
+    await FollowUps(later, engine.cache, engine.usable_state, engine.doorbell.ring).work()
+    assert len(peer.posts) == (2 if outcome == "queued" else 1)
 
 
-async def test_it_is_given_up_when_the_run_is_gone(peer: Lab, tmp_path: Path) -> None:
+async def test_it_is_given_up_when_the_run_is_gone(engine: Engine, peer: Lab) -> None:
     """At once where the service no longer lists it; after a day if the cache does not hold it."""
     now = utc_now()
-    async with Desk(peer, tmp_path).engine() as engine:
-        await engine.refresh()
-        gone = await engine.follow_ups.wait(GO_ON)
-        never = await engine.follow_ups.wait(replace(GO_ON, run_id="run_never"))
-        del peer.runs["run_1"]
-        peer.put("run_2", "working", created=peer.now)
-        await looked(engine, 3)
-        first = [await became(engine, each) for each in (gone, never)]
-        late = replace(engine.actions, clock=lambda: now + timedelta(days=2))
-        await FollowUps(late, engine.cache, engine.usable_state, engine.doorbell.ring).work()
+    gone = await engine.follow_ups.wait(GO_ON)
+    never = await engine.follow_ups.wait(replace(GO_ON, run_id="run_never"))
+    del peer.runs["run_1"]
+    peer.put("run_2", "working", created=peer.now)
+    await looked(engine, 3)
+    first = [await became(engine, each) for each in (gone, never)]
+    late = replace(engine.actions, clock=lambda: now + timedelta(days=2))
+    await FollowUps(late, engine.cache, engine.usable_state, engine.doorbell.ring).work()
 
-        assert [outcome for outcome, _ in first] == ["expired", "queued"]
-        assert await became(engine, never) == ("expired", "the service no longer lists the run")
-        assert peer.posts == []
+    assert [outcome for outcome, _ in first] == ["expired", "queued"]
+    assert await became(engine, never) == ("expired", "the service no longer lists the run")
+    assert peer.posts == []
 
 
-async def test_a_read_only_process_sends_nothing_and_gives_nothing_up(peer: Lab, tmp_path: Path) -> None:
+async def test_a_read_only_process_sends_nothing_and_gives_nothing_up(engine: Engine, peer: Lab) -> None:
     """Another one sends it."""
-    async with Desk(peer, tmp_path).engine() as engine:
-        await engine.refresh()
-        waiting = await engine.follow_ups.wait(GO_ON)
-        peer.put("run_1", "completed", created=peer.now)
-        await engine.refresh()
-        reading = replace(engine.actions, read_only=True)
-        await FollowUps(reading, engine.cache, engine.usable_state, engine.doorbell.ring).work()
+    waiting = await engine.follow_ups.wait(GO_ON)
+    peer.put("run_1", "completed", created=peer.now)
+    await engine.refresh()
+    reading = replace(engine.actions, read_only=True)
+    await FollowUps(reading, engine.cache, engine.usable_state, engine.doorbell.ring).work()
 
-        assert (peer.posts, (await became(engine, waiting))[0]) == ([], "queued")
-
-
-@pytest.fixture(scope="module")
-def forked() -> Iterator[Forks]:
-    with forks() as process:
-        yield process
+    assert (peer.posts, (await became(engine, waiting))[0]) == ([], "queued")
 
 
 @pytest.mark.parametrize("kills", [4, pytest.param(300, marks=[pytest.mark.campaign, pytest.mark.timeout(0)])])
-def test_a_kill_at_any_statement_sends_none_twice_and_loses_none(forked: Forks, tmp_path: Path, kills: int) -> None:
+def test_a_kill_at_any_statement_sends_none_twice_and_loses_none(tmp_path: Path, kills: int) -> None:
     """Beside a second process that does the same; one whose answer was lost is of unknown outcome, and stays so."""
     token = tmp_path / "token"
     token.write_text("test-token")
@@ -170,23 +164,22 @@ def test_a_kill_at_any_statement_sends_none_twice_and_loses_none(forked: Forks, 
         while ended < kills:
             run_id = f"run_{rounds}"
             peer.put(run_id, "working", created=datetime.now(UTC))
-            ((asked,),) = forked.run(
-                command(environment, ("runs", "continue", run_id, "--when-ended", "--json", f"Go on {rounds}."))
-            )
-            assert json.loads(asked["out"])["state"] == "waiting", asked
+            line = ("runs", "continue", run_id, "--when-ended", "--json", f"Go on {rounds}.")
+            (asked,) = run(command(environment, line))
+            assert json.loads(asked.out)["state"] == "waiting", asked
             peer.put(run_id, "completed", created=datetime.now(UTC))
-            (killed,), (beside,) = forked.run(
+            killed, beside = run(
                 command(environment, once, kill_at=dice.randrange(FURTHEST)), command(environment, once)
             )
-            assert beside["code"] in {0, -9}, beside
-            ended += killed["code"] < 0
+            assert beside.code in {0, -9}, beside
+            ended += killed.code < 0
             rounds += 1
         for _ in range(2):
-            forked.run(command(environment, once))
+            run(command(environment, once))
         log = ("automations", "log", "--json", "--limit", str(10 * rounds))
-        ((said,),) = forked.run(command(environment, log))
+        (said,) = run(command(environment, log))
 
-    outcomes = {each["request"]: each["outcome"] for each in json.loads(said["out"])["decisions"]}
+    outcomes = {each["request"]: each["outcome"] for each in json.loads(said.out)["decisions"]}
     sent = [json.loads(body)["instructions"] for body in peer.posts]
     done = [json.loads(request)["body"]["instructions"] for request, outcome in outcomes.items() if outcome == "done"]
     assert len(outcomes) == rounds

@@ -19,7 +19,7 @@ from storage.records.decision import Answer
 from storage.state import State
 from storage.state.opening import SCHEMA
 from tests.automations.conftest import Place, rule
-from tests.notify.conftest import Desk
+from tests.notify.test_telling import Desk
 
 ON = {
     "run": '{ run = "failed" }',

@@ -1,6 +1,5 @@
 """What was not thought of: clocks set back, disks that fill up in the middle, floods, and runs that flip."""
 
-import asyncio
 import json
 from pathlib import Path
 
@@ -36,19 +35,21 @@ async def test_a_rule_that_is_off_and_is_set_off_by_hand_is_left_to_the_process_
 
 async def test_a_slow_deed_keeps_the_lease(service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is renewed while a program runs, however long: no other bot is let in."""
-    monkeypatch.setattr("app.automations.bot.LEASE_S", 6.0)
+    monkeypatch.setattr("app.automations.bot.LEASE_S", 3.0)
     begun, go = tmp_path / "begun", tmp_path / "go"
     argv = json.dumps(["sh", "-c", f"touch {begun}; until [ -e {go} ]; do sleep 0.05; done"])
     settings = configured(service, tmp_path, "[poll]\nruns_s = 1\n" + automation(f"{{ command = {argv} }}"))
     async with at_work(settings) as (bot, said):
-        await until(lambda: ("working", {"profile": "acme"}) in said)
+        await until(lambda: ("working", {"profile": "acme"}) in said, "the bot works", saw=lambda: said)
         await looked(bot)
         service.runs = [RUN]
-        await until(begun.exists)
+        await until(begun.exists, "the program runs")
         first = await bot.state.lease_until(LEASE)
-        async with asyncio.timeout(300):
-            while await bot.state.lease_until(LEASE) == first:
-                await asyncio.sleep(0.1)
+
+        async def is_renewed() -> bool:
+            return await bot.state.lease_until(LEASE) != first
+
+        await until(is_renewed, "the lease is renewed")
         assert ("done", None) not in said.outcomes()
         go.touch()
-        await until(lambda: ("done", None) in said.outcomes())
+        await until(lambda: ("done", None) in said.outcomes(), "the program ends", saw=said.outcomes)

@@ -26,11 +26,11 @@ def at(minutes: float) -> str:
 
 def sync(service: Service, cli: CommandLine, *runs: dict[str, object]) -> None:
     service.runs = list(runs)
-    assert cli("watch", "--once", RUNWARDEN_DATA_DIR="").code == 0
+    assert cli("watch", "--once").code == 0
 
 
 def keys(cli: CommandLine, *options: str) -> list[str]:
-    found = cli("inbox", "list", "--json", *options, RUNWARDEN_DATA_DIR="").json()["items"]
+    found = cli("inbox", "list", "--json", *options).json()["items"]
     return [item["key"] for item in found]
 
 
@@ -40,17 +40,17 @@ def test_an_item_stays_until_it_is_dealt_with_and_comes_back(service: Service, c
     first, second = ({**RUN, "run_id": f"run_{n}", "updated_at": at(-n)} for n in (2, 1))
     sync(service, cli, first, second)
 
-    (item,) = cli("inbox", "list", "--json", RUNWARDEN_DATA_DIR="").json()["items"]
+    (item,) = cli("inbox", "list", "--json").json()["items"]
     assert (item["key"], item["title"], item["count"]) == ("failed:acme/api", "2 runs failed in acme/api", 2)
     assert item["cure"] == "runwarden runs view run_1"
     assert keys(cli) == keys(cli) == ["failed:acme/api"]
-    assert cli("inbox", "--json", RUNWARDEN_DATA_DIR="").json()["items"] == [item]
-    assert cli("inbox", "-o", "csv", RUNWARDEN_DATA_DIR="").out.startswith("severity,")
-    assert cli("inbox", "done", "failed:acme/api", RUNWARDEN_DATA_DIR="").code == 0
+    assert cli("inbox", "--json").json()["items"] == [item]
+    assert cli("inbox", "-o", "csv").out.startswith("severity,")
+    assert cli("inbox", "done", "failed:acme/api").code == 0
     assert keys(cli) == []
     assert keys(cli, "--all") == ["failed:acme/api"]
     sync(service, cli, first, second, {**RUN, "run_id": "run_3", "updated_at": at(0)})
-    (item,) = cli("inbox", "list", "--json", RUNWARDEN_DATA_DIR="").json()["items"]
+    (item,) = cli("inbox", "list", "--json").json()["items"]
     assert item["title"] == "A run failed in acme/api"
 
 
@@ -60,12 +60,12 @@ def test_what_is_put_away_is_undone(service: Service, cli: CommandLine, how: tup
     configured(service, cli.home, "")
     sync(service, cli, RUN)
 
-    assert cli("inbox", *how, "all", RUNWARDEN_DATA_DIR="").code == 0
+    assert cli("inbox", *how, "all").code == 0
     assert keys(cli) == []
-    assert cli("inbox", "undo", "--json", RUNWARDEN_DATA_DIR="").json() == {"keys": ["failed:acme/api"]}
+    assert cli("inbox", "undo", "--json").json() == {"keys": ["failed:acme/api"]}
     assert keys(cli) == ["failed:acme/api"]
-    assert cli("inbox", "undo", "--json", RUNWARDEN_DATA_DIR="").json() == {"keys": []}
-    assert cli("inbox", "done", "nope", RUNWARDEN_DATA_DIR="").code == 7
+    assert cli("inbox", "undo", "--json").json() == {"keys": []}
+    assert cli("inbox", "done", "nope").code == 7
 
 
 def test_what_the_automations_need_is_in_it(service: Service, cli: CommandLine, tmp_path: Path) -> None:
@@ -81,24 +81,24 @@ def test_what_the_automations_need_is_in_it(service: Service, cli: CommandLine, 
     sync(service, cli)
     sync(service, cli, RUN, {**RUN, "run_id": "run_2"})
 
-    found = {item["kind"]: item for item in cli("inbox", "list", "--json", RUNWARDEN_DATA_DIR="").json()["items"]}
+    found = {item["kind"]: item for item in cli("inbox", "list", "--json").json()["items"]}
     config = next(tmp_path.rglob("config.toml"))
-    given = cli("--config", str(config), "inbox", "list", "--json", RUNWARDEN_DATA_DIR="").json()["items"]
+    given = cli("--config", str(config), "inbox", "list", "--json").json()["items"]
 
     assert set(found) == {"failed", "approval", "paused", "limited"}
     assert found["approval"]["cure"].startswith("runwarden automations approve ")
     assert {item["kind"] for item in given} == set(found)
     assert all(item["cure"].startswith(f"runwarden --config {config} ") for item in given)
     number = found["approval"]["cure"].split()[-1]
-    approved = cli("automations", "approve", number, "--json", RUNWARDEN_DATA_DIR="").json()
+    approved = cli("automations", "approve", number, "--json").json()
     assert (approved["outcome"], approved["request"]["method"]) == ("approved", "POST")
-    (waiting,) = cli("automations", "log", "--outcome", "approved", "--json", RUNWARDEN_DATA_DIR="").json()["decisions"]
+    (waiting,) = cli("automations", "log", "--outcome", "approved", "--json").json()["decisions"]
     assert waiting["answered_by"] == approved["answered_by"] == f"{login()}@{socket.gethostname()}"
     assert waiting["answered_at"] == approved["answered_at"] > waiting["decided_at"]
     assert approved["request"]["path"] == "/external/runs"
     assert approved["request"]["body"]["instructions"] == "go on"
-    other = cli("automations", "log", "--outcome", "waiting", "--json", RUNWARDEN_DATA_DIR="").json()["decisions"][0]
-    told = cli("automations", "approve", str(other["decision"]), RUNWARDEN_DATA_DIR="").out
+    other = cli("automations", "log", "--outcome", "waiting", "--json").json()["decisions"][0]
+    told = cli("automations", "approve", str(other["decision"])).out
     assert ("request     POST /external/runs\n" in told, '"instructions": "go on"' in told) == (True, True)
     assert "not sent from this machine" in found["paused"]["title"]
     assert found["limited"]["title"] == "l reached its limit, 1 time: 1 in the last hour: limit.per_hour"
@@ -114,7 +114,7 @@ def test_several_are_rejected_at_once_or_none_is(service: Service, cli: CommandL
     sync(service, cli, RUN, {**RUN, "run_id": "run_2", "branch_name": "fix/two"})
 
     def items() -> list[dict[str, Any]]:
-        found = cli("inbox", "list", "--json", RUNWARDEN_DATA_DIR="").json()["items"]
+        found = cli("inbox", "list", "--json").json()["items"]
         return [item for item in found if item["kind"] == "approval"]
 
     numbers = {item["title"]: item["cure"].split()[-1] for item in items()}
@@ -122,15 +122,15 @@ def test_several_are_rejected_at_once_or_none_is(service: Service, cli: CommandL
         f"Approve acme/api {branch}: continue: go on" for branch in ("fix/two", RUN["branch_name"])
     ]
     assert {item["by"] for item in items()} == {f"r, about {run_id}" for run_id in (RUN["run_id"], "run_2")}
-    assert cli("automations", "reject", *numbers.values(), "99", "--json", RUNWARDEN_DATA_DIR="").code == 7
+    assert cli("automations", "reject", *numbers.values(), "99", "--json").code == 7
     assert len(items()) == 2
 
-    rejected = cli("automations", "reject", *numbers.values(), "--json", RUNWARDEN_DATA_DIR="").json()["decisions"]
+    rejected = cli("automations", "reject", *numbers.values(), "--json").json()["decisions"]
     assert [str(each["decision"]) for each in rejected] == [*numbers.values()]
     assert {each["outcome"] for each in rejected} == {"rejected"}
     assert {each["request"]["body"]["instructions"] for each in rejected} == {"go on\nand on"}
     assert items() == []
-    told = cli("automations", "log", "--json", RUNWARDEN_DATA_DIR="").json()["decisions"]
+    told = cli("automations", "log", "--json").json()["decisions"]
     assert {each["answer"] for each in told} == {"rejected"}
 
 

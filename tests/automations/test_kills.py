@@ -15,7 +15,7 @@ import pytest
 
 from app.config import Settings
 from app.engine import Engine
-from tests.actions.forks import Forks, command, forks
+from tests.actions.forks import command, run
 from tests.automations.test_acting import RUN, Service, automation, configured, service
 from tests.cli.conftest import CommandLine
 
@@ -44,12 +44,6 @@ FURTHEST_TOLD = 150
 """About as many SQL statements as a bot makes for one failed run."""
 
 
-@pytest.fixture(scope="module")
-def forked() -> Iterator[Forks]:
-    with forks() as process:
-        yield process
-
-
 @contextmanager
 def console(settings: Settings) -> Iterator[None]:
     """A console's engine at work on the same folder: it polls, and shares every file."""
@@ -75,9 +69,7 @@ SHARDS = [pytest.param(100, seed, marks=[pytest.mark.campaign, pytest.mark.timeo
 
 
 @pytest.mark.parametrize(("kills", "seed"), [(4, 0), *SHARDS])
-def test_a_kill_at_any_statement_does_nothing_twice(
-    service: Service, forked: Forks, tmp_path: Path, kills: int, seed: int
-) -> None:
+def test_a_kill_at_any_statement_does_nothing_twice(service: Service, tmp_path: Path, kills: int, seed: int) -> None:
     """Each failure is continued once, and noted once by a program, or a line of the journal says that it may not be.
 
     Beside a second bot and a console.
@@ -89,7 +81,7 @@ def test_a_kill_at_any_statement_does_nothing_twice(
     poll = "[poll]\ndeadline_s = 600\nruns_s = 1\n"
     settings = configured(service, tmp_path, poll + automation('{ continue = "go on" }', LIMIT) + notes)
     environment = environment_of(tmp_path)
-    forked.run(command(environment, ONCE))
+    run(command(environment, ONCE))
     dice, ended, rounds = random.Random(seed), 0, 0
     with console(settings):
         while ended < kills:
@@ -98,16 +90,16 @@ def test_a_kill_at_any_statement_does_nothing_twice(
                 {**RUN, "run_id": f"run_{rounds}", "created_at": now, "updated_at": now},
                 *service.runs[:20],
             ]
-            (killed,), (beside,) = forked.run(
+            killed, beside = run(
                 command(environment, ONCE, kill_at=dice.randrange(FURTHEST)), command(environment, ONCE)
             )
-            assert beside["code"] in {0, -9}, beside
-            ended += (killed["code"] < 0) + (beside["code"] < 0)
+            assert beside.code in {0, -9}, beside
+            ended += (killed.code < 0) + (beside.code < 0)
             rounds += 1
-        forked.run(command(environment, ONCE))
+        run(command(environment, ONCE))
 
-    ((log,),) = forked.run(command(environment, ("automations", "log", "--json", "--limit", str(10 * rounds))))
-    decisions = [each for each in json.loads(log["out"])["decisions"] if each["at"]]
+    (log,) = run(command(environment, ("automations", "log", "--json", "--limit", str(10 * rounds))))
+    decisions = [each for each in json.loads(log.out)["decisions"] if each["at"]]
     sent = [str(json.loads(request.body)["run_id"]) for request in service.posted]
     lines = noted.read_text().split()
     expected = {f"run_{number}" for number in range(rounds)}
@@ -129,7 +121,7 @@ def environment_of(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("kills", [4, pytest.param(500, marks=[pytest.mark.campaign, pytest.mark.timeout(0)])])
-def test_every_failure_is_told_at_least_once(service: Service, forked: Forks, tmp_path: Path, kills: int) -> None:
+def test_every_failure_is_told_at_least_once(service: Service, tmp_path: Path, kills: int) -> None:
     """By a rule and by `[notify] on`, with two bots at once; what was sent twice has one number."""
     noted = tmp_path / "noted"
     argv = json.dumps([sys.executable, "-S", "-c", NUMBERED, str(noted), "{id}"])
@@ -138,21 +130,21 @@ def test_every_failure_is_told_at_least_once(service: Service, forked: Forks, tm
     route = f"[notify.routes.oncall]\ncommand = {argv}\n"
     configured(service, tmp_path, f"[poll]\ndeadline_s = 600\n{notify}{route}{rule}")
     environment = environment_of(tmp_path)
-    forked.run(command(environment, ONCE))
+    run(command(environment, ONCE))
     dice, ended = random.Random(kills), 0
     for number in range(kills):
         now = datetime.now(UTC).isoformat()
         service.runs = [{**RUN, "run_id": f"run_{number}", "created_at": now, "updated_at": now}, *service.runs[:20]]
-        (killed,), (beside,) = forked.run(
+        killed, beside = run(
             command(environment, ONCE, kill_at=dice.randrange(FURTHEST_TOLD)), command(environment, ONCE)
         )
-        assert beside["code"] in {0, -9}, beside
-        ended += killed["code"] < 0
+        assert beside.code in {0, -9}, beside
+        ended += killed.code < 0
     for _ in range(4):
-        forked.run(command(environment, ONCE))
+        run(command(environment, ONCE))
 
-    ((log,),) = forked.run(command(environment, ("notify", "log", "--json", "--limit", "10000")))
-    messages = json.loads(log["out"])["deliveries"]
+    (log,) = run(command(environment, ("notify", "log", "--json", "--limit", "10000")))
+    messages = json.loads(log.out)["deliveries"]
     assert ended > kills / 6
     assert {each["outcome"] for each in messages} == {"delivered"}
     assert {str(each["number"]) for each in messages} == set(noted.read_text().split())

@@ -12,7 +12,6 @@ from tests.automations.test_watch_command import cli
 from tests.cli.conftest import CommandLine
 
 __all__ = ["cli", "service"]
-RUN_HERE = {"RUNWARDEN_DATA_DIR": ""}
 
 
 def told(service: Service, cli: CommandLine, text: str) -> list[str]:
@@ -27,7 +26,7 @@ def told(service: Service, cli: CommandLine, text: str) -> list[str]:
             dict.fromkeys(("created_at", "updated_at"), datetime.now(UTC).isoformat()) if not service.runs else {}
         )
         service.runs = [RUN] * runs
-        assert cli("watch", "--once", RUNWARDEN_DATA_DIR="").code == 0
+        assert cli("watch", "--once").code == 0
     return out.read_text().splitlines() if out.exists() else []
 
 
@@ -37,11 +36,11 @@ def test_what_fails_is_told_and_acknowledged(service: Service, cli: CommandLine)
     assert line.startswith("Run failed")
     assert line.endswith("· run_1 · acme [1]")
 
-    (delivery,) = cli("notify", "log", "--json", **RUN_HERE).json()["deliveries"]
+    (delivery,) = cli("notify", "log", "--json").json()["deliveries"]
     assert (delivery["outcome"], delivery["groups"]) == ("delivered", ["failed:acme/api"])
-    assert cli("notify", "ack", "1", "--json", **RUN_HERE).json() == {"groups": ["failed:acme/api"]}
-    assert cli("inbox", "list", "--json", **RUN_HERE).json()["items"] == []
-    assert cli("notify", "ack", "9", **RUN_HERE).code == 7
+    assert cli("notify", "ack", "1", "--json").json() == {"groups": ["failed:acme/api"]}
+    assert cli("inbox", "list", "--json").json()["items"] == []
+    assert cli("notify", "ack", "9").code == 7
 
 
 def test_an_automation_and_notify_on_each_tell_once(service: Service, cli: CommandLine) -> None:
@@ -50,7 +49,7 @@ def test_an_automation_and_notify_on_each_tell_once(service: Service, cli: Comma
     assert told(service, cli, text) == ["Look -> fix/x · run_1 · acme [1]"]
 
     for _ in range(2):
-        assert cli("automations", "run", "r", "--run", "run_1", **RUN_HERE).code == 0
+        assert cli("automations", "run", "r", "--run", "run_1").code == 0
     lines = (cli.home / "out").read_text().splitlines()
     assert lines == [f"Look -> fix/x · run_1 · acme [{number}]" for number in (1, 2, 3)]
 
@@ -59,7 +58,7 @@ def test_what_was_not_delivered_is_in_the_inbox(service: Service, cli: CommandLi
     """With what to try; its fallback has the same number."""
     asyncio.run(fall_back(configured(service, cli.home, "")))
 
-    items = cli("inbox", "list", "--json", **RUN_HERE).json()["items"]
+    items = cli("inbox", "list", "--json").json()["items"]
     (item,) = [item for item in items if item["kind"] == "undelivered"]
     assert (item["cure"], "Run failed" in item["title"]) == ("runwarden notify test oncall", True)
 

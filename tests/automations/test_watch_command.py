@@ -25,13 +25,14 @@ __all__ = ["service"]
 
 @pytest.fixture
 def cli(tmp_path: Path) -> CommandLine:
-    return Inside(tmp_path, more={"RUNWARDEN_BASE_URL": "", "RUNWARDEN_CONFIG": str(tmp_path / "config.toml")})
+    """Everything comes from the configuration in this folder."""
+    config = str(tmp_path / "config.toml")
+    return Inside(tmp_path, more={"RUNWARDEN_BASE_URL": "", "RUNWARDEN_DATA_DIR": "", "RUNWARDEN_CONFIG": config})
 
 
 @contextmanager
 def watching(cli: CommandLine, *arguments: str, **environment: str) -> Iterator[Program]:
     env = {name: value for name, value in {**cli.environment, **environment}.items() if value}
-    env.pop("RUNWARDEN_DATA_DIR")
     process = Program(("watch", *arguments), env, cwd=cli.home)
     try:
         yield process
@@ -78,7 +79,10 @@ def running_a_program(service: Service, cli: CommandLine) -> Iterator[tuple[Prog
     os.mkfifo(place)
     script = f"echo $$ > {place}; read x < {fifo}"
     configured(service, cli.home, automation(f"{{ command = {json.dumps(['sh', '-c', script])} }}"))
-    assert cli("watch", "--once", RUNWARDEN_DATA_DIR="").code == 0
+    with pytest.MonkeyPatch.context() as patch:
+        # Otherwise the bot would wait until the lease of the first look expires.
+        patch.setattr("app.automations.bot.LEASE_S", 0.0)
+        assert cli("watch", "--once").code == 0
     service.runs = [RUN]
     with watching(cli) as bot:
         number = int(place.read_text())
@@ -104,8 +108,8 @@ def test_a_second_sigterm_kills_a_rules_program(service: Service, cli: CommandLi
 
     with pytest.raises(ProcessLookupError):
         os.kill(number, 0)
-    assert cli("watch", "--once", RUNWARDEN_DATA_DIR="").code == 0
-    assert cli("automations", "log", "--json", RUNWARDEN_DATA_DIR="").json()["decisions"][0]["outcome"] == "interrupted"
+    assert cli("watch", "--once").code == 0
+    assert cli("automations", "log", "--json").json()["decisions"][0]["outcome"] == "interrupted"
 
 
 def test_only_one_of_two_works_and_the_other_takes_over(service: Service, cli: CommandLine) -> None:
@@ -153,14 +157,14 @@ def test_a_restored_backup_fires_nothing_twice(service: Service, cli: CommandLin
     configured(service, cli.home, automation('{ continue = "go on" }'))
     for runs in ([], [RUN]):
         service.runs = list(runs)
-        assert cli("watch", "--once", RUNWARDEN_DATA_DIR="").code == 0
+        assert cli("watch", "--once").code == 0
 
-    copied = cli("backup", str(cli.home / "copy"), "--json", RUNWARDEN_DATA_DIR="").json()["files"]
+    copied = cli("backup", str(cli.home / "copy"), "--json").json()["files"]
     assert [Path(file).name for file in copied] == ["ledger.sqlite3", "state.sqlite3"]
-    assert cli("backup", str(cli.home / "copy"), RUNWARDEN_DATA_DIR="").code == 2
+    assert cli("backup", str(cli.home / "copy")).code == 2
     shutil.rmtree(cli.home / "data")
     shutil.copytree(cli.home / "copy", cli.home / "data")
-    assert cli("watch", "--once", RUNWARDEN_DATA_DIR="").code == 0
+    assert cli("watch", "--once").code == 0
 
     assert len(service.posted) == 1
 
@@ -173,28 +177,27 @@ def test_the_commands_explain_what_was_decided(service: Service, cli: CommandLin
     old_run = {**RUN, "run_id": "run_0", "created_at": began.isoformat(), "updated_at": failed.isoformat()}
     for runs in ([old_run], [RUN, old_run]):
         service.runs = list(runs)
-        assert cli("watch", "--once", RUNWARDEN_DATA_DIR="").code == 0
-    run = {"RUNWARDEN_DATA_DIR": ""}
+        assert cli("watch", "--once").code == 0
 
-    check = cli("automations", "check", "--replay", "1d", **run)
+    check = cli("automations", "check", "--replay", "1d")
     assert "When a run fails, continue it: “go on”." in check.out
     assert "replay   1 done" in check.out
     assert "It can set itself off" in check.out
-    (listed,) = cli("automations", "list", "--json", **run).json()["automations"]
+    (listed,) = cli("automations", "list", "--json").json()["automations"]
     assert (listed["state"], listed["last"]) == ("on", "done")
-    (decision,) = cli("automations", "log", "--json", **run).json()["decisions"]
+    (decision,) = cli("automations", "log", "--json").json()["decisions"]
     assert (decision["outcome"], decision["result_id"]) == ("done", "run_2")
-    log = cli("automations", "log", **run)
+    log = cli("automations", "log")
     assert ("history" in log.out, "Not listed: 1 from before a rule was active" in log.err) == (False, True)
-    old = cli("automations", "log", "--outcome", "history", "--json", **run)
+    old = cli("automations", "log", "--outcome", "history", "--json")
     assert [each["set_off_by"][:9] for each in old.json()["decisions"]] == ["run:run_0"]
     assert old.err == ""
-    assert cli("automations", "pause", "R", **run).code == 0
-    assert cli("automations", "list", "--json", **run).json()["automations"][0]["state"] == "paused"
-    assert cli("automations", "resume", "r", "--json", **run).json() == {"name": "r", "changed": True}
-    assert cli("automations", "run", "r", **run).code == 2
-    asked = cli("automations", "run", "r", "--run", "run_1", "--json", **run).json()
+    assert cli("automations", "pause", "R").code == 0
+    assert cli("automations", "list", "--json").json()["automations"][0]["state"] == "paused"
+    assert cli("automations", "resume", "r", "--json").json() == {"name": "r", "changed": True}
+    assert cli("automations", "run", "r").code == 2
+    asked = cli("automations", "run", "r", "--run", "run_1", "--json").json()
     assert (asked["outcome"], asked["set_off_by"].split(":")[0], len(service.posted)) == ("done", "asked", 2)
-    missing = cli("automations", "check", "nope", **run)
+    missing = cli("automations", "check", "nope")
     assert (missing.code, "There are: r." in missing.err) == (7, True)
     assert next(cli.home.rglob("state.sqlite3")).stat().st_mode & 0o77 == 0

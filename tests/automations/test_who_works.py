@@ -29,56 +29,52 @@ async def at_work(settings: Settings) -> AsyncIterator[tuple[Bot, Said]]:
 
 async def looked(bot: Bot) -> None:
     """Wait until its rules have looked: what comes from now on is news."""
-    async with asyncio.timeout(300):
-        # No event tells.
-        while (state := (await bot.state.rule_states()).get("r")) is None or state.is_new:
-            await asyncio.sleep(0.01)
-    await until(lambda: bot.engine.polling.is_poller)
+
+    async def has_looked() -> bool:
+        state = (await bot.state.rule_states()).get("r")
+        return state is not None and not state.is_new
+
+    await until(has_looked, "the rule has looked")
+    await until(lambda: bot.engine.polling.is_poller, "the bot polls")
 
 
 async def test_a_deleted_cache_changes_nothing_about_who_works(service: Service, tmp_path: Path) -> None:
     """The bot goes on, does nothing a second time, and misses nothing; the other one stands by."""
     settings = configured(service, tmp_path, "[poll]\nruns_s = 1\n" + automation('{ continue = "{run.id}" }'))
     async with at_work(settings) as (bot, said):
-        await until(lambda: ("working", {"profile": "acme"}) in said)
+        await until(lambda: ("working", {"profile": "acme"}) in said, "the bot works", saw=lambda: said)
         await looked(bot)
         async with at_work(settings) as (_, other):
             service.runs = [RUN]
-            await until(lambda: len(service.posted) == 1)
+            await until(lambda: len(service.posted) == 1, "the first failure is continued")
             for file in tmp_path.rglob("cache.sqlite3*"):
                 file.unlink()
             now = datetime.now(UTC).isoformat()
             service.runs = [{**RUN, "run_id": "run_9", "created_at": now, "updated_at": now}, RUN]
-            await until(lambda: len(service.posted) == 2)
+            await until(lambda: len(service.posted) == 2, "the second failure is continued")
             bot.engine.polling.poll_soon("runs")
-            await until(lambda: len(said.outcomes()) == 4)
+            await until(lambda: len(said.outcomes()) == 4, "both are done", saw=said.outcomes)
 
             assert bot.engine.polling.is_poller
             assert [event for event, _ in other if event == "working"] == []
     assert [request.json()["instructions"] for request in service.posted] == ["run_1", "run_9"]
 
 
-async def is_well_in_time(bot: Bot) -> None:
-    async with asyncio.timeout(300):
-        while not await bot.is_well():
-            await asyncio.sleep(0.01)
-
-
 async def test_a_bot_whose_state_is_gone_is_not_well(service: Service, tmp_path: Path) -> None:
     """Its polls succeed, and still no heartbeat may say that all is in order; put back, it goes on."""
     settings = configured(service, tmp_path, "[poll]\nruns_s = 1\n" + automation('{ continue = "go on" }'))
     async with at_work(settings) as (bot, said):
-        await until(lambda: ("working", {"profile": "acme"}) in said)
+        await until(lambda: ("working", {"profile": "acme"}) in said, "the bot works", saw=lambda: said)
         await looked(bot)
-        await is_well_in_time(bot)
+        await until(bot.is_well, "the bot is well")
         state = bot.state.writer.path
         state.rename(aside := state.with_name("aside"))
         bot.reload(settings)
-        await until(lambda: any(event == "storage_failed" for event, _ in said))
+        await until(lambda: any(event == "storage_failed" for event, _ in said), "the failure is reported")
         was_well = await bot.is_well()
         aside.rename(state)
         service.runs = [RUN]
-        await until(lambda: ("done", None) in said.outcomes())
+        await until(lambda: ("done", None) in said.outcomes(), "the rule acts again", saw=said.outcomes)
 
         assert not was_well
-        await is_well_in_time(bot)
+        await until(bot.is_well, "the bot is well")

@@ -1,7 +1,6 @@
-import asyncio
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +11,6 @@ import pytest
 from msgspec.structs import replace
 from pytest_textual_snapshot import SVGImageExtension
 from syrupy.assertion import SnapshotAssertion
-from textual._compositor import Compositor
-from textual.css.model import RuleSet
-from textual.css.stylesheet import Stylesheet
 from textual.notifications import Notification
 from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
@@ -26,9 +22,20 @@ from app.events import CacheChangedElsewhere, Event, LinkChanged
 from storage.errors import DiskFailedError
 from storage.records import PollOutcome
 from storage.thread import DatabaseThread
-from tests.console.quiet import all_answered, idle, kept, lines, paint, put_off, quiet, toasts
+from tests.console.quiet import (
+    QuietLoop,
+    QuietPilot,
+    lines,
+    note_toasts,
+    paint_on_demand,
+    parse_style_sheets_once,
+    quiet,
+    titles,
+    toasts,
+)
 from tests.console.scenes import TOKEN_VARIABLE, SceneClock, app_on, engine_on, settings_for
 from tests.lab import Lab
+from tests.waiting import until
 from widgets.cursor_view import HEADER
 from widgets.runs.table import RunTable
 from widgets.unkeyed import NO_KEY
@@ -42,8 +49,6 @@ SHEETS = (
 """The keys that lead from the runs to each sheet."""
 MESSAGE = "disk I/O error. Look at the disk"
 """What a disk that fails is said to do."""
-DEADLINE_S = 300.0
-"""For what is certain to come; only a fault waits so long."""
 
 
 @dataclass
@@ -80,7 +85,7 @@ class Scene:
     @property
     def titles(self) -> list[str]:
         """Of the toasts that have one, the first one first."""
-        return toasts(self.app, "title")
+        return titles(self.app)
 
     @property
     def rows(self) -> list[str]:
@@ -95,15 +100,13 @@ class Scene:
 
     async def shows(self, *words: str) -> None:
         """Waits until all the words are on the screen, however its lines break."""
-        end = time.monotonic() + DEADLINE_S
-        while missing := self._missing(words):
-            assert time.monotonic() < end, f"{missing} not on the screen:\n{self.text}"
-            await self.settle()
-            await asyncio.sleep(0.01)
 
-    def _missing(self, words: Iterable[str]) -> list[str]:
-        shown = " ".join(self.text.split())
-        return [word for word in words if word not in shown]
+        async def are_shown() -> bool:
+            await self.settle()
+            shown = " ".join(self.text.split())
+            return all(word in shown for word in words)
+
+        await until(are_shown, f"the screen shows {words}", saw=lambda: self.text)
 
     async def press(self, *keys: str) -> None:
         """One after the other, each once the one before it is answered, what it reads in the background included.
@@ -116,13 +119,11 @@ class Scene:
 
     async def sync(self) -> None:
         """Asks the service once, under what is painted: what is not painted again after it would stay."""
-        paint(self.app)
         await self.engine.refresh()
         await self.settle()
 
     async def ring(self, event: Event | None = None) -> None:
         """The engine says that something changed; by itself: all may have, in another process."""
-        paint(self.app)
         self.engine.doorbell.ring(event or CacheChangedElsewhere())
         await self.settle()
 
@@ -133,9 +134,8 @@ class Scene:
 
     async def tick(self, **by: float) -> None:
         """Lets time pass, and the screen see it."""
-        paint(self.app)
         self.clock.move(**by)
-        self.app.screen._tick()
+        self.app.screen.beat()
         await self.settle()
 
 
@@ -143,23 +143,27 @@ Staged = Callable[..., AbstractAsyncContextManager[Scene]]
 Hasty = Callable[[Scene, str], Awaitable[None]]
 
 
+def pytest_asyncio_loop_factories() -> dict[str, type[QuietLoop]]:
+    """Run the console's tests on a loop that knows when a console is quiet."""
+    return {"quiet": QuietLoop}
+
+
 @pytest.fixture(autouse=True, scope="session")
-def swift_textual() -> Iterator[None]:
-    """Keys wait for facts, not for the processor or a pause; style sheets are parsed once, and no cursor blinks."""
+def quiet_textual() -> Iterator[None]:
+    """Keys wait for what they cause; style sheets are parsed once; no cursor blinks and no toast goes away."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("textual.app.wait_for_idle", idle)
-        patch.setattr("textual.pilot.wait_for_idle", idle)
-        patch.setattr(Pilot, "_wait_for_screen", all_answered)
-        patch.setattr(Compositor, "render_update", put_off)
-        patch.setattr(Stylesheet, "_parse_rules", kept(Stylesheet._parse_rules))
-        # The same number, without a call: rules are looked up by it, a hundred times for each node that is styled.
-        patch.setattr(RuleSet, "__hash__", object.__hash__)
-        patch.setattr(Input, "_toggle_cursor", lambda _: None)
-        patch.setattr(TextArea, "_toggle_cursor_blink_visible", lambda _: None)
+        patch.setattr("textual.pilot.Pilot", QuietPilot)
+        parse_style_sheets_once(patch)
+        paint_on_demand(patch)
+        patch.setattr(Input, "cursor_blink", False)
+        patch.setattr(TextArea, "cursor_blink", False)
         patch.setattr(SecondPress, "PAUSE_S", 0)
+        # Screens tick with the scene's clock alone: on a busy machine, real seconds would pass between two keys.
+        patch.setattr("app.console.base.screen.TICK_S", 3600.0)
         # What was said is there to be read, however late: the machine decides how soon a test looks.
         patch.setattr(Notification, "has_expired", False)
         patch.setattr(Notification, "time_left", 3600.0)
+        note_toasts(patch)
         yield
 
 
@@ -207,9 +211,7 @@ def staged(board: Lab, tmp_path: Path) -> Staged:
             async with app.run_test(size=size, notifications=toasts) as pilot:
                 scene = Scene(pilot, engine, clock)
                 await scene.settle()
-                paint(app)
                 yield scene
-                paint(app)
 
     return stage
 

@@ -1,170 +1,273 @@
-"""When a console is quiet: all messages answered and all short waits over, however slow the machine.
+"""Driving a console: a key waits until it is answered, and no longer.
 
-What is on the screen is painted when a test looks at it, when its console begins and ends, and before news comes.
-
-Textual's own pilot watches how busy the processor is, 20 ms at a time, twice a key: slow on a quiet machine, and blind
-on a busy one, where a console that was not given any time looks idle.
+Textual's pilot watches how busy the processor is, 20 ms at a time and twice a key. That is slow on a quiet machine,
+and blind on a busy one, where a console without any processor time looks idle. Here, the event loop itself reports
+when it has nothing left to run.
 """
 
 import asyncio
+import unicodedata
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from selectors import DefaultSelector, SelectorKey
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakKeyDictionary, WeakSet
 
-from rich.console import RenderableType
+import pytest
+from rich.console import Console
 from rich.segment import Segment
+from rich.text import Text
+from textual import events, keys
 from textual._compositor import Compositor
-from textual._context import active_app
 from textual.app import App
+from textual.css import stylesheet
 from textual.css.model import RuleSet
-from textual.css.stylesheet import Stylesheet
-from textual.events import MouseEvent
-from textual.pilot import Pilot, WaitForScreenTimeout
+from textual.pilot import Pilot
 from textual.worker import WorkerCancelled
 
-MOMENT_S = 0.1
-"""A timer of at most this is a part of the answer to a key, such as the pause before a search."""
-ENOUGH_S = 0.5
-"""A key waits so long for work in the background, which may hang on purpose; `quiet` waits for all of it."""
-CALM_ROUNDS = 2
-"""An answer may have been on its way to a queue, in the loop's own hands, while the queues were looked at."""
+from tests.waiting import COLD_START_S, until
 
-RENDER_UPDATE = Compositor.render_update
+if TYPE_CHECKING:
+    from textual.message_pump import MessagePump
+
+T = TypeVar("T")
+
+RESIZE_S = 0.009
+FRAME_S = 0.02
+MOMENT_S = 0.1
+"""A timer of at most this is part of an answer: the pause before a search or a resize; but the next frame is not."""
+MOST_FRAMES = 8
+"""A screen behind a sheet may repaint with every frame, for ever; no key needs more frames than this."""
+ENOUGH_S = 0.5
+"""A key of the pilot waits this long for work in the background, which may hang on purpose."""
+
+
+class _Selector(DefaultSelector):
+    """Asks the loop before it waits: `before_waiting` returns whether the loop has something to run by now."""
+
+    def __init__(self, before_waiting: Callable[[bool], bool]) -> None:
+        super().__init__()
+        self._before_waiting = before_waiting
+
+    def select(self, timeout: float | None = None) -> list[tuple[SelectorKey, int]]:
+        """As usual."""
+        ready = super().select(0)
+        has_work = bool(ready) or (timeout is not None and timeout <= 0)
+        if self._before_waiting(has_work):
+            return ready
+        return super().select(timeout)
+
+
+class QuietLoop(asyncio.SelectorEventLoop):
+    """Knows when nothing is left to run: no callback, no job on a thread and no short timer."""
+
+    def __init__(self) -> None:
+        self._resting: asyncio.Future[None] | None = None
+        self._has_worked = False
+        self._jobs = 0
+        self._moments: list[asyncio.TimerHandle] = []
+        self._waited: WeakSet[asyncio.Task[Any]] = WeakSet()
+        self._watched = _Selector(self._before_waiting)
+        super().__init__(self._watched)
+
+    @property
+    def listens(self) -> bool:
+        """Whether somebody waits for a socket; the loop itself has one of its own."""
+        return len(self._watched.get_map()) > 1
+
+    def call_at(self, when: float, *arguments: Any, **options: Any) -> asyncio.TimerHandle:
+        """As usual, and count the short timers."""
+        handle = super().call_at(when, *arguments, **options)
+        delay_s = when - self.time()
+        if (delay_s <= RESIZE_S or FRAME_S < delay_s <= MOMENT_S) and not self._repeats():
+            self._moments.append(handle)
+        return handle
+
+    def run_in_executor(self, executor: Any, call: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:
+        """As usual, and count the jobs."""
+        future = super().run_in_executor(executor, call, *arguments)
+        self._jobs += 1
+        future.add_done_callback(self._job_done)
+        return future
+
+    async def rest(self, at_most_s: float | None = None) -> bool:
+        """Wait until nothing is left to run, or for so long; return whether anything was run."""
+        self._resting, self._has_worked = self.create_future(), False
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._resting, at_most_s)
+        return self._has_worked
+
+    def _repeats(self) -> bool:
+        """Whether the running task has waited before, as one that moves an indicator does while it is shown."""
+        task = asyncio.current_task(self) if self.is_running() else None
+        if task is None or task in self._waited:
+            return task is not None
+        self._waited.add(task)
+        return False
+
+    def _job_done(self, _: object) -> None:
+        self._jobs -= 1
+
+    def _before_waiting(self, has_work: bool) -> bool:
+        if self._resting is None or has_work or self._jobs or self._has_moments():
+            self._has_worked = True
+            return has_work
+        if not self._resting.done():
+            self._resting.set_result(None)
+        self._resting = None
+        return True
+
+    def _has_moments(self) -> bool:
+        now = self.time()
+        self._moments = [handle for handle in self._moments if handle.when() > now and not handle.cancelled()]
+        return bool(self._moments)
+
+
+class QuietPilot(Pilot[Any]):
+    """Waits for what a key or a click caused, instead of for the processor."""
+
+    async def press(self, *pressed: str) -> None:
+        """Press keys, each once the one before it is answered."""
+        for key in pressed:
+            self.app.post_message(key_event(key))
+            await self.pause()
+
+    async def pause(self, delay: float | None = None) -> None:
+        """Wait until all is answered; for work in the background, half a second at most."""
+        await answered(self.app, ENOUGH_S)
+        if running := _running(self.app):
+            await asyncio.wait([asyncio.ensure_future(_ended(worker)) for worker in running], timeout=ENOUGH_S)
+            await answered(self.app, ENOUGH_S)
+
+
+def key_event(key: str) -> events.Key:
+    """The event of a key, by its character or its name."""
+    if len(key) > 1 or key.isalnum():
+        return events.Key(key, keys.key_to_character(keys.REPLACED_KEYS.get(key, key)))
+    name = unicodedata.name(key).lower().replace("-", "_").replace(" ", "_")
+    return events.Key(keys.KEY_NAME_REPLACEMENTS.get(name, name), key)
+
+
+async def answered(app: App[Any], at_most_s: float | None = None) -> None:
+    """Wait until every message is answered and the screen is laid out, or for so long."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, QuietLoop)
+    await loop.rest(at_most_s)
+    for _ in range(MOST_FRAMES):
+        if not (app.is_running and app.screen_stack):
+            return
+        if loop.listens and at_most_s is None:
+            await _handlers_end(app)
+        # The next frame now, instead of after Textual's sixtieth of a second.
+        await Pilot(app).wait_for_animation()
+        if not await loop.rest(at_most_s):
+            return
+
+
+async def _handlers_end(app: App[Any]) -> None:
+    """A handler that waits for a service leaves the loop at rest: ask the nodes that may have such a handler."""
+    asked: set[MessagePump] = set()
+    for node in (app, *app.screen.walk_children(with_self=True)):
+        if type(node).__module__.startswith("app.") and node.call_later(lambda node=node: asked.discard(node)):
+            asked.add(node)
+    await until(lambda: not (asked and app.is_running), "the handlers end", COLD_START_S, saw=lambda: asked)
+
+
+async def quiet(app: App[Any]) -> None:
+    """Wait until nothing is on its way any more, work in the background included."""
+    await answered(app)
+    while running := _running(app):
+        for worker in running:
+            await _ended(worker)
+        await answered(app)
+
+
+def _running(app: App[Any]) -> list[Any]:
+    return [worker for worker in app.workers if not worker.is_finished]
+
+
+async def _ended(worker: Any) -> None:
+    # A newer one of its kind may have taken its place.
+    with suppress(WorkerCancelled):
+        await worker.wait()
 
 
 def lines(app: App[Any]) -> list[str]:
     """What is on the screen, line by line."""
-    return ["".join(segment.text for segment in strip) for strip in strips(app)]
+    return _shown(app, styles=False).split("\n")
 
 
 def strips(app: App[Any]) -> list[list[Segment]]:
     """What is on the screen, line by line, with its colours."""
-    paint(app)
-    return [list(strip) for strip in app.screen._compositor.render_strips()]
+    console = Console(width=1000)
+    shown = _shown(app, styles=True).split("\n")
+    return [list(Text.from_ansi(line).render(console)) for line in shown]
 
 
-async def wheel(pilot: Pilot[Any], widget: Any, offset: tuple[int, int], event: type[MouseEvent]) -> None:
-    """One notch of the mouse's wheel over a widget."""
-    await pilot._post_mouse_events([event], widget, offset, times=1)
-    await quiet(pilot.app)
+def _shown(app: App[Any], *, styles: bool) -> str:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Console, "export_svg", lambda console, **_: console.export_text(styles=styles))
+        return app.export_screenshot().removesuffix("\n")
 
 
-def toasts(app: App[Any], part: str = "message") -> list[str]:
-    """What the toasts say, in full; or their titles, of those that have one."""
-    return [said for notification in app._notifications if (said := getattr(notification, part))]
+async def wheel(app: App[Any], selector: str, offset: tuple[int, int], event: type[events.MouseEvent]) -> None:
+    """Turn the mouse's wheel by one notch over a widget."""
+    x, y = app.screen.query_one(selector).region.offset + offset
+    app.post_message(event(None, x, y, 0, 0, 0, shift=False, meta=False, ctrl=False))
+    await quiet(app)
 
 
-async def answered(app: App[Any]) -> None:
-    """Waits until every message of the screen on show is answered."""
-    calm = 0
-    while calm < CALM_ROUNDS and app.is_running and app.screen_stack:
-        for _ in range(3):
-            await asyncio.sleep(0)
-        if not await Pilot(app)._wait_for_screen(timeout=60) or not app.screen_stack:
-            return
-        app.screen._on_timer_update()
-        calm = 0 if _is_busy(app) else calm + 1
+def paint_on_demand(patch: pytest.MonkeyPatch) -> None:
+    """Paint whole pictures only, when a test asks for one: the frames between them go to no terminal."""
+    render = Compositor.render_update
+
+    def render_update(compositor: Compositor, *, full: bool = False, **how: Any) -> Any:
+        return render(compositor, full=True, **how) if full else None
+
+    patch.setattr(Compositor, "render_update", render_update)
 
 
-async def all_answered(pilot: Pilot[Any], timeout: float = 120.0) -> bool:  # noqa: ASYNC109 — Textual's own
-    """In the place of Textual's wait for the screen, which gives every node something to do: asks only those at work.
+def parse_style_sheets_once(patch: pytest.MonkeyPatch) -> None:
+    """Parse each style sheet once for all apps: by default, each app parses fifty."""
+    tokenize, parse = stylesheet.tokenize_values, stylesheet.parse
+    tokens: dict[frozenset[tuple[str, str]], dict[str, Any]] = {}
+    rules: dict[tuple[Any, ...], list[RuleSet]] = {}
 
-    False where there is no screen or the console has failed, and an error where a node hangs, as there.
-    """
-    app = pilot.app
-    if not app.screen_stack:
-        return False
-    asked, unanswered = asyncio.Event(), 0
+    def tokenized(variables: dict[str, str]) -> dict[str, Any]:
+        key = frozenset(variables.items())
+        if key not in tokens:
+            tokens[key] = tokenize(variables)
+        return tokens[key]
 
-    def answer() -> None:
-        nonlocal unanswered
-        unanswered -= 1
-        if not unanswered:
-            asked.set()
+    def parsed(*source: Any, variable_tokens: dict[str, Any], **how: Any) -> list[RuleSet]:
+        key = (id(variable_tokens), source, *how.values())
+        if key not in rules:
+            rules[key] = list(parse(*source, variable_tokens=variable_tokens, **how))
+        return rules[key]
 
-    for node in (app, *app.screen.walk_children(with_self=True)):
-        unanswered += not _waits(node) and node.call_later(answer)
-    if not unanswered:
-        return True
-    either = [asyncio.create_task(asked.wait()), asyncio.create_task(app._exception_event.wait())]
-    done, pending = await asyncio.wait(either, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-    for task in pending:
-        task.cancel()
-    if not done:
-        raise WaitForScreenTimeout(f"{unanswered} nodes do not answer")
-    return not unanswered
+    patch.setattr(stylesheet, "tokenize_values", tokenized)
+    patch.setattr(stylesheet, "parse", parsed)
 
 
-def _waits(node: Any) -> bool:
-    """Whether a node has answered all its messages and waits for the next one."""
-    queue = node._message_queue
-    return not queue.values and bool(queue.ready_event._waiters)
+_TOASTS: WeakKeyDictionary[App[Any], list[tuple[str, str]]] = WeakKeyDictionary()
 
 
-async def quiet(app: App[Any]) -> None:
-    """Waits until nothing is on its way any more, work in the background and short timers included."""
-    while True:
-        await answered(app)
-        if running := [worker for worker in app.workers if not worker.is_finished]:
-            for worker in running:
-                # A newer one of its kind took its place.
-                with suppress(WorkerCancelled):
-                    await worker.wait()
-        elif timers := [timer for node in (app, *app._registry) for timer in node._timers if _is_short(timer)]:
-            await asyncio.wait([timer._task for timer in timers], timeout=MOMENT_S)
-        else:
-            return
+def note_toasts(patch: pytest.MonkeyPatch) -> None:
+    """Note each toast, whether the app shows toasts or not."""
+    notify = App.notify
+
+    def noting(app: App[Any], message: str, *, title: str = "", **how: Any) -> None:
+        _TOASTS.setdefault(app, []).append((title, message))
+        notify(app, message, title=title, **how)
+
+    patch.setattr(App, "notify", noting)
 
 
-def put_off(compositor: Compositor, *, full: bool = False, **how: Any) -> RenderableType | None:
-    """In the place of painting each frame, which no terminal gets; what has changed stays known. Pictures are whole."""
-    return RENDER_UPDATE(compositor, full=True, **how) if full else None
+def toasts(app: App[Any]) -> list[str]:
+    """What the toasts said so far, in full: on the screen their lines are broken."""
+    return [message for _, message in _TOASTS.get(app, [])]
 
 
-def paint(app: App[Any]) -> None:
-    """Paints what has changed since the last time, once for all frames on the way; what fails of it, fails here."""
-    if app.screen_stack:
-        RENDER_UPDATE(app.screen._compositor, screen_stack=app._background_screens)
-
-
-def _is_short(timer: Any) -> bool:
-    if timer._task is None:
-        return False
-    return timer._repeat == 0 and timer._interval <= MOMENT_S and timer._active.is_set() and not timer._task.done()
-
-
-def _is_busy(app: App[Any]) -> bool:
-    screen = app.screen
-    return (
-        screen._layout_required
-        or bool(screen._dirty_widgets or screen._callbacks)
-        or any(node._next_callbacks or node._message_queue.values for node in (app, *app._registry))
-    )
-
-
-async def idle(min_sleep: float = 0, max_sleep: float = 1) -> None:
-    """In the place of Textual's look at the processor."""
-    del min_sleep, max_sleep
-    app = active_app.get()
-    await answered(app)
-    if working := [worker._task for worker in app.workers if worker._task is not None and not worker.is_finished]:
-        await asyncio.wait(working, timeout=ENOUGH_S)
-        await answered(app)
-
-
-def kept(parse: Callable[..., list[RuleSet]]) -> Callable[..., list[RuleSet]]:
-    """Parses each style sheet once for all apps; Textual keeps them for each app."""
-    known: dict[tuple[Any, ...], list[RuleSet]] = {}
-    last: tuple[Any, frozenset[Any]] = (None, frozenset())
-
-    def rules(sheet: Stylesheet, *source: Any, **more: Any) -> list[RuleSet]:
-        nonlocal last
-        # Some fifty sheets are parsed one after the other with the same variables, which are replaced as a whole.
-        if sheet._variables is not last[0]:
-            last = (sheet._variables, frozenset(sheet._variables.items()))
-        key = (last[1], source, *more.values())
-        if key not in known:
-            known[key] = parse(sheet, *source, **more)
-        return known[key]
-
-    return rules
+def titles(app: App[Any]) -> list[str]:
+    """The titles of those toasts that have one."""
+    return [title for title, _ in _TOASTS.get(app, []) if title]

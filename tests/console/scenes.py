@@ -5,9 +5,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
-
-from textual.app import App
 
 from app.config import ConsoleSettings, PollSettings, Profile, Settings
 from app.config.token import EnvToken
@@ -88,29 +85,6 @@ async def engine_on(settings: Settings, clock: SceneClock) -> AsyncIterator[Engi
     """The real engine of the scene's profile; it does not poll by itself."""
     async with await Engine.open(settings, settings.profile(), actor="console", clock=clock) as engine:
         yield engine
-
-
-class NotedApp(App[None]):
-    """An app that is not on show, and notes what a session says and copies."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.said: list[str] = []
-        self.titles: list[str] = []
-        self.copied: list[str] = []
-        self.rings = 0
-
-    def bell(self) -> None:
-        """Notes that the bell rings."""
-        self.rings += 1
-
-    def notify(self, message: str, *, title: str = "", **_: Any) -> None:
-        """Notes a toast: its title, if it has one."""
-        (self.titles if title else self.said).append(title or message)
-
-    def copy_to_clipboard(self, text: str) -> None:
-        """Notes what is copied."""
-        self.copied.append(text)
 
 
 def app_on(settings: Settings, clock: SceneClock, engine: Engine) -> RunwardenApp:

@@ -19,8 +19,8 @@ from app.console.runs.views import PreferencesError, TableQuery
 from app.results.git import GitError
 from storage.base_error import RunwardenError
 from storage.records import Action
-from tests.console.conftest import DEADLINE_S, MESSAGE, SHEETS, SMALL, Disk, Scene, Staged
-from tests.console.quiet import paint
+from tests.console.conftest import MESSAGE, SHEETS, SMALL, Disk, Scene, Staged
+from tests.waiting import until
 
 WAYS = (
     *("", "enter", "2", "3", "3 i", "4", "5", "6", "7"),
@@ -78,7 +78,7 @@ async def takes_messages(node: MessagePump) -> None:
     """Returns once its message loop has gone on."""
     answered = asyncio.Event()
     node.call_later(answered.set)
-    await asyncio.wait_for(answered.wait(), DEADLINE_S)
+    await until(answered.is_set, f"{node} takes messages")
 
 
 async def press_all(scene: Scene, disk: Disk, way: str, pressed: set[tuple[type, str]]) -> None:
@@ -98,7 +98,7 @@ async def press_all(scene: Scene, disk: Disk, way: str, pressed: set[tuple[type,
         await scene.pilot.pause()
 
         assert scene.app.is_running, f"{binding.key} behind {way!r} ended the console"
-    paint(scene.app)
+
     disk.fails = False
 
 

@@ -81,22 +81,20 @@ async def test_only_a_person_who_looks_has_the_service_asked_every_four_seconds(
         assert asked == ["runs"] * asks
 
 
-@pytest.mark.parametrize(
-    ("kind", "link"),
-    [
-        ("not_authorized", "✓ answers         token refused"),
-        ("forbidden", "✓ answers         not permitted"),
-        ("token", "◌ not asked       there is no usable token"),
-    ],
-)
-async def test_a_refusal_is_named_as_what_it_is(staged: Staged, kind: str, link: str) -> None:
-    """A service that was never asked, for want of a token, is not said to answer."""
+async def test_a_refusal_is_named_as_what_it_is(staged: Staged) -> None:
+    """A service that was never asked, because there is no token, is not said to answer."""
+    refusals = {
+        "not_authorized": "✓ answers         token refused",
+        "forbidden": "✓ answers         not permitted",
+        "token": "◌ not asked       there is no usable token",
+    }
     async with staged() as scene:
         await scene.press("2")
-        await scene.ended(PollOutcome("runs", scene.clock(), kind, "no"))
+        for kind, link in refusals.items():
+            await scene.ended(PollOutcome("runs", scene.clock(), kind, "no"))
 
-        (row,) = [line for line in scene.lines if line[1:].startswith("our link") and ":" not in line]
-        assert row.removeprefix(" our link").strip() == link
+            (row,) = [line for line in scene.lines if line[1:].startswith("our link") and ":" not in line]
+            assert row.removeprefix(" our link").strip() == link
 
 
 async def test_hosts_of_old_turn_grey_in_the_header_although_their_words_stay(staged: Staged) -> None:

@@ -49,34 +49,48 @@ async def invited(scene: Scene) -> None:
     await scene.press("3")
 
 
-@pytest.mark.parametrize(
-    ("told", "cell", "fact"),
-    [
-        (None, "unknown", "this service does not tell"),
-        ({}, "outbox, 29d left", "outbox folder"),
-        ({"mail": "smtp"}, "sent, 29d left", "handed to the mail server"),
-        (
-            {"state": "waiting", "sent_at": None, "failure": "no route"},
-            "not sent yet",
-            "no route; it is tried again",
-        ),
-        ({"state": "refused", "failure": "no such user"}, "refused", "not sent: no such user"),
-        ({"state": "accepted", "accepted_at": "2026-05-01T20:00:00Z"}, "accepted 2h ago", "accepted 2h ago"),
-        ({"state": "expired", "expires_at": "2026-04-30T21:00:00Z"}, "expired", "since 2026-04-30"),
-        ({"state": "of tomorrow"}, "of tomorrow", "of tomorrow"),
-    ],
+INVITATIONS: tuple[tuple[dict[str, object], str, str], ...] = (
+    ({}, "outbox, 29d left", "outbox folder"),
+    ({"mail": "smtp"}, "sent, 29d left", "handed to the mail server"),
+    (
+        {"state": "waiting", "sent_at": None, "failure": "no route"},
+        "not sent yet",
+        "no route; it is tried again",
+    ),
+    ({"state": "refused", "failure": "no such user"}, "refused", "not sent: no such user"),
+    ({"state": "accepted", "accepted_at": "2026-05-01T20:00:00Z"}, "accepted 2h ago", "accepted 2h ago"),
+    ({"state": "expired", "expires_at": "2026-04-30T21:00:00Z"}, "expired", "since 2026-04-30"),
+    ({"state": "of tomorrow"}, "of tomorrow", "of tomorrow"),
 )
-async def test_an_invitation_is_shown_as_the_service_knows_it(
-    staged: Staged, server: Server, partner: Partner, told: dict[str, object] | None, cell: str, fact: str
-) -> None:
-    """Where its mail went, and what came of it; without the extension it is unknown, never `sent`."""
-    partner.told = None if told is None else TOLD | told
+
+
+def detail(scene: Scene) -> str:
+    """The text beside the list."""
+    return " ".join(" ".join(line.split("│")[-1].split()) for line in scene.lines)
+
+
+async def test_an_invitation_is_shown_as_the_service_knows_it(staged: Staged, server: Server, partner: Partner) -> None:
+    """Where its mail went, and what came of it."""
+    partner.told = TOLD
     async with staged(synced=False, base_url=server.base_url) as scene:
         await invited(scene)
-        await scene.shows(cell)
+        for told, cell, fact in INVITATIONS:
+            partner.told = TOLD | told
+            await scene.press("1", "3")
+            await scene.shows(cell)
 
-        assert fact in " ".join(" ".join(line.split("│")[-1].split()) for line in scene.lines)
-        assert ("29d" in scene.text) == ("29d" in cell)
+            assert fact in detail(scene)
+            assert ("29d" in scene.text) == ("29d" in cell)
+
+
+async def test_without_the_extension_an_invitation_is_unknown(staged: Staged, server: Server, partner: Partner) -> None:
+    """It is never said to be sent."""
+    async with staged(synced=False, base_url=server.base_url) as scene:
+        await invited(scene)
+        await scene.shows("unknown")
+
+        assert "this service does not tell" in detail(scene)
+        assert "29d" not in scene.text
 
 
 async def test_it_is_sent_again_once_it_is_confirmed(staged: Staged, server: Server, partner: Partner) -> None:

@@ -26,7 +26,7 @@ from storage.state import AT_WORK
 from tests.cli.conftest import Inside
 from tests.program import Program, run
 from tests.service.conftest import BARE
-from tests.waiting import eventually
+from tests.waiting import COLD_START_S, eventually
 
 PATIENCE_S = 120.0
 
@@ -107,7 +107,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
 
 def test_what_the_first_line_names_is_there_and_was_really_executed(demo: Demo) -> None:
     """What was run has changes and a review, what could not be cloned failed, and mail was sent."""
-    eventually(lambda: not active(demo), "every run has ended")
+    eventually(lambda: not active(demo), "every run has ended", COLD_START_S)
     assert set(demo.told) == {"base_url", "token", "data_dir", "repositories", "agents", "outbox"}
     assert demo.told["agents"][0] == "reviewer"
     paths = {each["name"]: Path(each["path"]) for each in demo.told["repositories"]}
@@ -209,8 +209,10 @@ def test_under_a_console_a_team_is_at_work(tmp_path: Path, monkeypatch: pytest.M
     """A month of history, an answer that was lost, and rules that acted on what failed since, and on nothing before.
 
     Kept and taken up again, with a profile that was added, it goes on with the same runs, where the repositories are
-    said to be, until a signal.
+    said to be, until a signal. Its agents do nothing here: the demo without a console shows what they do.
     """
+    (agent := tmp_path / "agent.py").touch()
+    monkeypatch.setattr("app.demo.world.AGENT", agent)
     monkeypatch.setattr("app.demo._say", (said := []).append)
     monkeypatch.setattr("app.demo.history.MONTH_RUNS", 200)
     folder, seen = tmp_path / "kept", list[set[str]]()
@@ -226,14 +228,15 @@ def test_under_a_console_a_team_is_at_work(tmp_path: Path, monkeypatch: pytest.M
 
     def show(settings: Settings, profile: Profile) -> int:
         if seen:
-            eventually(lambda: is_any_new(profile.base_url), "the team has started another run")
+            eventually(lambda: is_any_new(profile.base_url), "the team has started another run", COLD_START_S)
         runs = told("runs", "list", "--limit", "2000")["runs"]
         seen.append({run["run_id"] for run in runs})
         if len(seen) == 1:
             assert {"completed", "failed"} <= {run["status"] for run in runs}
             (file,) = (folder / "client").rglob("state.sqlite3")
             with closing(sqlite3.connect(file)) as state:
-                eventually(lambda: state.execute("SELECT 1 FROM decisions").fetchone() is not None, "a rule has acted")
+                decision = "SELECT 1 FROM decisions"
+                eventually(lambda: state.execute(decision).fetchone(), "a rule has acted", COLD_START_S)
             assert len(told("actions", "list", "--state", "unknown")["actions"]) == 1
             causes = " ".join(each["set_off_by"] for each in told("automations", "log")["decisions"])
             history = [run for run in runs if run["updated_at"] < begun_at and run["status"] in {"completed", "failed"}]

@@ -4,14 +4,18 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
+import yaml
 
 from service.settings import Settings
-from tests.distribution.containers import COMPOSE, FOLDER, ROOT
+from tests.program import ROOT
 
+FOLDER: Final = ROOT / "deploy" / "container"
+COMPOSE: Final[Mapping[str, Any]] = yaml.safe_load((FOLDER / "compose.yaml").read_text("utf-8"))
 SERVICES: Final = COMPOSE["services"]
 DOCKERFILE: Final = (FOLDER / "Dockerfile").read_text("utf-8")
 

@@ -1,7 +1,11 @@
 """What documents and deployment files tell people to type: each command exists, with its options."""
 
 import contextlib
+import json
+import os
 import re
+import shlex
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -11,7 +15,10 @@ import pytest
 
 from app.cli import root
 from service.cli import main as service_root
-from tests.distribution.containers import COMPOSE, ROOT
+from tests import program
+from tests.distribution.test_container_files import COMPOSE
+from tests.program import ROOT
+from tests.service_process import make_repository
 
 DOCUMENTS: Final = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 UNITS: Final = sorted((ROOT / "deploy" / "systemd").iterdir())
@@ -19,6 +26,8 @@ FENCE: Final = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CALL: Final = re.compile(r"(?:^|[\s(:`]|/bin/)runwarden(?! -- )((?: +(?![#|&;<>])[^\s`]+)+)")
 IN_CONTAINER: Final = re.compile(r"docker compose (?:run|exec) .*\bapi((?: +[^\s`]+)+)")
 SHELL: Final = {"", "console"}
+GUIDE: Final = (ROOT / "docs" / "service.md").read_text("utf-8").partition("## Quick start")[2].partition("\n## ")[0]
+COMMANDS: Final = [shlex.split(line[2:], comments=True) for line in GUIDE.splitlines() if line.startswith("$ ")]
 
 
 def calls(text: str) -> Iterator[str]:
@@ -127,3 +136,35 @@ def test_every_path_of_the_source_exists() -> None:
 
     assert len(named) > 50
     assert sorted(each for each in named if not (ROOT / each[1]).exists()) == []
+
+
+def test_the_quick_start_ends_with_a_commit(tmp_path: Path) -> None:
+    """The quick start of docs/service.md works as it stands, except for addresses, the port and what is installed."""
+    repository = make_repository(tmp_path / "acme" / "api", {"app.py": "password = 'hunter2'\n"})
+    setup = re.search(r"```toml\n(.*?)```", GUIDE, re.DOTALL)
+    assert setup is not None
+    (tmp_path / "setup.toml").write_text(setup[1].replace("https://github.com/acme/api.git", str(repository)), "utf-8")
+    install, apply, serve, _export, *rest = COMMANDS
+    environment = {**os.environ, "HOME": str(tmp_path), "GITHUB_TOKEN": "ghp_none"}
+
+    def run(words: list[str]) -> subprocess.CompletedProcess[str]:
+        done = program.run(words[1:], environment, stdin="", cwd=tmp_path)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done
+
+    assert install[:2] == ["pipx", "install"]
+    token = re.search(r"rwt_[\w-]+", run(apply).stdout)
+    assert token is not None
+    serving = program.Program([*serve[1:-1], "0"], environment, cwd=tmp_path)
+    try:
+        assert serving.stdout is not None
+        environment["RUNWARDEN_BASE_URL"] = json.loads(serving.stdout.readline())["base_url"]
+        environment["RUNWARDEN_TOKEN"] = token[0]
+        said = [run(words).stdout for words in rest]
+    finally:
+        serving.terminate()
+        serving.communicate()
+
+    assert "completed" in said[0] + said[1]
+    branches = subprocess.run(["git", "-C", repository, "branch"], capture_output=True, text=True, check=True).stdout
+    assert "agent/review-what-is-there" in branches

@@ -9,21 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import astuple
 
 from app.config import NotifySettings
-from app.config.load import parse
-from app.notify.channels import Text
-from app.notify.dispatcher import Dispatcher
 from app.notify.incidents import IncidentReader
 from app.notify.watch import News, Watch
-from app.text import safe_text
 from storage.cache.cache import Cache
-from storage.claims import Owner
 from storage.database import make_fleeting
 from storage.ledger import Ledger
 from storage.records import HealthReport, HealthSample, PollOutcome, Repository, Run
-from storage.records.alert import Message
 from storage.state import State
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -105,76 +98,10 @@ class World:
         await self.cache.record_poll(PollOutcome("runs", self.now, kind, None if kind is None else "refused"))
 
 
-TO_ALL = '[notify.routes.oncall]\ncommand = ["true"]\n[[notify.rules]]\nroute = "oncall"\n'
-"""Everything goes to one route."""
-
-
-@dataclass
-class Desk:
-    """One profile's folder, and the processes that tell what happens in it."""
-
-    world: World
-    ledger: Ledger
-    state: State
-    said: list[dict[str, Any]] = field(default_factory=list)
-    """Lines of the log."""
-    _seen: int = 0
-
-    def dispatcher(self, text: str = TO_ALL) -> Dispatcher:
-        """Another process, with this configuration."""
-        notify = parse(Path("/etc/config.toml"), text).notify
-        incidents = IncidentReader(self.world.cache, {"ok"}, 30.0, timedelta(seconds=notify.hold_s))
-        files = (self.state, self.world.cache, self.ledger)
-        return Dispatcher(*files, incidents, notify, "acme", self.world.clock, self._say)
-
-    async def began(self, text: str = TO_ALL) -> Dispatcher:
-        """A process that has looked once, a minute ago."""
-        dispatcher = self.dispatcher(text)
-        await dispatcher.look()
-        self.world.pass_(minutes=1)
-        return dispatcher
-
-    async def made(self) -> list[Message]:
-        """The messages that were made since the last call, oldest first."""
-        found = [each.message for each in await self.state.recent_deliveries(10_000)][::-1]
-        fresh, self._seen = found[self._seen :], len(found)
-        return fresh
-
-    async def titles(self) -> list[str]:
-        """Their titles."""
-        return [message.title for message in await self.made()]
-
-    async def pass_(self, dispatcher: Dispatcher, looks: int = 1, **by: float) -> list[str]:
-        """Lets time pass before each look; the titles of what was made then."""
-        for _ in range(looks):
-            self.world.pass_(**by)
-            await dispatcher.look()
-        return await self.titles()
-
-    async def deliver(self, dispatcher: Dispatcher) -> list[str]:
-        """Deliver what is due; the events that the log tells of it."""
-        self.said.clear()
-        await dispatcher.deliver()
-        return [line["event"] for line in self.said]
-
-    async def owned_by(self, owner: Owner) -> None:
-        """What is being delivered, is by this process."""
-        query = "UPDATE deliveries SET owner_json = ? WHERE owner_json IS NOT NULL"
-        await self.state.writer.run(lambda connection: connection.execute(query, (json.dumps(astuple(owner)),)))
-
-    def _say(self, event: str, **facts: Any) -> None:
-        self.said.append({"event": event, **facts})
-
-
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
     async with World().opened(tmp_path) as world:
         yield world
-
-
-@pytest.fixture
-def desk(world: World) -> Desk:
-    return Desk(world, world.ledger, world.state)
 
 
 def titles(telling: News) -> list[str]:
@@ -185,8 +112,3 @@ def titles(telling: News) -> list[str]:
 def outward(telling: News) -> list[str]:
     """What a look told outside of it."""
     return [news.title for news in telling.outward]
-
-
-def news(title: str = "Run failed: acme/api", body: str = "agent/x", **values: str) -> Text:
-    """One piece of news."""
-    return Text(safe_text(title), safe_text(body), "error", values)

@@ -11,12 +11,17 @@ from pathlib import Path
 import pytest
 
 from app.config import NotifySettings
-from app.notify.channels import NO_DESKTOP, Channels, run_program, terminal_sequence
+from app.notify.channels import NO_DESKTOP, Channels, Text, run_program, terminal_sequence
 from app.text import SafeText, safe_text
 from tests.console.hostile.payloads import SEQUENCES
-from tests.notify.conftest import news
+from tests.waiting import until
 
 WRITE_ARGUMENTS = "import json, sys; open(sys.argv[1], 'w').write(json.dumps(sys.argv[2:]))"
+
+
+def news(title: str = "Run failed: acme/api", body: str = "agent/x", **values: str) -> Text:
+    """One piece of news."""
+    return Text(safe_text(title), safe_text(body), "error", values)
 
 
 class Terminal:
@@ -78,6 +83,14 @@ async def test_what_goes_wrong_with_a_command_is_said() -> None:
     assert "did not end within 0 s and was stopped" in hanging
 
 
+def has_ended(pid: int) -> bool:
+    """Whether a process has ended; a zombie has."""
+    try:
+        return "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
 async def test_a_program_is_stopped_with_all_that_it_started(tmp_path: Path) -> None:
     """One that keeps the error output open holds nothing up, and is gone; what was left behind in time stays."""
     fifo = tmp_path / "pid"
@@ -89,8 +102,7 @@ async def test_a_program_is_stopped_with_all_that_it_started(tmp_path: Path) -> 
 
     assert trouble is not None
     assert "was stopped" in trouble
-    while Path(f"/proc/{pid}").exists() and "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text():
-        await asyncio.sleep(0.01)
+    await until(lambda: has_ended(pid), "what the program started has ended")
 
     task = asyncio.create_task(run_program(("sh", "-c", f'sleep 600 & echo $! > "{fifo}"'), deadline_s=600))
     pid = int(await asyncio.to_thread(fifo.read_text))

@@ -13,7 +13,6 @@ CRASH = """
 import sys
 from app.console.runs.loader import RunsLoader
 from app.console.app import RunwardenApp
-from app.console.runs.screen import RunsScreen
 from app.engine import Engine
 from widgets.runs.table import RunTable
 from app.__main__ import main
@@ -28,7 +27,6 @@ async def broken_later(*arguments, **options):
 match sys.argv.pop():
     case "a worker": RunsLoader._read = broken_later
     case "painting": RunTable.render_line = broken
-    case "composing": RunsScreen.compose_body = broken
     case "the engine": Engine.open = broken_later
     case "leaving": RunwardenApp.action_quit = broken_later
 sys.exit(main())
@@ -48,6 +46,7 @@ sys.exit(main())
 HANGING = """
 import sys, threading
 from app.console.app import RunwardenApp
+from app.console.terminal import process
 from app.__main__ import main
 
 def hang(app):
@@ -55,12 +54,15 @@ def hang(app):
     threading.Event().wait()
 
 RunwardenApp.action_help = hang
+process.PATIENCE_MS = 300
 sys.exit(main())
 """
 LINGERING = """
 import sys, threading
 from app.__main__ import main
+from app.console.terminal import process
 
+process.PATIENCE_MS = 300
 threading.Thread(target=threading.Event().wait).start()
 sys.exit(main())
 """
@@ -100,7 +102,7 @@ def assert_given_back(terminal: Terminal) -> None:
     assert terminal.attributes == terminal.attributes_before
 
 
-@pytest.mark.parametrize("place", ["a worker", "painting", "composing", "the engine", "leaving"])
+@pytest.mark.parametrize("place", ["a worker", "painting", "the engine", "leaving"])
 def test_a_crash_names_the_place_and_nothing_else(opened: Opened, place: str) -> None:
     """Status 1; the traceback is readable, without values of variables and without the token."""
     terminal = opened(place, program=CRASH)
@@ -181,12 +183,11 @@ def test_a_terminal_that_vanishes_takes_the_console_along(opened: Opened, given:
     assert terminal.vanish() == 128 + signal.SIGHUP
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=["SIGTERM", "SIGHUP"])
-def test_a_console_that_is_told_to_end_as_its_terminal_goes_is_gone(opened: Opened, number: signal.Signals) -> None:
+def test_a_console_that_is_told_to_end_as_its_terminal_goes_is_gone(opened: Opened) -> None:
     """With a signal's status: no write that finds no terminal keeps the files from being closed."""
     terminal = opened()
     terminal.shows("complete")
-    terminal.process.send_signal(number)
+    terminal.process.send_signal(signal.SIGTERM)
 
     assert terminal.vanish() in {128 + signal.SIGTERM, 128 + signal.SIGHUP}
 

@@ -39,7 +39,7 @@ sys.exit(code)
 """Has handlers of its own for the signals that the first frame listens to."""
 
 
-SIZES = (80, 24), (140, 40)
+SIZE = (140, 40)
 
 
 @pytest.fixture(scope="module")
@@ -52,23 +52,21 @@ def board() -> Iterator[Lab]:
 
 @pytest.fixture(scope="module")
 def home(board: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where a console was opened in two sizes, and left by its key."""
+    """Where a console was opened, and left by its key."""
     home = tmp_path_factory.mktemp("home")
-    for size in SIZES:
-        console = opened_in(home, board, size=size)
-        # What comes after the rows moves them: the counts, and the pane with its last line.
-        shown = ("All 60", "unknown", *(["On this branch"] if size[0] > 120 else []))
-        console.shows("complete", "? help", "fix/login-timeout", *shown)
-        console.type("q")
-        assert console.end() == 0
-        console.close()
+    console = opened_in(home, board)
+    # What comes after the rows moves them: the counts, and the pane with its last line.
+    console.shows("complete", "? help", "fix/login-timeout", "All 60", "unknown", "On this branch")
+    console.type("q")
+    assert console.end() == 0
+    console.close()
     shutil.copytree(home / "data", home / "left")
     return home
 
 
 @pytest.fixture
 def again(board: Lab, home: Path) -> Iterator[Opened]:
-    """Opens a console there; each test finds the frames of the first ones."""
+    """Opens a console there; each test finds the frame of the first one."""
     terminals: list[Terminal] = []
 
     def start(**options: Any) -> Terminal:
@@ -86,12 +84,11 @@ def opened_in(
     home: Path, board: Lab, *, config: str = "[notify]\non = []\n", program: str | None = None, **env: Any
 ) -> Terminal:
     """Opens the program; a toast would lie over the rows."""
-    size = env.pop("size", SIZES[0])
     (home / "config.toml").write_text(config)
     places = {"HOME": home, "RUNWARDEN_DATA_DIR": home / "data", "RUNWARDEN_CONFIG": home / "config.toml"}
     given = {name: str(path) for name, path in places.items()}
     service = {"RUNWARDEN_BASE_URL": board.base_url, "RUNWARDEN_TOKEN": TOKEN, "TZ": "UTC"}
-    return Terminal((), {**given, **service, **env}, size, code=program)
+    return Terminal((), {**given, **service, **env}, SIZE, code=program)
 
 
 def first_frame(console: Terminal) -> str:
@@ -102,10 +99,9 @@ def first_frame(console: Terminal) -> str:
     return "\n".join(screen.lines)
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_it_is_the_screen_that_was_painted_last(again: Opened, size: tuple[int, int]) -> None:
+def test_it_is_the_screen_that_was_painted_last(again: Opened) -> None:
     """Every row stands where the console paints it again; the first line says how old it is, never that it is live."""
-    console = again(size=size)
+    console = again()
     console.shows("? help")
     console.wrote(ENTER, times=2)
     first, *rows = first_frame(console).split("\n")

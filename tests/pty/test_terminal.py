@@ -35,11 +35,7 @@ def test_the_mouse_can_be_the_terminals_own(opened: Opened) -> None:
 
 def test_a_dumb_terminal_gets_plain_output(opened: Opened) -> None:
     """Text without a single control sequence: one snapshot instead of the console, and no pager."""
-    for arguments, said in (
-        ((), b"runwarden runs list"),
-        (("console",), b"runwarden runs list"),
-        (("man", "runs", "list"), b"Usage: runwarden runs list"),
-    ):
+    for arguments, said in (((), b"runwarden runs list"), (("man", "runs", "list"), b"Usage: runwarden runs list")):
         terminal = opened(*arguments, TERM="dumb", PAGER="")
         terminal.end()
 
@@ -131,7 +127,7 @@ def test_it_fits_every_window_from_sixty_by_twenty(opened: Opened) -> None:
     """Made smaller and larger while it runs, whatever size is exported: header, keys and rows, and nothing outside."""
     terminal = opened(COLUMNS="80", LINES="24")
     terminal.shows("complete")
-    for size in ((60, 20), (200, 60), (61, 21)):
+    for size in ((60, 20), (200, 60)):
         terminal.resize(size)
         terminal.read_until(lambda: _is_framed(terminal, "acme/"))
         # What was on its way in the old size has come; from here on every byte is meant for the new one.
@@ -188,7 +184,8 @@ def test_a_second_key_in_the_same_moment_closes_the_palette_once(opened: Opened)
     terminal = opened()
     terminal.shows("complete", "? help")
     for second in ("\r", ESCAPE):
-        terminal.press(":", *"sort")
+        terminal.press(":")
+        terminal.type("sort")
         terminal.shows("Sort by")
         terminal.type(f"\r{second}")
         terminal.press("", ESCAPE)

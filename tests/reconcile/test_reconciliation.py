@@ -1,6 +1,5 @@
 """Reconciliation: what an action of unknown outcome may have made is found by itself, and never decided by itself."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -16,6 +15,7 @@ from storage.records import Action, Repository
 from storage.values import utc_now
 from tests.lab import Cut, Lab
 from tests.sync.conftest import Desk
+from tests.waiting import until
 
 API, WEB = Repository.parse("acme/api"), Repository.parse("acme/web")
 WEB_DOCUMENT = {"platform": "github", "data": {"owner": "acme", "repo": "web"}}
@@ -59,6 +59,15 @@ def with_history(peer: Lab, **quirks: Any) -> None:
     peer.put("run_talk", "completed", created=peer.now - 50 * HOUR, updated=peer.now - 2 * MINUTE, branch_name="talk")
 
 
+@pytest.fixture
+async def engine(peer: Lab, tmp_path: Path) -> AsyncIterator[Engine]:
+    """One on a plain service with some history, of which it has read the newest runs."""
+    with_history(peer)
+    async with Desk(peer, tmp_path).engine() as opened:
+        await opened.refresh()
+        yield opened
+
+
 async def lost(engine: Engine, peer: Lab, request: WriteRequest) -> Action:
     """The request is carried out, but its answer is lost."""
     peer.script(Cut())
@@ -82,8 +91,11 @@ async def proposed(engine: Engine, action: Action) -> list[str]:
     return [candidate.run.run_id for candidate in found.candidates]
 
 
-@pytest.mark.parametrize("quirks", QUIRKS.values(), ids=QUIRKS)
-@pytest.mark.parametrize("polls", [1, 0])
+@pytest.mark.parametrize(
+    ("quirks", "polls"),
+    [*((quirks, 1) for quirks in QUIRKS.values()), (QUIRKS["none"], 0), (QUIRKS["clock hours ahead, no date"], 0)],
+    ids=[*QUIRKS, "none, empty cache", "clock hours ahead, no date, empty cache"],
+)
 async def test_a_lost_start_is_proposed_by_itself_whatever_the_services_clock_says(
     peer: Lab, tmp_path: Path, quirks: dict[str, Any], polls: int
 ) -> None:
@@ -107,16 +119,14 @@ async def test_a_lost_start_is_proposed_by_itself_whatever_the_services_clock_sa
 async def test_the_poller_proposes_as_soon_as_the_link_is_back(peer: Lab, tmp_path: Path) -> None:
     """Without a key or a command: the doorbell rings for the action, whose outcome stays open."""
     with_history(peer)
-    rang: asyncio.Queue[Event] = asyncio.Queue()
+    rang: list[Event] = []
     async with Desk(peer, tmp_path).engine(runs_s=0.05, health_s=60.0) as engine:
         await engine.refresh()
         action = await lost(engine, peer, StartRun("Fix it.", API, "fix/x"))
         made = next(reversed(peer.runs))
-        engine.subscribe(rang.put_nowait)
+        engine.subscribe(rang.append)
         engine.start_polling()
-        async with asyncio.timeout(120):
-            while await rang.get() != ActionChanged(action.action_id):
-                pass
+        await until(lambda: ActionChanged(action.action_id) in rang, "the doorbell rings for the action")
         found = await engine.reconciliation.cached(action)
         held = await engine.ledger.action(action.action_id)
 
@@ -124,8 +134,11 @@ async def test_the_poller_proposes_as_soon_as_the_link_is_back(peer: Lab, tmp_pa
     assert held == action
 
 
-@pytest.mark.parametrize("quirks", QUIRKS.values(), ids=QUIRKS)
-@pytest.mark.parametrize("makes", ["a turn", "a run"])
+@pytest.mark.parametrize(
+    ("quirks", "makes"),
+    [(quirks, "a run" if number % 2 else "a turn") for number, quirks in enumerate(QUIRKS.values())],
+    ids=QUIRKS,
+)
 async def test_a_lost_continuation_is_proposed_by_its_conversation_or_its_branch(
     peer: Lab, tmp_path: Path, quirks: dict[str, Any], makes: str
 ) -> None:
@@ -155,28 +168,22 @@ async def unsent(engine: Engine, peer: Lab, request: WriteRequest) -> Action:
 
 
 @pytest.mark.parametrize("request_", [StartRun("Fix it.", API, "fix/x"), ContinueRun("run_talk", "Go on.", API)])
-async def test_what_was_not_carried_out_has_no_candidates(peer: Lab, tmp_path: Path, request_: WriteRequest) -> None:
+async def test_what_was_not_carried_out_has_no_candidates(engine: Engine, peer: Lab, request_: WriteRequest) -> None:
     """Everything around the send is known, so that it can be said."""
-    with_history(peer)
-    async with Desk(peer, tmp_path).engine() as engine:
-        await engine.refresh()
-        await engine.backfill.run()
-        action = await unsent(engine, peer, request_)
-        others(peer)
+    await engine.backfill.run()
+    action = await unsent(engine, peer, request_)
+    others(peer)
 
-        assert await proposed(engine, action) == []
-        assert (await engine.reconciliation.ask(action)).is_whole
+    assert await proposed(engine, action) == []
+    assert (await engine.reconciliation.ask(action)).is_whole
 
 
-async def test_a_colleagues_run_on_the_same_branch_is_a_candidate_and_never_certain(peer: Lab, tmp_path: Path) -> None:
+async def test_a_colleagues_run_on_the_same_branch_is_a_candidate_and_never_certain(engine: Engine, peer: Lab) -> None:
     """A branch that anyone can name proves nothing, even if it had no run before and has exactly one after."""
-    with_history(peer)
-    async with Desk(peer, tmp_path).engine() as engine:
-        await engine.refresh()
-        action = await unsent(engine, peer, StartRun("Fix it.", API, "fix/x"))
-        peer.put("run_theirs", "queued", branch_name="fix/x")
+    action = await unsent(engine, peer, StartRun("Fix it.", API, "fix/x"))
+    peer.put("run_theirs", "queued", branch_name="fix/x")
 
-        assert await proposed(engine, action) == ["run_theirs"]
+    assert await proposed(engine, action) == ["run_theirs"]
 
 
 async def test_what_is_older_than_a_run_seen_before_the_send_is_no_candidate(peer: Lab, tmp_path: Path) -> None:
@@ -195,34 +202,28 @@ async def test_what_is_older_than_a_run_seen_before_the_send_is_no_candidate(pee
         assert await proposed(engine, action) == [made]
 
 
-async def test_what_was_there_before_the_send_is_no_candidate(peer: Lab, tmp_path: Path) -> None:
+async def test_what_was_there_before_the_send_is_no_candidate(engine: Engine, peer: Lab) -> None:
     """Where the service's clock is known: a colleague's run of a minute before is not what was made."""
-    with_history(peer)
-    async with Desk(peer, tmp_path).engine() as engine:
-        await engine.refresh()
-        peer.put("run_minute_before", "queued", created=peer.now - MINUTE, branch_name="fix/x")
-        action = await lost(engine, peer, StartRun("Fix it.", API, "fix/x"))
-        made = next(reversed(peer.runs))
+    peer.put("run_minute_before", "queued", created=peer.now - MINUTE, branch_name="fix/x")
+    action = await lost(engine, peer, StartRun("Fix it.", API, "fix/x"))
+    made = next(reversed(peer.runs))
 
-        assert await proposed(engine, action) == [made]
+    assert await proposed(engine, action) == [made]
 
 
-async def test_what_our_other_actions_made_is_no_candidate(peer: Lab, tmp_path: Path) -> None:
+async def test_what_our_other_actions_made_is_no_candidate(engine: Engine, peer: Lab) -> None:
     """Starts before and after it, and a continuation that came later."""
-    with_history(peer)
-    async with Desk(peer, tmp_path).engine() as engine:
-        await engine.refresh()
-        await engine.backfill.run()
-        start, talk = StartRun("Fix it.", API, "fix/x"), ContinueRun("run_talk", "Go on.", API)
-        await engine.actions.submit(start)
-        action, turn = await unsent(engine, peer, start), await unsent(engine, peer, talk)
-        await engine.actions.submit(start)
-        await engine.actions.resolve_not_created(turn.action_id)
-        later = await engine.actions.submit(talk)
+    await engine.backfill.run()
+    start, talk = StartRun("Fix it.", API, "fix/x"), ContinueRun("run_talk", "Go on.", API)
+    await engine.actions.submit(start)
+    action, turn = await unsent(engine, peer, start), await unsent(engine, peer, talk)
+    await engine.actions.submit(start)
+    await engine.actions.resolve_not_created(turn.action_id)
+    later = await engine.actions.submit(talk)
 
-        assert later.state == "confirmed"
-        assert await proposed(engine, action) == []
-        assert await proposed(engine, turn) == []
+    assert later.state == "confirmed"
+    assert await proposed(engine, action) == []
+    assert await proposed(engine, turn) == []
 
 
 async def test_the_service_is_asked_only_for_what_the_cache_does_not_know(peer: Lab, tmp_path: Path) -> None:

@@ -1,19 +1,21 @@
-"""Real git repositories, and the reviewer run on them as the service runs it: as a process."""
+"""Real git repositories, and the reviewer run on them in the test's own process."""
 
 import json
-import os
 import shutil
-import subprocess
 import sys
 from dataclasses import dataclass
+from io import BytesIO, StringIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tests.service_process import ROOT, git
+from service.reviewer.__main__ import main
+from tests.service_process import git
 
 API = '"""Api."""\n\n\ndef add(one: int, other: int) -> int:\n    return one + other\n'
+DEFAULT_BRANCH = "refs/remotes/origin/main"
 
 
 @dataclass(frozen=True)
@@ -61,34 +63,30 @@ class Repository:
         self.git("add", "-A", "-f", "--", ":/", ":(exclude).runwarden")
         self.git("commit", "-q", "--allow-empty", "-m", "change")
 
-    def default_branch_is_here(self) -> None:
-        """Make this commit the default branch's."""
-        self.git("update-ref", "refs/remotes/origin/main", "HEAD")
-
     def turn(self, instructions: str = "Review this.", number: int = 1, *arguments: str, **task: Any) -> Done:
         """Run the reviewer on the checkout."""
         names = {"agent": "reviewer", "branch": "agent/work", "default_branch": "main"}
         document = {"run_id": "run_01TEST", "turn": number, "instructions": instructions, "inputs": {}} | names
         return self.start(json.dumps(document | task).encode(), *arguments)
 
-    def start(self, task: bytes, *arguments: str, flags: tuple[str, ...] = ("-P",), result: str = "") -> Done:
+    def start(self, task: bytes, *arguments: str, result: str = "") -> Done:
         """Run the reviewer on any bytes."""
         written = Path(result or self.folder.parent / "result.json")
         written.unlink(missing_ok=True)
-        done = subprocess.run(
-            [sys.executable, *flags, "-m", "service.reviewer", *arguments],
-            cwd=self.folder,
-            env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "RUNWARDEN_RESULT": str(written)},
-            input=task,
-            capture_output=True,
-            check=False,
-            timeout=300,
-        )
+        log, errors = StringIO(), StringIO()
+        streams = {"stdin": SimpleNamespace(buffer=BytesIO(task)), "stdout": log, "stderr": errors}
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(self.folder)
+            patch.setenv("RUNWARDEN_RESULT", str(written))
+            patch.setattr(sys, "argv", ["reviewer", *arguments])
+            safe = SimpleNamespace(flags=SimpleNamespace(safe_path=True), **streams)
+            patch.setattr("service.reviewer.__main__.sys", safe)
+            status = main()
         review, findings = self.folder / "reviews/run_01TEST.md", self.folder / ".runwarden/findings.json"
         return Done(
-            done.returncode,
-            done.stdout.decode("utf-8"),
-            done.stderr.decode("utf-8"),
+            status,
+            log.getvalue(),
+            errors.getvalue(),
             review.read_text("utf-8") if review.is_file() else "",
             json.loads(written.read_text()) if written.exists() else {},
             json.loads(findings.read_text())["findings"] if findings.is_file() else [],
@@ -100,7 +98,7 @@ def tidy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tidy project with a default branch, and a fresh branch checked out."""
     made = Repository(tmp_path_factory.mktemp("tidy") / "checkout")
     made.commit({"README.md": "# Api\n", "src/api.py": API})
-    made.default_branch_is_here()
+    made.git("update-ref", DEFAULT_BRANCH, "HEAD")
     made.git("checkout", "-q", "-b", "agent/work")
     return made.folder
 

@@ -1,6 +1,9 @@
 """Repositories made to break the reviewer: it reads, it never runs or follows, and its review stays a review."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ from markdown_it import MarkdownIt
 from service.reviewer import review
 from service.reviewer.__main__ import TaskError, read_task
 from tests.reviewer.conftest import Repository
+from tests.service_process import ROOT
 
 GOOD = {"run_id": "run_01TEST", "turn": 1, "instructions": "x"}
 PARSER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
@@ -34,6 +38,18 @@ def test_foreign_text_is_only_text(text: str) -> None:
     assert span.type == "code_inline"
     assert {one.type for one in PARSER.parse(f"x: {title}")[1].children or []} <= {"text", "text_special"}
     assert (path + title).isprintable()
+
+
+def reviewer(branch: Repository, *flags: str) -> subprocess.CompletedProcess[bytes]:
+    """Run the reviewer as the service does: as a process."""
+    command = [sys.executable, *flags, "-m", "service.reviewer"]
+    environment = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(ROOT),
+        "RUNWARDEN_RESULT": str(branch.folder.parent / "result.json"),
+    }
+    task = json.dumps(GOOD).encode()
+    return subprocess.run(command, cwd=branch.folder, env=environment, input=task, capture_output=True, check=False)
 
 
 def test_nothing_of_the_repository_is_executed(branch: Repository, tmp_path: Path) -> None:
@@ -65,10 +81,11 @@ def test_nothing_of_the_repository_is_executed(branch: Repository, tmp_path: Pat
         hook.write_text(script.read_text())
         hook.chmod(0o755)
 
-    done = branch.turn("review every file")
+    done = reviewer(branch, "-P")
 
-    assert (done.status, done.errors) == (0, "")
-    assert ("a.py", "F401") in done.rules
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert '"F401"' in (branch.folder / ".runwarden/findings.json").read_text()
+    assert '"path": "a.py"' in (branch.folder / ".runwarden/findings.json").read_text()
     assert not mark.exists()
 
 
@@ -131,17 +148,17 @@ def test_a_bad_task_names_its_field(task: bytes, said: str) -> None:
 def test_what_cannot_be_read_or_written_ends_with_a_line_on_standard_error(branch: Repository, tmp_path: Path) -> None:
     """1, not an empty review, in git's own words; 2 for a bad task, or where a module of the repository could run."""
     task = json.dumps(GOOD).encode()
-    bad, unsafe = branch.start(b"[]"), branch.start(task, flags=())
+    unsafe, bad = reviewer(branch), branch.start(b"[]")
     assert not (branch.folder / "reviews").exists()
     unwritten = branch.start(task, result=str(tmp_path / "no-such-folder/result.json"))
     branch.git("checkout", "-q", "--orphan", "empty")
-    empty = branch.turn()
+    empty = branch.start(task)
     (branch.folder / ".git").rename(tmp_path / "gone")
-    gone = branch.turn()
-    done = [bad, unsafe, unwritten, empty, gone]
+    gone = branch.start(task)
 
-    assert [(one.status, one.errors.count("\n"), one.result) for one in done] == [(2, 1, {})] * 2 + [(1, 1, {})] * 3
-    for one, words in zip(
-        done[1:], ("python -P -m service.reviewer", "no-such-folder", "HEAD", "not a git"), strict=True
-    ):
+    assert (unsafe.returncode, unsafe.stderr.count(b"\n")) == (2, 1)
+    assert b"python -P -m service.reviewer" in unsafe.stderr
+    done = {"run_id: is missing": bad, "no-such-folder": unwritten, "HEAD": empty, "not a git": gone}
+    for words, one in done.items():
+        assert (one.status, one.errors.count("\n"), one.result) == (2 if one is bad else 1, 1, {})
         assert words in one.errors

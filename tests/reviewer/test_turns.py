@@ -1,8 +1,12 @@
 """One turn and the next: what is reviewed, what is in focus, and what is compared."""
 
+import json
 from typing import Any
 
-import pytest
+from service.reviewer.__main__ import read_task
+from service.reviewer.checkout import Checkout
+from service.reviewer.review import recorded
+from tests.reviewer.conftest import DEFAULT_BRANCH
 
 BAD = "def run(command):\n    return eval(command)\n"
 DEFAULT = "\n\ndef other(a=[]):\n    return a\n"
@@ -29,7 +33,7 @@ def test_a_branch_answers_for_what_it_brought(branch: Any) -> None:
     The result file holds a summary and a commit message; nothing is changed but the reviewer's own files.
     """
     branch.commit({"src/run.py": BAD})
-    branch.default_branch_is_here()
+    branch.git("update-ref", DEFAULT_BRANCH, "HEAD")
     branch.commit({"src/run.py": "# moved\n\n" + BAD + DEFAULT, "README.md": None})
     head = branch.git("rev-parse", "HEAD")
 
@@ -37,6 +41,7 @@ def test_a_branch_answers_for_what_it_brought(branch: Any) -> None:
 
     assert done.rules == {("src/run.py", "B006")}
     assert "`B006` line 7" in done.section("Findings")
+    assert "; compared with main where the branch left it." in done.review
     assert "from before the branch: 1, not listed" in done.section("What was not checked")
     assert "- `src/run.py` +6 \u22120\n- `README.md` +0 \u22121" in done.section("What changed")
     summary = "Changes needed: 1 major in 2 files."
@@ -84,59 +89,44 @@ def test_a_focus_hides_neither_a_blocker_nor_the_last_review(branch: Any) -> Non
     assert "it is valid until it is revoked" in third.section("Since the last review")
 
 
-@pytest.mark.parametrize(
-    ("task", "arguments", "paths"),
-    [
-        ({"inputs": {"paths": ["./b/", "x"]}}, (), ["b/c.py"]),
-        ({"inputs": {"paths": "c.py"}}, (), ["b/c.py"]),
-        ({}, ("--input", "focus=style"), ["b/c.py"]),
-        ({"inputs": {"focus": "security,style"}}, ("--input", "focus=style"), ["a.py", "b/c.py"]),
-        ({"instructions": "Look at the style first."}, (), ["b/c.py", "a.py"]),
-    ],
-)
-def test_inputs_leave_out_and_instructions_put_first(
-    branch: Any, task: dict[str, Any], arguments: tuple[str, ...], paths: list[str]
-) -> None:
-    """The inputs of a run win over those of the agent's configuration; instructions hide nothing."""
-    branch.commit({"a.py": BAD, "b/c.py": "import os\n"})
+def test_inputs_leave_out_and_instructions_put_first(branch: Any) -> None:
+    """Paths and topics leave findings out, instructions only sort them; a run's inputs replace the agent's."""
+    branch.commit({"a.py": BAD, "b/c.py": "import os\n", "d/e.py": BAD, "f.py": "import os\n"})
+    task = {"run_id": "run_1", "turn": 1, "instructions": "x", "inputs": {"focus": "security,style"}}
 
-    done = branch.turn(task.get("instructions", "Review this."), 1, *arguments, inputs=task.get("inputs", {}))
+    of_paths = branch.turn("Look at the style first.", inputs={"paths": ["./b/", "e.py", "x"]})
+    of_topic = branch.turn("Review this.", 1, "--input", "focus=style")
 
-    assert [one["path"] for one in done.findings] == paths
+    assert [one["path"] for one in of_paths.findings] == ["b/c.py", "d/e.py"]
+    assert [one["path"] for one in of_topic.findings] == ["b/c.py", "f.py"]
+    assert read_task(json.dumps(task).encode(), ["focus=style"]).inputs.focus == ["security", "style"]
 
 
-@pytest.mark.parametrize(
-    ("task", "reason"),
-    [
-        ({}, "compared with main where the branch left it"),
-        ({"default_branch": None}, "not compared with another branch"),
-        ({"instructions": "Review everything."}, "not compared with another branch"),
-        ({"default_branch": "trunk"}, "trunk is not in this checkout, or shares no history with this branch"),
-    ],
-)
-def test_the_review_says_what_it_compared(branch: Any, task: dict[str, Any], reason: str) -> None:
+def test_the_review_says_what_it_compared(branch: Any) -> None:
     """The branch's changes, or the whole tree, and why."""
     branch.commit({"new.py": "X = 1\n"})
+    known, none, unknown = (Checkout(branch.folder, name) for name in ("main", None, "trunk"))
 
-    done = branch.turn(**{"instructions": "Hi."} | task)
+    everything = branch.turn("Review everything.")
 
-    assert f"; {reason}." in done.review
-    assert ("What changed" in done.review) is reason.startswith("compared")
+    assert (known.is_whole, known.reason) == (False, "compared with main where the branch left it")
+    assert (none.is_whole, none.reason) == (True, "not compared with another branch")
+    assert unknown.is_whole
+    assert unknown.reason == "trunk is not in this checkout, or shares no history with this branch"
+    assert f"; {none.reason}." in everything.review
+    assert "What changed" not in everything.review
 
 
 def test_a_record_that_was_edited_counts_as_none(branch: Any) -> None:
-    """The review goes on, and compares nothing; a forged record can neither mark up the review nor end it."""
-    branch.turn()
-    path = branch.folder / "reviews/run_01TEST.md"
-    good = path.read_text()
-    path.write_text("mine now\n<!-- runwarden-review {} -->")
-    edited = branch.turn("", 2)
+    """A forged record can neither mark up the review nor end its comment."""
     row = '{"rule": "S307", "path": "x", "title": "--\\u003e\\n# Heading", "id": "<script>\\n# Heading"}'
-    path.write_text(good.replace("review []", f"review [{row}]"))
+    (branch.folder / "reviews").mkdir()
+    (branch.folder / "reviews/run_01TEST.md").write_text(f"<!-- runwarden-review [{row}] -->")
+
     forged = branch.turn("", 2)
 
-    assert (edited.status, forged.status) == (0, 0)
-    assert "Since the last review" not in edited.review
+    assert recorded("mine now\n<!-- runwarden-review {} -->") is None
+    assert forged.status == 0
     assert "1 resolved" in forged.review
     assert "\n# Heading" not in forged.review
     assert forged.review.count("-->") == 1

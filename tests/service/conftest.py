@@ -12,12 +12,13 @@ import httpx
 import pytest
 
 from service.clock import SECOND_MICROS
+from service.settings import DataFolder
 from service.store import organizations, runs
 from service.store.database import Database
 from service.store.runs import Run, TurnRequest
 from tests import service_process
 from tests.service.postgres import Cluster, NoPostgresError, cluster
-from tests.waiting import eventually
+from tests.waiting import COLD_START_S, eventually
 
 API: Final = {"platform": "github", "data": {"owner": "acme", "repo": "api"}}
 """A repository, as requests and answers name it."""
@@ -114,9 +115,9 @@ class Api:
 
     def reaches(self, run_id: str, *statuses: str) -> dict[str, Any]:
         """Wait until a run has one of the statuses and return it."""
-        # Asked for alone: the list of a shared service is long.
+        # Asked for alone: the list of a shared service is long. An agent is a process that has to start first.
         asked, name = f"/external/runs/{run_id}", f"{run_id} becomes {' or '.join(statuses)}"
-        eventually(lambda: self.get(asked).json()["status"] in statuses, name, pause_s=0.06)
+        eventually(lambda: self.get(asked).json()["status"] in statuses, name, COLD_START_S, pause_s=0.06)
         return self.run(run_id)
 
     def log(self, run_id: str, turn: int = 1) -> str:
@@ -158,9 +159,9 @@ class Laboratory:
         return dict(answer.json())
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def shared_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A service for all tests of a module: a start takes as much of a processor as ten seconds of waiting for work."""
+    """One service for all tests of a worker process that are not about its start, its end or its settings."""
     # What stands in its environment is for the test of what agents see of it.
     environment = {"SECRET": "s3cr3t", "LENT": "lent"}
     # Many tests leave runs behind, which the next one's run need not wait for.
@@ -171,21 +172,20 @@ def shared_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     assert service.stop() == 0
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def api(shared_service: Any) -> Api:
-    """A client of the service that the tests of a module share."""
+    """A client of the shared service's first organization, acme, which many tests use."""
     return Api(shared_service)
 
 
-@pytest.fixture(scope="module")
-def tenant(shared_service: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Api]:
+@pytest.fixture(scope="session")
+def tenant(shared_service: Any) -> Callable[..., Api]:
     """`tenant(hosts=…, repositories=…)` makes an organization on the shared service and returns its client."""
 
     def join(**fields: Any) -> Api:
-        name = f"Tenant {secrets.token_hex(6)}"
-        entry = {"name": name, "tokens": [{"alias": "tests", "scopes": ["admin"]}], **fields}
-        file = tmp_path_factory.mktemp("tenant") / "setup.json"
-        file.write_text(json.dumps({"organizations": [entry]}), "utf-8")
+        entry = {"name": f"Tenant {secrets.token_hex(6)}", "tokens": [{"alias": "tests", "scopes": ["admin"]}]}
+        file = shared_service.data_dir.parent / "tenant.json"
+        file.write_text(json.dumps({"organizations": [entry | fields]}), "utf-8")
         return Api(shared_service, shared_service.admin("apply", str(file))["organizations"][0])
 
     return join
@@ -295,13 +295,25 @@ BOTH: Final = pytest.mark.parametrize("database", ["sqlite", "postgresql"], indi
 """Runs a test on both databases."""
 
 
+@pytest.fixture(scope="session")
+def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An SQLite database with its tables and nothing in them, which tests copy: a migration each would cost more."""
+    folder = DataFolder(tmp_path_factory.mktemp("migrated"))
+    with contextlib.closing(Database(folder.database_url)) as made:
+        made.migrate()
+    return folder.database_file
+
+
 @pytest.fixture
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
     """A database with its tables and nothing in them: SQLite, unless a test asks for PostgreSQL."""
-    is_postgresql = getattr(request, "param", "sqlite") == "postgresql"
-    url = request.getfixturevalue("postgres_url") if is_postgresql else f"sqlite:///{tmp_path / 'service.sqlite'}"
+    if getattr(request, "param", "sqlite") == "postgresql":
+        url = str(request.getfixturevalue("postgres_url"))
+    else:
+        file: Path = request.getfixturevalue("migrated_file")
+        shutil.copy(file, DataFolder(tmp_path).database_file)
+        url = DataFolder(tmp_path).database_url
     with contextlib.closing(Database(url)) as made:
-        made.migrate()
         yield made
 
 

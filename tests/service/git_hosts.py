@@ -1,16 +1,11 @@
-"""Real git hosts on loopback: `git http-backend` behind a small CGI server, and `git daemon`."""
+"""A real git host on loopback: `git http-backend` behind a small CGI server."""
 
 import base64
-import contextlib
 import os
-import signal
-import socket
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
-from tests.lab import Received, Respond, Server, free_port
-from tests.waiting import eventually
+from tests.lab import Received, Respond, Server
 
 
 class GitHttpHost:
@@ -20,7 +15,8 @@ class GitHttpHost:
         self.seen: list[str | None] = []
         """The Authorization of each request."""
         self._folder = folder
-        self._expected = None if token is None else f"Basic {_basic(token)}"
+        credentials = base64.b64encode(f"x-access-token:{token}".encode()).decode()
+        self._expected = None if token is None else f"Basic {credentials}"
         self._server = Server().start()
         self._server.otherwise = self._serve
         self.url = self._server.origin
@@ -58,34 +54,3 @@ class GitHttpHost:
             "GIT_PROTOCOL": request.headers.get("git-protocol", ""),
             "REMOTE_ADDR": "127.0.0.1",
         }
-
-
-@contextlib.contextmanager
-def git_daemon(folder: Path) -> Iterator[str]:
-    """Serve the bare repositories under a folder with `git daemon`; yields the address they begin with."""
-    port = free_port()
-    process = subprocess.Popen(
-        ["git", "daemon", "--listen=127.0.0.1", f"--port={port}", f"--base-path={folder}", "--export-all", str(folder)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        eventually(lambda: _listens(port), f"a git daemon on port {port}")
-        yield f"git://127.0.0.1:{port}"
-    finally:
-        # git starts the daemon as its child; both are in the session that was made for them.
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-
-def _listens(port: int) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-        return True
-    return False
-
-
-def _basic(token: str) -> str:
-    return base64.b64encode(f"x-access-token:{token}".encode()).decode()

@@ -71,9 +71,3 @@ class MailServer:
 def _authenticate(_server: Any, _session: Any, _envelope: Any, _mechanism: str, given: Any) -> AuthResult:
     right = isinstance(given, LoginPassword) and (given.login, given.password) == (USER.encode(), PASSWORD.encode())
     return AuthResult(success=right, handled=False)
-
-
-def mail_settings(server: MailServer, **options: object) -> dict[str, object]:
-    """Return the section [mail.smtp] for a server."""
-    login = {"username": USER} if server.login else {}
-    return {"host": "127.0.0.1", "port": server.port, "security": server.security, "timeout_s": 60} | login | options

@@ -24,7 +24,7 @@ from tests.service.conftest import accepted, order
 from tests.service.deployment import Deployment, deployment
 from tests.service.postgres import Cluster
 from tests.service_process import command, git, refused_start
-from tests.waiting import eventually
+from tests.waiting import COLD_START_S, eventually
 
 SETTINGS = '[execution]\nsandbox = "none"\nworker_ttl_s = 5\ndrain_s = 0.1\nconcurrency = 3\n'
 
@@ -78,7 +78,11 @@ def test_the_restore_drill(tmp_path: Path, either_url: str | None, request: pyte
         log = made.admin("run", done, "--log")
         pushed_later, working = (client.start(f"wait {gate}") for gate in gates)
         for run_id in (pushed_later, working):
-            eventually(lambda run_id=run_id: "scribe at work" in str(made.admin("run", run_id, "--log")), "it works")
+            eventually(
+                lambda run_id=run_id: "scribe at work" in str(made.admin("run", run_id, "--log")),
+                "it works",
+                COLD_START_S,
+            )
         if cluster is None or url is None:
             backed_up = made.admin("backup", file)
         else:

@@ -20,7 +20,7 @@ from tests.service.deployment import Deployment, deployment
 from tests.service.processes import running
 from tests.service.receiver import Receiver
 from tests.service_process import Node, demo_setup, git
-from tests.waiting import eventually
+from tests.waiting import COLD_START_S, eventually
 
 REPOSITORIES = ("acme/api", "acme/web")
 DEADLINE_S = 1500
@@ -119,7 +119,7 @@ class Caller:
                 answers.append(ask(self._client()))
             return bool(answers) and getattr(answers[-1], "status_code", 200) != 503
 
-        eventually(is_answered, "there is an answer", 120, pause_s=0.05)
+        eventually(is_answered, "there is an answer", COLD_START_S, pause_s=0.05)
         return answers[-1]
 
 

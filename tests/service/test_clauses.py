@@ -60,7 +60,6 @@ def test_each_endpoint_knows_its_scopes(api: Any, scopes: tuple[str, ...]) -> No
             assert (answer.status_code, answer.json()["error_code"]) == (403, "insufficient_scope")
 
 
-@pytest.mark.parametrize("path", BODIES)
 @pytest.mark.parametrize(
     ("body", "headers", "status", "code"),
     [
@@ -86,13 +85,14 @@ def test_each_endpoint_knows_its_scopes(api: Any, scopes: tuple[str, ...]) -> No
     ids=range(18),
 )
 def test_each_endpoint_refuses_a_body_that_cannot_be_taken(
-    api: Any, path: str, body: bytes, headers: dict[str, str], status: int, code: str
+    api: Any, body: bytes, headers: dict[str, str], status: int, code: str
 ) -> None:
     """400, 413 or 415 with a failure body, never 422 and never a 500 (spec 7.2)."""
-    answer = api.http.post(path, content=body, headers={"Content-Type": "application/json"} | headers)
+    for path in BODIES:
+        answer = api.http.post(path, content=body, headers={"Content-Type": "application/json"} | headers)
 
-    assert (answer.status_code, answer.json()["error_code"]) == (status, code)
-    assert answer.json()["message"]
+        assert (answer.status_code, answer.json()["error_code"]) == (status, code), path
+        assert answer.json()["message"]
 
 
 def test_nothing_but_invitations_is_ever_sent(api: Any) -> None:

@@ -14,25 +14,30 @@ import pytest
 from click.testing import CliRunner
 
 from service.cli import EXAMPLES, main
+from service.settings import DataFolder, SettingsError
 from tests.service_process import ROOT, command, demo_setup, refused_start
-
-
-def imported(program: str) -> set[str]:
-    """Which of the heavy libraries a program leaves imported."""
-    heavy = {"fastapi", "dbos", "sqlalchemy", "uvicorn", "structlog", "prometheus_client", "opentelemetry", "alembic"}
-    source = f"import sys\n{program}\nprint(*({heavy} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", source], cwd=ROOT, capture_output=True, text=True, check=True)
-    return set(done.stdout.splitlines()[-1].split())
 
 
 def test_a_command_imports_only_what_it_needs(tmp_path: Path) -> None:
     """Help no database, administration neither web framework nor log; a new or current database no migrations."""
+    heavy = {"fastapi", "dbos", "sqlalchemy", "uvicorn", "structlog", "prometheus_client", "opentelemetry", "alembic"}
     modules = "app.__main__, app.cli.programs.service, service.cli.apply, service.cli.organizations, service.cli.agents"
     migrate = f"service.store.database.Database('sqlite:///{tmp_path}/service.sqlite').migrate()"
+    # One process for all three: what an earlier step imports is still there in the later ones.
+    steps = (
+        "from service.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass",
+        f"import {modules}",
+        f"import service.store.database\n{migrate}\n{migrate}",
+    )
+    source = "import sys\n" + "".join(f"{step}\nprint('now', *({heavy} & set(sys.modules)))\n" for step in steps)
+    done = subprocess.run([sys.executable, "-c", source], cwd=ROOT, capture_output=True, text=True, check=True)
+    after_help, after_administration, after_migration = (
+        set(line.split()[1:]) for line in done.stdout.splitlines() if line.startswith("now")
+    )
 
-    assert imported("from service.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass") == set()
-    assert imported(f"import {modules}").isdisjoint({"dbos", "fastapi", "structlog", "opentelemetry"})
-    assert imported(f"import service.store.database\n{migrate}\n{migrate}") == {"sqlalchemy"}
+    assert after_help == set()
+    assert after_administration <= {"sqlalchemy"}
+    assert after_migration == {"sqlalchemy"}
 
 
 def test_apply_makes_everything_and_a_second_time_nothing(tmp_path: Path) -> None:
@@ -115,39 +120,21 @@ def test_a_secret_that_is_not_set_is_told_unless_it_is_elsewhere(
 AN_ORGANIZATION = '[[organizations]]\nname = "A"\n'
 A_REPOSITORY = '{ name = "x", platform = "github", path = "a/b", url = "x.git" }'
 SAME_PATH = '{ name = "y", platform = "github", path = "A/b.git", url = "y.git" }'
+TWO_SLUGS = f'{AN_ORGANIZATION}slug = "bank"\n[[organizations]]\nname = "B"\nslug = "bank"\n'
+TWO_NAMES = '[[organizations]]\nname = "Acme"\n[[organizations]]\nname = "ACME!"\n'
+TWO_ALIASES = 'tokens = [{ alias = "t" }, { alias = "t", scopes = ["organizations:create"] }]\n'
+TWO_HOSTS = 'hosts = [{ platform = "github" }, { platform = "github", group = "b" }]\n'
+TWO_OFFERS = '[[offers]]\ncode = "X"\nkind = "partner"\n[[offers]]\ncode = "X"\nkind = "public"\n'
+SAME_NAME = f"repositories = [{A_REPOSITORY}, {A_REPOSITORY.replace('a/b', 'a/c')}]\n"
 TWICE = [
-    (
-        f'{AN_ORGANIZATION}slug = "bank"\n[[organizations]]\nname = "B"\nslug = "bank"\n',
-        "organizations.0 (A) and organizations.1 (B) both have the slug bank",
-    ),
-    (
-        '[[organizations]]\nname = "Acme"\n[[organizations]]\nname = "ACME!"\n',
-        "organizations.0 (Acme) and organizations.1 (ACME!) both have the slug acme",
-    ),
-    (
-        AN_ORGANIZATION + 'tokens = [{ alias = "t" }, { alias = "t", scopes = ["organizations:create"] }]\n',
-        "organizations.0.tokens.0 (t) and organizations.0.tokens.1 (t) both have the alias t",
-    ),
-    (
-        AN_ORGANIZATION + 'hosts = [{ platform = "github" }, { platform = "github", group = "b" }]\n',
-        "both have the platform github",
-    ),
-    (
-        f"{AN_ORGANIZATION}repositories = [{A_REPOSITORY}, {A_REPOSITORY.replace('a/b', 'a/c')}]\n",
-        "both have the name x",
-    ),
-    (
-        f"{AN_ORGANIZATION}repositories = [{A_REPOSITORY}, {SAME_PATH}]\n",
-        "organizations.0.repositories.0 (x) and organizations.0.repositories.1 (y) both have the path github:a/b",
-    ),
-    (
-        2 * '[[agents]]\nname = "x"\nargv = ["true"]\n',
-        "agents.0 (x) and agents.1 (x) both have the name x",
-    ),
-    (
-        '[[offers]]\ncode = "X"\nkind = "partner"\n[[offers]]\ncode = "X"\nkind = "public"\n',
-        "offers.0 (X) and offers.1 (X) both have the code X",
-    ),
+    (TWO_SLUGS, "organizations.0 (A) and organizations.1 (B) both have the slug bank"),
+    (TWO_NAMES, "organizations.0 (Acme) and organizations.1 (ACME!) both have the slug acme"),
+    (AN_ORGANIZATION + TWO_ALIASES, "tokens.0 (t) and organizations.0.tokens.1 (t) both have the alias t"),
+    (AN_ORGANIZATION + TWO_HOSTS, "both have the platform github"),
+    (AN_ORGANIZATION + SAME_NAME, "both have the name x"),
+    (f"{AN_ORGANIZATION}repositories = [{A_REPOSITORY}, {SAME_PATH}]\n", "(x) and organizations.0.repositories.1 (y)"),
+    (2 * '[[agents]]\nname = "x"\nargv = ["true"]\n', "agents.0 (x) and agents.1 (x) both have the name x"),
+    (TWO_OFFERS, "offers.0 (X) and offers.1 (X) both have the code X"),
 ]
 
 
@@ -206,19 +193,28 @@ def test_one_turn_can_be_shown_alone(api: Any) -> None:
     ("settings", "message"),
     [
         ("[limits]\nrequests_per_minute = 0\n", "limits.requests_per_minute"),
-        ("[limit]\n", "service.toml"),
-        ('[execution]\nsandbox = "prefer"\n', "execution.sandbox: Input should be 'require' or 'none'"),
-        ("not toml", "service.toml"),
         ('[mail.smtp]\nhost = "127.0.0.1"\nusername = "x"\n', "RUNWARDEN_SMTP_PASSWORD"),
     ],
 )
 def test_settings_that_cannot_be_met_end_the_start(tmp_path: Path, settings: str, message: str) -> None:
-    """Status 2 before it listens, naming file and key, and the choices where there are few."""
+    """Status 2 before it listens, naming the key or the variable."""
     (tmp_path / "service.toml").write_text(settings, "utf-8")
     done = refused_start(tmp_path, PATH="/nowhere")
 
     assert done.returncode == 2
     assert message in done.stderr
+
+
+def test_settings_that_cannot_be_read_name_their_file(tmp_path: Path) -> None:
+    """No TOML, an unknown section and an unknown value are refused, each with the key."""
+    for text, named in (
+        ("not toml", ""),
+        ("[limit]\n", "limit"),
+        ('[execution]\nsandbox = "prefer"\n', "execution.sandbox: Input should be 'require' or 'none'"),
+    ):
+        (tmp_path / "service.toml").write_text(text, "utf-8")
+        with pytest.raises(SettingsError, match=rf"service\.toml: .*{named}"):
+            DataFolder(tmp_path).settings()
 
 
 def test_an_error_that_no_command_foresees_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from service.store.turns import TurnOutcome
 from tests.service.conftest import BOTH, Api, accepted, order, organization
 from tests.service.deployment import Deployment, deployment
 from tests.service_process import demo_setup, git
-from tests.waiting import eventually
+from tests.waiting import COLD_START_S, eventually
 
 SETTINGS = '[execution]\nsandbox = "none"\nworker_ttl_s = 2\ndrain_s = 0.1\nconcurrency = 3\n'
 
@@ -85,7 +85,7 @@ def test_an_organization_goes_with_all_that_is_its_own_while_a_run_works(made: D
     child = client.post("/external/organizations", {"email": "a@customer.example"}).json()
     made.admin("invitation", "send", "b@customer.example", "--org", "acme")
     working = client.start(f"wait {tmp_path / 'gate'}")
-    eventually(lambda: any((folder.work).glob("*/task.json")), "a run works")
+    eventually(lambda: any((folder.work).glob("*/task.json")), "a run works", COLD_START_S)
     refused = CliRunner().invoke(
         main, ["org", "delete", "acme", "--yes", "--data-dir", str(folder.root)], env=made.environment
     )

@@ -15,7 +15,7 @@ from tests.service.conftest import NEEDS_SANDBOX
 from tests.service.deployment import deployment
 from tests.service.git_hosts import GitHttpHost
 from tests.service_process import git, make_repository
-from tests.waiting import eventually
+from tests.waiting import COLD_START_S, eventually
 
 
 def task_of(api: Any, run_id: str, turn: int) -> dict[str, Any]:
@@ -26,13 +26,14 @@ def task_of(api: Any, run_id: str, turn: int) -> dict[str, Any]:
     return document
 
 
-def test_a_turn_becomes_one_marked_commit_on_its_branch(api: Any) -> None:
+def test_a_turn_becomes_one_marked_commit_on_its_branch(own: Callable[..., Any]) -> None:
     """With the agent's message, our author and our trailer; on the branch that is named; none without a change.
 
     Plain runs are the reviewer's, which commits a review.
     """
-    api.service.admin("agent", "remove", "reviewer")
-    repository = api.service.repositories["acme/api"]
+    api, repository = own(branches={"fix/login": {"login.py": "# TODO: check the password\n"}})
+    reviewer = ("--argv", "{python} -P -m service.reviewer", "--org", api.organization["slug"])
+    api.service.admin("agent", "add", "reviewer", *reviewer)
     plain = {"instructions": "review this", "branch_name": "plain"}
     plain |= {"repository": {"platform": "github", "data": {"owner": "acme", "repo": "api"}}}
     new, named, none = api.start("write"), api.start("go on", branch_name="fix/login"), api.start("nothing to do")
@@ -122,14 +123,13 @@ def test_an_agent_that_fails_can_be_continued(api: Any) -> None:
     assert task_of(api, run_id, 2)["conversation"][0]["status"] == "failed"
 
 
-def test_a_branch_that_moved_is_not_overwritten(sandboxed: Callable[[str], Any], tmp_path: Path) -> None:
+def test_a_branch_that_moved_is_not_overwritten(own: Callable[..., Any], tmp_path: Path) -> None:
     """Another push arrives while the agent works: the turn fails, that commit stays."""
-    api = sandboxed("none")
+    api, repository = own(branches={"fix/login": {"login.py": "# TODO: check the password\n"}})
     gate = tmp_path / "gate"
     run_id = api.start(f"wait {gate}", branch_name="fix/login")
     api.reaches(run_id, "working")
-    repository = api.service.repositories["acme/api"]
-    eventually(lambda: "sandbox:" in api.log(run_id), "the agent starts")
+    eventually(lambda: "sandbox:" in api.log(run_id), "the agent starts", COLD_START_S)
     moved = git("commit-tree", "-p", "fix/login", "-m", "theirs", "fix/login^{tree}", cwd=repository)
     git("update-ref", "refs/heads/fix/login", moved, cwd=repository)
     gate.touch()

@@ -22,7 +22,7 @@ from service.store.database import Database
 from service.store.turns import TurnOutcome
 from tests.service.conftest import accepted
 from tests.service_process import git, make_repository
-from tests.waiting import eventually
+from tests.waiting import COLD_START_S, eventually
 
 SLEEPER = """
 import pathlib, time
@@ -50,8 +50,7 @@ def waiting_turn(tmp_path: Path) -> Iterator[tuple[Database, DataFolder, str]]:
 
 
 @pytest.mark.parametrize(
-    ("error", "failure"),
-    [(ZeroDivisionError(), OWN_FAULT), (PlaceholderError("the instructions are too long"),) * 2],
+    ("error", "failure"), [(ZeroDivisionError(), OWN_FAULT), (PlaceholderError("the instructions are too long"),) * 2]
 )
 def test_a_fault_of_the_service_ends_its_own_attempt_alone(tmp_path: Path, error: Exception, failure: object) -> None:
     """What breaks after another has taken the turn over leaves the heir's attempt open; errors speak for themselves."""
@@ -81,12 +80,12 @@ def test_who_was_taken_over_pushes_nothing(tmp_path: Path, status: str) -> None:
         execution = TurnExecution(database, folder, ExecutionSettings(), Sandbox(None, "a test"), now_micros)
         with ThreadPoolExecutor(1) as pool:
             late = pool.submit(execution.perform, run_id, 1, Workspaces(folder, "late"))
-            eventually((tmp_path / "begun").exists, "the agent of the late one works")
+            eventually((tmp_path / "begun").exists, "the agent of the late one works", COLD_START_S)
             with database.write() as connection:
                 turns.claim(connection, run_id, 1, "heir", now_micros())
                 turns.end(connection, run_id, 1, TurnOutcome(status, attempt=2), now_micros())
             (tmp_path / "gate").touch()
-            error = late.exception(60)
+            error = late.exception(COLD_START_S)
         with database.read() as connection:
             turn = turns.by_number(connection, run_id, 1)
 
@@ -106,9 +105,9 @@ def test_a_turn_that_one_process_is_given_twice_is_completed_once(tmp_path: Path
             for _ in range(2):
                 (tmp_path / "begun").unlink(missing_ok=True)
                 attempts.append(pool.submit(execution.execute, run_id, 1, workspaces))
-                eventually((tmp_path / "begun").exists, "its agent works")
+                eventually((tmp_path / "begun").exists, "its agent works", COLD_START_S)
             (tmp_path / "gate").touch()
-            first, second = (one.exception(60) for one in attempts)
+            first, second = (one.exception(COLD_START_S) for one in attempts)
         with database.read() as connection:
             turn = turns.by_number(connection, run_id, 1)
 

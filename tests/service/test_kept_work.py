@@ -9,7 +9,7 @@ import pytest
 
 from tests.service.conftest import Api
 from tests.service_process import git, put_hook
-from tests.waiting import eventually
+from tests.waiting import COLD_START_S, eventually
 
 WORKER = """
 import json, os, pathlib, sys, time
@@ -55,6 +55,19 @@ def go_on(api: Api, run_id: str, words: str, start_from: str = "") -> Any:
     return api.post("/external/runs", body, params={"start_from": start_from} if start_from else None)
 
 
+def continued(api: Api, run_id: str, words: str, start_from: str = "") -> dict[str, Any]:
+    """Give a run another turn, and return the run when it has ended."""
+    go_on(api, run_id, words, start_from)
+    return api.ended(run_id)
+
+
+def ran(api: Api, words: str, agent: str = "worker") -> str:
+    """Start a run and return its id when it has ended."""
+    run_id = api.begin(agent, instructions=words)
+    api.ended(run_id)
+    return run_id
+
+
 def test_a_turn_that_ran_out_of_time_is_finished_by_the_next(
     own: Callable[..., tuple[Api, Path]], tmp_path: Path
 ) -> None:
@@ -84,16 +97,13 @@ def test_a_turn_that_ran_out_of_time_is_finished_by_the_next(
     assert "Turn 1 was not finished: what it changed is in the checkout" in api.log(run_id, 2)
 
 
-@pytest.mark.parametrize("start_from", ["", "branch", "patch"])
+@pytest.mark.parametrize("start_from", ["", "patch"])
 def test_a_caller_says_what_a_turn_begins_with(at_work: tuple[Api, Path], start_from: str) -> None:
     """An agent that failed of itself left nothing to rely on; either way the next one is told what stands."""
     api, bare = at_work
-    run_id = api.begin("worker", instructions="write done.txt ok")
-    api.ended(run_id)
-    go_on(api, run_id, "write half.txt half; delete done.txt; fail")
-    api.ended(run_id)
-    go_on(api, run_id, "write more.txt more", start_from)
-    done = api.ended(run_id)
+    run_id = ran(api, "write done.txt ok")
+    continued(api, run_id, "write half.txt half; delete done.txt; fail")
+    done = continued(api, run_id, "write more.txt more", start_from)
     _, failed, last = turns_of(api, run_id)
     pushed = git("ls-tree", "--name-only", done["branch_name"], cwd=bare).split()
     report = told(last)
@@ -116,15 +126,13 @@ def test_a_patch_that_does_not_fit_is_dropped_and_said(at_work: tuple[Api, Path]
     api, bare = at_work
     run_id = api.begin("worker", instructions="write done.txt one")
     run = api.ended(run_id)
-    go_on(api, run_id, "write done.txt two; write half.txt half; fail")
-    api.ended(run_id)
+    continued(api, run_id, "write done.txt two; write half.txt half; fail")
     clone, identity = tmp_path / "clone", ("-c", "user.name=t", "-c", "user.email=t@t.example")
     git("clone", "--quiet", "--branch", run["branch_name"], str(bare), str(clone), cwd=tmp_path)
     (clone / "done.txt").write_text("three\n")
     git(*identity, "commit", "--quiet", "--all", "-m", "moved", cwd=clone)
     git("push", "--quiet", cwd=clone)
-    go_on(api, run_id, "write more.txt more", "patch")
-    done = api.ended(run_id)
+    done = continued(api, run_id, "write more.txt more", "patch")
     report, text = told(turns_of(api, run_id)[2]), "What turn 2 changed does not fit the branch any longer"
 
     assert report["begun"]["text"].startswith(f"{text}, and its changes were dropped")
@@ -140,11 +148,9 @@ def test_a_turn_whose_set_up_failed_left_nothing_that_could_be_dropped(
     flag = tmp_path / "flag"
     api, _ = own(setup={"run": [f"test -e {flag}"]})
     api.add_agent(tmp_path, "worker", WORKER, "--org", api.organization["slug"])
-    run_id = api.begin("worker", instructions="write done.txt ok")
-    api.ended(run_id)
+    run_id = ran(api, "write done.txt ok")
     flag.touch()
-    go_on(api, run_id, "write done.txt ok")
-    api.ended(run_id)
+    continued(api, run_id, "write done.txt ok")
     first, second = turns_of(api, run_id)
 
     assert (first["failure_kind"], first["files"], told(second)["begun"]) == ("setup_failed", None, None)
@@ -156,11 +162,9 @@ def test_a_branch_that_is_gone_is_said_to_be_gone(at_work: tuple[Api, Path], sta
     api, bare = at_work
     run_id = api.begin("worker", instructions="write done.txt ok")
     branch = api.ended(run_id)["branch_name"]
-    go_on(api, run_id, "write half.txt half; fail")
-    api.ended(run_id)
+    continued(api, run_id, "write half.txt half; fail")
     git("branch", "-D", branch, cwd=bare)
-    go_on(api, run_id, "write more.txt more", start_from)
-    api.ended(run_id)
+    continued(api, run_id, "write more.txt more", start_from)
     report, text = told(turns_of(api, run_id)[2]), f"The branch {branch} is gone, and was made again from main: what "
 
     assert report["begun"]["text"].startswith(f"{text}earlier turns pushed is there only if it was merged. ")
@@ -173,11 +177,9 @@ def test_a_patch_without_its_secret_is_dropped_and_said(own: Callable[..., tuple
     """What a change takes out may be a secret, which is stored nowhere: not for want of a branch that fits."""
     api, _ = own({"keys.txt": "one\ns3cr3t\n"})
     api.add_agent(tmp_path, "worker", WORKER, "--org", api.organization["slug"], "--env", "SECRET")
-    run_id = api.begin("worker", instructions="write keys.txt one; fail")
-    api.ended(run_id)
+    run_id = ran(api, "write keys.txt one; fail")
     patch = api.get(f"/external/runs/{run_id}/turns/1/diff").text
-    go_on(api, run_id, "write more.txt more", "patch")
-    api.ended(run_id)
+    continued(api, run_id, "write more.txt more", "patch")
     first, second = turns_of(api, run_id)
 
     assert (first["files"], "-[masked]" in patch, "s3cr3t" in patch) == (1, True, False)
@@ -190,12 +192,11 @@ def test_what_a_cancelled_turn_changed_is_kept(at_work: tuple[Api, Path]) -> Non
     """And not begun with, unless somebody wants it."""
     api, _ = at_work
     run_id = api.begin("worker", instructions="write half.txt half; wait")
-    eventually(lambda: "at work" in api.log(run_id), "the agent is at work")
+    eventually(lambda: "at work" in api.log(run_id), "the agent is at work", COLD_START_S)
     api.post(f"/external/runs/{run_id}/cancel", {})
     eventually(lambda: turns_of(api, run_id)[0]["files"] == 1, "the change is kept")
     patch = api.get(f"/external/runs/{run_id}/turns/1/diff").text
-    go_on(api, run_id, "write more.txt more", "patch")
-    api.ended(run_id)
+    continued(api, run_id, "write more.txt more", "patch")
     first, second = turns_of(api, run_id)
 
     assert (first["outcome"], "+half" in patch) == ("cancelled", True)
@@ -206,28 +207,20 @@ def test_a_change_whose_push_failed_is_kept_over_further_failures(at_work: tuple
     """Those of turns that began with it, whether their agents began or not."""
     api, bare = at_work
     hook = put_hook(bare, "pre-receive", "echo no; exit 1")
-    run_id = api.begin("worker", instructions="write half.txt half")
-    api.ended(run_id)
+    run_id = ran(api, "write half.txt half")
     hook.unlink()
     away = bare.with_name("away")
     bare.rename(away)
-    go_on(api, run_id, "write more.txt more", "patch")
-    api.ended(run_id)
+    continued(api, run_id, "write more.txt more", "patch")
     away.rename(bare)
-    go_on(api, run_id, "write last.txt last; fail")
-    api.ended(run_id)
-    go_on(api, run_id, "write end.txt end")
-    api.ended(run_id)
+    continued(api, run_id, "write last.txt last; fail")
+    continued(api, run_id, "write end.txt end")
     first, second, third, fourth = turns_of(api, run_id)
 
     assert ("the push was refused" in first["reason"], first["files"]) == (True, 1)
     assert (second["outcome"], second["files"], second["from_turn"]) == ("failed", None, 1)
     assert (third["outcome"], third["from_turn"]) == ("failed", 1)
-    assert (fourth["outcome"], fourth["from_turn"], told(fourth)["files"]) == (
-        "completed",
-        3,
-        ["half.txt", "last.txt"],
-    )
+    assert (fourth["outcome"], fourth["from_turn"], told(fourth)["files"]) == ("completed", 3, ["half.txt", "last.txt"])
 
 
 @pytest.mark.parametrize(("asked", "files"), [("", []), ("patch", ["half.txt"])])
@@ -240,7 +233,7 @@ def test_a_turn_that_never_began_leaves_what_was_kept_before_it(
     branch = api.ended(run_id)["branch_name"]
     # Turns of one branch wait for each other.
     other = api.begin("worker", fields={"branch_name": branch}, instructions="wait")
-    eventually(lambda: "at work" in api.log(other), "the branch is in use")
+    eventually(lambda: "at work" in api.log(other), "the branch is in use", COLD_START_S)
     go_on(api, run_id, "never", asked)
     for one in (run_id, other):
         api.post(f"/external/runs/{one}/cancel", {})
@@ -257,12 +250,10 @@ def test_a_turn_that_never_began_leaves_what_was_kept_before_it(
 def test_a_refused_change_is_shown_and_nothing_is_begun_with_that_was_not_kept(at_work: tuple[Api, Path]) -> None:
     """A wish that cannot be met is refused before the run is queued."""
     api, _ = at_work
-    run_id = api.begin("worker", instructions="write Jenkinsfile x")
-    api.ended(run_id)
+    run_id = ran(api, "write Jenkinsfile x")
     first = turns_of(api, run_id)[0]
     patch = api.get(f"/external/runs/{run_id}/turns/1/diff").text
-    other = api.begin("worker", instructions="fail")
-    api.ended(other)
+    other = ran(api, "fail")
     refused = go_on(api, other, "go", "patch")
     odd = go_on(api, other, "go", "elsewhere")
     reference = {"platform": "github", "data": {"owner": "acme", "repo": "api"}}
@@ -283,10 +274,8 @@ def test_an_agent_without_the_document_is_told_in_its_instructions(
     script.write_text('echo "$1" > told.txt; case "$1" in fail*) exit 3;; esac\n', "utf-8")
     owner = api.organization["slug"]
     api.service.admin("agent", "add", "echoing", "--argv", f"/bin/sh {script} {{instructions}}", "--org", owner)
-    run_id = api.begin("echoing", instructions="fail")
-    api.ended(run_id)
-    go_on(api, run_id, "go on")
-    done = api.ended(run_id)
+    run_id = ran(api, "fail", "echoing")
+    done = continued(api, run_id, "go on")
     told = git("show", f"{done['branch_name']}:told.txt", cwd=bare)
 
     assert told == ("Turn 1 was not finished, and its changes were dropped: the checkout is as the branch is.\n\ngo on")

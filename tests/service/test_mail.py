@@ -22,7 +22,7 @@ from service.store.database import Database
 from service.store.invitations import Invitation
 from tests.lab import Raw, Server
 from tests.service.certificates import Certificate, make_certificate
-from tests.service.mail_servers import PASSWORD, MailServer, mail_settings
+from tests.service.mail_servers import PASSWORD, USER, MailServer
 from tests.waiting import eventually
 
 # Logins in clear are what is tried here, on loopback.
@@ -243,6 +243,12 @@ def test_a_further_invitation_does_not_cover_the_first(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
     return make_certificate(tmp_path_factory.mktemp("certificate"))
+
+
+def mail_settings(server: MailServer, **options: object) -> dict[str, object]:
+    """Return the section [mail.smtp] for a server."""
+    login = {"username": USER} if server.login else {}
+    return {"host": "127.0.0.1", "port": server.port, "security": server.security, "timeout_s": 60} | login | options
 
 
 def relay(server: MailServer, **options: object) -> SmtpRelay:

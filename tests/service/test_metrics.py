@@ -5,7 +5,7 @@ import re
 import shutil
 import socket
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -172,9 +172,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Api, str]
     assert service.stop() == 0
 
 
-def test_only_the_operator_s_token_opens_the_metrics(
-    target: tuple[Api, str], api: Api, start: Callable[..., Api], tmp_path: Path
-) -> None:
+def test_only_the_operator_s_token_opens_the_metrics(target: tuple[Api, str], api: Api, tmp_path: Path) -> None:
     """No token of an organization does; where no token is set there is nothing, and a weak one ends the start."""
     tenant, url = target
 
@@ -190,12 +188,6 @@ def test_only_the_operator_s_token_opens_the_metrics(
     assert (weak.returncode, "openssl rand" in weak.stderr) == (2, True), weak.stderr
 
 
-def panels() -> list[str]:
-    """What the dashboard that ships asks for."""
-    dashboard = json.loads((SHIPPED.parent / "grafana" / "runwarden-service.json").read_text("utf-8"))
-    return [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
-
-
 def test_requests_are_counted_by_route_and_status(target: tuple[Api, str]) -> None:
     """By the template, not by what callers put into it; each metric of an alert or a panel is there."""
     api, url = target
@@ -208,7 +200,9 @@ def test_requests_are_counted_by_route_and_status(target: tuple[Api, str]) -> No
         assert b"400" in connection.recv(4096)
     text = BARE.get(url, headers={"Authorization": f"Bearer {TOKEN}"}).text
     found = samples(text)
-    named = set(re.findall(r"\brunwarden_[a-z_]+", RULES + " ".join(panels())))
+    dashboard = json.loads((SHIPPED.parent / "grafana" / "runwarden-service.json").read_text("utf-8"))
+    panels = " ".join(target["expr"] for panel in dashboard["panels"] for target in panel["targets"])
+    named = set(re.findall(r"\brunwarden_[a-z_]+", RULES + panels))
 
     assert {name for name in named if name not in text} == set()
     assert found["runwarden_http_requests_total", "other", "unread", "400"] == 1
@@ -225,22 +219,16 @@ PROMETHEUS = pytest.mark.skipif(
 )
 
 
-@pytest.fixture
-def configured(tmp_path: Path) -> Path:
-    """The folder of an operator who copied what deploy/prometheus ships."""
+@PROMETHEUS
+def test_promtool_accepts_what_ships_and_the_alerts_fire(tmp_path: Path) -> None:
+    """In an operator's copy each alert fires on what it is for, and none on a service that is well."""
     for file in (*SHIPPED.glob("*.yml"), Path(__file__).parent / "alerts.test.yml"):
         shutil.copy(file, tmp_path)
     (tmp_path / "runwarden-metrics-token").write_text(TOKEN)
-    return tmp_path
-
-
-@PROMETHEUS
-@pytest.mark.parametrize(
-    "words",
-    ["check config prometheus.yml", "check rules service.rules.yml watch.rules.yml", "test rules alerts.test.yml"],
-)
-def test_promtool_accepts_what_ships_and_the_alerts_fire(configured: Path, words: str) -> None:
-    """Each alert fires on what it is for, and none on a service that is well."""
-    done = subprocess.run(["promtool", *words.split()], cwd=configured, capture_output=True, text=True, check=False)
-
-    assert done.returncode == 0, done.stdout + done.stderr
+    for words in (
+        "check config prometheus.yml",
+        "check rules service.rules.yml watch.rules.yml",
+        "test rules alerts.test.yml",
+    ):
+        done = subprocess.run(["promtool", *words.split()], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr

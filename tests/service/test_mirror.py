@@ -77,13 +77,11 @@ def test_only_a_lock_that_cannot_be_held_is_broken(mirror: RepositoryMirror, rep
     assert not lock.exists()
 
 
-@pytest.mark.parametrize("url", ["--upload-pack=touch sprung", "ext::sh -c touch% sprung", "/nowhere"])
-def test_an_address_that_is_no_repository_is_an_error_and_no_command(tmp_path: Path, url: str) -> None:
+def test_an_address_that_is_no_repository_is_an_error_and_no_command(tmp_path: Path) -> None:
     """Nothing in an address is an option or a program."""
-    mirror = RepositoryMirror(tmp_path, url, GitRunner(tmp_path, timeout_s=300))
-
-    with pytest.raises(GitCommandError):
-        mirror.fetch("main")
+    for url in ("--upload-pack=touch sprung", "ext::sh -c touch% sprung", "/nowhere"):
+        with pytest.raises(GitCommandError):
+            RepositoryMirror(tmp_path, url, GitRunner(tmp_path, timeout_s=300)).fetch("main")
     assert not list(tmp_path.rglob("sprung"))
 
 

@@ -155,21 +155,16 @@ def test_a_project_that_moved_in_gitlab_moves_here(acme: Acme, gitlab: GitLabFor
     assert [(one.path, one.project_id) for one in acme.repositories if one != other] == [("acme/site", 42)]
 
 
-@pytest.mark.parametrize(
-    ("project", "message"),
-    [
+def test_an_answer_that_is_no_project_connects_nothing(acme: Acme, gitlab: GitLabForge) -> None:
+    """A project without a path or an address, or with a path that cannot be."""
+    for project, message in (
         ({"id": 42, "path_with_namespace": None}, "cannot be named"),
         ({"id": 42, "path_with_namespace": "acme/web"}, "names no address"),
         (PROJECT | {"path_with_namespace": "../../etc"}, "cannot be named"),
-    ],
-)
-def test_an_answer_that_is_no_project_connects_nothing(
-    acme: Acme, gitlab: GitLabForge, project: dict[str, Any], message: str
-) -> None:
-    """A project without a path or an address, or with a path that cannot be."""
-    gitlab.projects = [project]
-    with pytest.raises(OnboardingError, match=message):
-        acme.onboard(BY_ID)
+    ):
+        gitlab.projects = [project]
+        with pytest.raises(OnboardingError, match=message):
+            acme.onboard(BY_ID)
 
     assert acme.repositories == []
 

@@ -34,11 +34,6 @@ OPEN = "status IN ('queued', 'working')"
 TURNS = int(os.environ.get("RUNWARDEN_OUTAGE_TURNS", "300"))
 
 
-def gate_of(tmp_path: Path) -> Path:
-    """Return the file that waiting agents wait for."""
-    return tmp_path / "gate"
-
-
 def setup(folder: Path, gate: Path) -> dict[str, Any]:
     """Six organizations with a repository each, and agents that write what they were told, at once or at a gate."""
     organizations = []
@@ -110,12 +105,15 @@ class Storms:
 
     def restart(self, worker: Node) -> None:
         """Start a worker, again and again while it finds no database."""
-        while True:
+
+        def is_started() -> bool:
             # It may have ended before it is given up.
             with contextlib.suppress(AssertionError, ProcessLookupError):
                 worker.start()
-                return
-            time.sleep(1)
+                return True
+            return False
+
+        eventually(is_started, "the worker starts", LONGEST_S, pause_s=1)
 
     def storm(self) -> None:
         """One to three outages in a row, with workers struck in between, and the wait until all is taken up again."""
@@ -144,15 +142,15 @@ class Storms:
         """Wait until each turn that had a place has ended or was taken up again."""
         before = open_turns(self._server)
 
-        def left() -> dict[str, tuple[Any, ...]]:
+        def is_settled() -> bool:
             now = open_turns(self._server)
-            return {run_id: now[run_id] for run_id in before if run_id in now and now[run_id][1] == before[run_id][1]}
+            return not [run_id for run_id in before if run_id in now and now[run_id][1] == before[run_id][1]]
 
-        while stuck := left():
-            late_s = time.monotonic() - returned
+        def saw() -> object:
             held = "SELECT workflow_uuid, status, executor_id FROM dbos.workflow_status WHERE completed_at IS NULL"
-            assert late_s < SETTLED_S, (stuck, rows(self._server, held), rows(self._server, "SELECT * FROM workers"))
-            time.sleep(0.1)
+            return open_turns(self._server), rows(self._server, held), rows(self._server, "SELECT * FROM workers")
+
+        eventually(is_settled, "each turn ends or is taken up again", SETTLED_S, saw=saw, pause_s=0.1)
         self.worst_s = max(self.worst_s, time.monotonic() - returned)
 
 
@@ -168,7 +166,7 @@ def world(tmp_path: Path, workers: int) -> Iterator[tuple[Deployment, Cluster, D
             folder.mkdir()
             url = direct.replace(f":{server.port}/", f":{link.port}/")
             made = stack.enter_context(
-                deployment(folder, url, settings=SETTINGS, setup=setup(folder, gate_of(tmp_path)))
+                deployment(folder, url, settings=SETTINGS, setup=setup(folder, tmp_path / "gate"))
             )
             made.api()
             for number in range(workers):
@@ -248,7 +246,7 @@ def test_a_database_that_goes_away_for_a_while_costs_no_turn(tmp_path: Path) -> 
         server.start()
         eventually(lambda: client.get("/external/runs").status_code == 200, "the API answers again")
         eventually(lambda: ended(server), "all turns end", pause_s=0.1)
-        told = check_end(made, server, 12, gate_of(tmp_path))
+        told = check_end(made, server, 12, tmp_path / "gate")
 
     assert (refused.status_code, refused.json()["error_code"]) == (503, "database_unavailable")
     assert refused.headers["Retry-After"] == "2"
@@ -265,12 +263,11 @@ def test_whatever_dies_with_the_database_each_turn_ends_once(tmp_path: Path, see
         storms = Storms(server, link, made.nodes[1:], seed)
         begun = time.monotonic()
         start(made, TURNS)
-        while not ended(server):
-            if storms.done["storms"] < TURNS // 30:
+        for _ in range(TURNS // 30):
+            if not ended(server):
                 storms.storm()
-            assert time.monotonic() - begun < LONGEST_S, open_turns(server)
-            time.sleep(0.2)
+        eventually(lambda: ended(server), "all turns end", LONGEST_S, saw=lambda: open_turns(server), pause_s=0.2)
         took_s = time.monotonic() - begun
-        told = check_end(made, server, TURNS, gate_of(tmp_path))
+        told = check_end(made, server, TURNS, tmp_path / "gate")
     figures = f"{took_s:.0f} s, {dict(storms.done)}, worst {storms.worst_s:.1f} s, {dict(told)}"
     print(f"seed {seed}: {TURNS} turns, {workers} workers, {figures}")

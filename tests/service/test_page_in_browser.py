@@ -1,62 +1,211 @@
-"""The page in a real Chromium, by keyboard, on both databases: `make page-check` (minutes)."""
+"""The page in a real Chromium, by keyboard alone: `make page-check`.
+
+One service and at most two browsers serve all of these tests.
+"""
 
 import email
 import email.policy
 import json
 import re
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
+from tests import service_process
 from tests.lab import free_port
-from tests.service.chromium import Person
+from tests.program import ROOT
 from tests.service.conftest import UNBOXED, Api, http_client
-from tests.service.deployment import VARIABLE
 from tests.service_process import git, make_repository
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.campaign
+AXE: Final = ROOT / ".venv/.npm/node_modules/axe-core/axe.min.js"
+OPERATOR: Final = "rwo_" + "o" * 40
+MOST_TABS: Final = 400
+TAB, ENTER, CONTROL = "\ue004", "\ue007", "\ue009"
+FOCUSED: Final = """
+const one = document.activeElement, look = getComputedStyle(one), box = one.getBoundingClientRect();
+const seen = box.width && box.bottom > 0 && box.top < innerHeight && box.right > 0 && box.left < innerWidth;
+return {is: one.matches(arguments[0]), nowhere: one === document.body,
+        visible: Boolean(seen) && look.outlineStyle !== "none" && parseFloat(look.outlineWidth) >= 2,
+        what: one.outerHTML.slice(0, 200)};
+"""
+JUDGE: Final = """
+const done = arguments[0], rules = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
+axe.run(document, {runOnly: rules, resultTypes: ["violations"]}).then((found) => done([
+    ...found.violations.map((one) => one.id + ": " + one.nodes.map((node) => node.html).join(" | ")),
+    ...(document.documentElement.scrollWidth > innerWidth ? ["the page is wider than the window"] : [])]));
+"""
+LOOKS: Final = (("light", 1280), ("dark", 390))
+"""Two of four are enough: page.css sets colours by the theme alone, and the layout by the width alone."""
 
 
-@pytest.fixture
-def served(start: Callable[..., Api], either_url: str | None) -> Api:
-    """A service on either database, whose mails lead to its page."""
+class Person:
+    """A browser whose user presses keys only."""
+
+    def __init__(self, base_url: str) -> None:
+        webdriver: Any = pytest.importorskip("selenium.webdriver", reason="no selenium: run `make page-check`")
+        program, driver = shutil.which("chromium"), shutil.which("chromedriver")
+        if not program or not driver:
+            pytest.skip("no chromium or chromedriver; Debian's packages: chromium and chromium-driver")
+        options = webdriver.ChromeOptions()
+        options.binary_location = program
+        for one in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1280,900"):
+            options.add_argument(one)
+        options.set_capability("goog:loggingPrefs", {"browser": "INFO"})
+        self.driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+        self.driver.set_script_timeout(300)
+        self.keyboard = webdriver.ActionChains(self.driver)
+        self.base_url = base_url
+
+    def cdp(self, command: str, **values: Any) -> None:
+        """Send a command of Chromium's DevTools."""
+        self.driver.execute_cdp_cmd(command, values)
+
+    def open(self, path: str) -> None:
+        """Go to an address, as if it were typed."""
+        self.driver.get(path if path.startswith("http") else self.base_url + path)
+
+    @property
+    def path(self) -> str:
+        """The address of the page, without the site's."""
+        return str(self.driver.current_url).removeprefix(self.base_url)
+
+    @property
+    def text(self) -> str:
+        """The visible text of the page."""
+        return str(self.driver.execute_script("return document.body.innerText"))
+
+    def attribute(self, selector: str, name: str) -> str:
+        """Return a property of the first such element."""
+        script = "return document.querySelector(arguments[0])[arguments[1]]"
+        return str(self.driver.execute_script(script, selector, name))
+
+    def keys(self, text: str) -> None:
+        """Press keys, wherever the focus is."""
+        self.keyboard.send_keys(text).perform()
+
+    def reach(self, selector: str) -> None:
+        """Press Tab until an element has the focus; the focus must be visible at each step."""
+        for _ in range(MOST_TABS):
+            focused = self.driver.execute_script(FOCUSED, selector)
+            assert focused["nowhere"] or focused["visible"], f"the focus is not visible: {focused['what']}"
+            if focused["is"]:
+                return
+            self.keys(TAB)
+        raise AssertionError(f"Tab does not reach {selector} on {self.path}: {self.text[:2000]}")
+
+    def type(self, selector: str, text: str) -> None:
+        """Reach a field and replace its content."""
+        self.reach(selector)
+        self.keyboard.key_down(CONTROL).send_keys("a").key_up(CONTROL).send_keys(text).perform()
+
+    def press(self, selector: str) -> None:
+        """Reach a button or link, press Enter, and wait for the next page."""
+        self.reach(selector)
+        self.driver.execute_script("document.before = true")
+        self.keys(ENTER)
+        ready = "return !document.before && document.readyState === 'complete' && location.href !== 'about:blank'"
+        eventually(lambda: self.driver.execute_script(ready), f"Enter on {selector} leads to another page")
+
+    def reads(self, *words: str) -> None:
+        """Wait until the page shows these words."""
+        shows = f"{self.path} shows {' and '.join(words)}"
+        eventually(lambda: all(one in self.text for one in words), shows, saw=lambda: self.text)
+
+    def sign_in(self, token: str) -> None:
+        """Fill in the form of the page that asks for a token."""
+        self.type("#token", token)
+        self.press("main button")
+
+    def sign_out(self) -> None:
+        """Forget the session."""
+        self.cdp("Network.clearBrowserCookies")
+
+    def faults(self) -> list[str]:
+        """Return what axe-core finds on the page in both themes and widths."""
+        self.driver.execute_script(AXE.read_text("utf-8"))
+        found = []
+        for theme, width in LOOKS:
+            self.cdp("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
+            metrics = {"height": 900, "deviceScaleFactor": 1, "mobile": False}
+            self.cdp("Emulation.setDeviceMetricsOverride", width=width, **metrics)
+            found += [f"{theme} {width}: {one}" for one in self.driver.execute_async_script(JUDGE)]
+        return found
+
+    def complaints(self) -> list[str]:
+        """Return what the browser's console reported since the last call: errors, warnings, breaches of the policy."""
+        reported = [str(one["message"]) for one in self.driver.get_log("browser")]
+        # A page that reports an error has a 4xx status itself.
+        expected = re.compile(r"(?!\S*/assets/)\S+ - Failed to load resource: .* status of 4")
+        return [one for one in reported if not expected.match(one)]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    """A service whose mails lead to its page, with an operator's view."""
     port = free_port()
-    settings = f'{UNBOXED}concurrency = 2\n[page]\nurl = "http://127.0.0.1:{port}"\n'
-    environment = {} if either_url is None else {VARIABLE: either_url}
-    return start(settings=settings, arguments=["--port", str(port)], environment=environment)
+    service = service_process.start_service(
+        tmp_path_factory.mktemp("site"),
+        settings=f'{UNBOXED}concurrency = 2\n[page]\nurl = "http://127.0.0.1:{port}"\n',
+        arguments=["--port", str(port)],
+        environment={"RUNWARDEN_OPERATOR_TOKEN": OPERATOR},
+    )
+    yield Api(service)
+    assert service.stop() == 0
 
 
-@pytest.fixture
-def sit_down() -> Iterator[Callable[..., Person]]:
-    """`sit_down(api)` opens a browser for one more person; no console may have complained at the end."""
+@pytest.fixture(scope="module")
+def browsers() -> Iterator[list[Person]]:
+    """The browsers that are open; each test clears their sessions."""
     people: list[Person] = []
-
-    def open_browser(api: Api, **options: Any) -> Person:
-        people.append(Person(api.service.base_url.removesuffix("/v1"), **options))
-        return people[-1]
-
-    yield open_browser
-    complaints = [one for person in people for one in person.complaints()]
+    yield people
     for person in people:
         person.driver.quit()
-    assert not complaints
 
 
-def invited(api: Api, address: str) -> str:
-    """Create an organization by the API and return the link in the mail to its administrator."""
+@pytest.fixture
+def sit_down(site: Api, browsers: list[Person]) -> Iterator[Callable[[], Person]]:
+    """`sit_down()` is a browser for one more person; no console may have complained at the end."""
+    root = site.service.base_url.removesuffix("/v1")
+    used: list[Person] = []
+
+    def next_browser() -> Person:
+        if len(used) == len(browsers):
+            browsers.append(Person(root))
+        person = browsers[len(used)]
+        used.append(person)
+        person.base_url = root
+        person.sign_out()
+        person.cdp("Emulation.clearDeviceMetricsOverride")
+        person.cdp("Emulation.setScriptExecutionDisabled", value=False)
+        return person
+
+    yield next_browser
+    assert [one for person in used for one in person.complaints()] == []
+
+
+def customer(api: Api, folder: Path, name: str) -> Api:
+    """Create an organization with a token and a repository NAME/api, and return a client of it."""
+    bare = make_repository(folder / name / "api", {"README.md": "# api\n"})
+    entry = {"name": name, "tokens": [{"alias": f"token of {name}", "scopes": ["admin"]}]}
+    entry |= {"repositories": [{"name": "api", "platform": "github", "path": f"{name}/api", "url": str(bare)}]}
+    (folder / f"{name}.json").write_text(json.dumps({"organizations": [entry]}), "utf-8")
+    return Api(api.service, api.service.admin("apply", str(folder / f"{name}.json"))["organizations"][0])
+
+
+def invited(api: Api, address: str) -> tuple[str, str]:
+    """Create an organization by the API; return its slug and the link in the mail to its administrator."""
     made = api.post("/external/organizations", {"email": address}).json()
     raw = (api.service.outbox / f"{made['organization_id']}.eml").read_bytes()
-    mail = email.message_from_bytes(raw, policy=email.policy.default)
-    assert isinstance(mail, email.message.EmailMessage)
-    plain = mail.get_body(("plain",))
-    assert plain is not None
-    link = re.search(r"http://\S+/invitation\?code=\S+", plain.get_content())
+    mail: Any = email.message_from_bytes(raw, policy=email.policy.default)
+    link = re.search(r"http://\S+/invitation\?code=\S+", mail.get_body(("plain",)).get_content())
     assert link is not None
-    return link[0]
+    return made["organization_slug"], link[0]
 
 
 def curl(shown: str) -> int:
@@ -66,30 +215,30 @@ def curl(shown: str) -> int:
 
 
 def test_an_invitation_leads_by_keyboard_to_a_commit_and_a_revoked_token(
-    served: Api, sit_down: Callable[..., Person], tmp_path: Path
+    site: Api, sit_down: Callable[[], Person], tmp_path: Path
 ) -> None:
     """Mail, link, code, token, a run that is followed to its commit, a reply, and the token's end."""
-    link = invited(served, "jane@customer.example")
-    jane = sit_down(served)
+    slug, link = invited(site, "jane@customer.example")
+    jane = sit_down()
     jane.open(link)
     assert "jane@customer.example" in jane.text
     jane.press("main button")
     shown = jane.attribute("pre", "innerText")
     assert curl(shown) == 200
 
-    gate, slug = tmp_path / "gate", served.service.admin("org", "list")["organizations"][-1]["slug"]
+    gate = tmp_path / "gate"
     bare = make_repository(tmp_path / "customer" / "shop", {"README.md": "# shop\n"})
     repository = ["--org", slug, "--platform", "github", "--path", "customer/shop", "--url", str(bare)]
-    served.service.admin("repository", "add", "shop", *repository)
+    site.service.admin("repository", "add", "shop", *repository)
     jane.press("main a[href='/runs']")
     jane.press("main a[href='/runs/new']")
     jane.type("#repository", "customer/shop")
     jane.type("#instructions", f"wait {gate}")
     jane.press("form[method=post] button:not(.link)")
-    eventually(lambda: "scribe at work on turn 1" in jane.text, "the log is followed")
+    jane.reads("scribe at work on turn 1")
     assert "Cancel this run" in jane.text
     gate.touch()
-    eventually(lambda: "completed" in jane.text and "commit" in jane.text, "the run is followed to its commit")
+    jane.reads("completed", "commit")
     branch = jane.attribute(".facts code", "textContent")
     assert git("rev-parse", "--short=12", branch, cwd=bare) in jane.text
 
@@ -98,7 +247,7 @@ def test_an_invitation_leads_by_keyboard_to_a_commit_and_a_revoked_token(
     jane.press("nav[aria-label=Run] a")
     jane.type("#instructions", "and once more")
     jane.press(".reply button:not([name])")
-    eventually(lambda: jane.text.count("completed") >= 3, "the second turn is followed to its end")
+    eventually(lambda: jane.text.count("completed") >= 3, "the second turn is followed", saw=lambda: jane.text)
     assert git("rev-list", "--count", branch, cwd=bare) == "3"
 
     jane.press("header a[href='/settings/tokens']")
@@ -138,26 +287,19 @@ INPUTS = """{
     strict = { type = "boolean", default = true },
     goal = { type = "text", required = true },
 }""".replace("\n", " ").replace(", }", " }")
-LOOKS = [(dark, width) for dark in (False, True) for width in (1280, 360)]
 
 
-def test_axe_finds_nothing_on_any_page(
-    start: Callable[..., Api], sit_down: Callable[..., Person], tmp_path: Path
-) -> None:
+def test_axe_finds_nothing_on_any_page(site: Api, sit_down: Callable[[], Person], tmp_path: Path) -> None:
     """Light and dark, on a desktop and a phone, with hostile words, names and lines; each page is under 50 KB."""
-    port = free_port()
-    api = start(
-        settings=f'{UNBOXED}concurrency = 2\n[page]\nurl = "http://127.0.0.1:{port}"\n',
-        arguments=["--port", str(port)],
-        environment={"RUNWARDEN_OPERATOR_TOKEN": "rwo_" + "o" * 40},
-    )
-    api.add_agent(tmp_path, "hostile", HOSTILE, "--description", MARKS[:60], "--inputs", INPUTS)
-    script = tmp_path / "hostile.py"
-    api.service.admin("agent", "add", "plain", "--argv", f"{{python}} {script}")
-    api.service.admin("org", "create", MARKS[:100])
-    invited(api, "waiting@customer.example")
-    link = invited(api, "jane@customer.example")
-    person = sit_down(api)
+    if not AXE.exists():
+        pytest.skip("no axe-core: run `make page-check` where npm is")
+    owned = ("--org", site.organization["slug"])
+    site.add_agent(tmp_path, "hostile", HOSTILE, "--description", MARKS[:60], "--inputs", INPUTS, *owned)
+    site.service.admin("agent", "add", "plain", "--argv", f"{{python}} {tmp_path / 'hostile.py'}", *owned)
+    site.service.admin("org", "create", MARKS[:100])
+    invited(site, "waiting@customer.example")
+    _, link = invited(site, "june@customer.example")
+    person = sit_down()
     found: dict[str, list[str]] = {}
 
     def check(*paths: str) -> None:
@@ -167,12 +309,8 @@ def test_axe_finds_nothing_on_any_page(
 
     def check_here(name: str) -> None:
         size = len(person.attribute("html", "outerHTML").encode())
-        if size > 50_000:
-            found[f"{name} size"] = [str(size)]
-        for dark, width in LOOKS:
-            person.look(dark=dark, width=width)
-            if faults := person.faults():
-                found[f"{name} {'dark' if dark else 'light'} {width}"] = faults
+        if faults := person.faults() + ([f"{size} bytes"] if size > 50_000 else []):
+            found[name] = faults
 
     check("/", "/invitation", "/invitation?code=none", link, "/api", "/operator")
     person.open(link)
@@ -180,25 +318,23 @@ def test_axe_finds_nothing_on_any_page(
     check_here("first token")
     check("/runs", "/settings/usage", "/settings/hosts")
 
-    for alias in ("tests", MARKS[:100], "W" * 190):
-        person.cdp("Network.clearBrowserCookies")
-        person.open("/sign-in?next=/settings/tokens")
-        person.type("#token", api.token)
-        person.press("main button")
+    person.sign_out()
+    person.open("/sign-in?next=/settings/tokens")
+    person.sign_in(site.token)
+    for alias in (MARKS[:100], "W" * 190):
+        person.open("/settings/tokens")
         person.type("#alias", alias)
         person.press("main form button")
-        check_here("new token")
-    instructions = [f"do {MARKS}", f"ask {MARKS}", f"fail {MARKS}", "W" * 500]
+    check_here("new token")
     branch = {"branch_name": 'x"><img/src=x/onerror=alert(6)>/' + "w" * 100}
-    runs = [
-        api.begin("plain", fields=branch if not number else {}, instructions=one)
-        for number, one in enumerate(instructions)
-    ]
+    runs = [site.begin("plain", instructions=f"do {MARKS}")]
+    texts = (f"ask {MARKS}", f"fail {MARKS}", "W" * 500)
+    runs += [site.begin("plain", fields=branch, instructions=one) for one in texts]
     for run in runs:
-        api.ended(run)
+        site.ended(run)
     gate = tmp_path / "gate"
-    runs.append(api.start(f"wait {gate} {MARKS}"))
-    api.reaches(runs[-1], "working")
+    runs.append(site.start(f"wait {gate} {MARKS}"))
+    site.reaches(runs[-1], "working")
     check("/runs", "/runs?status=failed", "/runs?status=queued", f"/runs?date_from={'x' * 40}&repository=%3Cb%3E")
     for run in runs:
         check(*(f"/runs/{run}{path}" for path in ("", "/changes", "/log")))
@@ -209,15 +345,12 @@ def test_axe_finds_nothing_on_any_page(
     person.type("#email", "jane@customer.example")
     person.press("main form button")
     check_here("a member")
-    person.open("/operator")
-    check_here("not an operator")
-    person.cdp("Network.clearBrowserCookies")
+    check("/operator")
+    person.sign_out()
     person.open("/sign-in")
-    person.type("#token", "rwt_wrong")
-    person.press("main button")
+    person.sign_in("rwt_wrong")
     check_here("a wrong token")
-    person.type("#token", "rwo_" + "o" * 40)
-    person.press("main button")
+    person.sign_in(OPERATOR)
     check_here("the operator's view")
     gate.touch()
 
@@ -254,18 +387,16 @@ const [paths, forms, done] = arguments, csrf = document.querySelector("[name=csr
 
 
 def test_no_address_of_an_organization_shows_anything_to_another(
-    served: Api, sit_down: Callable[..., Person], tmp_path: Path
+    site: Api, sit_down: Callable[[], Person], tmp_path: Path
 ) -> None:
-    """Every address and form that one's pages lead to, tried in the other's browser, beside one that is their own."""
-    mine = Api(served.service, other_organization(served, tmp_path, "Mine"))
-    other = Api(served.service, other_organization(served, tmp_path, "Other"))
+    """Every address and form that one's pages lead to, tried in the other's browser as well as in their own."""
+    mine, other = (customer(site, tmp_path, name) for name in ("mine", "other"))
     run_id = mine.start("something secret", "mine/api")
     mine.ended(run_id)
-    people = [sit_down(served) for _ in range(2)]
+    people = [sit_down(), sit_down()]
     for person, api in zip(people, (mine, other), strict=True):
         person.open("/settings/members")
-        person.type("#token", api.token)
-        person.press("main button")
+        person.sign_in(api.token)
         person.type("#email", f"jane@{api.organization['slug']}.example")
         person.press("main form button")
     paths, forms = people[0].driver.execute_async_script(CRAWL)
@@ -273,80 +404,67 @@ def test_no_address_of_an_organization_shows_anything_to_another(
     assert {f"/runs/{run_id}/reply", f"/settings/tokens/{mine.organization['tokens'][0]['id']}/revoke"} <= set(forms)
 
     forms = [one for one in forms if re.search(r"/(run|tok|mem)_", one)]
-    said = people[1].driver.execute_async_script(ASK, paths, forms)
+    answered = people[1].driver.execute_async_script(ASK, paths, forms)
     marks = ("something secret", "mine", run_id, mine.organization["tokens"][0]["id"])
-    for path, (status, text) in said.items():
+    for path, (status, text) in answered.items():
         is_theirs = any(one in path for one in (run_id, "tok_", "mem_"))
         assert not is_theirs or status == 404, path
-        # What the address itself says may be said again.
+        # What the address itself says may be answered again.
         assert not [one for one in marks if one in text and one not in path], path
     assert people[0].driver.execute_async_script(ASK, [f"/runs/{run_id}"], [])[f"/runs/{run_id}"][0] == 200
     assert len(mine.get(f"/external/runs/{run_id}").json()["turns"]) == 1
 
 
-def other_organization(api: Api, folder: Path, name: str) -> dict[str, Any]:
-    """Make an organization with a token and a repository, and return it."""
-    path = f"{name.lower()}/api"
-    bare = make_repository(folder / path, {"README.md": "# api\n"})
-    entry = {"name": name, "tokens": [{"alias": f"token of {name.lower()}", "scopes": ["admin"]}]}
-    entry |= {"repositories": [{"name": "api", "platform": "github", "path": path, "url": str(bare)}]}
-    (folder / f"{name}.json").write_text(json.dumps({"organizations": [entry]}), "utf-8")
-    return dict(api.service.admin("apply", str(folder / f"{name}.json"))["organizations"][0])
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 def test_everything_but_following_works_without_scripts(
-    start: Callable[..., Api], sit_down: Callable[..., Person], tmp_path: Path, host: str
+    site: Api, sit_down: Callable[[], Person], tmp_path: Path
 ) -> None:
-    """Also without TLS on this machine, under both of its names; a live page is loaded again by itself."""
-    api = start(settings=UNBOXED)
-    person = sit_down(api, scripts=False)
-    person.base_url = person.base_url.replace("127.0.0.1", host)
-    person.open("/runs/new")
-    person.type("#token", api.token)
-    person.press("main button")
-    assert person.path == "/runs/new"
-    gate = tmp_path / "gate"
-    person.type("#repository", "acme/api")
-    person.type("#instructions", f"wait {gate}")
-    person.press("form[method=post] button:not(.link)")
-    assert "Cancel this run" in person.text
-    gate.touch()
-    eventually(lambda: "completed" in person.text, "the page is loaded again")
+    """Without TLS on this machine too, under both of its names; the page of a working run reloads itself."""
+    api = customer(site, tmp_path, "scriptless")
+    person = sit_down()
+    person.cdp("Emulation.setScriptExecutionDisabled", value=True)
+    for name in ("localhost", "127.0.0.1"):
+        person.base_url = site.service.base_url.removesuffix("/v1").replace("127.0.0.1", name)
+        person.open("/runs/new")
+        person.sign_in(api.token)
+        assert person.path == "/runs/new"
+        gate = tmp_path / name
+        person.type("#repository", "scriptless/api")
+        person.type("#instructions", f"wait {gate}")
+        person.press("form[method=post] button:not(.link)")
+        assert "Cancel this run" in person.text
+        gate.touch()
+        person.reads("completed")
     person.press("nav[aria-label=Run] a[href*='/log']")
     assert "scribe at work on turn 1" in person.text
     person.press("nav[aria-label=Run] a")
     person.type("#instructions", f"wait {tmp_path / 'never'}")
     person.press(".reply button:not([name])")
     person.press("main form button.danger")
-    eventually(lambda: "⊘ cancelled" in person.text, "the run is cancelled")
+    person.reads("⊘ cancelled")
     person.press("header a[href='/settings/tokens']")
     person.press("main form button")
     shown = person.attribute("#value", "value")
-    assert http_client(shown, api.service.base_url).get("/external/runs").status_code == 200
+    assert http_client(shown, site.service.base_url).get("/external/runs").status_code == 200
     assert curl(person.attribute("pre", "textContent")) == 200
     person.press("main a.button")
     person.press("header button")
     assert person.path == "/sign-in"
 
 
-def test_a_refused_reply_is_not_sent_by_itself(
-    start: Callable[..., Api], sit_down: Callable[..., Person], tmp_path: Path
-) -> None:
-    """The page of a reply that came while another turn works keeps it, and sends nothing when that turn ends."""
-    api = start(settings=UNBOXED)
-    run_id, gate = api.start("something"), tmp_path / "gate"
+def test_a_refused_reply_is_not_sent_by_itself(site: Api, sit_down: Callable[[], Person], tmp_path: Path) -> None:
+    """A reply that came while another turn works stays on its page and is not sent when that turn ends."""
+    api, gate = customer(site, tmp_path, "hasty"), tmp_path / "gate"
+    run_id = api.start("something", "hasty/api")
     api.ended(run_id)
-    person = sit_down(api)
+    person = sit_down()
     person.open(f"/runs/{run_id}")
-    person.type("#token", api.token)
-    person.press("main button")
+    person.sign_in(api.token)
     person.type("#instructions", "these are my words")
-    api.follow(run_id, f"wait {gate}")
+    api.follow(run_id, f"wait {gate}", "hasty/api")
     api.reaches(run_id, "working")
     person.press(".reply button:not([name])")
     assert "these are my words" in person.text
-    eventually(lambda: person.text.count("scribe at work") == 1, "the log is followed")
+    eventually(lambda: person.text.count("scribe at work") == 1, "the log is followed", saw=lambda: person.text)
     gate.touch()
     api.ended(run_id)
     eventually(lambda: "completed" in person.attribute("#log", "textContent"), "the log is followed to its end")

@@ -14,7 +14,7 @@ import pytest
 
 from tests.lab import free_port
 from tests.service.conftest import Api, http_client
-from tests.service.test_page import Browser, text_of
+from tests.service.test_page import Browser, invited, text_of
 
 PROVIDER: Final = Path(__file__).with_name("oidc_provider.mjs")
 MODULES: Final = Path(os.environ.get("RUNWARDEN_TEST_OIDC", ".venv/.tools")).absolute()
@@ -26,8 +26,8 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture
-def world(start: Callable[..., Api]) -> Iterator[tuple[Api, str]]:
-    """A service that trusts a provider, and the provider's address."""
+def world(start: Callable[..., Api]) -> Iterator[Api]:
+    """A service that trusts a provider."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     command = ["node", str(PROVIDER), str(MODULES), f"{url}/sign-in/oidc/back", SECRET]
@@ -39,23 +39,20 @@ def world(start: Callable[..., Api]) -> Iterator[tuple[Api, str]]:
                 f'[page]\nurl = "{url}"\n[page.oidc]\nissuer = "{issuer}"\nclient_id = "runwarden"\n'
                 'name = "Acme"\ndomains = { "acme.example" = "acme" }\n'
             )
-            yield (
-                start(
-                    settings=settings, environment={"RUNWARDEN_OIDC_SECRET": SECRET}, arguments=["--port", str(port)]
-                ),
-                issuer,
+            yield start(
+                settings=settings, environment={"RUNWARDEN_OIDC_SECRET": SECRET}, arguments=["--port", str(port)]
             )
         finally:
             provider.kill()
 
 
-def sign_in(api: Api, email: str) -> tuple[Browser, httpx.Response]:
+def sign_in(world: Api, email: str) -> tuple[Browser, httpx.Response]:
     """Sign in at the provider, and come back with the browser's cookies of both."""
-    browser = Browser(api.service.base_url)
+    browser = Browser(world.service.base_url)
     begun = browser.get("/sign-in/oidc?next=/settings/members")
     assert begun.status_code == 302, begun.text
     provider, address = http_client(), begun.headers["location"]
-    back = api.service.base_url.removesuffix("/v1")
+    back = world.service.base_url.removesuffix("/v1")
     while not address.startswith(back):
         answer = provider.get(address)
         if form := re.search(r'action="([^"]+)"', answer.text):
@@ -65,22 +62,21 @@ def sign_in(api: Api, email: str) -> tuple[Browser, httpx.Response]:
     return browser, browser.get(address.removeprefix(back))
 
 
-def test_a_verified_address_signs_in_where_it_is_known(world: tuple[Api, str]) -> None:
+def test_a_verified_address_signs_in_where_it_is_known(world: Api) -> None:
     """A member's, or one of a domain that is mapped; not one that the provider does not vouch for."""
-    api, _ = world
     for email, status, words in (
         ("jane@stranger.example", 403, "is in no organization here"),
         ("unverified@acme.example", 403, "does not vouch"),
     ):
-        _, answer = sign_in(api, email)
+        _, answer = sign_in(world, email)
         assert (answer.status_code, words in text_of(answer)) == (status, True)
 
-    browser, answer = sign_in(api, "Joe@acme.example")
+    browser, answer = sign_in(world, "Joe@acme.example")
     assert answer.headers["location"] == "/settings/members"
     members = browser.get("/settings/members")
     assert "joe@acme.example (you)" in text_of(members)
     assert browser.post("/settings/members", email="jane@stranger.example").status_code == 303
-    jane, answer = sign_in(api, "jane@stranger.example")
+    jane, answer = sign_in(world, "jane@stranger.example")
     assert jane.get("/runs").status_code == 200
     assert "sign-in" not in answer.headers["location"]
 
@@ -93,14 +89,11 @@ def test_a_verified_address_signs_in_where_it_is_known(world: tuple[Api, str]) -
     assert jane.get("/runs").status_code == 303
 
 
-def test_a_person_of_several_organizations_chooses(world: tuple[Api, str]) -> None:
+def test_a_person_of_several_organizations_chooses(world: Api) -> None:
     """The ticket of the choice is signed: neither it nor the member can be made up."""
-    api, _ = world
-    made = api.post("/external/organizations", {"email": "joe@acme.example"}).json()
-    code = re.search(r"rwt_[\w-]+", (api.service.outbox / f"{made['organization_id']}.eml").read_text())
-    assert code is not None
-    assert Browser(api.service.base_url).post("/invitation", code=code[0]).status_code == 200
-    browser, answer = sign_in(api, "joe@acme.example")
+    made, code = invited(world, "joe@acme.example")
+    assert Browser(world.service.base_url).post("/invitation", code=code).status_code == 200
+    browser, answer = sign_in(world, "joe@acme.example")
     offered = dict(re.findall(r'name="member" value="(mem_\w+)">([^<]+)<', answer.text))
     ticket = re.search(r'name="ticket" value="([^"]+)"', answer.text)
     assert ticket is not None
@@ -113,10 +106,9 @@ def test_a_person_of_several_organizations_chooses(world: tuple[Api, str]) -> No
     assert made["organization_name"] in text_of(browser.get("/settings/members"))
 
 
-def test_an_answer_that_was_not_asked_for_opens_nothing(world: tuple[Api, str]) -> None:
+def test_an_answer_that_was_not_asked_for_opens_nothing(world: Api) -> None:
     """Another browser's, a made-up one, and one without the cookie."""
-    api, _ = world
-    browser = Browser(api.service.base_url)
+    browser = Browser(world.service.base_url)
     assert browser.get("/sign-in/oidc/back?code=x&state=y").status_code == 400
     browser.get("/sign-in/oidc")
     for query in ("code=x&state=y", "error=access_denied&state=y", ""):

@@ -26,7 +26,7 @@ from tests.service.database_link import DatabaseLink
 from tests.service.deployment import Deployment, deployment
 from tests.service.postgres import Cluster
 from tests.service_process import Node, git, refused_start
-from tests.waiting import eventually
+from tests.waiting import COLD_START_S, eventually
 
 # An hour, so that a worker which is only slow is never taken for dead.
 SETTINGS = '[execution]\nsandbox = "none"\nworker_ttl_s = 3600\ndrain_s = 0.1\n[limits]\nrequests_per_minute = 100000\n'
@@ -248,10 +248,10 @@ def test_a_worker_with_a_full_disk_leaves_the_turns_to_others(many: Deployment) 
     full = many.begin("worker", machine="full")
     many.settings = SETTINGS
     worker = many.begin("worker", machine="second")
-    ended = [client.ended(run_id) for run_id in [client.start(f"write {number}") for number in range(6)]]
+    ended = [client.ended(run_id) for run_id in [client.start(f"write {number}") for number in range(3)]]
     places = {one["executor"]: one["concurrency"] for one in many.admin("status")["workers"]}
 
-    assert [run["status"] for run in ended] == ["completed"] * 6
+    assert [run["status"] for run in ended] == ["completed"] * 3
     assert (places[full.ready["worker"]], places[worker.ready["worker"]]) == (0, 2)
     assert full.log.count("the disk is nearly full") == 1
 
@@ -259,6 +259,7 @@ def test_a_worker_with_a_full_disk_leaves_the_turns_to_others(many: Deployment) 
 def test_a_worker_without_a_file_to_open_puts_its_turn_back(many: Deployment) -> None:
     """It is the machine's trouble, and the turn waits for its end."""
     client = many.client(many.nodes[0])
+    many.settings = SETTINGS.replace("drain_s", "put_back_s = 0.5\ndrain_s")
     worker = many.begin("worker", machine="poor")
     client.ended(client.start("write before"))
     limits = resource.prlimit(worker.process.pid, resource.RLIMIT_NOFILE)
@@ -271,39 +272,38 @@ def test_a_worker_without_a_file_to_open_puts_its_turn_back(many: Deployment) ->
     assert "Too many open files" in worker.log
 
 
-@pytest.mark.parametrize("name", [("worker",), ("serve", "--port", "0")], ids=["worker", "serve"])
-def test_a_start_waits_for_a_database_that_is_away(
-    postgres: Cluster, postgres_url: str, tmp_path: Path, name: tuple[str, ...]
-) -> None:
-    """It says so once, and is ready when the database is there."""
+def test_a_start_waits_for_a_database_that_is_away(postgres: Cluster, postgres_url: str, tmp_path: Path) -> None:
+    """It says so once, and is ready when the database is there: a worker as well as an API."""
     link = DatabaseLink(postgres.port)
-    node = Node([*name, "--database", postgres_url.replace(str(postgres.port), str(link.port), 1)], tmp_path, {})
+    url = postgres_url.replace(str(postgres.port), str(link.port), 1)
+    nodes = []
+    for name in (["worker"], ["serve", "--no-worker", "--port", "0"]):
+        (tmp_path / name[0]).mkdir()
+        nodes.append(Node([*name, "--database", url], tmp_path / name[0], {}))
     with ThreadPoolExecutor() as pool:
-        starting = pool.submit(node.start)
-        eventually((tmp_path / "serve.log").exists, "the start begins")
-        eventually(lambda: "waits for the database" in node.log, "it waits")
+        starting = [pool.submit(node.start) for node in nodes]
+        for node in nodes:
+            eventually((node.data_dir / "serve.log").exists, "the start begins", COLD_START_S)
+            eventually(lambda: "waits for the database" in node.log, "it waits", COLD_START_S)  # noqa: B023 # called before the next
         with link:
-            starting.result()
-            node.stop()
+            for started, node in zip(starting, nodes, strict=True):
+                started.result()
+                node.stop()
 
-    assert node.log.count("waits for the database") == 1
-    assert "Connection refused" in node.log
+    assert [node.log.count("waits for the database") for node in nodes] == [1, 1]
+    assert all("Connection refused" in node.log for node in nodes)
 
 
-@pytest.mark.parametrize(
-    ("name", "url", "message"),
-    [
-        *((name, "postgresql://nobody:s3cret@127.0.0.1:{port}/none", "cannot be used") for name in ("worker", "serve")),
-        ("status", "postgresql://nobody:s3cret@host:port/none", "must read postgresql://"),
+def test_a_database_that_cannot_be_used_is_explained(postgres: Cluster, tmp_path: Path) -> None:
+    """Status 2, how to fix it, and never the password."""
+    nobody = "postgresql://nobody:s3cret@"
+    for name, url, message in (
+        ("serve", f"{nobody}127.0.0.1:{postgres.port}/none", "cannot be used"),
+        ("status", f"{nobody}host:port/none", "must read postgresql://"),
         ("status", "mysql://localhost/x", "not a supported database"),
-    ],
-)
-def test_a_database_that_cannot_be_used_is_explained(
-    postgres: Cluster, tmp_path: Path, name: str, url: str, message: str
-) -> None:
-    """Status 2, the cure, and never the password."""
-    done = refused_start(tmp_path, name, "--database", url.replace("{port}", str(postgres.port)))
+    ):
+        done = refused_start(tmp_path, name, "--database", url)
 
-    assert done.returncode == 2, done.stderr
-    assert message in done.stderr
-    assert "s3cret" not in done.stderr + done.stdout
+        assert done.returncode == 2, done.stderr
+        assert message in done.stderr
+        assert "s3cret" not in done.stderr + done.stdout

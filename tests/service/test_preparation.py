@@ -38,14 +38,15 @@ def prepared(start: Callable[..., Api], tmp_path: Path) -> Callable[..., tuple[A
     script = tmp_path / "worker.py"
     script.write_text(WORKER, "utf-8")
 
-    def begin(setup: dict[str, Any], sandbox: str | None = None) -> tuple[Api, Path]:
+    def begin(setup: dict[str, Any]) -> tuple[Api, Path]:
         entry = {"name": "api", "platform": "github", "path": "acme/api", "url": str(repository), "setup": setup}
         document = {
             "organizations": [{"name": "Acme", "tokens": [{"alias": "tests"}], "repositories": [entry]}],
             "agents": [{"name": "scribe", "argv": ["{python}", str(script)], "environment": ["LENT"]}],
         }
-        settings = None if sandbox is None else f'[execution]\nsandbox = "{sandbox}"\n'
-        return start(setup=document, settings=settings, environment={"LENT": "lent-value"}), repository
+        return start(
+            setup=document, settings='[execution]\nsandbox = "require"\n', environment={"LENT": "lent-value"}
+        ), repository
 
     return begin
 
@@ -67,7 +68,7 @@ def test_a_repository_is_set_up_before_the_agent(prepared: Callable[..., tuple[A
         "touch built",
     ]
     setup = {"run": steps, "cache": ["deps/of/it", "~/.tools"], "variables": {"COLOUR": "blue", "HOME": "/nowhere"}}
-    api, repository = prepared(setup, "require")
+    api, repository = prepared(setup)
     runs = []
     for _ in range(2):
         runs.append(api.start("go"))
@@ -82,28 +83,23 @@ def test_a_repository_is_set_up_before_the_agent(prepared: Callable[..., tuple[A
     assert "set-up: touch built\n" in api.log(runs[0])
 
 
-@pytest.mark.parametrize(
-    ("setup", "reason"),
-    [
+def test_a_set_up_that_fails_is_the_turn_s_reason(own: Callable[..., tuple[Api, Path]]) -> None:
+    """A reason of its own; the agent is not started, and nothing is pushed."""
+    for setup, reason in (
         ({"run": ["echo first", "echo broken; exit 3", "touch never"]}, "it exited with status 3"),
         ({"run": ["sleep 1000"], "timeout_s": 0.5}, "it passed its time limit of 0.5 s"),
         ({"run": ["if"]}, "it exited with status 2"),
         ({"run": ["no-such-program"]}, "it exited with status 127, as where a command is missing"),
-    ],
-)
-def test_a_set_up_that_fails_is_the_turn_s_reason(
-    prepared: Callable[..., tuple[Api, Path]], setup: dict[str, Any], reason: str
-) -> None:
-    """A reason of its own; the agent is not started, and nothing is pushed."""
-    api, repository = prepared(setup)
-    run_id = api.start("go")
-    ended = api.ended(run_id)
-    told = turn(api, run_id)
+    ):
+        api, repository = own(setup=setup)
+        run_id = api.start("go")
+        ended = api.ended(run_id)
+        told = turn(api, run_id)
 
-    assert (ended["status"], told["failure_kind"], told["commit"]) == ("failed", "setup_failed", None)
-    assert told["reason"].startswith(f"the repository's set-up failed: {reason}")
-    assert "never" not in api.log(run_id).replace("touch never", "")
-    assert git("branch", "--list", "agent/*", cwd=repository) == ""
+        assert (ended["status"], told["failure_kind"], told["commit"]) == ("failed", "setup_failed", None)
+        assert told["reason"].startswith(f"the repository's set-up failed: {reason}")
+        assert "never" not in api.log(run_id).replace("touch never", "")
+        assert git("branch", "--list", "agent/*", cwd=repository) == ""
 
 
 BOTH: Final = """
@@ -175,15 +171,14 @@ def test_what_a_set_up_that_failed_did_is_not_kept(own: Callable[..., tuple[Api,
     ]
 
 
-def test_servers_of_tools_are_left_out_for_a_program_that_takes_none(prepared: Callable[..., tuple[Api, Path]]) -> None:
+def test_servers_of_tools_are_left_out_for_a_program_that_takes_none(own: Callable[..., tuple[Api, Path]]) -> None:
     """And the log says so."""
-    api, _ = prepared({"mcp_servers": {"docs": {"command": ["docs-mcp"]}}})
+    api, _ = own(setup={"mcp_servers": {"docs": {"command": ["docs-mcp"]}}})
     run_id = api.start("go")
 
     assert api.ended(run_id)["status"] == "completed", api.log(run_id)
-    assert "MCP servers are left out: only agents with the preset claude-code, codex, opencode, gemini" in api.log(
-        run_id
-    )
+    only = "MCP servers are left out: only agents with the preset claude-code, codex, opencode, gemini"
+    assert only in api.log(run_id)
 
 
 def test_a_rule_gives_servers_only_to_a_program_that_takes_them(tmp_path: Path) -> None:
@@ -203,7 +198,7 @@ def test_a_rule_gives_servers_only_to_a_program_that_takes_them(tmp_path: Path) 
 @NEEDS_SANDBOX
 def test_a_cached_folder_follows_no_link(prepared: Callable[..., tuple[Api, Path]], tmp_path: Path) -> None:
     """What the repository holds in its place could lead anywhere."""
-    api, repository = prepared({"run": ["true"], "cache": ["deps"]}, "require")
+    api, repository = prepared({"run": ["true"], "cache": ["deps"]})
     clone = tmp_path / "clone"
     git("clone", "--quiet", str(repository), str(clone), cwd=tmp_path)
     (clone / "deps").symlink_to("/home/agent")
@@ -213,9 +208,8 @@ def test_a_cached_folder_follows_no_link(prepared: Callable[..., tuple[Api, Path
     run_id = api.start("go", branch_name="odd")
     api.ended(run_id)
 
-    assert (
-        turn(api, run_id)["reason"] == "the repository's set-up failed: the cached folder deps is a file or a link here"
-    )
+    reason = "the repository's set-up failed: the cached folder deps is a file or a link here"
+    assert turn(api, run_id)["reason"] == reason
 
 
 def test_a_cached_folder_is_one_turn_s_at_a_time_and_never_a_stranger_s(tmp_path: Path) -> None:
@@ -250,21 +244,15 @@ def test_a_cached_folder_is_one_turn_s_at_a_time_and_never_a_stranger_s(tmp_path
     assert held(turn("last")[1]) == ["b"]
 
 
-@pytest.mark.parametrize("name", ["/etc", "../x", "a/../b", ".git", ".runwarden/x", "~/~", "", "a b", "~/../x", "a//b"])
-def test_a_cached_folder_lies_in_the_checkout_or_the_home(name: str) -> None:
-    """Nothing else can be named."""
-    with pytest.raises(ValidationError):
-        RepositorySetup(cache=(name,))
-
-
-@pytest.mark.parametrize(
-    "server",
-    [{}, {"command": ["x"], "url": "https://a.test"}, {"url": "http://a.test"}, {"command": ["x"], "env": {"A": "b"}}],
-)
-def test_a_server_of_tools_is_a_command_or_an_address(server: dict[str, Any]) -> None:
-    """Not both, nothing in clear, and no values but the set-up's variables."""
-    with pytest.raises(ValidationError):
-        RepositorySetup.model_validate({"mcp_servers": {"docs": server}})
+def test_a_set_up_that_cannot_be_is_refused() -> None:
+    """A cached folder lies in the checkout or the home; a server is a command or an https address, nothing in clear."""
+    for name in ("/etc", "../x", "a/../b", ".git", ".runwarden/x", "~/~", "", "a b", "~/../x", "a//b"):
+        with pytest.raises(ValidationError):
+            RepositorySetup(cache=(name,))
+    both, clear = {"command": ["x"], "url": "https://a.test"}, {"url": "http://a.test"}
+    for server in ({}, both, clear, {"command": ["x"], "env": {"A": "b"}}):
+        with pytest.raises(ValidationError):
+            RepositorySetup.model_validate({"mcp_servers": {"docs": server}})
 
 
 def test_the_command_line_sets_it_and_keeps_it(api: Api) -> None:

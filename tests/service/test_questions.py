@@ -38,7 +38,7 @@ sys.exit(inputs.get("ends", 0))
 def asker(tenant: Callable[..., Api], api: Api, tmp_path_factory: pytest.TempPathFactory) -> Api:
     """The shared service with an agent that asks in its first turn."""
     api.add_agent(tmp_path_factory.mktemp("asker"), "asker", ASKER, "--env", "SECRET")
-    api.add_agent(tmp_path_factory.mktemp("hasty"), "hasty", ASKER, "--timeout-s", "8")
+    api.add_agent(tmp_path_factory.mktemp("hasty"), "hasty", ASKER, "--timeout-s", "3")
     return api
 
 
@@ -78,38 +78,39 @@ def test_an_agent_asks_and_goes_on_with_the_answer(asker: Api) -> None:
     assert run_id not in {one["run_id"] for one in open_questions(asker)}
 
 
-@pytest.mark.parametrize(
-    ("how", "remark"),
-    [
-        ("large", "question.json is not read: larger than 1048576 bytes"),
-        ("link", "question.json is not read: a link is not followed"),
-        ("folder", "question.json is not read: "),
-        ("no json", "question.json is not used: it is not JSON in UTF-8"),
-        ("[1]", 'question.json is not used: it must be an object such as {"question"'),
-        ('{"question": 7}', 'question.json is not used: it must be an object such as {"question"'),
-        ('{"question": "Which?", "choices": [1]}', "the choices are left out: they must be a list of texts"),
-        ('{"question": "' + "w" * 3000 + '?"}', "the first 2000 characters of the question are kept, of 3,001"),
-        (json.dumps({"question": "Which?", "choices": list("abcdefghijk")}), "the first 9 choices are kept, of 11"),
-    ],
-)
-def test_an_odd_question_loses_nothing(asker: Api, how: str, remark: str) -> None:
-    """The log says what is wrong with it; the turn is not taken for done, and its work is kept."""
-    run_id = asker.begin("asker", how=how)
-    asker.ended(run_id)
-    turn = turns_of(asker, run_id)[0]
+ODD = {
+    "large": "question.json is not read: larger than 1048576 bytes",
+    "link": "question.json is not read: a link is not followed",
+    "folder": "question.json is not read: ",
+    "no json": "question.json is not used: it is not JSON in UTF-8",
+    "[1]": 'question.json is not used: it must be an object such as {"question"',
+    '{"question": 7}': 'question.json is not used: it must be an object such as {"question"',
+    '{"question": "Which?", "choices": [1]}': "the choices are left out: they must be a list of texts",
+    '{"question": "' + "w" * 3000 + '?"}': "the first 2000 characters of the question are kept, of 3,001",
+    '{"question": "Which?", "choices": ["a"' + ', "b"' * 10 + "]}": "the first 9 choices are kept, of 11",
+}
+"""What an agent leaves as its question, and what the log remarks on it."""
 
-    assert remark in asker.log(run_id)
-    assert (turn["outcome"], turn["files"]) == ("needs_answer", 1)
-    assert len(turn["question"]) <= 2000
-    assert len(turn["choices"]) <= 9
-    assert turn["question"].startswith(("something that cannot be read", "Which?", "www"))
+
+def test_an_odd_question_loses_nothing(asker: Api) -> None:
+    """The log says what is wrong with it; the turn is not taken for done, and its work is kept."""
+    runs = {asker.begin("asker", how=how): remark for how, remark in ODD.items()}
+    for run_id, remark in runs.items():
+        asker.ended(run_id)
+        turn = turns_of(asker, run_id)[0]
+
+        assert remark in asker.log(run_id)
+        assert (turn["outcome"], turn["files"]) == ("needs_answer", 1)
+        assert len(turn["question"]) <= 2000
+        assert len(turn["choices"]) <= 9
+        assert turn["question"].startswith(("something that cannot be read", "Which?", "www"))
 
 
 @pytest.mark.parametrize(
     ("agent", "given", "why", "files"),
     [
         ("asker", {"ends": 3}, "; after that, the agent exited with status 3; its last lines are in the log", 1),
-        ("hasty", {"ends": "late"}, "; after that, the agent passed its time limit of 8 s and was ended", 1),
+        ("hasty", {"ends": "late"}, "; after that, the agent passed its time limit of 3 s and was ended", 1),
         ("asker", {"leaks": True}, "", None),
     ],
 )
@@ -139,20 +140,18 @@ def test_a_cancelled_turn_asks_nothing(asker: Api) -> None:
 
 
 def test_a_question_of_the_repository_is_not_the_agent_s(own: Callable[..., tuple[Api, Path]]) -> None:
-    """It was there before."""
+    """A question.json that the checkout already had asks nothing."""
     api, _ = own({".runwarden/question.json": '{"question": "Which?"}'})
     run_id = api.start("write it")
 
     assert api.ended(run_id)["status"] == "completed"
 
 
-@pytest.mark.parametrize(
-    ("words", "is_question"),
-    [("Done.", False), (None, False), ("Which one? I took the first.", False), ("I looked.\n\nWhich one? \n", True)],
-)
-def test_last_words_are_a_question_by_their_mark(words: str | None, is_question: bool) -> None:
+def test_last_words_are_a_question_by_their_mark() -> None:
     """Nothing else is guessed from them."""
-    assert (in_words(words, str) is not None) == is_question
+    assert in_words("I looked.\n\nWhich one? \n", str) is not None
+    for words in ("Done.", None, "Which one? I took the first."):
+        assert in_words(words, str) is None
 
 
 def test_the_newest_cancelled_runs_are_told_beside_the_questions(asker: Api, tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_a_push_that_landed_without_an_answer_counts(own: Callable[..., Any]) ->
 
 def test_a_turn_whose_log_cannot_be_written_is_put_back(tmp_path: Path) -> None:
     """A full disk is the service's trouble: the turn waits for room instead of failing."""
-    with deployment(tmp_path, settings=UNBOXED) as made:
+    with deployment(tmp_path, settings=f"{UNBOXED}put_back_s = 0.5\n") as made:
         client = made.client(made.api())
         run_id = client.start("write once")
         log = DataFolder(made.machine("first")).turn_log(run_id, 1)

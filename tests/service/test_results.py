@@ -1,7 +1,6 @@
 """What the API tells of a run beyond the specification: its turns, logs and diffs, and cancelling (docs/results.md)."""
 
 import subprocess
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -92,19 +91,18 @@ def test_diffs_apply_and_name_their_commits(done: tuple[Api, str], tmp_path: Pat
 
 
 def test_a_turn_tells_what_its_agent_was_given_by_name(done: tuple[Api, str]) -> None:
-    """So that it can be asked the same again. Null: it was not started by name, as a plain run and a further turn."""
+    """So that it can be asked the same again; null for a plain run and for a further turn, which name no agent."""
     api, named = done
     given = {"depth": 2, "instructions": "write three"}
     asked = api.begin("scribe", **given)
     repository = {"platform": "github", "data": {"owner": "acme", "repo": "api"}}
     plain = api.post("/external/runs", {"instructions": "look", "repository": repository}).json()["run_id"]
-    told = {run_id: api.get(f"/external/runs/{run_id}").json()["turns"] for run_id in (named, asked, plain)}
+    inputs = [
+        [turn["inputs"] for turn in api.get(f"/external/runs/{run_id}").json()["turns"]]
+        for run_id in (named, asked, plain)
+    ]
 
-    assert [turn["inputs"] for turn in told[named]] == [{"instructions": "write one"}, None, None]
-    assert [turn["inputs"] for turn in told[asked]] == [given]
-    assert [turn["inputs"] for turn in told[plain]] == [None]
-    for run_id in (asked, plain):
-        api.ended(run_id)
+    assert inputs == [[{"instructions": "write one"}, None, None], [given], [None]]
 
 
 def said(answer: Any) -> tuple[int, str]:
@@ -221,14 +219,13 @@ def either(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[t
 
 def followed(api: Api, run_id: str, heard: list[bytes]) -> str:
     """Follow a log to its end, piece by piece; return the last answer's word on that."""
-    offset = 0
-    while True:
+    offset, size, has_ended = 0, 1, "false"
+    while has_ended != "true" or offset < size:
         answer = api.get(log_path(run_id), params={"offset": offset, "wait": 30})
         assert answer.status_code == 200, answer.text
         heard.append(answer.content)
-        offset = position(answer)[1]
-        if position(answer)[3] == "true" and offset == position(answer)[2]:
-            return answer.headers["Runwarden-Log-Ended"]
+        _, offset, size, has_ended = position(answer)
+    return has_ended
 
 
 def test_a_log_is_followed_while_its_turn_works(either: tuple[Deployment, Api], tmp_path: Path) -> None:
@@ -349,14 +346,10 @@ def test_a_service_that_goes_down_answers_who_waits(start: Callable[..., Api], t
     run_id = api.start(f"wait {tmp_path / 'never'}")
     eventually(lambda: b"at work on turn 1" in api.get(log_path(run_id)).content, "the agent works")
     size = position(api.get(log_path(run_id)))[2]
-    answers: list[Any] = []
     ask = Api(api.service, api.organization).get
-    waiting = threading.Thread(
-        target=lambda: answers.append(ask(log_path(run_id), params={"offset": size, "wait": 30}))
-    )
-    waiting.start()
-    eventually(lambda: api.get("/external/runs").status_code == 200, "the service answers others")
-    status = api.service.stop()
-    waiting.join()
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(ask, log_path(run_id), params={"offset": size, "wait": 30})
+        eventually(lambda: api.get("/external/runs").status_code == 200, "the service answers others")
 
-    assert (status, answers[0].status_code) == (0, 200)
+        assert api.service.stop() == 0
+        assert waiting.result().status_code == 200

@@ -14,7 +14,6 @@ from service.settings import DataFolder, Settings
 from service.store import turn_files
 from tests.service.conftest import Api
 from tests.service.deployment import Deployment, deployment
-from tests.service_process import Node
 from tests.waiting import eventually
 
 SETTINGS = '[execution]\nsandbox = "none"\nworker_ttl_s = 2\ndrain_s = 1\n'
@@ -27,10 +26,6 @@ class House:
     def __init__(self, made: Deployment) -> None:
         self.deployment, self.database = made, made.database
         self.folder = DataFolder(made.machine("first"))
-
-    def serve(self) -> tuple[Node, Api]:
-        node = self.deployment.begin("serve", "--port", "0")
-        return node, self.deployment.client(node)
 
     def complete(self, client: Api) -> str:
         """Start a run, wait for its end, and return its id."""
@@ -70,7 +65,7 @@ def house(either_url: str | None, tmp_path: Path) -> Iterator[House]:
 
 def test_what_is_old_goes_and_the_run_stays(house: House, tmp_path: Path) -> None:
     """Logs, diffs and queue entries of the older run only; of one that is open again, nothing."""
-    _, client = house.serve()
+    client = house.deployment.client(house.deployment.begin("serve", "--port", "0"))
     eventually(lambda: house.entries == 1, "the database was pruned at the start")
     old, again = house.complete(client), house.complete(client)
     between = now_micros()
@@ -100,8 +95,8 @@ def test_what_is_old_goes_and_the_run_stays(house: House, tmp_path: Path) -> Non
 @pytest.mark.parametrize("either_url", ["sqlite"], indirect=True)
 def test_the_worker_prunes_as_the_settings_say(house: House) -> None:
     """By default the queue's entries after thirty days, and no log ever; with `logs_days`, logs too, at its start."""
-    node, client = house.serve()
-    run_id = house.complete(client)
+    node = house.deployment.begin("serve", "--port", "0")
+    run_id = house.complete(house.deployment.client(node))
     eventually(lambda: house.entries == 2, "the database was pruned at the start")
     node.stop()
 
@@ -111,7 +106,7 @@ def test_the_worker_prunes_as_the_settings_say(house: House) -> None:
 
     by_default = after(29), after(31), after(3650)
     house.deployment.settings += AT_ONCE
-    house.serve()
+    house.deployment.begin("serve", "--port", "0")
     eventually(lambda: house.kept(run_id) == [], "log and diff go")
 
     assert by_default == ((0, 0), (2, 0), (0, 0))

@@ -42,27 +42,21 @@ def test_runs_come_newest_first_filtered_by_repository_in_any_form(api: Any) -> 
         assert len(api.get("/external/runs", params=params).json()["runs"]) == count, params
 
 
-@pytest.mark.parametrize(
-    ("name", "values", "code"),
-    [
-        ("page_size", ["0", "101", "ten", "1.0", "", "9" * 30, "٣", ["5", "6"]], "invalid_page_size"),
-        *(
-            (name, ["2025-01-01T00:00:00", "2025-01-01", "now", ""], "invalid_date")
-            for name in ("date_from", "date_to")
-        ),
-        ("date_to", ["2025-02-30T00:00:00Z", "2025-01-01T00:00:00Z+0200", "1735689600"], "invalid_date"),
+def test_what_cannot_be_read_is_400(api: Any) -> None:
+    """A parameter that makes no sense or comes twice is a 400, never a 422 and never ignored."""
+    beside = {"data": {"platform": "github"}, "platform": {"data": "{}"}}
+    no_dates = ["2025-01-01T00:00:00", "2025-01-01", "now", ""]
+    for name, values, code in (
+        ("page_size", ["0", "101", "ten", "1.0", "", "9" * 30, "٣"], "invalid_page_size"),
+        ("page_size", [["5", "6"]], "invalid_query"),
+        ("date_from", no_dates, "invalid_date"),
+        ("date_to", [*no_dates, "2025-02-30T00:00:00Z", "2025-01-01T00:00:00Z+0200", "1735689600"], "invalid_date"),
         ("page_token", ["nonsense", "", "ä"], "invalid_page_token"),
         ("repository", ["no-slash", ""], "invalid_repository"),
         ("data", ["{", "[]"], "invalid_repository"),
         ("platform", ["svn"], "invalid_repository"),
         ("status", ["a\0b"], "invalid_query"),
-    ],
-)
-def test_what_cannot_be_read_is_400(api: Any, name: str, values: list[Any], code: str) -> None:
-    """A parameter that makes no sense or comes twice is a 400, never a 422 and never ignored."""
-    beside = {"data": {"platform": "github"}, "platform": {"data": "{}"}}.get(name, {})
-    for value in values:
-        answer = api.get("/external/runs", params={name: value} | beside)
-        expected = "invalid_query" if isinstance(value, list) else code
-
-        assert (answer.status_code, answer.json()["error_code"]) == (400, expected), value
+    ):
+        for value in values:
+            answer = api.get("/external/runs", params={name: value} | beside.get(name, {}))
+            assert (answer.status_code, answer.json()["error_code"]) == (400, code), value

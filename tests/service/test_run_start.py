@@ -6,8 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.service.conftest import API
 from tests.service_process import git
 
@@ -69,36 +67,32 @@ def test_an_execution_is_accepted_and_listed_as_a_run(api: Any) -> None:
     assert json.loads(written)["inputs"] == inputs
 
 
-@pytest.mark.parametrize(
-    ("repository", "path"),
-    [
+def test_a_repository_is_named_in_any_of_four_forms(api: Any) -> None:
+    """A configured name (which goes first), owner/repo, group/project or a URL; only configured and connected ones.
+
+    A host's clone URL leads to one that is not configured; what is not there fails in execution, visibly.
+    """
+
+    def asked(repository: str) -> Any:
+        body = {"repository": repository, "inputs": {"instructions": "nothing"}}
+        return api.post("/external/agents/scribe/runs", body)
+
+    for repository, path in (
         ("acme/api", "acme/api"),
-        ("{acme/api}", "acme/api"),
+        (str(api.service.repositories["acme/api"]), "acme/api"),
         ("acme/tools", "acme/tools"),
         ("web", "acme/web"),
         ("https://gitlab.example/acme/tools", "acme/tools"),
         ("git@gitlab.example:acme/tools.git", "acme/tools"),
         ("acme/deep/group/project", "acme/deep/group/project"),
-        ("acme/unheard-of", "acme/unheard-of"),
-        *[(name, None) for name in ("https://evil.example/acme/api", "nameless", "--upload-pack=x", "../../etc", "/")],
-    ],
-)
-def test_a_repository_is_named_in_any_of_four_forms(api: Any, repository: str, path: str | None) -> None:
-    """A configured name (which goes first), owner/repo, group/project or a URL; only configured and connected ones.
-
-    A host's clone URL leads to one that is not configured; what is not there fails in execution, visibly.
-    """
-    repository = str(api.service.repositories["acme/api"]) if repository == "{acme/api}" else repository
-    answer = api.post("/external/agents/scribe/runs", {"repository": repository, "inputs": {"instructions": "nothing"}})
-
-    if path is None:
-        assert said(answer) == (400, "unknown_repository")
-    else:
+    ):
+        answer = asked(repository)
         assert (answer.status_code, answer.json()["repository"]) == (201, path), answer.text
-    if path == "acme/unheard-of":
-        run_id = answer.json()["execution_id"]
-        assert api.ended(run_id)["status"] == "failed"
-        assert "ls-remote failed" in api.log(run_id)
+    for repository in ("https://evil.example/acme/api", "nameless", "--upload-pack=x", "../../etc", "/"):
+        assert said(asked(repository)) == (400, "unknown_repository"), repository
+    run_id = asked("acme/unheard-of").json()["execution_id"]
+    assert api.ended(run_id)["status"] == "failed"
+    assert "ls-remote failed" in api.log(run_id)
 
 
 def test_a_gitlab_repository_is_named_by_path_or_by_group_and_project(api: Any) -> None:
@@ -115,9 +109,10 @@ def github(owner: str, repo: str) -> dict[str, Any]:
     return {"platform": "github", "data": {"owner": owner, "repo": repo}}
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "code"),
-    [
+def test_a_field_that_is_wrong_is_400_and_named(tenant: Any) -> None:
+    """The message says which field, and nothing is started."""
+    api = tenant()
+    for field, value, code in (
         ("instructions", " \n", "invalid_request"),
         ("repository", "acme/api", "invalid_request"),
         ("repository", {"platform": "github", "data": {"owner": "acme"}}, "invalid_repository"),
@@ -125,16 +120,11 @@ def github(owner: str, repo: str) -> dict[str, Any]:
         ("repository", {"platform": "gitlab", "data": {"project_path": "alone"}}, "invalid_repository"),
         *[("branch_name", name, "invalid_branch") for name in ("", "--upload-pack=touch x", "refs/heads/x", "a..b")],
         ("metadata", [], "invalid_request"),
-    ],
-)
-def test_a_field_that_is_wrong_is_400_and_named(api: Any, field: str, value: Any, code: str) -> None:
-    """The message says which field, and nothing is started."""
-    before = api.get("/external/runs").json()["total_count"]
-    answer = ask(api, **{field: value})
-
-    assert said(answer) == (400, code)
-    assert field.split("_", maxsplit=1)[0] in answer.json()["message"]
-    assert api.get("/external/runs").json()["total_count"] == before
+    ):
+        answer = ask(api, **{field: value})
+        assert said(answer) == (400, code), value
+        assert field.split("_", maxsplit=1)[0] in answer.json()["message"]
+    assert api.get("/external/runs").json()["total_count"] == 0
 
 
 def test_a_repository_that_leads_nowhere_names_the_cure(tenant: Any) -> None:
@@ -147,23 +137,23 @@ def test_a_repository_that_leads_nowhere_names_the_cure(tenant: Any) -> None:
     assert said(api.get("/external/installation/health")) == (404, "no_code_host")
 
 
-@pytest.mark.parametrize(
-    ("protected", "branch", "status"),
-    [(None, "main", 400), (None, "other", 201), (["r/*"], "r/1", 400), (["r/*"], "main", 201), ([], "main", 201)],
-)
-def test_a_protected_branch_is_refused(
-    own: Callable[..., Any], protected: list[str] | None, branch: str, status: int
-) -> None:
-    """The default branch unless patterns say otherwise, and the cure is named; nothing is accepted."""
-    api, _ = own(**({} if protected is None else {"protected": protected}))
-    plain = ask(api, branch_name=branch)
-    named = api.post("/external/agents/scribe/runs", {"repository": "acme/api", "branch_name": branch})
+def test_a_protected_branch_is_refused(own: Callable[..., Any]) -> None:
+    """The default branch unless patterns say otherwise; how to go on is named, and nothing is accepted."""
+    for given, refused, allowed in (
+        ({}, "main", ["other"]),
+        ({"protected": ["r/*"]}, "r/1", ["main"]),
+        ({"protected": []}, None, ["main"]),
+    ):
+        api, _ = own(**given)
+        for branch in [refused, *allowed] if refused else allowed:
+            plain = ask(api, branch_name=branch)
+            named = api.post("/external/agents/scribe/runs", {"repository": "acme/api", "branch_name": branch})
 
-    assert (plain.status_code, named.status_code) == (status, status), plain.text
-    assert len(list(api.runs())) == 2 * (status == 201)
-    if status == 400:
-        assert said(plain) == said(named) == (400, "branch_protected")
-        assert "name another" in plain.json()["message"]
+            assert {plain.status_code, named.status_code} == {400 if branch == refused else 201}, plain.text
+            if branch == refused:
+                assert said(plain) == said(named) == (400, "branch_protected")
+                assert "name another" in plain.json()["message"]
+                assert list(api.runs()) == []
 
 
 def test_a_branch_that_became_the_default_one_is_not_pushed_to(own: Callable[..., Any]) -> None:

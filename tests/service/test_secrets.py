@@ -16,6 +16,7 @@ from service.execution.secrets import MASK, MaskedStream, Secrets, of_environmen
 from tests.service.conftest import Api
 from tests.service.git_hosts import GitHttpHost
 from tests.service_process import git, make_repository, put_hook, start_service
+from tests.waiting import until
 
 KEY = "k3y/of+the:model?"
 
@@ -53,10 +54,8 @@ def kept(api: Api, secret: str) -> bytes:
     return found.stdout
 
 
-@pytest.mark.parametrize(
-    ("how", "status"), [("none", "completed"), ("file", "failed"), ("link", "failed"), ("fail", "failed")]
-)
-def test_an_agent_s_key_is_kept_nowhere_and_never_pushed(telltale: Api, how: str, status: str) -> None:
+@pytest.mark.parametrize("how", ["none", "file", "link", "fail"])
+def test_an_agent_s_key_is_kept_nowhere_and_never_pushed(telltale: Api, how: str) -> None:
     """Log, summary, message and diff are masked; a change that holds it is refused and says which."""
     run_id = telltale.begin("telltale", how=how)
     run = telltale.ended(run_id)
@@ -127,24 +126,23 @@ def test_short_and_harmless_values_are_left_alone(monkeypatch: pytest.MonkeyPatc
 REFUSAL = "printf '\\033]0;owned\\007refused\\n2026-01-01 ERROR forged line\\n' >&2; exit 1"
 
 
-def test_what_a_code_host_says_is_only_text(start: Callable[..., Any]) -> None:
-    """A default branch of any bytes fails nothing; a refused push is told in one line without escape sequences."""
-    own = start(settings='[execution]\nsandbox = "none"\n')
-    repository = own.service.repositories["acme/api"]
+def test_what_a_code_host_says_is_only_text(own: Callable[..., tuple[Api, Path]]) -> None:
+    """A default branch of any bytes fails nothing; a refused push is logged in one line without escape sequences."""
+    api, repository = own()
     name = b"refs/heads/\xff\xfe"
     subprocess.run(["git", "update-ref", name, "main"], cwd=repository, check=True)
     (repository / "HEAD").write_bytes(b"ref: " + name + b"\n")
-    odd = own.start("write", branch_name="other")
-    assert own.ended(odd)["status"] == "completed", own.log(odd)
+    odd = api.start("write", branch_name="other")
+    assert api.ended(odd)["status"] == "completed", api.log(odd)
     put_hook(repository, "pre-receive", REFUSAL)
-    run_id = own.start("write", branch_name="refused")
-    assert own.ended(run_id)["status"] == "failed"
-    told = own.service.log
+    run_id = api.start("write", branch_name="refused")
+    assert api.ended(run_id)["status"] == "failed"
+    logged = api.service.log
 
-    assert "forged line" in told
-    assert not {"\x1b", "\x07"} & set(told)
-    assert not any(line.startswith("2026-01-01 ERROR") for line in told.splitlines())
-    assert "\x1b" not in own.service.admin("run", run_id)["turns"][0]["failure"]
+    assert "forged line" in logged
+    assert not {"\x1b", "\x07"} & set(logged)
+    assert not any(line.startswith("2026-01-01 ERROR") for line in logged.splitlines())
+    assert "\x1b" not in api.service.admin("run", run_id)["turns"][0]["failure"]
 
 
 async def test_a_database_that_never_answers_is_told_in_time() -> None:
@@ -167,6 +165,4 @@ async def test_a_database_that_never_answers_is_told_in_time() -> None:
 
     assert answers == [None] * 20
     assert taken < 12
-    # Those that waited end one by one.
-    while not await readiness.ask():
-        pass
+    await until(readiness.ask, "it is well again, as those that waited end one by one")

@@ -247,9 +247,10 @@ def event(host: Any, action: str, **given: Any) -> PullRequestEvent | None:
     return found
 
 
-@pytest.mark.parametrize(
-    ("host", "action", "given", "kind"),
-    [
+def test_both_code_hosts_say_what_happened() -> None:
+    """In one language; what no rule can be about is nothing."""
+    draft, ready = ({"draft": {"previous": not now, "current": now}} for now in (True, False))
+    for host, action, given, kind in (
         (GITHUB, "opened", {}, "opened"),
         (GITHUB, "synchronize", {}, "pushed"),
         (GITHUB, "reopened", {}, "reopened"),
@@ -261,20 +262,16 @@ def event(host: Any, action: str, **given: Any) -> PullRequestEvent | None:
         (GITLAB, "open", {}, "opened"),
         (GITLAB, "reopen", {}, "reopened"),
         (GITLAB, "update", {"oldrev": SHA}, "pushed"),
-        (GITLAB, "update", {"changes": {"draft": {"previous": True, "current": False}}}, "ready"),
-        (GITLAB, "update", {"changes": {"draft": {"previous": False, "current": True}}, "draft": True}, None),
+        (GITLAB, "update", {"changes": ready}, "ready"),
+        (GITLAB, "update", {"changes": draft, "draft": True}, None),
         (GITLAB, "update", {"changes": {"labels": {}}}, "labeled"),
         (GITLAB, "update", {"changes": {"title": {}}}, None),
         (GITLAB, "update", {"oldrev": SHA, "state": "merged"}, None),
         (GITLAB, "merge", {"state": "merged"}, "closed"),
         (GITLAB, "close", {"state": "closed"}, "closed"),
-    ],
-)
-def test_both_code_hosts_say_what_happened(host: Any, action: str, given: dict[str, Any], kind: str | None) -> None:
-    """In one language; what no rule can be about is nothing."""
-    found = event(host, action, **given)
-
-    assert (found.kind if found else None) == kind
+    ):
+        found = event(host, action, **given)
+        assert (found.kind if found else None) == kind, (host[0], action, given)
 
 
 @pytest.mark.parametrize("host", [GITHUB, GITLAB], ids=["github", "gitlab"])
@@ -326,11 +323,8 @@ def test_only_the_whole_body_s_signature_proves_the_secret() -> None:
     assert authentic("github", old, raw, secrets) == set()
     assert authentic("github", shorter, raw, secrets) == set()
     assert authentic("gitlab", token, raw, secrets) == {"B", "C"}
-    assert (
-        authentic("gitlab", {"x-gitlab-token": "\u00e9"}, raw, secrets)
-        == authentic("gitlab", {}, raw, secrets)
-        == set()
-    )
+    for headers in ({"x-gitlab-token": "\u00e9"}, {}):
+        assert authentic("gitlab", headers, raw, secrets) == set()
 
 
 def test_a_delivery_has_one_name() -> None:
@@ -343,9 +337,9 @@ def test_a_delivery_has_one_name() -> None:
     assert delivery_id("github", {"x-github-delivery": "x" * 5000}, b"1") == delivery_id("github", {}, b"1")
 
 
-@pytest.mark.parametrize(
-    ("rule", "given", "reason"),
-    [
+def test_a_rule_is_about_what_it_says() -> None:
+    """And says why not."""
+    for rule, given, reason in (
         ({}, {}, None),
         ({"on": ["labeled"]}, {}, "not on pushed"),
         ({"branches": ["main", "release/*"]}, {"base": "release/2"}, None),
@@ -359,11 +353,8 @@ def test_a_delivery_has_one_name() -> None:
         ({}, {"fork": "yes"}, "the head is in a fork"),
         ({"forks": "approve"}, {"fork": "deleted"}, None),
         ({"forks": "without_secrets"}, {"fork": "yes"}, None),
-    ],
-)
-def test_a_rule_is_about_what_it_says(rule: dict[str, Any], given: dict[str, Any], reason: str | None) -> None:
-    """And says why not."""
-    found = event(GITHUB, "synchronize", **given)
-    assert found is not None
-
-    assert TriggerRule(agent="a", instructions="Review it.", **rule).mismatch(found) == reason
+    ):
+        found = event(GITHUB, "synchronize", **given)
+        assert found is not None
+        made = TriggerRule.model_validate({"agent": "a", "instructions": "Review it.", **rule})
+        assert made.mismatch(found) == reason, (rule, given)

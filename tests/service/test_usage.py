@@ -97,24 +97,16 @@ def test_a_cost_is_unknown_where_no_price_is_and_nothing_costs_nothing(database:
     used(database, run_id, 1, 500_000, number=3, model="n", listed="2026-11-24")
     used(database, run_id, 1, None, number=3, model="o")
     with database.read() as connection:
+        turn = replace(turns.of(connection, run_id)[0], number=4)
+    proxied = usage.TurnMeter(database, turn, Agent("claude", ("sh",), 9), lambda: NOW)
+    proxied.add("gpt-5.4", Usage(1_000_000), price_of("gpt-5.4", {}))
+    with database.read() as connection:
         told = [one.document() for one in usage.of_turns(connection, run_id).values()]
         whole = totals(connection, UsageFilters(), None)[0].figures.document()
 
     found = [[one[key] for key in ("cost_usd", "unpriced_requests", "list_prices_of")] for one in (*told, whole)]
-    assert found == [[None, 1, None], [0, 0, None], [1, 1, "2026-11-24"], [1, 2, "2026-11-24"]]
-
-
-def test_the_usage_of_a_turn_tells_the_day_of_its_list_price(database: Database) -> None:
-    """As the model proxy stores it."""
-    run_id = begun(database, "acme", "claude")
-    with database.read() as connection:
-        turn = turns.of(connection, run_id)[0]
-    meter = usage.TurnMeter(database, turn, Agent("claude", ("sh",), 9), lambda: NOW)
-    meter.add("gpt-5.4", Usage(1_000_000), price_of("gpt-5.4", {}))
-    with database.read() as connection:
-        told = usage.of_turns(connection, run_id)[1].document()
-
-    assert (told["cost_usd"], told["list_prices_of"], told["unpriced_requests"]) == (5.0, "2026-11-24", 0)
+    priced = [[0, 0, None], [1, 1, "2026-11-24"], [5, 0, "2026-11-24"]]
+    assert found == [[None, 1, None], *priced, [6, 2, "2026-11-24"]]
 
 
 @BOTH
@@ -140,28 +132,23 @@ def test_a_day_s_limit_counts_every_run_of_the_agent_or_of_the_organization_that
     assert sum(key[0] == "runwarden_day_budget_used_ratio" for key in shown) == 2
 
 
-@pytest.mark.parametrize(
-    ("day", "price", "end"),
-    [
-        (OrganizationDay(999_999, 0, 1.0), Price(input=0, output=0), None),
-        (OrganizationDay(1_000_000, 0, 1.0), Price(input=0, output=0), "organization's budget of 1 USD a day is spent"),
+def test_an_agent_is_held_to_its_organization_s_limit_a_day() -> None:
+    """Whatever the agent's own budget is; a model without a price is not asked where dollars count."""
+    meter, free = MemoryMeter(), Price(input=0, output=0)
+    watch = SpendingWatch(ModelAccess(provider="openai", key_env="K"), meter)
+    for day, price, end in (
+        (OrganizationDay(999_999, 0, 1.0), free, None),
+        (OrganizationDay(1_000_000, 0, 1.0), free, "organization's budget of 1 USD a day is spent"),
         (OrganizationDay(0, 9, 1.0), None, "the model has no price"),
         (OrganizationDay(5, 100, None, 100), None, "organization's budget of 100 tokens a day is spent"),
         (OrganizationDay(5, 99, None, 100), None, None),
-    ],
-)
-def test_an_agent_is_held_to_its_organization_s_limit_a_day(
-    day: OrganizationDay, price: Price | None, end: str | None
-) -> None:
-    """Whatever the agent's own budget is; a model without a price is not asked where dollars count."""
-    meter = MemoryMeter()
-    watch = SpendingWatch(ModelAccess(provider="openai", key_env="K"), meter)
-    meter.spent = lambda: Spending(organization=day)  # type: ignore[method-assign]  # as the database would have it
-    with pytest.raises(BudgetSpentError, match=end) if end else nullcontext(), watch.request(0, price):
-        pass
-
-    with watch.request(0, price, is_free=True) if end is None else nullcontext():
-        pass
+    ):
+        spending = Spending(organization=day)
+        meter.spent = lambda spending=spending: spending  # type: ignore[misc]  # as the database would have it
+        with pytest.raises(BudgetSpentError, match=end) if end else nullcontext(), watch.request(0, price):
+            pass
+        with watch.request(0, price, is_free=True) if end is None else nullcontext():
+            pass
 
 
 @pytest.mark.parametrize(("used_tokens", "is_allowed"), [(99, True), (100, False)])

@@ -1,13 +1,14 @@
 """Real databases in a folder of their own, and facts to put into them."""
 
 import json
-import subprocess
+import os
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from sqlite3 import Connection
+from subprocess import PIPE
 from textwrap import indent
 from typing import Final
 
@@ -17,10 +18,10 @@ from storage.cache import opening, store_runs
 from storage.cache.cache import Cache
 from storage.ledger import Ledger
 from storage.records import Action, Repository, Run
+from tests.program import Program
 
 NOON: Final = datetime(2026, 3, 1, 12, tzinfo=UTC)
 Connections = tuple[Connection, Connection]
-ROOT: Final = Path(__file__).resolve().parents[2]
 
 
 class _Clock:
@@ -119,28 +120,6 @@ def prepare(ledger: Ledger) -> Callable[..., object]:
     return enter
 
 
-@pytest.fixture
-def start_process() -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
-    """Starts a program text in a Python process of its own."""
-    started: list[subprocess.Popen[str]] = []
-
-    def start(program: str, *arguments: str) -> "subprocess.Popen[str]":
-        process = subprocess.Popen(
-            [sys.executable, "-c", program, *arguments],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        started.append(process)
-        return process
-
-    yield start
-    for process in started:
-        process.kill()
-        process.communicate()
-
-
 RACER = """
 import asyncio, sys
 from datetime import UTC, datetime
@@ -160,39 +139,17 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
-@pytest.fixture
-def race(start_process: Callable[..., "subprocess.Popen[str]"]) -> Callable[..., list[str]]:
-    """Runs the body of a function in several processes: after `await start()` all go on at the same moment."""
-
-    def run(work: str, count: int, *arguments: str) -> list[str]:
-        program = RACER.format(work=indent(work, "    "))
-        processes = [start_process(program, str(number), *arguments) for number in range(count)]
-        for process in processes:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
-        for process in processes:
-            assert process.stdin is not None
-            process.stdin.write("go\n")
-            process.stdin.flush()
-        answers = [process.communicate()[0].strip() for process in processes]
-        assert [process.returncode for process in processes] == [0] * count
-        return answers
-
-    return run
-
-
-JUNK = b"not a database at all\n" * 500
-
-
-def written(path: Path, content: bytes) -> None:
-    """A file of another program, open to all."""
-    path.parent.mkdir()
-    path.write_bytes(content)
-    path.chmod(0o644)
-
-
-def spoil(path: Path, page: int, size: int) -> None:
-    """Overwrites one page of a database."""
-    with path.open("r+b") as file:
-        file.seek((page - 1) * size)
-        file.write(b"\xff" * size)
+def race(work: str, count: int, *arguments: str) -> list[str]:
+    """Run the body of a function in several processes: after `await start()` all go on at the same moment."""
+    code, streams = RACER.format(work=indent(work, "    ")), (PIPE, PIPE, sys.__stderr__.fileno())
+    processes = [Program((str(n), *arguments), os.environ, code=code, streams=streams) for n in range(count)]
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    answers = [process.communicate()[0].strip() for process in processes]
+    assert [process.returncode for process in processes] == [0] * count
+    return answers

@@ -1,7 +1,6 @@
 """The request budget in the cache's file: one for all processes."""
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from app.api.budget import Budget, Priority
 from app.api.errors import RateLimitedError
 from storage.cache.cache import Cache
 from storage.records.service_traits import BudgetState
+from tests.storage.conftest import race
 
 COUNT = """
 from msgspec.structs import replace
@@ -33,7 +33,7 @@ async def test_what_one_process_learned_every_other_knows(cache: Cache, cache_pa
         assert await other.data_version() == before
 
 
-def test_processes_that_change_it_at_once_lose_nothing(race: Callable[..., list[str]], cache_path: Path) -> None:
+def test_processes_that_change_it_at_once_lose_nothing(cache_path: Path) -> None:
     """Each change is one step."""
     assert race(COUNT, 4, str(cache_path)) == ["done"] * 4
 

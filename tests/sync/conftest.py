@@ -3,7 +3,7 @@ import io
 import json
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager, closing, suppress
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,14 +17,46 @@ from app.config import load
 from app.config.paths import CACHE_FILE
 from app.config.token import StreamToken
 from app.engine import Engine
-from storage.records import RunFilter
 from storage.values import utc_now
 from tests.cli.conftest import Inside, Result
 from tests.lab import Lab
-from tests.sync.claims import Recorder
 
 FIRST, LAST = "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"
 MINUTE = timedelta(minutes=1)
+
+
+def seconds(at: datetime) -> str:
+    """A time without its fraction."""
+    return f"{at:%Y-%m-%dT%H:%M:%S}Z"
+
+
+def unreadable(at: datetime) -> str:
+    """Not a time."""
+    return f"moment {at:%H.%M}"
+
+
+class Recorder(Lab):
+    """A service that remembers when each of its runs came into its list."""
+
+    def __init__(self, **habits: Any) -> None:
+        self.born: dict[str, datetime] = {}
+        """By run: the true time at which it came into the list."""
+        super().__init__(**habits)
+
+    def put(self, run_id: str, status: str = "completed", **more: Any) -> None:
+        super().put(run_id, status, **more)
+        self.born.setdefault(run_id, self.now)
+
+    def created(self, run_id: str) -> datetime:
+        """The creation, by the service's own clock."""
+        return datetime.fromisoformat(self._true_times[run_id]["created_at"])
+
+    def read(self, run_id: str) -> datetime:
+        """The creation, as we read what is shown of it."""
+        if self.show_time is unreadable:
+            return datetime.min.replace(tzinfo=UTC)
+        shown = datetime.fromisoformat(str(self.show_time(self.created(run_id))))
+        return shown if shown.tzinfo else shown.replace(tzinfo=UTC)
 
 
 @dataclass
@@ -81,28 +113,6 @@ class Desk:
         assert result.out, result
         return json.loads(result.out)
 
-    def held(self) -> dict[str, Any]:
-        """Every run that the cache holds, by id, with what was observed of it."""
-        lines = self.run("runs", "list", "--cached", "--all", "--output", "ndjson").out.splitlines()
-        return {run["run_id"]: run for run in map(json.loads, lines)}
-
-    def settle(self) -> None:
-        """Poll until nothing moves any more, and fetch what history is missing; a wait is over at once."""
-        self.poll(3)
-        self.fill()
-        self.fill()
-
-    def fill(self, **options: Any) -> None:
-        """A process that fetches what history is missing, as far as it is let; its wait is over at once."""
-
-        async def filled(engine: Engine) -> None:
-            with suppress(ApiError):
-                await engine.backfill.run()
-            await engine.client.budget.settle()
-            await engine.cache.writer.run(lambda connection: connection.execute("DELETE FROM budget").rowcount)
-
-        self.within(filled, **options)
-
     def false_claims(self, document: Any) -> set[str]:
         """Runs that a document of `runs list` says the cache holds, and that it does not."""
         assert isinstance(self.peer, Recorder)
@@ -145,23 +155,3 @@ def peer(request: pytest.FixtureRequest) -> Iterator[Recorder]:
 def desk(peer: Recorder, tmp_path: Path) -> Desk:
     """A data folder of its own for that service."""
     return Desk(peer, tmp_path)
-
-
-def ended(peer: Lab, count: int, name: str = "run", *, after: int = 0) -> None:
-    """Add ended runs that took some seconds, one a minute, the newest number 0; `after` are newer than that."""
-    now = peer.now
-    for n in range(count):
-        created = now - (after + n + 1) * MINUTE
-        peer.put(f"{name}_{n:05}", created=created, updated=created + timedelta(seconds=10 + n % 40))
-
-
-@pytest.fixture
-def history(peer: Recorder) -> Recorder:
-    """The peer, with a thousand ended runs."""
-    ended(peer, 1_000)
-    return peer
-
-
-async def held(engine: Engine) -> int:
-    """How many runs the cache holds."""
-    return await engine.cache.count(RunFilter())

@@ -11,16 +11,45 @@ import pytest
 from app.api.budget import Priority
 from app.api.errors import EndlessListError, RejectedError, UnreachableError
 from app.config import HistorySettings
+from app.engine import Engine
 from app.events import BackfillMoved, Event
 from app.sync.backfill import Backfill
+from storage.records import RunFilter
 from tests.cli.conftest import CommandLine
-from tests.lab import Drop, Respond
-from tests.sync.claims import SECOND, TICK, Recorder, unreadable
-from tests.sync.conftest import MINUTE, Desk, ended, held
+from tests.lab import Drop, Lab, Respond
+from tests.sync.conftest import MINUTE, Desk, Recorder, unreadable
 from tests.waiting import until
 
-HOUR = timedelta(hours=1)
+HOUR, SECOND, TICK = timedelta(hours=1), timedelta(seconds=1), timedelta(microseconds=1)
 PATIENCE_S = 60.0
+RUNS = 300
+
+
+def ended(peer: Lab, count: int, name: str = "run", *, after: int = 0) -> None:
+    """Add ended runs that took some seconds, one a minute, the newest number 0; `after` are newer than that."""
+    now = peer.now
+    for n in range(count):
+        created = now - (after + n + 1) * MINUTE
+        peer.put(f"{name}_{n:05}", created=created, updated=created + timedelta(seconds=10 + n % 40))
+
+
+async def held(engine: Engine) -> int:
+    """How many runs the cache holds."""
+    return await engine.cache.count(RunFilter())
+
+
+@pytest.fixture
+def history(peer: Recorder) -> Recorder:
+    """The service with some hundred ended runs."""
+    ended(peer, RUNS)
+    return peer
+
+
+@pytest.fixture
+def long_history(history: Recorder) -> Recorder:
+    """A service whose history takes a while to fetch."""
+    ended(history, 1_000 - RUNS, "old", after=RUNS)
+    return history
 
 
 async def test_everything_that_the_configuration_names_is_fetched(history: Recorder, desk: Desk) -> None:
@@ -28,7 +57,7 @@ async def test_everything_that_the_configuration_names_is_fetched(history: Recor
     async with desk.begun() as engine:
         assert await engine.backfill.run()
 
-        assert await held(engine) == 1_000
+        assert await held(engine) == RUNS
         assert (await engine.cache.coverage()).whole is False
         assert (await engine.cache.coverage()).gaps[0].before < history.now - timedelta(days=29)
         desk.asked()
@@ -91,10 +120,10 @@ async def test_history_ends_at_the_configured_number(history: Recorder, desk: De
         assert 200 <= await held(engine) <= 220
 
 
-async def test_a_failure_in_the_middle_costs_nothing_that_came_before(history: Recorder, desk: Desk) -> None:
+async def test_a_failure_in_the_middle_costs_nothing_that_came_before(long_history: Recorder, desk: Desk) -> None:
     """What was fetched is not asked for again."""
     async with desk.begun() as engine:
-        history.before(40, Drop)
+        long_history.before(40, Drop)
         with pytest.raises(UnreachableError):
             await engine.backfill.run()
         assert await held(engine) > 300
@@ -129,12 +158,12 @@ async def test_a_pause_holds_for_every_process_and_ends_where_it_began(history: 
             await other.backfill.resume()
         await engine.backfill.work()
 
-        assert await held(engine) == 1_000
+        assert await held(engine) == RUNS
 
 
-async def test_progress_is_told_while_it_runs(history: Recorder, desk: Desk) -> None:
+async def test_progress_is_told_while_it_runs(long_history: Recorder, desk: Desk) -> None:
     """How many came, about how many there will be, how far back everything is held."""
-    history.latency_s = 0.05
+    long_history.latency_s = 0.05
     events: list[Event] = []
     async with desk.begun() as engine:
         engine.subscribe(events.append)
@@ -183,52 +212,56 @@ async def test_every_kind_of_service_is_filled_though_its_runs_come_and_go(peer:
 async def test_times_that_cannot_be_read_are_filled_by_the_list(history: Recorder, desk: Desk) -> None:
     """The walk goes on to the end, in several goes; nothing is claimed of such a list."""
     history.show_time = unreadable
-    async with desk.begun(page_size=50) as engine:
+    async with desk.begun() as engine:
         history.before(8, Drop)
         with pytest.raises(UnreachableError):
             await engine.backfill.run()
         desk.asked()
         assert await engine.backfill.run()
 
-        assert await held(engine) == 1_000
+        assert await held(engine) == RUNS
         assert (await engine.cache.coverage()).ranges == ()
-        assert desk.asked() < 1_000 / 50
+        assert desk.asked() < RUNS / 20
 
 
 # because a person asked
 
 
-async def test_older_runs_are_fetched_on_demand(history: Recorder, desk: Desk) -> None:
-    """Asking once brings about a thousand more; since a time, all of them since then; a run, as far as that run."""
-    ended(history, 2_000, "old", after=1_000)
-    async with desk.begun(page_size=100) as engine:
+async def test_older_runs_are_fetched_on_demand(history: Recorder, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asking once brings a limited number more; since a time, all of them since then; a run, as far as that run."""
+    monkeypatch.setattr("app.sync.backfill.OLDER_RUNS", 200)
+    ended(history, 400, "old", after=RUNS)
+    async with desk.begun() as engine:
         await engine.backfill.run(days=0.1)
         before = await held(engine)
         await engine.backfill.fetch_older()
-        assert before + 900 <= await held(engine) <= before + 2_000
+        assert before + 180 <= await held(engine) <= before + 400
 
-        since = history.now - 1_700 * MINUTE
+        since = history.now - 600 * MINUTE
         await engine.backfill.fetch_older(since=since)
         complete_since = (await engine.cache.coverage()).complete_since
         assert complete_since is not None
         assert complete_since <= since
 
-        assert await engine.cache.detail("old_01900") is None
-        await engine.backfill.fetch_older(run_id="old_01900")
-        assert await engine.cache.detail("old_01900") is not None
+        assert await engine.cache.detail("old_00390") is None
+        await engine.backfill.fetch_older(run_id="old_00390")
+        assert await engine.cache.detail("old_00390") is not None
         await engine.backfill.fetch_older(run_id="there is no such run")
         assert (await engine.cache.coverage()).whole
 
 
-async def test_every_process_sees_how_far_it_is_and_can_pause_it(history: Recorder, desk: Desk) -> None:
+async def test_every_process_sees_how_far_it_is_and_can_pause_it(long_history: Recorder, desk: Desk) -> None:
     """One that does not fetch reads the progress in the cache; its pause is heard in the middle of a filling."""
-    history.latency_s = 0.3
+    long_history.latency_s = 0.3
     async with desk.begun() as one, desk.engine() as other:
         filling = asyncio.create_task(one.backfill.run())
-        await until(lambda: one.backfill.progress.done_runs > 0)
-        told = None
-        while told is None or told.phase != "running":
-            told = await other.cache.backfill_progress(other.clock())
+        await until(lambda: one.backfill.progress.done_runs > 0, "the first runs are fetched")
+
+        async def is_seen_running() -> bool:
+            shared = await other.cache.backfill_progress(other.clock())
+            return shared is not None and shared.phase == "running"
+
+        await until(is_seen_running, "the other process sees the progress")
         await other.backfill.pause()
 
         assert await filling is False
@@ -238,22 +271,22 @@ async def test_every_process_sees_how_far_it_is_and_can_pause_it(history: Record
         assert await other.cache.backfill_progress(other.clock() + MINUTE) is None
 
 
-async def test_fetching_older_runs_can_be_stopped(history: Recorder, desk: Desk) -> None:
+async def test_fetching_older_runs_can_be_stopped(long_history: Recorder, desk: Desk) -> None:
     """What came is kept, and nothing more is asked for."""
-    history.latency_s = 0.02
+    long_history.latency_s = 0.02
     async with desk.begun() as engine:
-        fetching = asyncio.create_task(engine.backfill.fetch_older(since=history.now - 2_000 * MINUTE))
-        await until(lambda: engine.backfill.progress.done_runs >= 100)
+        fetching = asyncio.create_task(engine.backfill.fetch_older(since=long_history.now - 2_000 * MINUTE))
+        await until(lambda: engine.backfill.progress.done_runs >= 100, "a hundred runs are fetched")
         fetching.cancel()
         with pytest.raises(asyncio.CancelledError):
             await fetching
-        count, asked = await held(engine), len(history.requests)
+        count, asked = await held(engine), len(long_history.requests)
         await asyncio.sleep(0.2)
 
         assert 100 < count < 1_000
-        assert len(history.requests) - asked <= 8
+        assert len(long_history.requests) - asked <= 8
         assert engine.backfill.progress.phase == "idle"
-        await engine.backfill.fetch_older(since=history.now - 2_000 * MINUTE)
+        await engine.backfill.fetch_older(since=long_history.now - 2_000 * MINUTE)
         assert await held(engine) == 1_000
 
 
@@ -272,7 +305,7 @@ def test_killed_at_any_request(desk: Desk, command: tuple[str, ...]) -> None:
         desk.peer.fill(3, "working")
         process = line.begin("runs", *command, "--json")
         desk.peer.before(request, process.kill)
-        process.communicate(timeout=300)
+        process.communicate()
 
         assert process.returncode == -9
         document = desk.facts("runs", "list", "--cached", "--all")

@@ -14,7 +14,7 @@ from tests.cli.conftest import CommandLine, Inside
 from tests.service_process import RunningService, start_service
 from tests.waiting import eventually
 
-RUNS = 2_000
+RUNS = 1_200
 
 
 @pytest.fixture(scope="module")

@@ -24,6 +24,7 @@ from tests.lab import START, Lab, Received, Respond
 from tests.limiters import KINDS, Limiter, LimiterKind
 from tests.sync.conftest import Desk
 from tests.virtual_time import Jobs, in_virtual_time
+from tests.waiting import until
 
 HELD, MISSED = 300, 3_000
 AWAY = timedelta(hours=2)
@@ -132,9 +133,8 @@ async def test_the_gap_closes_while_active_runs_stay_current(kind: LimiterKind, 
         engine.polling.schedule = Jobs()  # type: ignore[assignment]
         engine.start_polling()
         moving = asyncio.create_task(moves(engine))
-        while not await is_closed(engine):
-            await asyncio.sleep(1)
-            assert loop.time() < opened_s + 120, [asked.status for asked in peer.requests]
+        await until(lambda: is_closed(engine), "the gap is closed", pause_s=1)
+        assert loop.time() < opened_s + 120, [asked.status for asked in peer.requests]
         moving.cancel()
     between, most = 0, 0
     for asked in peer.requests:

@@ -4,12 +4,12 @@ import csv
 import json
 import os
 import signal
-import subprocess
 import threading
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from pathlib import Path
+from subprocess import DEVNULL, PIPE
 from typing import Any
 
 import pytest
@@ -20,8 +20,8 @@ from app.times import rfc3339
 from storage.records import Coverage, RunFilter
 from tests.cli.conftest import CommandLine
 from tests.lab import Respond
-from tests.sync.claims import seconds
-from tests.sync.conftest import Desk
+from tests.program import Program
+from tests.sync.conftest import Desk, seconds
 
 HOUR = timedelta(hours=1)
 BROKEN = Respond(500, {"message": "Out of order."})
@@ -37,7 +37,7 @@ def test_rows_are_printed_before_the_next_page_comes(desk: Desk) -> None:
 
     lines = [process.stdout.readline() for _ in range(100)]
     is_read.set()
-    rest, _ = process.communicate(timeout=300)
+    rest, _ = process.communicate()
 
     ids = [json.loads(line)["run_id"] for line in (*lines, *rest.splitlines())]
     assert ids == sorted(desk.peer.runs, reverse=True)
@@ -56,14 +56,10 @@ def test_progress_is_on_stderr_of_a_terminal(desk: Desk, term: str, arguments: l
     desk.peer.fill(250)
     ours, theirs = os.openpty()
     command = CommandLine(desk.folder, desk.peer.base_url, "test-token")
-    done = subprocess.run(
-        command.argv("runs", *arguments, "--json"),
-        env={**command.environment, "TERM": term},
-        cwd=desk.folder,
-        stdout=subprocess.PIPE,
-        stderr=theirs,
-        check=False,
-    )
+    environment = {**command.environment, "TERM": term}
+    streams = (DEVNULL, PIPE, theirs)
+    process = Program(("runs", *arguments, "--json"), environment, cwd=desk.folder, streams=streams)
+    out, _ = process.communicate()
     os.write(theirs, b".")
     told = ""
     while not told.endswith("."):
@@ -71,34 +67,26 @@ def test_progress_is_on_stderr_of_a_terminal(desk: Desk, term: str, arguments: l
     os.close(ours)
     os.close(theirs)
 
-    assert json.loads(done.stdout)
+    assert json.loads(out)
     assert shown in told
     assert told.endswith("\r\x1b[K.") if shown else told == "."
 
 
-def test_a_failure_in_the_middle_closes_the_document(desk: Desk) -> None:
-    """One valid document: the runs that came, their number and the error; no word of what is complete."""
-    desk.peer.fill(250)
-    desk.peer.before(3, lambda: BROKEN)
-    result = desk.run("runs", "list", "--all", "--json")
-
-    document = result.json()
-    assert result.code == 8
-    assert (len(document["runs"]), document["count"]) == (200, 200)
-    assert document["error"]["kind"] == "server_failed"
-    assert set(document) == {"runs", "count", "error"}
-
-
-@pytest.mark.parametrize("form", ["ndjson", "csv", "table"])
+@pytest.mark.parametrize("form", ["json", "ndjson", "csv", "table"])
 def test_a_failure_in_the_middle_comes_after_the_rows(desk: Desk, form: str) -> None:
-    """NDJSON ends with the error; of CSV and a table it is on stderr, and the exit code tells."""
+    """A document and NDJSON end with the error and claim nothing; CSV and a table leave it to stderr and the code."""
     desk.peer.fill(250)
     desk.peer.before(3, lambda: BROKEN)
     result = desk.run("runs", "list", "--all", "-o", form)
 
     *rows, last = result.out.splitlines()
     assert result.code == 8
-    if form == "ndjson":
+    if form == "json":
+        document = result.json()
+        assert (len(document["runs"]), document["count"]) == (200, 200)
+        assert document["error"]["kind"] == "server_failed"
+        assert set(document) == {"runs", "count", "error"}
+    elif form == "ndjson":
         assert len(rows) == 200
         assert json.loads(last)["error"]["kind"] == "server_failed"
     else:
@@ -129,7 +117,7 @@ def test_no_run_is_printed_twice(desk: Desk) -> None:
     assert not desk.false_claims(document)
 
 
-@pytest.mark.parametrize("form", ["json", "csv", "table"])
+@pytest.mark.parametrize("form", ["json", "csv"])
 def test_the_cache_prints_the_same_as_the_service(desk: Desk, form: str) -> None:
     """However many parts it is read in, and with times that say nothing."""
     desk.peer.fill(1_050)
@@ -139,10 +127,8 @@ def test_the_cache_prints_the_same_as_the_service(desk: Desk, form: str) -> None
 
     if form == "json":
         assert _ids(live) == _ids(cached)
-    elif form == "csv":
-        assert _cells(live) == _cells(cached)
     else:
-        assert len(live.splitlines()) == len(cached.splitlines()) == 1_052
+        assert _cells(live) == _cells(cached)
 
 
 def _ids(out: str) -> set[str]:
@@ -182,12 +168,12 @@ def test_dates_mean_the_creation_as_it_is_shown(desk: Desk, date_filter: Any) ->
 
 @pytest.mark.parametrize("habits", [{}, {"date_filter": "updated_at"}, {"paging": "offset", "show_time": seconds}])
 def test_older_runs_of_a_filter_are_asked_for_with_it(desk: Desk, habits: dict[str, Any]) -> None:
-    """Two of ten thousand runs failed, far below what is held: they cost a few pages, and complete nothing."""
+    """Two of hundreds of runs failed, far below what is held: they cost a few pages, and complete nothing."""
     _with(desk, habits)
-    desk.peer.fill(3_000, until=desk.peer.now - HOUR, every_s=5)
+    desk.peer.fill(500, until=desk.peer.now - HOUR, every_s=30)
     for name, hours in (("run_a", 2.5), ("run_b", 3)):
         desk.peer.put(name, "failed", created=desk.peer.now - timedelta(hours=hours))
-    desk.poll()
+    desk.poll(first_runs=100)
     desk.asked()
     came, before, after, held = desk.within(_older_failed)
 
@@ -202,8 +188,8 @@ def test_older_runs_of_a_filter_are_asked_for_with_it(desk: Desk, habits: dict[s
 def test_a_filter_that_the_service_ignores_is_noticed(desk: Desk, condition: RunFilter) -> None:
     """Then only the whole list has what is missing."""
     desk.peer.ignore_status = True
-    desk.peer.fill(3_000, until=desk.peer.now - HOUR)
-    desk.poll()
+    desk.peer.fill(500, until=desk.peer.now - HOUR)
+    desk.poll(first_runs=100)
     desk.asked()
 
     with pytest.raises(FilterIgnoredError):
@@ -230,9 +216,9 @@ async def _collected(counts: AsyncIterator[int]) -> list[int]:
 def test_an_ignored_date_does_not_cost_the_whole_history(desk: Desk) -> None:
     """The list is newest first: what follows is older than what was asked for."""
     desk.peer.date_filter = ""
-    desk.peer.fill(3_000, until=desk.peer.now - HOUR)
+    desk.peer.fill(1_500, until=desk.peer.now - HOUR)
     desk.peer.fill(150, every_s=1)
-    desk.poll()
+    desk.poll(first_runs=100)
     desk.asked()
     document = desk.facts("runs", "list", "--from", "-30m", "--all")
 
@@ -273,15 +259,15 @@ def test_a_list_of_the_cache_is_as_old_as_its_oldest_confirmation(desk: Desk) ->
 
 def test_an_empty_list_of_the_cache_says_where_it_looked(desk: Desk) -> None:
     """And how to look further; where everything is here, it is an answer."""
-    desk.peer.fill(1_500, until=desk.peer.now - HOUR)
-    desk.poll()
+    desk.peer.fill(300, until=desk.peer.now - HOUR)
+    desk.poll(first_runs=100)
     before = ("runs", "list", "--cached", "--to", "2020-01-01")
     told = desk.run(*before).err
     desk.run("runs", "list", "--all")
     later = desk.run(*before).err
 
     assert "No run matches" in told
-    assert "Searched only the 1,000 cached runs" in told
+    assert "Searched only the 100 cached runs" in told
     assert "Leave out --cached to ask the service" in told
     assert "that are here" not in later
 
@@ -332,7 +318,7 @@ def test_what_came_before_a_failure_or_ctrl_c_is_kept(desk: Desk) -> None:
 
     desk.peer.before(4, lambda: process.send_signal(signal.SIGINT))
     process = CommandLine(desk.folder, desk.peer.base_url, "test-token").begin("runs", "show", run_id, "--json")
-    process.communicate(timeout=60)
+    process.communicate()
     assert process.returncode == 130
     assert desk.missing() < after
     assert desk.facts("runs", "show", run_id)["run"]["run_id"] == run_id

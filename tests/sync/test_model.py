@@ -2,9 +2,12 @@
 
 import asyncio
 import contextlib
+import json
 import tempfile
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Container, Mapping
 from datetime import datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,34 +19,31 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from app.api.budget import Budget
 from app.api.errors import ApiError, EndlessListError
 from app.engine import Engine
-from storage.records import RunFilter
-from tests.lab import START, Drop, Raw, Respond, Step
-from tests.sync.claims import (
-    ACTIVE,
-    HOSTS,
-    ODD,
-    SECOND,
-    UNIDENTIFIED,
-    Held,
-    TimedRecorder,
-    check_active,
-    check_coverage,
-    check_equal,
-    check_presence,
-    eastern,
-    milliseconds,
-    seconds,
-    unreadable,
-    western,
-)
-from tests.sync.conftest import Desk
+from storage.records import Coverage, RunDetail, RunFilter
+from tests.lab import OMITTED, START, Drop, Raw, Received, Respond, Step, stamp
+from tests.sync.conftest import Desk, Recorder, seconds, unreadable
+from tests.sync.test_run_sync import HOSTS, ODD, UNIDENTIFIED, eastern, milliseconds
 
+SECOND: Final = timedelta(seconds=1)
 MINUTE: Final = timedelta(minutes=1)
 HOUR: Final = timedelta(hours=1)
 HANGS_S: Final = 300.0
 """No step takes so long."""
 PAGE: Final = 5
+TICK: Final = timedelta(microseconds=1)
+TIMES: Final = ("created_at", "updated_at")
+ANSWERING: Final = SECOND / 20
+"""What each request takes."""
+ACTIVE: Final = ("queued", "working")
+SLACK: Final = 2 * SECOND
+"""An answer may have left the service so long after it was asked for."""
 FINAL: Final = ("completed", "failed", "cancelled")
+
+
+def western(at: datetime) -> str:
+    """A local time without an offset."""
+    return (at - timedelta(hours=8)).replace(tzinfo=None).isoformat()
+
 
 HABITS: Final[list[tuple[str, Any]]] = [
     *(("show_time", how) for how in (seconds, milliseconds, eastern, western, unreadable)),
@@ -72,6 +72,160 @@ CUT: Final = Raw(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-
 FAULTS: Final = st.sampled_from(["limited", "reset", "truncated", "down"])
 PLACES: Final = st.integers(0, 10_000)
 """Which run: a place in the list, counted from the newest, modulo its length."""
+
+
+class TimedRecorder(Recorder):
+    """A service that remembers all that it ever showed, and whose time passes with each request."""
+
+    def __init__(self, **habits: Any) -> None:
+        self.lives: dict[str, list[tuple[datetime, str | None]]] = defaultdict(list)
+        """By run: its statuses as they are shown, each from a time on. None: deleted."""
+        self.true_now = START
+        super().__init__(clock=lambda: self.true_now, **habits)
+        self.clock_offsets = [self.clock_offset]
+        """All that it ever had."""
+        self.hides_its_future = False
+        """Its clock was set back before it was ever heard, and no time that it shows says so: nothing can know."""
+
+    def put(self, run_id: str, status: str = "completed", **more: Any) -> None:
+        super().put(run_id, status, **more)
+        self.note(run_id)
+
+    def move(self, run_id: str, status: str, *, updated: float | datetime | None = None) -> None:
+        super().move(run_id, status, updated=updated)
+        self.note(run_id)
+
+    def delete(self, run_id: str) -> None:
+        """The run is gone."""
+        del self.runs[run_id]
+        self.lives[run_id].append((self.now, None))
+
+    def note(self, run_id: str) -> None:
+        """Remember the status that is shown from now on."""
+        shown = self.runs[run_id].get("status")
+        text = shown if isinstance(shown, str) else "" if shown in {None, OMITTED} else json.dumps(shown)
+        self.lives[run_id].append((self.now, text))
+
+    def had(self, run_id: str, status: str, first: datetime, last: datetime) -> bool:
+        """Whether the run was shown with this status at any moment between these."""
+        life = self.lives[run_id]
+        ends = [*(at for at, _ in life[1:]), datetime.max.replace(tzinfo=START.tzinfo)]
+        return any(was == status and at <= last and end >= first for (at, was), end in zip(life, ends, strict=True))
+
+    def identified(self) -> dict[str, dict[str, Any]]:
+        """The runs that can be kept, by id, as they are shown."""
+        nameless = [fields["run_id"] for fields in UNIDENTIFIED.values()]
+        return {run_id: self.document(run) for run_id, run in self.runs.items() if run["run_id"] not in nameless}
+
+    def answer(self, request: Received) -> Step:
+        self.true_now += ANSWERING
+        return super().answer(request)
+
+    def set_clock(self, by: timedelta, *, is_heard: bool) -> None:
+        """Set its clock; `is_heard`: a poll compared it with ours before."""
+        self.clock_offset += by
+        self.clock_offsets.append(self.clock_offset)
+        if not is_heard and self.show_time not in (stamp, seconds, milliseconds):
+            now = stamp(self.now + self.clock_offset)
+            self.hides_its_future |= any(times["updated_at"] > now for times in self._true_times.values())
+
+    def distort(self, run_id: str, kind: str) -> None:
+        """Show a run with odd fields from now on; its id stays."""
+        fields = {name: value for name, value in ODD[kind].items() if name != "run_id"}
+        self._show(run_id, {"updated_at": self._stored(self.now), **fields}, is_new=False)
+
+    def _show(self, run_id: str, fields: dict[str, Any], *, is_new: bool = True) -> None:
+        self.runs[run_id].update(fields)
+        if is_new:
+            self.lives[run_id].pop()
+        self.note(run_id)
+
+    def arrive(self, count: int, status: str, *, together: bool = False, kind: str = "") -> None:
+        """New runs, one after the other or in the same instant; odd ones of a kind."""
+        for n in range(count):
+            number = len(self.lives)
+            run_id, fields = f"run_{number:05}", {**ODD, **UNIDENTIFIED}.get(kind, {})
+            if kind == "numeric run_id":
+                run_id, fields = f"{number}", {"run_id": number}
+            self.put(run_id, status, created=self.true_now - (0 if together else count - 1 - n) * TICK)
+            self._show(run_id, fields)
+
+    def nth(self, place: int, statuses: Container[str]) -> str | None:
+        """The run at a place in the list of those with these statuses."""
+        found = sorted((self.created(run_id), run_id) for run_id, run in self.runs.items() if run["status"] in statuses)
+        return found[-1 - place % len(found)][1] if found else None
+
+    @property
+    def hides_its_past(self) -> bool:
+        """Its clock was set back while its list was out of order: runs came where nobody has to look again."""
+        was_set_back = any(later < earlier for earlier, later in pairwise(self.clock_offsets))
+        return was_set_back and not self.is_orderly
+
+    @property
+    def shows_its_future(self) -> bool:
+        """Its clock was set back and has not caught up with what it dated before."""
+        return any(self.created(run_id) > self.now + self.clock_offset for run_id in self.runs)
+
+    @property
+    def is_orderly(self) -> bool:
+        """Whether its list, read in quiet, proves that it is whole."""
+        has_times = all(isinstance(self.document(run).get(name), str) for run in self.runs.values() for name in TIMES)
+        is_plain = self.show_time in (stamp, seconds, milliseconds) and self.order == "created_at"
+        return has_times and is_plain and not self.endless and self.total_count is None
+
+
+Held = Mapping[str, RunDetail]
+
+
+def check_coverage(peer: Recorder, held: Held, coverage: Coverage) -> None:
+    """Assert that no run is missing where nothing is said to be; entries without an id are said to be left out."""
+    for number, claim in enumerate(coverage.ranges):
+        # The newest one is complete as of a time; the others are closed.
+        as_of = coverage.as_of if number == 0 else peer.now
+        missing = [
+            run_id
+            for run_id in peer.identified().keys() - held.keys()
+            if as_of is not None
+            and peer.born[run_id] < as_of
+            and (claim.start is None or claim.start <= peer.read(run_id))
+            and (number == 0 or (claim.end is not None and peer.read(run_id) <= claim.end))
+        ]
+        assert not missing, (claim, as_of, missing)
+
+
+def check_presence(peer: Recorder, held: Held) -> None:
+    """Assert that no run is called lost that lives, and none current with a status that it did not have then."""
+    for run_id, detail in held.items():
+        if detail.presence == "lost":
+            assert run_id not in peer.runs, f"{run_id} lives, and is called lost"
+        elif detail.presence == "current":
+            seen_at, status = detail.last_seen_at, detail.run.status
+            assert peer.had(run_id, status, seen_at, seen_at + SLACK), (run_id, detail, peer.lives[run_id])
+
+
+def check_active(held: Held, polled_at: datetime) -> None:
+    """Assert that what is shown as active and current was seen in the poll that began then."""
+    for run_id, detail in held.items():
+        if detail.presence == "current" and detail.run.status in ACTIVE:
+            assert detail.last_seen_at >= polled_at, (run_id, detail.last_seen_at, polled_at)
+
+
+def check_equal(peer: TimedRecorder, held: Held, coverage: Coverage) -> None:
+    """Assert that the cache has what the service has, and says so if the service's list is in order."""
+    lives = peer.identified()
+    missing = sorted(lives.keys() - held.keys())
+    assert not missing, (len(missing), missing[:5])
+    first = min((peer.read(run_id) for run_id in peer.runs), default=None)
+    reaches = first is None or (coverage.complete_since is not None and coverage.complete_since <= first)
+    assert coverage.whole or reaches or not peer.is_orderly, coverage
+    lost = [run_id for run_id in lives if held[run_id].presence == "lost"]
+    assert not lost, lost
+    current = {run_id: each.run for run_id, each in held.items() if each.presence == "current"}
+    gone = [run_id for run_id, run in current.items() if run.status in ACTIVE and run_id not in lives]
+    assert not gone, f"called current: {gone}"
+    shown = {run_id: json.loads(run.raw_json) for run_id, run in current.items() if run.status in ACTIVE}
+    other = [(shown[run_id], lives[run_id]) for run_id in shown if shown[run_id] != lives[run_id]]
+    assert not other, other
 
 
 class SyncModel(RuleBasedStateMachine):

@@ -7,8 +7,15 @@ import pytest
 from app.cli.progress import line
 from storage.records.coverage import BackfillProgress
 from tests.lab import stamp
-from tests.sync.claims import Recorder
-from tests.sync.conftest import MINUTE, Desk, ended
+from tests.sync.conftest import MINUTE, Desk, Recorder
+from tests.sync.test_backfill import ended
+
+
+@pytest.fixture
+def history(peer: Recorder) -> Recorder:
+    """The service with the thousand ended runs that a first refresh reads."""
+    ended(peer, 1_000)
+    return peer
 
 
 def test_the_command_fetches_what_is_missing_and_says_how_far_it_came(history: Recorder, desk: Desk) -> None:

@@ -1,9 +1,12 @@
 """The door of `runwarden web`: who comes in, how, and what stays behind."""
 
 import asyncio
+import os
+import pty
 import re
 import signal
 import socket
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import PIPE
@@ -17,9 +20,88 @@ from app.config import Profile
 from app.config.token import EnvToken
 from app.config.write import add_profile
 from app.web.server import WebConsole
-from tests.program import Program
+from tests.console.scenes import a_day
+from tests.lab import Lab
+from tests.program import ROOT, Program
 from tests.waiting import eventually, until
-from tests.web.conftest import PATIENCE_S, Web
+
+PATIENCE_S = 120.0
+
+
+class Web:
+    """`runwarden web` in a process of its own, at a terminal's keyboard."""
+
+    def __init__(self, environment: dict[str, str], *arguments: str) -> None:
+        self.keyboard, terminal = pty.openpty()
+        self._said = Path(environment["HOME"]) / "said"
+        with self._said.open("w") as said:
+            streams = (terminal, PIPE, said.fileno())
+            self.process = Program(("web", *arguments), environment, streams=streams)
+        os.close(terminal)
+        self.link = self._printed()
+
+    def enter(self) -> str:
+        """The link that Enter prints."""
+        os.write(self.keyboard, b"\n")
+        self.link = self._printed()
+        return self.link
+
+    def _printed(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    @property
+    def origin(self) -> str:
+        return self.link.partition("/open/")[0]
+
+    @property
+    def said(self) -> str:
+        """On standard error, so far."""
+        return self._said.read_text()
+
+    @property
+    def consoles(self) -> list[int]:
+        """The processes that it started and that live."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        return [int(each) for each in children.read_text().split()]
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        status = self.process.wait(PATIENCE_S)
+        if self.process.stdout is not None and not self.process.stdout.closed:
+            self.process.stdout.close()
+            os.close(self.keyboard)
+        return status
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """A home of its own, and a service with a day's runs configured."""
+    with Lab() as board:
+        a_day(board)
+        yield {
+            "PATH": os.environ["PATH"],
+            "HOME": str(tmp_path_factory.mktemp("home")),
+            "PYTHONPATH": str(ROOT),
+            "RUNWARDEN_BASE_URL": board.base_url,
+            "RUNWARDEN_TOKEN": "token-of-the-browser",
+        }
+
+
+@pytest.fixture(scope="module")
+def shared_web(environment: dict[str, str]) -> Iterator[Web]:
+    """The console, served; shared: each test follows a link of its own and leaves no console behind."""
+    web = Web(environment)
+    yield web
+    web.end()
+
+
+@pytest.fixture
+def web(shared_web: Web) -> Web:
+    """The console, served, with a link that was not followed yet."""
+    shared_web.enter()
+    return shared_web
 
 
 def browser_of(web: Web) -> aiohttp.ClientSession:
@@ -143,9 +225,9 @@ async def test_a_tab_that_closes_takes_its_console_along(web: Web) -> None:
         second = await talk(client, web, room)
         before = web.consoles
         await first.close()
-        eventually(lambda: len(web.consoles) == 1)
+        eventually(lambda: len(web.consoles) == 1, "the closed tab's console has ended", saw=lambda: web.consoles)
         await second.close()
-        eventually(lambda: web.consoles == [])
+        eventually(lambda: web.consoles == [], "both consoles have ended", saw=lambda: web.consoles)
 
     assert len(before) == 2
 
@@ -186,7 +268,7 @@ async def test_nonsense_ends_its_own_connection_only(tmp_path: Path, nonsense: s
         assert (await connection.receive(PATIENCE_S)).type is aiohttp.WSMsgType.CLOSE
         async with client.get(room) as page:
             assert page.status == 200
-    await until((tmp_path / "left").exists)
+    await until((tmp_path / "left").exists, "the console has left")
     serving.cancel()
     await asyncio.wait([serving])
 
@@ -201,7 +283,7 @@ async def test_its_end_is_the_end_of_every_console(environment: dict[str, str], 
         consoles = web.consoles
         status = web.end(number)
         await socket.close()
-        eventually(lambda: not any(is_alive(pid) for pid in consoles))
+        eventually(lambda: not any(is_alive(pid) for pid in consoles), "no console is left")
 
     assert len(consoles) == 1
     assert status == (-number if number is signal.SIGKILL else 128 + number)

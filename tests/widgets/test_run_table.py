@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 from textual.app import App, ComposeResult
 
 from storage.records import RunFilter, RunRow, RunSort, RunWindow, WindowRequest
-from widgets.runs.table import WAITS_S, RunTable
+from tests.waiting import until
+from widgets.runs.table import RunTable
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 TOTAL = 1_000
@@ -63,8 +64,11 @@ async def test_the_screen_waits_a_moment_for_rows_that_are_missing() -> None:
         assert app.noted == ["waits", "paints"]
 
         app.table.action_first()
-        while app.noted[2:] != ["waits", "paints"]:
-            await pilot.pause(WAITS_S)
+        await until(
+            lambda: app.noted[2:] == ["waits", "paints"],
+            "the screen is painted without the rows",
+            saw=lambda: app.noted,
+        )
 
         app.answer(app.request())
         app.table.start_over(follow=False)

@@ -529,15 +529,16 @@ class ReplaySheet(Sheet[None]):
     def on_mount(self) -> None:
         """Start the replay."""
         self.query_one(LinePane).focus()
-        self.set_interval(BEAT_S, self._tick)
-        self._tick()
+        self.set_interval(BEAT_S, self.beat)
+        self.beat()
         self.run_worker(self._replay())
 
     def on_unmount(self) -> None:
         """Stop the replay, at its next moment."""
         self._is_done = True
 
-    def _tick(self) -> None:
+    def beat(self) -> None:
+        """Show how far the replay is."""
         if not self._is_done:
             share = (self._reached - self._now + HISTORY) / HISTORY
             bar = f"{'▰' * int(share * BAR):▱<{BAR}}"

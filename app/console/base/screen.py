@@ -170,7 +170,7 @@ class BaseScreen(Screen[None]):
         session.batches.changed.subscribe(self, lambda _: self.show_trouble())
         session.tour.changed.subscribe(self, lambda _: self._show_tour())
         self.bindings_updated_signal.subscribe(self, self._show_keys)
-        self.set_interval(TICK_S, self._tick)
+        self.set_interval(TICK_S, self.beat)
         self._show_vitals(session.vitals.now)
         self._show_tour()
 
@@ -180,7 +180,7 @@ class BaseScreen(Screen[None]):
             self.session.tour.reached(self.TAB)
         self._show_keys(self)
         if self._ticks_behind:
-            self._tick()
+            self.beat()
 
     def on_screen_suspend(self) -> None:
         """Offer no keys behind a sheet."""
@@ -270,7 +270,8 @@ class BaseScreen(Screen[None]):
         if key_action is not None:
             await self.app.run_action(key_action.action, key_action.node)
 
-    def _tick(self) -> None:
+    def beat(self) -> None:
+        """Update the ages on this screen; called once a second."""
         is_behind = self.app.screen is not self
         self._ticks_behind = self._ticks_behind + 1 if is_behind else 0
         # Each change below a sheet repaints the whole sheet.

@@ -216,7 +216,7 @@ class ActionForm(ModalScreen[Action | None]):
     async def on_mount(self) -> None:
         """Restore a draft and focus the first empty field."""
         self._unsubscribe = self.engine.subscribe(self._engine_changed)
-        self._ticking = self.set_interval(1, self._tick, pause=True)
+        self._ticking = self.set_interval(1, self.beat, pause=True)
         self.set_interval(_DRAFT_EVERY_S, self.form_draft.flush)
         values = self.beginning
         draft = await self.form_draft.restore()
@@ -266,7 +266,7 @@ class ActionForm(ModalScreen[Action | None]):
                 self.set_focus(None)
                 self._began = self.engine.clock()
                 self._ticking.resume()
-                self._tick()
+                self.beat()
             case "refused":
                 self.query_one("#verb-back").focus()
             case "outcome":
@@ -276,7 +276,8 @@ class ActionForm(ModalScreen[Action | None]):
             after_refresh(self, self._second_press.painted)
         self.refresh_bindings()
 
-    def _tick(self) -> None:
+    def beat(self) -> None:
+        """Show how long the answer has been awaited; called once a second."""
         waited = span((self.engine.clock() - self._began).total_seconds())
         limit = span(self.engine.profile.poll.deadline_s)
         self.dialog.sending(safe_text(f"Sending…  {waited} of at most {limit}"))

@@ -547,7 +547,7 @@ class ManyForm(ActionForm):
         await (self.form_draft.done() if everything else self.form_draft.not_sent())
         self.show_outcome(outcome(self._batch, self._cap, trouble))
 
-    def _tick(self) -> None:
+    def beat(self) -> None:
         """Show the count of requests alone, and not the time that other forms show while sending."""
 
     def _say_progress(self, batch: Sequence[Run], count: int) -> None:

@@ -18,7 +18,7 @@ SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 """The signals that end the app in order."""
 SIGNAL_STATUS: Final = 128
 """Shells add a signal's number to this."""
-_PATIENCE_MS: Final = 5_000
+PATIENCE_MS: Final = 5_000
 """The time for the console to end in order, and for its process after that: one without a terminal may hang."""
 
 
@@ -98,10 +98,10 @@ def _watch(terminal: int, ended: int) -> None:
     _let_go(terminal)
     os.kill(os.getpid(), signal.SIGHUP)
     poll.unregister(terminal)
-    if poll.poll(_PATIENCE_MS):
+    if poll.poll(PATIENCE_MS):
         # What opened the console still tidies up; then the interpreter waits for all threads, and one may never end.
         threading.main_thread().join()
-        time.sleep(_PATIENCE_MS / 1000)
+        time.sleep(PATIENCE_MS / 1000)
     os._exit(SIGNAL_STATUS + signal.SIGHUP)
 
 

@@ -245,12 +245,9 @@ async def test_picture(staged: Staged, picture: SnapshotAssertion, same_ids: Non
         await seen(scene, picture)
 
 
-@pytest.mark.parametrize("size", [SMALL, WIDE])
-async def test_a_continuation_of_an_active_run_waits_for_its_end(
-    staged: Staged, board: Lab, size: tuple[int, int]
-) -> None:
+async def test_a_continuation_of_an_active_run_waits_for_its_end(staged: Staged, board: Lab) -> None:
     """The preview offers it; Activity lists it, after the unknown ones, and cancels it; its words are not lost."""
-    async with staged(size) as scene:
+    async with staged(SMALL) as scene:
         await scene.press("slash", *"is:active", "enter", "c", *"Then the docs.", "ctrl+s")
         await scene.shows("Later w", "Send ^s")
         await scene.press("w")
@@ -283,7 +280,8 @@ async def test_a_waiting_continuation_is_sent_and_told(staged: Staged, board: La
         await scene.sync()
         await scene.engine.follow_ups.work()
         await scene.shows("✓ confirmed")
-        await until(lambda: "The run has ended, and the waiting continuation was sent" in scene.titles)
+        title = "The run has ended, and the waiting continuation was sent"
+        await until(lambda: title in scene.titles, "a toast says that it was sent", saw=lambda: scene.titles)
 
         await until(lambda: "◌ waiting" not in scene.text, "nothing waits", saw=lambda: scene.text)
         assert [json.loads(body)["instructions"] for body in board.posts] == ["Then the docs."]

@@ -29,8 +29,9 @@ from tests.console.automations.conftest import (
     decided,
     file_of,
 )
-from tests.console.conftest import DEADLINE_S, SMALL, WIDE, Disk, Hasty, Scene, Staged
+from tests.console.conftest import SMALL, WIDE, Disk, Hasty, Scene, Staged
 from tests.console.test_error_boundary import press_all
+from tests.waiting import until
 from widgets.line_table import LineTable
 
 Configured = Callable[[str], Changed]
@@ -99,7 +100,7 @@ async def test_the_journal_says_continued_of_a_run_that_was_not_made(staged: Sta
 
 
 async def test_it_says_whether_a_bot_is_at_work(staged: Staged, configured: Configured) -> None:
-    """And follows what other processes decide."""
+    """It follows what other processes decide, and says so while a running bot uses an older file."""
     async with staged(changed=configured(ONE)) as scene:
         await scene.press("5")
         assert "no bot is running: runwarden watch" in scene.text
@@ -110,20 +111,8 @@ async def test_it_says_whether_a_bot_is_at_work(staged: Staged, configured: Conf
         assert "a bot is at work: process 4711" in scene.text
         assert "in quiet hours" in scene.text
 
-        await scene.tick(seconds=31)
-        assert "no bot is running" in scene.text
-        await other.close()
-
-
-async def test_a_bot_that_goes_by_an_older_file_is_told_for_as_long_as_it_does(
-    staged: Staged, configured: Configured
-) -> None:
-    """By what it read, whatever this console wrote since; the same once it has read that."""
-    async with staged(changed=configured(ONE)) as scene:
-        other, old = await another_bot(scene), scene.engine.settings.automations
+        old = scene.engine.settings.automations
         await other.begin_rule(AT_WORK, fingerprint_of(old), scene.clock.now)
-        await scene.press("5")
-        assert "a bot is at work: process 4711" in scene.text
         await scene.press("D", "P")
         assert "the running bot uses an older file: kill -HUP 4711" in scene.text
 
@@ -131,6 +120,9 @@ async def test_a_bot_that_goes_by_an_older_file_is_told_for_as_long_as_it_does(
         await other.begin_rule(AT_WORK, fingerprint_of(new), scene.clock.now)
         await scene.ring(StateChangedElsewhere())
         assert "a bot is at work: process 4711" in scene.text
+
+        await scene.tick(seconds=31)
+        assert "no bot is running" in scene.text
         await other.close()
 
 
@@ -345,9 +337,8 @@ async def test_a_replay_counts_and_lists(
     async def replay(*arguments: Any) -> None:
         _, _, since, now, reached = arguments
         try:
-            while True:
-                reached(since + (now - since) / 2)
-                await asyncio.sleep(0)
+            # `reached` raises once the sheet stops the replay.
+            await until(lambda: reached(since + (now - since) / 2), "the sheet stops the replay")
         finally:
             ended.set()
 
@@ -362,7 +353,7 @@ async def test_a_replay_counts_and_lists(
         await scene.pilot.press("ctrl+g")
         await scene.shows("50%", "esc stop")
         await scene.pilot.press("escape")
-        assert await asyncio.to_thread(ended.wait, DEADLINE_S)
+        assert await asyncio.to_thread(ended.wait, 30)
 
 
 async def test_a_state_that_fails_is_said_in_this_tab_alone(staged: Staged, configured: Configured, disk: Disk) -> None:

@@ -46,10 +46,10 @@ async def test_an_agent_is_chosen_and_its_inputs_are_fields(stage: Any, listed: 
         await press(pilot, "tab")
         wrong = words(app)
         await press(pilot, "shift+tab", "ctrl+l")
-        await until(lambda: "Agents" in painted(app))
+        await until(lambda: "Agents" in painted(app), "the form shows it", saw=lambda: painted(app))
         sheet = words(app)
         await press(pilot, "1")
-        await until(lambda: "depth" in painted(app))
+        await until(lambda: "depth" in painted(app), "the form shows it", saw=lambda: painted(app))
         shown = words(app)
         await press(pilot, "ctrl+s")
         missing = words(app)
@@ -82,7 +82,7 @@ async def test_a_draft_and_a_sent_request_fill_the_fields(stage: Any, listed: No
     """What no field can hold, or the agent does not take, stays in the lines below."""
     app = stage(lambda engine: StartAgentForm(engine, repository="acme/web"))
     async with opened(app, "review\t\t\t\t\t5") as pilot:
-        await until(lambda: "depth" in painted(app))
+        await until(lambda: "depth" in painted(app), "the form shows it", saw=lambda: painted(app))
         await write(pilot, "\t\t\t")
         await press(pilot, "escape")
     draft = await drafts_of(engine).load("agent.start:acme/web")
@@ -92,7 +92,11 @@ async def test_a_draft_and_a_sent_request_fill_the_fields(stage: Any, listed: No
     again = await form_for(engine, action)
     app = stage(lambda _: again)
     async with opened(app) as pilot:
-        await until(lambda: "Most findings" in painted(app) or "title" in painted(app))
+        await until(
+            lambda: "Most findings" in painted(app) or "title" in painted(app),
+            "the form shows it",
+            saw=lambda: painted(app),
+        )
         await settle(pilot)
         shown = words(app)
         values = dict(again.values)
@@ -114,7 +118,7 @@ async def test_without_a_list_the_names_used_before_are_offered(stage: Any, engi
     await engine.actions.submit(StartAgent("nightly", "acme/web", None, {}))
     app = stage(StartAgentForm)
     async with opened(app, "") as pilot:
-        await until(lambda: "↓ nightly" in painted(app))
+        await until(lambda: "↓ nightly" in painted(app), "the form shows it", saw=lambda: painted(app))
         await press(pilot, "ctrl+l")
         assert "The service lists no agents." in painted(app)
         await write(pilot, "nightlly\tacme/web\t\tGo on.\tany=[1]")

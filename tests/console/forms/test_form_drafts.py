@@ -17,6 +17,7 @@ from app.engine import Engine
 from tests.console.forms.steps import CREATED, FILLED, drafts_of, opened, painted, press, settle, write
 from tests.console.quiet import toasts
 from tests.lab import Respond
+from tests.waiting import until
 from widgets.forms.field import FormField
 
 NEWER = json.dumps({"version": 99, "drafts": {}})
@@ -118,9 +119,8 @@ async def test_a_field_to_be_mended_keeps_what_it_holds(stage: Any, typed: str) 
 async def test_a_draft_survives_a_killed_program(stage: Any, engine: Engine) -> None:
     """It is on the disk while the form is still open."""
     app = stage(NewRunForm)
-    async with opened(app, "acme/web") as pilot:
-        while (draft := await drafts_of(engine).load("run.start")) is None:
-            await pilot.pause(0.05)
+    async with opened(app, "acme/web"):
+        draft = await until(lambda: drafts_of(engine).load("run.start"), "the draft is on the disk")
 
     assert draft.values["repository"] == "acme/web"
 
@@ -172,8 +172,7 @@ async def test_a_draft_that_cannot_be_stored_is_said_while_typing(stage: Any, mo
     monkeypatch.setattr("app.console.forms.drafts.replacing", full)
     app = stage(NewRunForm)
     async with opened(app, "acme/web", size=(100, 30)) as pilot:
-        while not (said := list(toasts(app))):
-            await pilot.pause(0.05)
+        said = await until(lambda: list(toasts(app)), "a toast says that the draft cannot be stored")
         await write(pilot, "-admin")
         await pilot.pause(1.2)
 

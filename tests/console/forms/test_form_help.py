@@ -148,6 +148,10 @@ async def test_a_service_that_does_not_answer_is_waited_for_in_sight(
     post.turns = {"run_1": Hang()}
     app = stage(lambda engine: ContinueRunForm(engine, a_run(clock, 1, "main")))
     async with app.run_test() as pilot:
-        await until(lambda: "Asking the service for the conversation…" in words(app))
+        await until(
+            lambda: "Asking the service for the conversation…" in words(app),
+            "it says that it asks",
+            saw=lambda: words(app),
+        )
         await write(pilot, "Go on.")
-        await until(lambda: app.screen.values["instructions"] == "Go on.")
+        await until(lambda: app.screen.values["instructions"] == "Go on.", "the typed words are in the field")

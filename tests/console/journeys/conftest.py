@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from app.console.app import RunwardenApp
 from tests.console.conftest import WIDE, Staged
 from tests.console.journeys.steps import Hand, Mouse, Service
 from tests.console.scenes import a_day
@@ -48,17 +47,3 @@ def walked(request: pytest.FixtureRequest, staged: Staged) -> Walked:
             yield request.param(scene)
 
     return walk
-
-
-@pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Titles of all toasts that ever appeared, the first one first."""
-    titles: list[str] = []
-    plain = RunwardenApp.notify
-
-    def notify(self: RunwardenApp, message: str, *, title: str = "", **how: object) -> None:
-        titles.append(title)
-        plain(self, message, title=title, **how)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(RunwardenApp, "notify", notify)
-    return titles

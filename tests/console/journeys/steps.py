@@ -169,7 +169,7 @@ class Mouse(Hand):
                 for place in self._seen(words):
                     if self.rows.region.contains(*place):
                         return place
-                await wheel(self.scene.pilot, self.rows, (5, 3), turn)
+                await wheel(self.scene.app, self.rows, (5, 3), turn)
         raise AssertionError(f"No row with {words}:\n{self.scene.text}")
 
     def _places(self, words: str) -> list[tuple[int, int]]:

@@ -10,7 +10,7 @@ from app.console.run.screen import RunScreen
 from storage.records import Repository
 from tests.console.conftest import SMALL
 from tests.console.journeys.conftest import BY_KEYS, BY_MOUSE, Walked
-from tests.console.journeys.steps import NEW_RUN, Hand, Mouse, Service
+from tests.console.journeys.steps import NEW_RUN, PATIENCE, Hand, Mouse, Service
 from tests.console.journeys.test_act_once import named
 
 TEMPLATES = (Template("once more", "Once more on {branch} of {repository}."),)
@@ -20,7 +20,9 @@ async def choose(hand: Hand, name: str, text: str, suggestion: str) -> None:
     """Begins to type, and takes the suggestion."""
     await hand.fill(name, text)
     if not isinstance(hand, Mouse):
-        while hand.value(name) != suggestion:
+        for _ in range(PATIENCE):
+            if hand.value(name) == suggestion:
+                break
             await hand.scene.press("down")
     else:
         await hand.do("", suggestion)

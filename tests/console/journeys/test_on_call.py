@@ -34,9 +34,9 @@ def ration(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.api.budget.asyncio", SimpleNamespace(**vars(asyncio) | {"sleep": passes}))
 
 
-def of_troubles(told: list[str]) -> list[str]:
-    """What was told, but of the run that was stuck all along."""
-    return [title for title in told if not title.startswith("Run stuck")]
+def of_troubles(titles: list[str]) -> list[str]:
+    """All titles, except those about the run that was stuck all along."""
+    return [title for title in titles if not title.startswith("Run stuck")]
 
 
 def bad_hosts(scene: Scene) -> int:
@@ -47,7 +47,7 @@ def bad_hosts(scene: Scene) -> int:
 
 @BY_KEYS
 async def test_our_own_link_is_no_hosts_trouble(
-    walked: Walked, service: Service, told: list[str], monkeypatch: pytest.MonkeyPatch
+    walked: Walked, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The link's card is bad and says since when; the hosts' say as of when; one toast down, one back."""
     service.health = dict(HEALTHY)
@@ -65,8 +65,9 @@ async def test_our_own_link_is_no_hosts_trouble(
         await polls(hand.scene)
         await hand.see("✓ up", "● live")
         assert "No newer answer" not in hand.scene.text
+        expected = ["No link to the service: acme-prod", "The link to the service is back: acme-prod"]
         await until(
-            lambda: (
-                of_troubles(told) == ["No link to the service: acme-prod", "The link to the service is back: acme-prod"]
-            )
+            lambda: of_troubles(hand.scene.titles) == expected,
+            "one toast down, one back",
+            saw=lambda: hand.scene.titles,
         )

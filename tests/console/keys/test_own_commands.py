@@ -108,7 +108,7 @@ async def test_a_key_runs_a_command_on_the_run_in_focus(staged: Staged, tmp_path
         row = scene.table.row
         assert row is not None
         await scene.pilot.press("f12")
-        await until(lambda: isinstance(scene.app.screen, ConfirmCommandScreen))
+        await until(lambda: isinstance(scene.app.screen, ConfirmCommandScreen), "the command is shown")
         await scene.pilot.pause()
 
         assert row.run_id in scene.text

@@ -27,6 +27,7 @@ from tests.console.profiles.conftest import FleetStaged
 from tests.console.scenes import TOKEN_VARIABLE, SceneClock
 from tests.console.test_error_boundary import press_all
 from tests.lab import Lab
+from tests.waiting import until
 from widgets.frame.header_bar import HeaderBar
 from widgets.profiles import ProfileFacts, ProfileList
 from widgets.runs.table import RunTable
@@ -85,8 +86,7 @@ async def test_a_reading_that_ends_while_its_screen_is_removed_ends_nothing(flee
         screen = scene.app.screen
 
         async def late() -> None:
-            while screen.query(RunTable):
-                await asyncio.sleep(0)
+            await until(lambda: not screen.query(RunTable), "the table is removed", pause_s=0)
             screen.query_one(RunTable)
 
         screen.run_worker(late)
@@ -170,16 +170,8 @@ def name_in_header(scene: Scene) -> tuple[str, object]:
     return line.plain[span.start : span.end], span.style
 
 
-async def test_one_profile_without_a_colour_needs_none(staged: Staged) -> None:
-    """There is nothing to mistake it for."""
-    async with staged(SMALL) as scene:
-        await scene.press("n")
-
-        assert scene.app.screen.query_one("FormDialog").border_title == "New run"
-
-
 async def test_the_name_at_the_top_stays_what_it_is_where_there_is_one(staged: Staged) -> None:
-    """Nothing to switch to: said, and nothing opens."""
+    """With a single profile nothing opens, and the titles of forms do not name it."""
     async with staged(SMALL) as scene:
         for key in ("ctrl+o", "0"):
             await scene.press(key)
@@ -187,6 +179,8 @@ async def test_the_name_at_the_top_stays_what_it_is_where_there_is_one(staged: S
             assert "▾" not in scene.lines[0]
             assert "Only one profile is configured." in said(scene)
             assert not isinstance(scene.app.screen, ProfileSwitcher)
+        await scene.press("1", "n")
+        assert scene.app.screen.query_one("FormDialog").border_title == "New run"
 
 
 async def test_looking_is_gentle(several: Settings, board: Lab, staging: Lab) -> None:

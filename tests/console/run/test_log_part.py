@@ -39,7 +39,9 @@ class Shown:
         self.view = part.query_one(LogView)
 
     async def shows(self, words: str) -> None:
-        await until(lambda: words in "\n".join(self.app.lines))
+        await until(
+            lambda: words in "\n".join(self.app.lines), f"the log shows {words}", saw=lambda: "\n".join(self.app.lines)
+        )
 
 
 @asynccontextmanager
@@ -67,7 +69,7 @@ async def test_what_is_searched_for_is_found_and_no_error_is_guessed(monkeypatch
         assert shown.part.check_action("error", ()) is False
         shown.part.action_search()
         await shown.pilot.press(*"step 123", "enter")
-        await until(lambda: shown.view.cursor == 123)
+        await until(lambda: shown.view.cursor == 123, "the match has the cursor", saw=lambda: shown.view.cursor)
         shown.part.action_step_match(1)
         await until(lambda: shown.session.told == ["Continued from the other end."])
 
@@ -107,13 +109,13 @@ async def test_a_long_one_is_read_where_it_is_looked_at(monkeypatch: Any) -> Non
     lines = data.count(b"\n")
     results = ScriptedResults(log_=data)
     async with log_on_show(results, monkeypatch) as shown:
-        await until(lambda: 0 < shown.view.total < lines / 2)
+        await until(lambda: 0 < shown.view.total < lines / 2, "the end of the log is read, not all of it")
         await shown.shows("lines of 1.8 MB")
         shown.part.action_search()
         await shown.pilot.press(*"needle", "enter")
-        await until(lambda: shown.view.total == lines and shown.view.cursor == 0)
+        await until(lambda: shown.view.total == lines and shown.view.cursor == 0, "the first line is found")
     async with log_on_show(results, monkeypatch) as shown:
-        await until(lambda: 0 < shown.view.total < lines / 2)
+        await until(lambda: 0 < shown.view.total < lines / 2, "the end of the log is read, not all of it")
         await shown.pilot.press("g")
         await shown.shows("needle")
         await shown.pilot.press("G")
@@ -165,10 +167,11 @@ async def test_a_conversation_is_shown_where_the_service_tells_its_steps(monkeyp
         assert "result    7.0s" in screen
         await shown.pilot.press("!")
         await until(
-            lambda: "✗ FAILED    no  (8.0s)" in shown.app.lines[shown.view.cursor + 1 - shown.view.scroll_offset.y]
+            lambda: "✗ FAILED    no  (8.0s)" in shown.app.lines[shown.view.cursor + 1 - shown.view.scroll_offset.y],
+            "the failed step has the cursor",
         )
         await shown.pilot.resize_terminal(50, 20)
-        await until(lambda: all(len(line.rstrip()) <= 50 for line in shown.app.lines))
+        await until(lambda: all(len(line.rstrip()) <= 50 for line in shown.app.lines), "the lines fit 50 columns")
         await shown.shows("said      Let me")
         assert max(len(line.rstrip()) for line in shown.app.lines if "word" in line) <= 50
         await shown.pilot.press("i")

@@ -95,15 +95,12 @@ async def test_a_finding_elsewhere_is_said_each_time(run_on_show: OnShow) -> Non
     away = (Finding("src/other.py", 3, "Elsewhere.", "minor", at=4),)
     results = ScriptedResults(reviews_=(Review("reviews/run_1.md", REVIEW, away),))
     async with run_on_show(results) as scene:
+        missing = "src/other.py is not among the changed files. Nothing"
         for times in (1, 2):
             await scene.press("f3")
             await scene.shows("1 finding")
             await scene.press("enter")
-            await until(
-                lambda times=times: (
-                    " ".join(scene.toasts).count("src/other.py is not among the changed files. Nothing") == times
-                )
-            )
+            await until(lambda times=times: " ".join(scene.toasts).count(missing) == times, "the reason is said again")
             await scene.shows("1 finding", "Elsewhere.")
 
         results.change_ = change_of(

@@ -102,7 +102,7 @@ async def test_parts_and_turns_lead_to_each_other(run_on_show: OnShow) -> None:
         await scene.shows("2 findings · from git")
         await scene.press("enter")
         view = scene.app.screen.query_one(DiffView)
-        await until(lambda: view.line == 8)
+        await until(lambda: view.line == 8, "the finding's line has the cursor", saw=lambda: view.line)
         assert "since merge base with main" in scene.text
 
         await scene.press("}", "}", "}")
@@ -151,15 +151,13 @@ async def test_a_run_is_cancelled_once_it_is_confirmed(run_on_show: OnShow, monk
             assert "Working…" not in scene.text
         assert not await scene.engine.ledger.actions(limit=1)
         await scene.pilot.click(next(iter(scene.app.screen.query(".keys"))), offset=(3, 0))
-        while not (found := await scene.engine.ledger.actions(limit=9)):
-            await scene.settle()
+        found = await until(lambda: scene.engine.ledger.actions(limit=9), "the ledger has the cancellation")
 
         assert [action.kind for action in found] == ["run.cancel"]
 
 
-@pytest.mark.parametrize("size", [(80, 24), (140, 40), (200, 40)])
-async def test_a_finding_leads_to_its_line_wherever_it_is(run_on_show: OnShow, size: tuple[int, int]) -> None:
-    """Also in a file that the run did not change; where that is not known, the finding stays and says why."""
+async def test_a_finding_leads_to_its_line_wherever_it_is(run_on_show: OnShow) -> None:
+    """Even in a file that the run did not change; where that is not known, the finding stays and says why."""
     body = b"".join(b" line %d %b\n" % (number, b"x" * 300) for number in range(1, 101))
     whole = Change(
         None,
@@ -178,7 +176,7 @@ async def test_a_finding_leads_to_its_line_wherever_it_is(run_on_show: OnShow, s
         f"\n{'a ' * 299}\n\na{'a ' * 299}\n" + "\nmore\n" * 60 + "\n<!-- runwarden-review [] -->\n"
     )
     results = ScriptedResults(reviews_=(Review("reviews/r.md", text, findings),), files={"lib/far.py": whole})
-    async with run_on_show(results, size, toasts=True) as scene:
+    async with run_on_show(results, SMALL, toasts=True) as scene:
         await scene.press("f3")
         await scene.shows("lib/far.py:77", "at-last")
         assert not {"`", "→"} & set(scene.text)
@@ -187,9 +185,8 @@ async def test_a_finding_leads_to_its_line_wherever_it_is(run_on_show: OnShow, s
         await scene.press("G")
         assert "<!--" not in scene.text
         await scene.press("enter")
-        await until(
-            lambda: any("lib/gone.py is not among the changed files. Nothing" in toast for toast in scene.toasts)
-        )
+        missing = "lib/gone.py is not among the changed files. Nothing"
+        await until(lambda: missing in " ".join(scene.toasts), "the reason is said", saw=lambda: scene.toasts)
         await scene.shows("F3 Review", "lib/gone.py:1")
 
         view = scene.app.screen.query_one(ReviewView)
@@ -210,10 +207,10 @@ async def test_a_finding_leads_to_its_line_wherever_it_is(run_on_show: OnShow, s
         assert diff.line == 77
         assert "line 77" in next(line for line in scene.lines if " 77 " in line)
         assert scene.text.count("line 77") == 1
-        assert diff.size.width == size[0]
+        assert diff.size.width == SMALL[0]
         assert next(line for line in scene.lines if " 77 " in line).rstrip(" ▁▂▃▄▅▆▇█").endswith("→")
         await scene.press("slash", *"line 99", "enter")
-        await until(lambda: diff.line == 99)
+        await until(lambda: diff.line == 99, "the match has the cursor", saw=lambda: diff.line)
         assert "A apply" not in scene.text
         await scene.press("f4")
         await scene.shows("since merge base with main")
@@ -226,7 +223,7 @@ async def test_escape_leads_from_a_findings_line_back_to_the_findings(run_on_sho
         page = scene.app.screen
         for last in ("escape", "backspace"):
             await scene.press("f3", "g", ")", "enter")
-            await until(lambda: page.query_one(DiffView).line == 8)
+            await until(lambda: page.query_one(DiffView).line == 8, "the finding's line has the cursor")
             await scene.press(last)
             assert scene.app.screen is page
             assert scene.app.focused is page.query_one(ReviewView)

@@ -63,7 +63,7 @@ async def test_marked_runs_are_cancelled_and_no_other(staged: Staged, board: Lab
         await scene.press("enter")
         await scene.shows("Press ctrl+s to cancel 2 runs.")
         await scene.press("ctrl+s")
-        await until(lambda: isinstance(scene.app.screen, RunsScreen))
+        await until(lambda: isinstance(scene.app.screen, RunsScreen), "the dialog closes")
         actions = await scene.engine.ledger.actions(limit=9)
 
         assert len(marked) == 2
@@ -199,7 +199,7 @@ async def test_a_service_that_is_slow_is_waited_for_in_sight(staged: Staged, boa
         await until(lambda: any(toast.startswith("Asking the service for the instructions") for toast in scene.toasts))
         assert scene.app.screen is screen
         release.set()
-        await until(lambda: isinstance(scene.app.screen, NewRunForm))
+        await until(lambda: isinstance(scene.app.screen, NewRunForm), "the form opens")
 
 
 async def test_all_that_match_are_marked_and_unmarked(staged: Staged) -> None:

@@ -14,6 +14,7 @@ from tests.console.conftest import SMALL, Scene, Staged
 from tests.console.quiet import strips
 from tests.console.runs.conftest import HELD, cursor_line
 from tests.lab import Lab
+from tests.waiting import until
 from widgets.cursor_view import HEADER
 from widgets.unkeyed import NO_KEY
 
@@ -37,9 +38,7 @@ async def pressed(scene: Scene, *keys: str, shows: str) -> None:
     """Presses keys that start what does not end, and waits for what they lead to."""
     for key in keys:
         await scene.pilot.press(f"{NO_KEY}{key}" if key.startswith("runs.") else key)
-    async with asyncio.timeout(300):
-        while shows not in scene.text:
-            await asyncio.sleep(0.01)
+    await until(lambda: shows in scene.text, f"the screen shows {shows}", saw=lambda: scene.text)
 
 
 async def test_the_last_line_fetches_what_is_older(begun: Staged, board: Lab) -> None:

@@ -107,8 +107,9 @@ async def test_the_service_says_why_the_run_under_the_cursor_failed(
 
     monkeypatch.setattr(ServiceExtension, "turns", turns)
     async with staged() as scene:
-        while scene.table.row is None or scene.table.row.status != "failed":
-            await scene.press("j")
+        await scene.press("j", "j", "j")
+        assert scene.table.row is not None
+        assert scene.table.row.status == "failed"
         await scene.tick(seconds=1)
         await scene.shows("reason The agent ended with ␛[2J exit", "in 2 turns")
         assert "\x1b" not in scene.text

@@ -76,7 +76,7 @@ async def test_the_wheel_and_the_scroll_bar_move_the_view(staged: Staged, board:
         board.put(f"run_old{number:03}", "completed", created=-number - 10.0, branch_name=f"old-{number:03}")
     async with staged() as scene:
         before, pilot = scene.table.row, scene.pilot
-        await wheel(pilot, "RunTable", (10, 5), events.MouseScrollDown)
+        await wheel(scene.app, "RunTable", (10, 5), events.MouseScrollDown)
         assert scene.table.scroll_offset.y > 0
 
         bar = scene.table.vertical_scrollbar

@@ -62,7 +62,8 @@ def stand_in(tmp_path: Path) -> Callable[[str], Path]:
         package = tmp_path / "npm" / "lib" / "node_modules" / "made" / program
         package.parent.mkdir(parents=True)
         _, _, source = STUB.read_text("utf-8").partition("\n")
-        package.write_text(f"#!{Path(sys.executable).resolve()}\n{source}", "utf-8")
+        # Without site packages it starts in a quarter of the time.
+        package.write_text(f"#!{Path(sys.executable).resolve()} -IS\n{source}", "utf-8")
         package.chmod(0o755)
         link = tmp_path / "npm" / "bin" / program
         link.parent.mkdir()

@@ -23,14 +23,17 @@ from service.agents.options import AgentOptions, RepositorySetup
 from service.agents.presets import PRESETS
 from service.cli import main
 from service.egress import model as egress
+from service.execution.command import AgentCommand, AgentFailedError
 from service.execution.rehearsal import Rehearsal
+from service.execution.sandbox import Sandbox
+from service.execution.workspace import Workspace
 from service.findings.question import in_words
 from service.settings import AgentLimits, ExecutionSettings
 from service.store.agents import Agent
 from tests.lab import Drop, Hang, Respond
 from tests.service.agents.model_server import CACHED, INPUT, OUTPUT, WRITTEN, ModelServer
 from tests.service.agents.test_refusals import KEY_INFO, LONG, NO_MODEL, QUOTA, RETRY_INFO, anthropic, gemini, openai
-from tests.service_process import command, git
+from tests.service_process import command as administer
 
 Make = Callable[..., Any]
 KEY = "sk-the-real-key-of-the-service"
@@ -92,54 +95,40 @@ def ready(
     return make
 
 
+WORDS = ["alfa", "bravo", "charlie"]
+TEXT = "Prefer zebras to horses.\n"
+
+
 @pytest.mark.parametrize("preset", PRESETS)
 def test_three_turns_of_a_run_are_one_conversation_and_know_no_key(
-    ready: Make, server: ModelServer, preset: str
+    ready: Make, server: ModelServer, preset: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The instructions arrive, each turn resumes the one before; the key is in no file, process, line or commit.
 
-    Hooks, servers, plugins and commands of a hostile repository do nothing, and stay in it as they were.
+    The repository's text for the model arrives with them, once. Hooks, servers, plugins and commands of a hostile
+    repository do nothing, and stay in it as they were. When the provider is away during the second turn, the proxy
+    repeats the request: the program would not survive so many failures.
     """
-    stage, agent = ready(preset, HOSTILE)
-    turns = [stage.turn(agent, f"Remember the word {word}.", number=number) for number, word in enumerate(WORDS, 1)]
+    monkeypatch.setattr(egress, "PAUSES_S", (0.05,))
+    guidance = PRESETS[preset].guidance[:1]
+    stage, agent = ready(preset, HOSTILE | dict.fromkeys(guidance, TEXT))
+    turns = [stage.turn(agent, f"Remember the word {WORDS[0]}.")]
+    repeated = most_often(TEXT, server)
+    server.script(*[Respond(529, {"error": {"message": "Overloaded"}}), Drop(), Respond(503)] * 5)
+    turns += [stage.turn(agent, f"Remember the word {WORDS[at]}.", number=at + 1) for at in (1, 2)]
     last = server.questions[-1].body.decode()
 
     assert [(one.failure, one.log[-2000:]) for one in turns if one.failure] == []
     assert [word for word in WORDS if word in last] == WORDS
-    assert turns[0].result.summary in {"Noted.", "All done.", None}
+    assert repeated == len(guidance)
+    assert all(one.result.summary in {"Noted.", "All done.", None} for one in turns)
     assert all(one.headers.get("x-api-key", KEY) == KEY for one in server.requests)
     assert all("[masked]" not in one.log and KEY not in one.diff for one in turns)
     assert all(name not in turns[0].diff for name in ("aider.tags", "installed.txt"))
     assert all(trace not in one.diff for one in turns for trace in ("owned", "deleted file"))
     assert preset not in {"opencode", "aider"} or all("was refused" not in one.log for one in turns)
-    assert sum(usage.tokens for _, usage, _ in turns[0].used) > 0
-
-
-WORDS = ["alfa", "bravo", "charlie"]
-TEXT = "Prefer zebras to horses.\n"
-SPOILT = "its program's settings cannot be written: an earlier turn left something else at .gemini/settings.json"
-
-
-@pytest.mark.parametrize(
-    ("preset", "file"),
-    [
-        ("claude-code", "CLAUDE.md"),
-        ("claude-code", ".claude/CLAUDE.md"),
-        ("codex", "AGENTS.md"),
-        ("opencode", "AGENTS.md"),
-        ("opencode", "CLAUDE.md"),
-        ("gemini", "GEMINI.md"),
-    ],
-)
-def test_the_repository_s_text_for_the_model_reaches_it(
-    ready: Make, server: ModelServer, preset: str, file: str
-) -> None:
-    """With the instructions, and once."""
-    stage, agent = ready(preset, HOSTILE | {file: TEXT})
-    done = stage.turn(agent, "go")
-
-    assert (done.failure, most_often(TEXT, server)) == (None, 1), done.log[-2000:]
-    assert "owned" not in done.diff
+    for one in turns:
+        assert sum(usage.tokens for _, usage, _ in one.used) == len(one.used) * (INPUT + CACHED + OUTPUT) > 0
 
 
 @pytest.mark.parametrize("preset", ["claude-code", "opencode"])
@@ -154,34 +143,37 @@ def test_a_trusted_repository_s_text_is_read_by_the_program_itself(
     assert (done.failure, most_often(TEXT, server)) == (None, 1), done.log[-2000:]
 
 
-@pytest.mark.parametrize("installed", ["stub"], indirect=True)
-@pytest.mark.parametrize(
-    ("made", "arrives"),
-    [("link", True), ("outside", False), ("loop", False), ("folder", False), ("long name", False), ("large", False)],
-)
-def test_only_a_file_of_the_repository_is_text_for_the_model(
-    ready: Make, server: ModelServer, tmp_path: Path, made: str, arrives: bool
-) -> None:
-    """Of at most 64 KiB; what cannot be passed on does not fail the turn."""
-    stage, agent = ready("claude-code", {"AGENTS.md": TEXT})
-    outside, clone = tmp_path / "outside", tmp_path / "clone"
+def test_only_a_file_of_the_repository_is_text_for_the_model(sandbox: Sandbox, tmp_path: Path) -> None:
+    """The first of its names that is a file of the checkout and has at most 64 KiB; otherwise an empty file."""
+    options = AgentOptions.model_validate({"preset": "claude-code"})
+    workspace, outside = Workspace(tmp_path / "work"), tmp_path / "outside"
+    workspace.create()
+    (workspace.tree / "AGENTS.md").write_text(TEXT)
+    (workspace.tree / ".claude").mkdir()
     outside.write_text(TEXT)
-    git("clone", "--quiet", str(tmp_path / "acme" / "api.git"), str(clone), cwd=tmp_path)
-    file = clone / "CLAUDE.md"
-    targets = {"link": "AGENTS.md", "outside": str(outside), "loop": "CLAUDE.md", "long name": "x" * 300}
-    if made in targets:
-        file.symlink_to(targets[made])
-    elif made == "folder":
-        file.mkdir()
-        (file / "a").touch()
-    else:
-        file.write_text(f"{TEXT}{' ' * 65_536}")
-    git("add", "--all", cwd=clone)
-    git("-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "--quiet", "-m", "more", cwd=clone)
-    git("push", "--quiet", cwd=clone)
-    done = stage.turn(agent, "go")
+    first, second = (workspace.tree / name for name in PRESETS["claude-code"].guidance)
 
-    assert (done.failure, most_often(TEXT, server)) == (None, int(arrives)), done.log[-2000:]
+    def text_for_the_model(*, trusted: bool = False) -> str:
+        given = options.model_copy(update={"trust_repository": trusted})
+        words = AgentCommand(Agent("claude-code", (), options=given), workspace, tmp_path, sandbox).invocation.words
+        option = "--append-system-prompt-file"
+        return words[words.index(option) + 1].removeprefix(sandbox.tree_of(workspace)) if option in words else ""
+
+    for target in (str(outside), "CLAUDE.md", "x" * 300):
+        first.symlink_to(target)
+        assert text_for_the_model() == os.devnull, target
+        first.unlink()
+    first.mkdir()
+    assert text_for_the_model() == os.devnull
+    second.write_text(TEXT)
+    assert text_for_the_model() == "/.claude/CLAUDE.md"
+    first.rmdir()
+    first.symlink_to("AGENTS.md")
+    assert text_for_the_model() == "/CLAUDE.md"
+    assert text_for_the_model(trusted=True) == ""
+    first.unlink()
+    second.write_text(f"{TEXT}{' ' * 65_536}")
+    assert text_for_the_model() == os.devnull
 
 
 def most_often(text: str, server: ModelServer) -> int:
@@ -191,12 +183,16 @@ def most_often(text: str, server: ModelServer) -> int:
 
 @pytest.mark.parametrize("installed", ["stub"], indirect=True)
 @pytest.mark.parametrize("left", ["other words", "link", "link of the folder", "pipe"])
-def test_a_session_keeps_no_settings_of_its_own(ready: Make, tmp_path: Path, left: str) -> None:
+def test_a_session_keeps_no_settings_of_its_own(ready: Make, sandbox: Sandbox, tmp_path: Path, left: str) -> None:
     """They are written for each turn, whatever the turn before left there, and nowhere else than there."""
-    stage, agent = ready("gemini")
-    first = stage.turn(agent, "go")
-    file = tmp_path / "data" / "sessions" / "run_rehearsal" / "home" / ".gemini" / "settings.json"
-    outside = tmp_path / "outside"
+    _, agent = ready("gemini")
+    workspace, home, outside = Workspace(tmp_path / "work"), tmp_path / "home", tmp_path / "outside"
+    workspace.create()
+    home.mkdir()
+    command = AgentCommand(agent, workspace, tmp_path, sandbox, session=home)
+    command.prepare()
+    file = home / ".gemini" / "settings.json"
+    written = file.read_text()
     outside.mkdir()
     (outside / "settings.json").write_text("{}")
     file.unlink()
@@ -209,14 +205,17 @@ def test_a_session_keeps_no_settings_of_its_own(ready: Make, tmp_path: Path, lef
     else:
         file.parent.rename(file.parent.with_name("before"))
         file.parent.symlink_to(outside)
-    second = stage.turn(agent, "go", number=2)
 
-    assert first.failure is None
-    assert second.failure == (SPOILT if left == "link of the folder" else None), second.log[-2000:]
+    if left == "link of the folder":
+        with pytest.raises(AgentFailedError, match=r"cannot be written: an earlier turn left .* at \.gemini/settings"):
+            command.prepare()
+    else:
+        command.prepare()
+        assert (file.is_symlink(), file.read_text()) == (False, written)
     assert (outside / "settings.json").read_text() == "{}"
 
 
-@pytest.mark.parametrize("preset", ONE_OF_EACH_API)
+@pytest.mark.parametrize("preset", ["claude-code", "gemini"])
 def test_a_model_that_cannot_be_reached_ends_the_turn(ready: Make, preset: str) -> None:
     """Not after the minutes for which the program would try; the reason is said, whatever its exit status."""
     stage, agent = ready(preset, base_url="http://127.0.0.1:9", patience_s=0.5)
@@ -224,20 +223,6 @@ def test_a_model_that_cannot_be_reached_ends_the_turn(ready: Make, preset: str) 
 
     assert done.reason == "model_unreachable", (done.failure, done.log[-2000:])
     assert "127.0.0.1:9 cannot be reached for" in str(done.failure)
-
-
-@pytest.mark.parametrize("preset", PRESETS)
-def test_a_program_does_not_notice_that_its_provider_was_away(
-    ready: Make, server: ModelServer, preset: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its requests are held and made again: several in a row that no program would have survived."""
-    monkeypatch.setattr(egress, "PAUSES_S", (0.05,))
-    stage, agent = ready(preset)
-    server.script(*[Respond(529, {"error": {"message": "Overloaded"}}), Drop(), Respond(503)] * 5)
-    done = stage.turn(agent, "go")
-
-    assert (done.failure, done.result.summary in {"Noted.", "All done.", None}) == (None, True), done.log[-2000:]
-    assert sum(usage.tokens for _, usage, _ in done.used) == len(done.used) * (INPUT + CACHED + OUTPUT)
 
 
 @pytest.mark.parametrize(
@@ -355,8 +340,8 @@ def test_check_runs_an_agent_on_a_scratch_repository(
     """It says that it works, or what is missing, with status 1; nothing starts without a key."""
     stage, agent = ready("claude-code")
     data, model = tmp_path / "checked", f'provider = "anthropic", key_env = "MODEL_KEY", base_url = "{server.origin}"'
-    command(data, "agent", "add", "helper", "--preset", "claude-code", "--model", f"{{ {model} }}")
-    works = command(data, "agent", "check", "helper")
+    administer(data, "agent", "add", "helper", "--preset", "claude-code", "--model", f"{{ {model} }}")
+    works = administer(data, "agent", "check", "helper")
     monkeypatch.delenv("MODEL_KEY")
     given = ["agent", "check", "helper", "--data-dir", str(data)]
     lacks, done = CliRunner(catch_exceptions=False).invoke(main, given), stage.turn(agent, "go")
@@ -367,7 +352,7 @@ def test_check_runs_an_agent_on_a_scratch_repository(
     assert (done.reason, done.log) == ("no_key", "")
     assert done.failure == "there is no key: set MODEL_KEY in the environment of the service"
     with pytest.raises(AssertionError, match="it needs a key: model = "):
-        command(data, "agent", "add", "made", "--preset", "codex", "--elsewhere")
+        administer(data, "agent", "add", "made", "--preset", "codex", "--elsewhere")
 
 
 REAL_PROGRAMS = ("claude-code", "codex", "opencode", "gemini", "aider")

@@ -7,7 +7,7 @@ from typing import Any
 from service.clock import SECOND_MICROS
 from service.findings.document import IdentifiedFinding, packed
 from service.forge.poster import Poster
-from service.settings import ForgeSettings
+from service.settings import DataFolder, ForgeSettings
 from service.setup import AgentEntry, HostEntry, connect_host, put_agent
 from service.store import organizations, postings, repositories, runs, turn_files, turns
 from service.store.database import Database
@@ -15,6 +15,7 @@ from service.store.postings import Posting
 from service.store.turns import TurnOutcome
 from tests.service.conftest import NOW, accepted, order, organization
 from tests.service.forge.forges import Forge, GitHubServer, GitLabForge
+from tests.service_process import lay_tables
 
 EVERYTHING = {"pull_request": "draft", "status": True, "review": True}
 PLACES = {
@@ -32,8 +33,8 @@ class Desk:
         self.server = server
         self.platform, self.path, self.url = PLACES[type(server)]
         self.place = {"platform": self.platform, "path": self.path, "url": self.url}
-        self.database = Database(f"sqlite:///{place / 'desk.sqlite'}")
-        self.database.migrate()
+        lay_tables(place)
+        self.database = Database(DataFolder(place).database_url)
         self.settings = ForgeSettings(run_url="https://runs.example/{run_id}", timeout_s=60)
         self.poster = Poster(self.database, self.settings, lambda: self.now)
         self.owner_id = organization(self.database, now=self.now)

@@ -1,6 +1,5 @@
 """Comments and failed checks that start runs: of whom, once, for which commit, and never in a loop."""
 
-import contextlib
 import json
 import os
 from collections.abc import Iterator
@@ -24,7 +23,6 @@ from tests import service_process
 from tests.lab import Respond
 from tests.service.conftest import BARE, Api, organization
 from tests.service.forge.desk import Desk
-from tests.service.forge.forges import Forge
 from tests.service.payloads import (
     SECRET,
     github,
@@ -133,13 +131,12 @@ def test_a_comment_that_may_be_forged_starts_nothing_and_says_why(given: dict[st
         ("Pipeline Hook", gitlab_pipeline(SHA, "fix/login"), "finished_at"),
     ],
 )
-@pytest.mark.parametrize("date", ["soon", "2026-02-30 08:00:00 UTC", "", 7e99, []])
-def test_a_date_that_cannot_be_read_is_named(name: str, document: dict[str, Any], field: str, date: object) -> None:
-    """Not the content type of the webhook, which is right."""
-    given = document | {"object_attributes": document["object_attributes"] | {field: date}}
-
-    with pytest.raises(PayloadError, match=rf"^object_attributes\.{field}: "):
-        event(name, given)
+def test_a_date_that_cannot_be_read_is_named(name: str, document: dict[str, Any], field: str) -> None:
+    """The refusal does not blame the webhook's content type, which is right."""
+    for date in ("soon", "2026-02-30 08:00:00 UTC", "", 7e99, []):
+        given = document | {"object_attributes": document["object_attributes"] | {field: date}}
+        with pytest.raises(PayloadError, match=rf"^object_attributes\.{field}: "):
+            event(name, given)
 
 
 @pytest.mark.parametrize(
@@ -291,14 +288,6 @@ def test_a_failed_check_starts_one_run_and_no_endless_chain(database: Database) 
     assert again == [("ignored", f"the pull request is at {'2' * 12} by now"), ("started", "")]
     assert last == ("own", "the service pushed this commit (own_commits = 1)")
     assert by_a_person == ("started", "")
-
-
-@pytest.fixture
-def desk(forge: Forge, tmp_path: Path) -> Iterator[Desk]:
-    """A desk on each forge in turn."""
-    made = Desk(forge, tmp_path)
-    with contextlib.closing(made.database):
-        yield made
 
 
 def test_the_code_host_is_asked_for_what_a_delivery_leaves_out(desk: Desk) -> None:

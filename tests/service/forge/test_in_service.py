@@ -135,7 +135,7 @@ def test_a_worker_killed_between_push_and_answer_opens_and_reviews_one_pull_requ
 
     forge.after = kill
     run_id = api.start("write it down")
-    eventually(lambda: len(forge.changes) == 1, "it is made")
+    eventually(lambda: len(forge.changes) == 1, "the pull request is made", saw=lambda: forge.asked)
     api.service.ended()
     api.service.restart()
     eventually(lambda: posted(api, run_id), "the results are posted")

@@ -1,10 +1,8 @@
 """What becomes of a turn's results after the push: posted once, whatever dies, refuses or changes on the way."""
 
-import contextlib
 import os
 import signal
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,22 +14,28 @@ from service.store import runs
 from service.store.postings import Posting
 from service.store.runs import Run
 from tests.lab import Drop, Received, Respond, Step
+from tests.program import Program
 from tests.service.forge.desk import Desk
 from tests.service.forge.forges import Forge, GitHubServer, client_of
-from tests.service.forge.posting_process import post_in_a_process
 from tests.service.forge.test_review import PROPOSAL, Pull, finding, is_write
-from tests.service_process import FORKS
 
 FOUND = finding("a", 1)
 OLD, NEW = "a" * 40, "b" * 40
+ONE_FORGE = pytest.mark.parametrize("forge", [pytest.param(GitHubServer, id="github")], indirect=True)
+"""For what the poster decides, whatever the forge is."""
+WORKER = """
+import sys
+from service.forge.poster import Poster
+from service.settings import ForgeSettings
+from service.store import postings
+from service.store.database import Database
 
-
-@pytest.fixture
-def desk(forge: Forge, tmp_path: Path) -> Iterator[Desk]:
-    """A desk on each forge in turn."""
-    made = Desk(forge, tmp_path)
-    with contextlib.closing(made.database):
-        yield made
+database, now = Database(sys.argv[1]), int(sys.argv[2])
+with database.read() as connection:
+    found = postings.due_runs(connection, now, 1)
+for run_id in found:
+    Poster(database, ForgeSettings(timeout_s=60), lambda: now).post(run_id)
+"""
 
 
 def states(server: Forge) -> list[str]:
@@ -62,12 +66,15 @@ def test_workers_killed_at_each_request_and_each_answer_post_once(desk: Desk) ->
 
     desk.server.before, desk.server.after = kill("before"), kill("after")
     deaths = 0
-    while desk.is_owing:
-        worker = FORKS.Process(target=post_in_a_process, args=(str(desk.database.url), desk.now))
-        worker.start()
-        worker.join()
-        deaths += worker.exitcode == -signal.SIGKILL
+    for _ in range(60):
+        if not desk.is_owing:
+            break
+        worker = Program((str(desk.database.url), str(desk.now)), os.environ, code=WORKER)
+        _, errors = worker.communicate()
+        assert worker.returncode in {0, -signal.SIGKILL}, errors
+        deaths += worker.returncode == -signal.SIGKILL
 
+    assert not desk.is_owing
     assert deaths >= 10
     assert len(desk.server.changes) == 1
     assert states(desk.server) == ["success", "success"]
@@ -186,6 +193,7 @@ def test_what_a_person_closed_stays_closed_and_what_was_merged_is_followed_up(
     assert ("was not opened again" in (desk.posting(run_id, "pull_request").failure or "")) == (state == "closed")
 
 
+@ONE_FORGE
 def test_a_limit_is_heard_for_all_that_is_due_there(desk: Desk) -> None:
     """One request learns of it; the others wait as long, and then all is posted. What is refused is not asked again."""
     runs_due = [desk.begin(branch=f"agent/fix-{at}") for at in range(3)]
@@ -213,6 +221,7 @@ def test_a_limit_is_heard_for_all_that_is_due_there(desk: Desk) -> None:
     assert len(desk.server.asked) == before
 
 
+@ONE_FORGE
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -246,6 +255,7 @@ def test_what_the_operator_left_out_is_said_and_made_up_for(desk: Desk, change: 
     assert desk.posting(late, "pull_request").state == "refused"
 
 
+@ONE_FORGE
 @pytest.mark.parametrize("change", [{}, {"state": "closed"}, {"state": "merged"}, {"branch": "moved"}])
 def test_the_same_change_opens_no_second_pull_request(desk: Desk, change: dict[str, str]) -> None:
     """The run that made it later links the first one's, unless that is over, or holds something else by now."""
@@ -276,6 +286,7 @@ def test_the_same_change_opens_no_second_pull_request(desk: Desk, change: dict[s
     assert desk.posting(second, "pull_request").url == desk.server.changes[1].url
 
 
+@ONE_FORGE
 def test_of_two_with_the_same_change_the_earlier_one_opens_its_pull_request(desk: Desk) -> None:
     """The other waits until that was tried; where it fails, it opens its own, which is then the one for both."""
     due = []
@@ -303,6 +314,7 @@ def test_of_two_with_the_same_change_the_earlier_one_opens_its_pull_request(desk
 FORBIDDEN = {"errors": [{"type": "FORBIDDEN", "message": "Resource not accessible by personal access token"}]}
 
 
+@ONE_FORGE
 @pytest.mark.parametrize(
     "answer",
     [
@@ -331,6 +343,7 @@ def test_a_posting_that_fails_delays_no_other(desk: Desk, answer: Respond | None
     assert desk.posting(good, "pull_request").state == "posted"
 
 
+@ONE_FORGE
 def test_a_forge_that_is_away_rests(desk: Desk) -> None:
     """One request finds out for all that is due there."""
     due = [desk.begin(branch=f"agent/{at}") for at in range(3)]
@@ -347,7 +360,7 @@ def test_a_forge_that_is_away_rests(desk: Desk) -> None:
     assert {desk.posting(one, "pull_request").state for one in due} == {"posted"}
 
 
-@pytest.mark.parametrize("forge", [GitHubServer], indirect=True)
+@ONE_FORGE
 def test_where_drafts_are_refused_a_pull_request_is_opened_as_ready(desk: Desk) -> None:
     """GitHub has none in private repositories of its free plan."""
     said = {"message": "Validation Failed", "errors": [{"message": "Draft pull requests are not supported here."}]}

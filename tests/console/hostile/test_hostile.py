@@ -1,0 +1,516 @@
+"""Hostile text from anywhere stays text: on the screen, in commands, notifications, the clipboard and files."""
+
+import asyncio
+import csv
+import json
+import re
+import sys
+from base64 import b64decode
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from app.api.requests import (
+    ContinueRun,
+    CreateOrganization,
+    OnboardProject,
+    StartAgent,
+    StartRun,
+    WriteRequest,
+    as_json,
+)
+from app.config import LEDGER_FILE, Profile, Settings, data_folder
+from app.config.token import EnvToken
+from app.text import FORMULA_STARTS
+from storage.ledger import Ledger
+from storage.records import ActionFailure, Repository
+from tests.console.hostile.payloads import SEQUENCES
+from tests.lab import Lab, Received, Respond, Step, stamp
+from tests.pty.ansi import Piece, pieces, unprintable
+from tests.pty.terminal import ESCAPE, Terminal
+
+TOKEN = "token-of-the-hostile-scene"
+CONFIG = """
+[notify]
+bell = false
+
+[keys]
+"runs.repositories" = "R"
+"runs.views" = "V"
+"runs.columns" = "C"
+"runs.order" = "o"
+"run.copy_json" = "Y"
+"""
+OURS = re.compile(r"\]2;.*|\]22;[a-z-]+")
+"""Strings that the console itself sends: the window's title, and the pointer's shape."""
+
+COLOURS = re.compile(r"\x1b\[(?!5;77;1m)[\d;]*m")
+"""The attributes that anybody may print; blinking in colour 77 is a payload's."""
+CALM = re.compile(
+    COLOURS.pattern
+    + r"|\x1b\[\d+;\d+H|\x1b\[2[23];2t|\x1b\[<u|\x1b\[>\d+u|\x1b\[\?(2026|2048)\$p"
+    + r"|\x1b\[\?(7|25|1000|1003|1004|1006|1015|1016|1049|2004|2026|2048)[hl]"
+)
+"""All that the console sends when left alone: places, the window's title kept, keys, and modes."""
+
+
+EACH = """
+import json, sys
+from app.__main__ import main
+for arguments in json.loads(sys.argv[1]):
+    print("= ended with", main(arguments), "=", flush=True)
+"""
+"""One command after the other in one process: each start of an interpreter costs more than the command."""
+ENDED = re.compile(rb"= ended with (\d+) =\r\n")
+
+
+@pytest.fixture
+def terminals(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
+    """Opens the console on a service's address, on a terminal."""
+    opened: list[Terminal] = []
+
+    def start(
+        base_url: str,
+        *,
+        folder: str = "data",
+        arguments: tuple[str, ...] = (),
+        program: str | None = None,
+        config: str = CONFIG,
+        **more: str,
+    ) -> Terminal:
+        env = {
+            "HOME": str(tmp_path),
+            "RUNWARDEN_DATA_DIR": str(tmp_path / folder),
+            "RUNWARDEN_BASE_URL": base_url,
+            "RUNWARDEN_TOKEN": TOKEN,
+            "RUNWARDEN_CONFIG": str(tmp_path / "config.toml"),
+            "TZ": "UTC",
+            **more,
+        }
+        # Our own bell would be taken for a foreign one.
+        (tmp_path / "config.toml").write_text(config)
+        terminal = Terminal(arguments, env, code=program)
+        opened.append(terminal)
+        return terminal
+
+    yield start
+    for terminal in opened:
+        terminal.close()
+
+
+@pytest.fixture
+def prints(terminals: Callable[..., Terminal]) -> Callable[..., list[tuple[bytes, int]]]:
+    """Runs commands on one terminal; what it was sent by each, and its exit status."""
+
+    def run(base_url: str, commands: Sequence[Sequence[str]], **how: Any) -> list[tuple[bytes, int]]:
+        terminal = terminals(base_url, program=EACH, arguments=(json.dumps(commands),), **how)
+        assert terminal.end() == 0, terminal.seen[-2000:]
+        *parts, rest = ENDED.split(terminal.seen)
+        assert rest == b""
+        found = list(zip(parts[::2], map(int, parts[1::2]), strict=True))
+        assert len(found) == len(commands)
+        return found
+
+    return run
+
+
+def foreign(data: bytes, calm: re.Pattern[str] = CALM) -> list[Piece]:
+    """What a terminal was sent that is neither plain text nor a sequence that a calm console sends."""
+    return [piece for piece in pieces(data) if not _is_ours(piece, calm)]
+
+
+def _is_ours(piece: Piece, calm: re.Pattern[str]) -> bool:
+    match piece.kind:
+        case "text":
+            return not unprintable(piece.text)
+        case "osc":
+            return OURS.fullmatch(piece.text) is not None and not unprintable(piece.text)
+        case "control":
+            return piece.text in "\r\n"
+        case _:
+            return calm.fullmatch(piece.text) is not None
+
+
+TITLES = ("".join(SEQUENCES[:12]), "".join(SEQUENCES[12:20]), *SEQUENCES[:12], *SEQUENCES[19:22])
+"""Names as a configuration copied in good faith may have them."""
+PROFILE = f"{TITLES[0]}profile"
+TELLING = "import json, sys; print(json.dumps(sys.argv[2:]), file=open(sys.argv[1], 'a'))"
+"""A person's own way to be told: it keeps its arguments."""
+TOLD = ("{title}", "{body}", "{profile}", "{run_id}", "{repository}", "{branch}", "{status}")
+
+
+def configuration(base_url: str, told: Path) -> str:
+    """A file of the configuration with hostile names, for a desktop and a command of one's own."""
+    command = [sys.executable, "-c", TELLING, str(told), *TOLD]
+    parts = [
+        f"default_profile = {_toml(PROFILE)}",
+        "[notify]\nbell = false\ndesktop = true\nhold_s = 0",
+        f"command = [{', '.join(map(_toml, command))}]",
+        *(f"[profiles.{_toml(name)}]\nbase_url = {_toml(base_url)}" for name in (PROFILE, *TITLES[1:4])),
+    ]
+    for number, title in enumerate(TITLES):
+        name = _toml(f"{title}{number}")
+        parts.append(f'[[views]]\nname = {name}\nquery = "branch:main"')
+        parts.append(f"[[templates]]\nname = {name}\ninstructions = {_toml(title + 'do')}")
+        parts.append(f'[[commands]]\nname = {name}\nargv = [{_toml(title + "/nowhere")}, "{{branch}}"]\nconfirm = true')
+    return "\n".join([*parts, '[keys]\n"runs.export" = "x"\n"run.copy_json" = "Y"'])
+
+
+def ledger_file(base_url: str, folder: Path) -> Path:
+    """Where the hostile profile's ledger lies."""
+    profile = Profile(PROFILE, base_url, EnvToken())
+    return data_folder(Settings(data_dir=folder, profiles=(profile,)), profile) / LEDGER_FILE
+
+
+async def write_ledger(path: Path) -> list[str]:
+    """Writes of each kind and outcome, hostile in every field that others fill in; the ids, oldest first."""
+    path.parent.mkdir(parents=True, mode=0o700)
+    async with await Ledger.open(path) as ledger:
+        return [await _enter(ledger, number, payload) for number, payload in enumerate(SEQUENCES)]
+
+
+def write_list(path: Path) -> None:
+    """A list of organizations whose rows are no addresses, or addresses of a kind, with hostile offer codes."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["email", "offer_code", "".join(SEQUENCES[:3])])
+        # A field of a megabyte is refused with the whole file; the others with their row.
+        rows.writerows([f"{text}@evil.example", text, text] for text in SEQUENCES if len(text) < 100_000)
+
+
+async def _enter(ledger: Ledger, number: int, payload: str) -> str:
+    request = _request(number, payload)
+    action = await ledger.prepare(
+        action_id=None,
+        kind=request.kind,
+        subject=f"{request.subject}{number}" if request.subject else "",
+        key=f"{payload}{number}",
+        # An agent's name is a segment of its path, encoded.
+        path=f"/external/agents/{quote(payload, safe='')}/executions",
+        body_json=as_json(request),
+        actor=f"console:{payload}",
+    )
+    await ledger.sending(action.action_id)
+    error = ActionFailure(payload, payload, 500, payload)
+    match number // 5 % 3:
+        case 0:
+            made = {"organization_name": payload, "organization_id": payload, payload: payload}
+            await ledger.confirm(action.action_id, result_id=payload, response_json=json.dumps(made))
+        case 1:
+            await ledger.reject(action.action_id, error)
+        case _:
+            await ledger.unknown(action.action_id, error)
+    return action.action_id
+
+
+def _request(number: int, payload: str) -> WriteRequest:
+    repository = Repository.of(payload, {"owner": payload, "repo": payload})
+    requests: tuple[WriteRequest, ...] = (
+        CreateOrganization(payload, payload),
+        StartRun(payload, repository, payload, {payload: payload}),
+        ContinueRun(payload, payload, repository, payload, {payload: payload}),
+        StartAgent(payload, payload, payload, {payload: payload}),
+        OnboardProject(payload),
+    )
+    return requests[number % len(requests)]
+
+
+def now() -> str:
+    """This instant, as the service writes it."""
+    return datetime.now(UTC).isoformat().replace("+00:00", "Z")
+
+
+def _toml(text: str) -> str:
+    return '"' + "".join(f"\\U{ord(character):08x}" for character in text) + '"'
+
+
+Terminals = Callable[..., Terminal]
+PAGE_DOWN = "\x1b[6~"
+F6 = "\x1b[17~"
+TABS = ("2", "3", "4", "5", "6", "7", "1")
+ROWS = (*"jjjjjjjjj", "\r", F6, PAGE_DOWN, ESCAPE, "f", "F", ESCAPE, " ")
+"""Each run beside the list, one of them alone, its JSON; followed, and marked."""
+SHEETS = tuple(key for sheet in ("s", "R", "B", "t", "V", "C", "o", "n", "a", "N", "c", "E") for key in (sheet, ESCAPE))
+"""Whatever is chosen from, and the forms that begin with the run under the cursor."""
+OVER_ALL = ("?", "q", ":", ESCAPE, ESCAPE, ESCAPE)
+
+
+def hostile_board(board: Lab, payloads: list[str]) -> None:
+    """Puts each payload into every field that the service fills in."""
+    for number, payload in enumerate(payloads):
+        board.put(
+            f"run_{number:03}{payload[:900]}",
+            ["completed", "working", payload][number % 3],
+            created=number,
+            updated=number + 2.0,
+            branch_name=payload,
+            repository={"platform": [payload, "github"][number % 2], "data": {"owner": payload, "repo": f"r{payload}"}},
+            extra={payload: payload},
+        )
+    board.put("run_zzz_marker", "failed", created=599.0, branch_name="the-marker")
+    board.health = {
+        "github": {"status": payloads[0]},
+        "gitlab": {"status": "degraded", "host": payloads[-1], "group": payloads[0]},
+        **{payload[:200]: {"status": payload} for payload in payloads},
+    }
+
+
+def visit(terminal: Terminal, keys: tuple[str, ...] = (*TABS, *ROWS, *SHEETS, *OVER_ALL)) -> None:
+    """Into every room, every run of the first page, every sheet and form, the palette and the help."""
+    terminal.press(*keys)
+    assert terminal.process.poll() is None, terminal.seen[-2000:]
+
+
+def assert_clean(terminal: Terminal) -> None:
+    assert foreign(terminal.seen) == []
+    for sequence in (b"owned", b"\x1b[5;77;1m"):
+        assert b"\x1b]" + sequence not in terminal.seen
+    assert b"\x1b[5;77;1m" not in terminal.seen
+
+
+def test_the_worst_known_text_in_every_field(terminals: Terminals) -> None:
+    """Thirty payloads, each in the run's id, status, branch, repository and platform, and in health.
+
+    One branch is a megabyte long: in every field, the console would read ten megabytes at each poll.
+    """
+    with Lab() as board:
+        hostile_board(board, [text[:20_000] for text in SEQUENCES])
+        board.put("run_yyy_long", "working", created=598.0, branch_name=max(SEQUENCES, key=len))
+        terminal = terminals(board.base_url)
+        terminal.shows("the-marker")
+        visit(terminal)
+        # What is followed ends, and is told: a toast, the strip, the window's title.
+        for run in board.runs.values():
+            run.update(status="failed", updated_at=stamp(700.0))
+        board.health = {"github": {"status": SEQUENCES[0], "host": "".join(SEQUENCES[:6])}}
+        terminal.press("r", "2", "6", "1")
+
+    assert_clean(terminal)
+
+
+def test_an_error_message_is_no_way_in_either(terminals: Terminals) -> None:
+    """The service refuses, and says so with sequences; the banner and the card show them as text."""
+    body: dict[str, Any] = {"message": "".join(SEQUENCES[:12]) + "refused-by-the-service", "error_code": SEQUENCES[0]}
+    with RefusingBoard(body) as board:
+        terminal = terminals(board.base_url)
+        terminal.shows("403")
+        # There is no row to act on: the rooms tell it, and what lies over them.
+        visit(terminal, (*TABS, *OVER_ALL))
+
+    assert_clean(terminal)
+
+
+class RefusingBoard(Lab):
+    """Answers each list request with a 403 and a body."""
+
+    def __init__(self, body: dict[str, Any]) -> None:
+        super().__init__()
+        self.body = body
+
+    def answer(self, request: Received) -> Step:
+        return Respond(403, self.body)
+
+
+COMMANDS = (
+    ("runs", "list", "--all"),
+    ("runs", "list", "--all", "--json"),
+    ("runs", "list", "--all", "--output", "csv"),
+    ("runs", "list", "--cached", "--search", "".join(SEQUENCES[:3]).replace("\x00", "")),
+    ("runs", "show", f"run_000{SEQUENCES[0]}"),
+    ("health",),
+    ("health", "--json"),
+)
+
+
+Prints = Callable[..., list[tuple[bytes, int]]]
+
+
+def test_a_command_prints_no_foreign_sequence(prints: Prints) -> None:
+    """Tables, documents and spreadsheets alike: what is on a terminal is obeyed by it."""
+    with Lab() as board:
+        hostile_board(board, list(SEQUENCES))
+        printed = prints(board.base_url, COMMANDS)
+
+    assert [foreign(sent, COLOURS) for sent, _ in printed] == [[]] * len(COMMANDS)
+
+
+def test_a_refusal_prints_none_either(prints: Prints) -> None:
+    """The service's own words for it are text."""
+    with RefusingBoard({"message": "".join(SEQUENCES[:20]), "error_code": SEQUENCES[0]}) as board:
+        printed = prints(board.base_url, (("runs", "list"), ("runs", "list", "--json")))
+
+    assert all(status != 0 and foreign(sent, COLOURS) == [] for sent, status in printed), printed
+
+
+def test_the_ledger_and_a_list_are_printed_as_text(prints: Prints, tmp_path: Path) -> None:
+    """Organizations and actions as tables, documents and spreadsheets, one action whole; an import and its file."""
+    address = "http://127.0.0.1:9/v1"
+    config = configuration(address, tmp_path / "told")
+    ids = asyncio.run(write_ledger(ledger_file(address, tmp_path / "data")))
+    hostile_list = tmp_path / "\x1b]0;owned\x07\x9b31m\u202elist.csv"
+    write_list(hostile_list)
+    commands = (
+        *(("orgs", "list", "--output", form) for form in ("table", "json", "csv")),
+        *(("actions", "list", "--output", form) for form in ("table", "csv")),
+        ("actions", "show", ids[3]),
+        ("actions", "resolve", ids[10], "--send-again", "--confirm", "no"),
+        ("orgs", "import", str(hostile_list), "--dry-run"),
+        ("orgs", "import", f"{hostile_list}\x1b[2J"),
+        ("profiles", "list"),
+    )
+    for sent, _ in prints(address, commands, config=config, RUNWARDEN_BASE_URL=""):
+        assert sent
+        assert foreign(sent, COLOURS) == []
+
+
+NOTIFICATION = re.compile(r"\]777;notify;[^;]*;[^;]*")
+COPIED = re.compile(r"\]52;c;([A-Za-z0-9+/=]*)")
+FOLDER = "[bold red]表[nope]{run_id} %s"
+"""What a field for a path lets through: markup, wide characters, placeholders."""
+TO_START = "\x15"
+COPYING = (" ", "y", "Y", ESCAPE, "j", "y")
+FORM = ("n", "\x14", "j", ESCAPE, ESCAPE, ESCAPE)
+"""The templates, from the form of a new run."""
+ORGANIZATIONS = ("3", *"yjy", "\r", ESCAPE, "v", ESCAPE)
+ACTIVITY = ("6", *"yjyjy", "\r", ESCAPE, "v", ESCAPE)
+PROFILES = ("\x0f", "h", ESCAPE)
+OWN = (":", "hostile", ESCAPE, ":", "nowhere", ESCAPE, ":", "redmarkup", "\r", "y", ESCAPE)
+ALERTS = (*"=+-@<", "\t", "--upload-pack=x", "@/etc/passwd", "4;1;50", "\x1b]52;c;b3duZWQ=\x07", "a;b;c")
+"""Beginnings of what a program, a spreadsheet or a terminal would obey."""
+
+
+@dataclass
+class Left:
+    """What one long visit sent to the terminal, to programs and to files."""
+
+    seen: bytes
+    told: list[list[str]]
+    folder: Path
+    osc: list[str] = field(default_factory=list)
+
+
+@pytest.fixture(scope="module")
+def left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Left]:
+    """One visit to a hostile desk, for all that is asked of it below."""
+    folder = tmp_path_factory.mktemp("desk")
+    with pytest.MonkeyPatch.context() as patch, Lab() as board:
+        # A multiplexer's own notifications are none.
+        for name in ("TMUX", "STY"):
+            patch.delenv(name, raising=False)
+        # Megabytes are test_hostile_bytes' subject.
+        hostile_board(board, [text[:50_000] for text in SEQUENCES])
+        for number, alert in enumerate(ALERTS):
+            repository = {"platform": "github", "data": {"owner": alert, "repo": alert}}
+            board.put(f"{alert}{number}", "working", created=598.0, branch_name=alert, repository=repository)
+            # Of this hour: their repositories are in Insights' figures.
+            board.runs[f"{alert}{number}"].update(created_at=now(), updated_at=now())
+        terminal = _opened(board, folder)
+        try:
+            _visit(terminal, board, folder)
+        finally:
+            terminal.close()
+        told = [json.loads(line) for line in (folder / "told").read_text().splitlines()]
+        yield Left(terminal.seen, told, folder, [p.text for p in pieces(terminal.seen) if p.kind == "osc"])
+
+
+def _opened(board: Lab, folder: Path) -> Terminal:
+    (folder / FOLDER).mkdir()
+    (folder / "config.toml").write_text(configuration(board.base_url, folder / "told"))
+    write_list(folder / FOLDER / "list.csv")
+    asyncio.run(write_ledger(ledger_file(board.base_url, folder / "data")))
+    env = {
+        "HOME": str(folder),
+        "RUNWARDEN_DATA_DIR": str(folder / "data"),
+        "RUNWARDEN_CONFIG": str(folder / "config.toml"),
+        "RUNWARDEN_TOKEN": "token-of-the-desk",
+        "RUNWARDEN_BASE_URL": "",
+        "TERM": "foot",
+        "TZ": "UTC",
+    }
+    return Terminal([], env, (140, 40), cwd=folder)
+
+
+def _visit(terminal: Terminal, board: Lab, folder: Path) -> None:
+    terminal.shows("the-marker")
+    terminal.press(*COPYING, *FORM, *ORGANIZATIONS, *ACTIVITY, *PROFILES, *OWN)
+    _import(terminal, folder)
+    for name in ("runs.csv", "runs.json", "figures.csv"):
+        terminal.press("1" if name.startswith("runs") else "4", "x", TO_START, f"{folder / FOLDER / name}")
+        terminal.type("\r")
+        terminal.read_until((folder / FOLDER / name).exists)
+    for run in board.runs.values():
+        if run["status"] == "working":
+            run.update(status="failed", updated_at=now())
+    terminal.press("r")
+    terminal.wrote(b"\x1b]777;notify;")
+    terminal.read_until(lambda: _has_lines(folder / "told"))
+    terminal.press("6", "1")
+    assert terminal.process.poll() is None, terminal.seen[-2000:]
+
+
+def _import(terminal: Terminal, folder: Path) -> None:
+    terminal.press("3", "I", TO_START, f"{folder / FOLDER / 'list.csv'}", "\r", *"jj", ESCAPE, ESCAPE)
+    assert "evil.example" in terminal.seen.decode(errors="replace")
+
+
+def _has_lines(file: Path) -> bool:
+    return file.exists() and file.read_text().endswith("\n")
+
+
+def test_nothing_but_printable_text_is_on_the_screen(left: Left) -> None:
+    """Profiles, views, templates, commands, the ledger's rooms, the import, the toasts that name a file."""
+    rest = [piece for piece in foreign(left.seen) if not _is_outward(piece.text)]
+
+    assert rest == []
+
+
+def test_a_notification_through_the_terminal_is_plain_text(left: Left) -> None:
+    """A title and a body, whose semicolons and sequences are text."""
+    sent = [text for text in left.osc if text.startswith("]777")]
+
+    assert sent
+    for text in sent:
+        assert NOTIFICATION.fullmatch(text)
+        assert not unprintable(text)
+
+
+def test_a_notify_command_gets_arguments_and_no_options(left: Left) -> None:
+    """Nor the name of a file that it would read: a leading dash, at sign or angle bracket is another character."""
+    assert left.told
+    for arguments in left.told:
+        assert len(arguments) == 7
+        assert not unprintable("".join(arguments))
+        assert not any(argument.startswith(("-", "@", "<")) for argument in arguments)
+
+
+def test_what_is_copied_is_printable_lines(left: Left) -> None:
+    """Ids as safe text, JSON with its own escapes: pasted into a shell, none of it acts."""
+    copied = [b64decode(match[1]).decode() for text in left.osc if (match := COPIED.fullmatch(text))]
+
+    assert len(copied) > 5
+    assert "owned" not in copied
+    for text in copied:
+        assert not unprintable(text.replace("\n", ""))
+    assert any(text.startswith("{") and json.loads(text) for text in copied)
+
+
+def test_exports_are_printable(left: Left) -> None:
+    """No cell starts a formula; JSON holds the exact text in escapes."""
+    texts = {path.name: path.read_text(encoding="utf-8") for path in (left.folder / FOLDER).iterdir()}
+    del texts["list.csv"]
+    for name, text in texts.items():
+        assert not unprintable(text.replace("\n", "")), name
+    for name in ("runs.csv", "figures.csv"):
+        rows = list(csv.reader(texts[name].splitlines()))
+        assert len(rows) > len(ALERTS)
+        assert not [cell for row in rows for cell in row if cell.startswith(FORMULA_STARTS)]
+    assert set(SEQUENCES[:12]) <= {run["branch_name"] for run in json.loads(texts["runs.json"])["runs"]}
+
+
+def _is_outward(text: str) -> bool:
+    return any(pattern.fullmatch(text) for pattern in (NOTIFICATION, COPIED))
