@@ -53,6 +53,7 @@ def test_runs_wait_until_bubblewrap_works(
 
     run_id = api.begin("printer")
     status = api.service.admin("status")
+    table = CliRunner().invoke(main, ["status", "--data-dir", str(api.service.data_dir)]).stdout
     shown = text_of(browser.get("/operator"))
     ready = BARE.get(api.service.base_url.removesuffix("v1") + "readyz")
 
@@ -60,6 +61,7 @@ def test_runs_wait_until_bubblewrap_works(
     assert sentence.startswith("missing: bubblewrap is not installed; ")
     assert "bubblewrap" in sentence.partition(";")[2]
     assert [(one["sandbox"], one["concurrency"]) for one in status["workers"]] == [(sentence, 0)]
+    assert f"no turns: it needs a sandbox, sandbox: {sentence}" in table
     assert f"begins no turns, its sandbox is {sentence}" in shown
     assert (ready.status_code, ready.json()) == (200, {"status": "ok", "sandbox": sentence})
     assert api.service.log.count(f"sandbox: {sentence}") == 1
