@@ -16,11 +16,21 @@ from sqlalchemy import event
 from sqlalchemy.dialects import postgresql, sqlite
 
 from service import DISTRIBUTION
-from service.clock import SECOND_MICROS, Clock
-from service.store.migrations import DatabaseError, migrate, version
+from service.clock import SECOND_MICROS, Clock, now_micros
+from service.store.migrations import DatabaseError, check, migrate, version
 from service.store.schema import VERSION, meta
 
-__all__ = ["AWAY", "Database", "DatabaseError", "alone", "insert_new", "now_in", "one_at_a_time", "round_trip_s"]
+__all__ = [
+    "AWAY",
+    "Database",
+    "DatabaseClock",
+    "DatabaseError",
+    "alone",
+    "insert_new",
+    "now_in",
+    "one_at_a_time",
+    "round_trip_s",
+]
 AWAY: Final = (sa.exc.OperationalError, sa.exc.InternalError, sa.exc.TimeoutError)
 """What is raised while the database is away, shuts down, or has ended a connection: the same call may succeed later."""
 _PAUSE_S: Final = 1.0
@@ -146,12 +156,13 @@ class Database:
         """Bring the schema to this program's version; simultaneous first starts wait for each other.
 
         Raises:
-            DatabaseError: The database cannot be reached, or a newer program has migrated it.
+            DatabaseError: The database cannot be reached, or another version of this program has migrated it.
         """
         try:
             with self.read() as connection:
                 # Read first: a reader does not wait for a writer, and usually nothing is to migrate.
                 if version(connection) == VERSION:
+                    check(connection)
                     return
             with self.exclusive() as connection:
                 migrate(connection)
@@ -216,6 +227,27 @@ def now_in(connection: sa.Connection, clock: Clock) -> int:
         return clock()
     seconds = sa.func.extract("epoch", sa.func.clock_timestamp())
     return int(connection.execute(sa.select(sa.cast(seconds * SECOND_MICROS, sa.BigInteger))).scalar_one())
+
+
+class DatabaseClock:
+    """The database server's clock, the same for all machines; on SQLite it is this machine's.
+
+    Between two calls of `sync` it advances with this process's monotonic clock.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._is_shared = not database.is_sqlite
+        self._offset = 0
+        with database.read() as connection:
+            self.sync(connection)
+
+    def __call__(self) -> int:
+        """Return the present in microseconds since 1970."""
+        return self._offset + time.monotonic_ns() // 1000 if self._is_shared else now_micros()
+
+    def sync(self, connection: sa.Connection) -> None:
+        """Read the database's clock."""
+        self._offset = now_in(connection, now_micros) - time.monotonic_ns() // 1000
 
 
 def _checked(url: str) -> sa.URL:

@@ -24,6 +24,8 @@ class Worker:
     started_at: int
     seen_at: int
     """The time of its last heartbeat by the database's clock, the same for all machines; 0: it signed off."""
+    at_work: int = 0
+    """Turns it was executing then."""
 
 
 def beat(connection: sa.Connection, worker: Worker, clock: Clock) -> None:
