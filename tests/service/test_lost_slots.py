@@ -74,7 +74,12 @@ def test_a_slot_is_given_back_if_the_end_of_its_turn_could_not_be_recorded(
     fill(ballast)
     eventually(lambda: f"{run_id} turn 1 is put back" in service.log, "it is put back", saw=lambda: service.log)
     # Again and again, since what ends leaves room.
-    eventually(lambda: fill(ballast) or refused_ends(service) > errands, "its end is refused", saw=lambda: service.log)
+
+    def is_refused() -> bool:
+        fill(ballast)
+        return refused_ends(service) > errands
+
+    eventually(is_refused, "its end is refused", saw=lambda: service.log)
     assert pending(service, either_url) >= {f"{run_id}:1"} | ({"prune:"} if errands else set())
     go_on.touch()
     ballast.unlink()
