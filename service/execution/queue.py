@@ -40,7 +40,7 @@ class DurableEngine:
         """What could not be begun, though DBOS may have recorded that this process has it."""
         self._grace_s = grace_s
         self._ended: dict[str, float] = {}
-        """What ended here and is still on record, with the time at which that was first seen (monotonic seconds)."""
+        """Names that DBOS still has for this process although they ended; since when (monotonic seconds)."""
         self._looked_at = 0.0
 
     def open(
@@ -114,7 +114,7 @@ class DurableEngine:
     def held(self) -> dict[str, str]:
         """Return the names of what any worker has begun and not ended, each with that worker's executor name.
 
-        That is `NOBODY` for what ended in this process and whose end DBOS did not record within the grace period.
+        Work that ended in this process belongs to `NOBODY` if DBOS has not recorded its end after the grace period.
         """
         pending = self._client.list_workflows(status="PENDING", load_input=False, load_output=False)
         held = {one.workflow_id: str(one.executor_id) for one in pending if one.workflow_id not in self._unsure}

@@ -197,7 +197,7 @@ class Database:
                     return
         raise DatabaseError(
             "a connection pooler such as PgBouncer changes sessions between transactions: set its "
-            "pool_mode = session for this database, or use PostgreSQL's own address; the service has pools of its own"
+            "pool_mode = session for this database, or connect to PostgreSQL directly"
         )
 
     def secret(self, name: str) -> bytes:
