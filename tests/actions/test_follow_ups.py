@@ -121,6 +121,19 @@ async def test_a_refusal_ends_it_and_what_passes_does_not(
     assert len(peer.posts) == (2 if outcome == "queued" else 1)
 
 
+async def test_it_waits_while_an_earlier_outcome_is_unknown(engine: Engine, peer: Lab) -> None:
+    """Nothing is sent; the reason names what has to be resolved first."""
+    peer.script(Drop())
+    earlier = await engine.actions.submit(GO_ON)
+    waiting = await engine.follow_ups.wait(GO_ON)
+    peer.put("run_1", "completed", created=peer.now)
+    await looked(engine)
+
+    assert earlier.state == "unknown"
+    outcome, reason = await became(engine, waiting)
+    assert (outcome, earlier.action_id in reason, len(peer.posts)) == ("queued", True, 1), reason
+
+
 async def test_it_is_given_up_when_the_run_is_gone(engine: Engine, peer: Lab) -> None:
     """At once where the service no longer lists it; after a day if the cache does not hold it."""
     now = utc_now()

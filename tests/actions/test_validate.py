@@ -8,7 +8,16 @@ from hypothesis import strategies as st
 
 from app.actions import problems
 from app.actions.refusals import branch_problem
-from app.api.requests import ContinueRun, CreateOrganization, OnboardProject, StartAgent, StartRun, WriteRequest
+from app.api.requests import (
+    CancelRun,
+    ContinueRun,
+    CreateOrganization,
+    OnboardProject,
+    ResendInvitation,
+    StartAgent,
+    StartRun,
+    WriteRequest,
+)
 from storage.records import Repository
 
 API = Repository.parse("acme/api")
@@ -20,6 +29,7 @@ API = Repository.parse("acme/api")
         (StartRun(" \n", API), "instructions"),
         (StartRun("Look", API, "two words"), "branch_name"),
         (StartRun("Look", API, metadata={"n": 2**63}), "metadata"),
+        (StartRun("Look", API, metadata={"n": -(2**63) - 1}), "metadata"),
         (StartRun("Look", API, metadata={"deep": [{"n": float("nan")}]}), "metadata"),
         (StartRun("half \ud800", API), "instructions"),
         (ContinueRun("", "More", API), "run_id"),
@@ -32,6 +42,9 @@ API = Repository.parse("acme/api")
         (CreateOrganization("two@x.example, three@x.example"), "email"),
         (CreateOrganization("a@" + "b" * 260 + ".example"), "email"),
         (OnboardProject(), "project_path"),
+        (OnboardProject(project_path=" "), "project_path"),
+        (CancelRun(" "), "run_id"),
+        (ResendInvitation(".."), "invitation_id"),
     ],
 )
 def test_a_faulty_field_is_named(request_: WriteRequest, field: str) -> None:
