@@ -25,7 +25,7 @@ from service.observability.log import Masks
 from service.observability.traces import Tracer, open_tracer
 from service.settings import DataFolder, ExecutionSettings, Settings
 from service.store import agents, hosts, repositories
-from service.store.database import Database
+from service.store.database import Database, DatabaseClock
 from service.webhooks import EventSender
 
 _logger = logging.getLogger(__name__)
@@ -123,20 +123,22 @@ def build_worker(
     _logger.info("limits of an agent: %s", settings.execution.agent)
     slots = concurrency or settings.execution.concurrency
     executing = settings.execution.model_copy(update={"concurrency": slots})
-    execution = TurnExecution(database, folder, executing, sandbox, now_micros, settings.secret_names, tracer)
+    clock = DatabaseClock(database)
+    execution = TurnExecution(database, folder, executing, sandbox, clock, settings.secret_names, tracer)
+    # It compares the times of files on this machine.
     retention = Retention(database, folder, settings, now_micros)
     mailer = mailer_of(folder, settings.mail, os.environ)
-    mail = MailSender(database, mailer, settings.mail, now_micros, settings.page_url)
+    mail = MailSender(database, mailer, settings.mail, clock, settings.page_url)
     poster = Poster(
         database,
         settings.forge.model_copy(update={"run_url": settings.run_url}),
-        now_micros,
+        clock,
         settings.secret_names,
     )
-    sender = EventSender(database, settings.events, now_micros)
+    sender = EventSender(database, settings.events, clock)
     errands: dict[str, Callable[[str], object]] = {"mail": partial(mail.deliver, only_due=True), "post": poster.post}
     errands["tell"] = sender.deliver
-    return TurnWorker(database, folder, executing, execution, retention, errands, now_micros, concurrency=slots)
+    return TurnWorker(database, folder, executing, execution, retention, errands, clock, concurrency=slots)
 
 
 def drain(worker: TurnWorker, settings: ExecutionSettings) -> None:

@@ -15,7 +15,7 @@ from service.cli.output import AdminContext, admin_command, elsewhere_option, fi
 from service.clock import SECOND_MICROS, now_micros, rfc3339
 from service.execution.sandbox import find
 from service.setup import Setup, SetupError, apply_setup
-from service.store import endings, events, invitations, outages, postings, workers
+from service.store import endings, events, invitations, outages, postings, turns, workers
 from service.store.schema import runs
 from service.text import one_line, plural
 
@@ -98,16 +98,19 @@ def status(admin: AdminContext) -> None:
         refused = postings.refused(connection, _MOST_REFUSED)
         away = outages.Sources(connection).waiting(connection)
         disabled = [one for one in events.endpoints(connection) if one.disabled_at is not None]
+        taken = len(turns.dispatched(connection))
         address = database.url.render_as_string(hide_password=True)
+    at_work, slots = sum(one.at_work for one in living), sum(one.concurrency for one in living)
     sandbox = str(find(settings))
     limits = settings.agent.model_dump()
-    names = "executor host pid concurrency sandbox started_at seen_at"
+    names = "executor host pid concurrency at_work sandbox started_at seen_at"
     document = {
         "data_dir": str(admin.folder.root),
         "database": address,
         "sandbox": sandbox,
         "limits": limits,
         "workers": [fields(one, names) for one in living],
+        "slots": {"all": slots, "taken": taken, "at_work": at_work},
         "runs": by_status,
         "mails": unsent,
         "ending_keys": [one.document() for one in ending],
@@ -121,6 +124,7 @@ def status(admin: AdminContext) -> None:
         ("sandbox here", sandbox),
         ("limits here", ", ".join(f"{key} {value:.10g}" for key, value in limits.items())),
         ("workers", len(living)),
+        ("slots", f"{taken} of {slots} taken, {plural(at_work, 'turn')} at work"),
     ]
     lines = [f"{head:14}{value}" for head, value in facts]
     for one in living:

@@ -20,6 +20,8 @@ _APPLICATION_VERSION: Final = "runwarden-1"
 _SPARE_CONNECTIONS: Final = 8
 """DBOS's own threads, each of which waits with a connection while the database is away."""
 _BATCH: Final = 500
+NOBODY: Final = ""
+"""The executor name of work whose end DBOS could not record."""
 _SUBSEC_SINCE: Final = (3, 42)
 """The first version of SQLite that knows `unixepoch('subsec')`."""
 
@@ -27,7 +29,8 @@ _SUBSEC_SINCE: Final = (3, 42)
 class DurableEngine:
     """DBOS as this process uses it; a process has only one. Work has a name: `RUN_ID:NUMBER`, or `ERRAND:KEY`."""
 
-    def __init__(self, database: Database, executor: str, concurrency: int) -> None:
+    def __init__(self, database: Database, executor: str, concurrency: int, grace_s: float) -> None:
+        """`grace_s`: how long DBOS may take to record an end; `held` is called several times within that."""
         self._database = database
         self._executor = executor
         self._concurrency = concurrency
@@ -35,6 +38,10 @@ class DurableEngine:
         self._at_work: set[str] = set()
         self._unsure: set[str] = set()
         """What could not be begun, though DBOS may have recorded that this process has it."""
+        self._grace_s = grace_s
+        self._ended: dict[str, float] = {}
+        """Names that DBOS still has for this process although they ended; since when (monotonic seconds)."""
+        self._looked_at = 0.0
 
     def open(
         self,
@@ -105,9 +112,19 @@ class DurableEngine:
         self._begin(name, self._errand, *name.split(":", 1))
 
     def held(self) -> dict[str, str]:
-        """Return the names of what any worker has begun and not ended, each with that worker's executor name."""
+        """Return the names of what any worker has begun and not ended, each with that worker's executor name.
+
+        Work that ended in this process belongs to `NOBODY` if DBOS has not recorded its end after the grace period.
+        """
         pending = self._client.list_workflows(status="PENDING", load_input=False, load_output=False)
-        return {one.workflow_id: str(one.executor_id) for one in pending if one.workflow_id not in self._unsure}
+        held = {one.workflow_id: str(one.executor_id) for one in pending if one.workflow_id not in self._unsure}
+        now, at_work = time.monotonic(), self.at_work
+        # After an outage of the database, DBOS gets the whole grace period again.
+        before = self._ended if now - self._looked_at < self._grace_s / 2 else {}
+        self._looked_at = now
+        mine = [name for name, executor in held.items() if executor == self._executor and name not in at_work]
+        self._ended = {name: before.get(name, now) for name in mine}
+        return held | {name: NOBODY for name, since in self._ended.items() if now - since >= self._grace_s}
 
     def forget(self, names: Sequence[str]) -> None:
         """Take work that no worker has off the record, so that it can begin again."""

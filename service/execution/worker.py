@@ -15,9 +15,9 @@ from typing import Final
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
-from service.clock import SECOND_MICROS, Clock
+from service.clock import SECOND_MICROS
 from service.execution.disk import shortage
-from service.execution.queue import DurableEngine
+from service.execution.queue import NOBODY, DurableEngine
 from service.execution.retention import Retention
 from service.execution.sandbox import find
 from service.execution.turn import (
@@ -31,7 +31,7 @@ from service.execution.workspace import Workspaces
 from service.observability.log import bound
 from service.settings import DataFolder, ExecutionSettings
 from service.store import dispatch, events, invitations, organizations, postings, turns, workers
-from service.store.database import AWAY, Database
+from service.store.database import AWAY, Database, DatabaseClock
 from service.store.doorbell import Doorbell
 from service.store.workers import Worker
 
@@ -42,6 +42,8 @@ _LATE_S: Final = 3 * _ROUND_S
 """A heartbeat is due once a round, so a shorter pause does not make it irregular, however short the time to live."""
 _RECOVERY_PAUSE_S: Final = 2.0
 """How often turns without a living worker are looked for."""
+_GRACE_ROUNDS: Final = 3
+"""For how many times a worker's time to live the queue may still record an end: 30 s by default."""
 _ERRANDS_AT_ONCE: Final = 4
 _ENDPOINTS_AT_ONCE: Final = 2
 """How many of those may tell endpoints of events: they may be slow, and must not keep mails and postings waiting."""
@@ -64,7 +66,7 @@ class TurnWorker:
         execution: TurnExecution,
         retention: Retention,
         errands: Mapping[str, Callable[[str], object]],
-        clock: Clock,
+        clock: DatabaseClock,
         *,
         concurrency: int,
     ) -> None:
@@ -84,7 +86,8 @@ class TurnWorker:
         self.me = Worker(executor, socket.gethostname(), sandbox, os.getpid(), places, clock(), clock())
         """This worker as other processes see it: with no slots while its sandbox is missing or its disk nearly full."""
         self._probe_due = time.monotonic() + SANDBOX_PAUSE_S
-        self._engine = DurableEngine(database, executor, concurrency)
+        grace_s = _GRACE_ROUNDS * max(settings.worker_ttl_s, settings.look_s, _RECOVERY_PAUSE_S)
+        self._engine = DurableEngine(database, executor, concurrency, grace_s)
         self._beat_at = float("-inf")
         self._beating_since = float("-inf")
         """Since when this worker's heartbeat has been regular (monotonic seconds)."""
@@ -218,8 +221,7 @@ class TurnWorker:
         now, ttl_s = time.monotonic(), self._settings.worker_ttl_s
         if now - self._beat_at < ttl_s / _BEATS_IN_TTL:
             return
-        with self._database.write() as connection:
-            workers.beat(connection, self.me, self._clock)
+        self._record_beat()
         if now - self._beat_at > max(ttl_s / 2, _LATE_S):
             self._beating_since = time.monotonic()
         self._beat_at = now
@@ -255,13 +257,21 @@ class TurnWorker:
             _logger.info("the disk has room again: this worker begins turns")
         if short is not None:
             _logger.warning("no turn begins here until there is room: the disk is nearly full, %s", short.text)
+        self._record_beat()
+
+    def _record_beat(self) -> None:
         with self._database.write() as connection:
-            workers.beat(connection, self.me, self._clock)
+            self._clock.sync(connection)
+            workers.beat(connection, replace(self.me, at_work=self._turns_at_work), self._clock)
+
+    @property
+    def _turns_at_work(self) -> int:
+        return sum(name.partition(":")[0] not in self._errands for name in self._engine.at_work)
 
     @property
     def _room(self) -> int:
         """How many turns this worker can begin now."""
-        return self.me.concurrency - sum(name.partition(":")[0] not in self._errands for name in self._engine.at_work)
+        return self.me.concurrency - self._turns_at_work
 
     def _begin_turns(self) -> None:
         """Begin the turns that get a place now, as far as there is room here."""
@@ -322,8 +332,13 @@ class TurnWorker:
             under_way = [f"{run_id}:{number}" for run_id, number in turns.dispatched(connection)]
         mine = self._engine.at_work
         lost = [name for name in under_way if name not in mine and held.get(name) not in living]
-        self._engine.forget([name for name in held if held[name] not in living and name not in under_way])
-        for name in lost[: max(0, self._room)]:
+        dropped = [name for name in held if held[name] not in living and name not in under_way]
+        lost = lost[: max(0, self._room)]
+        for name in [*dropped, *lost]:
+            if held.get(name) == NOBODY:
+                _logger.warning("%s had ended here, but the queue could not record it; its slot is free again", name)
+        self._engine.forget(dropped)
+        for name in lost:
             if name not in held:
                 _logger.warning("%s was with no worker, and is taken up", name)
             self._engine.forget([name])

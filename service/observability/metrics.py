@@ -163,9 +163,9 @@ class _DatabaseCollector(Collector):
                 waiting[label(outage.shown)] += number
         ages: list[float] = [0 if line.oldest is None else max(0, now - line.oldest) / SECOND_MICROS for line in lines]
         by_owner: dict[tuple[str, str], list[float]] = {
-            ("runwarden_queue_turns", "Turns that wait for a place."): [line.waiting for line in lines],
+            ("runwarden_queue_turns", "Turns that wait for a slot."): [line.waiting for line in lines],
             ("runwarden_queue_oldest_seconds", "How long the oldest of them has waited."): ages,
-            ("runwarden_places_in_use", "Turns that hold a place."): [line.at_work for line in lines],
+            ("runwarden_places_in_use", "Turns that have a slot."): [line.at_work for line in lines],
         }
         names = [(line.organization,) for line in lines]
         mails, results = ([((state,), number) for state, number in found.items()] for found in (owed, unposted))
@@ -178,7 +178,8 @@ class _DatabaseCollector(Collector):
         return [
             _gauge("runwarden_database_round_trip_seconds", "How long the database takes to answer.", database_s),
             *(_gauge(*head, zip(names, figures, strict=True), "organization") for head, figures in by_owner.items()),
-            _gauge("runwarden_places", "Places of all workers together.", places),
+            _gauge("runwarden_places", "Slots of all workers together.", places),
+            _gauge("runwarden_turns_at_work", "Turns that the workers execute.", sum(one.at_work for one in living)),
             _gauge("runwarden_workers", "Workers whose heartbeat is in time.", len(living)),
             _gauge(
                 "runwarden_day_budget_used_ratio", "Of a budget a day: 1 is all of it.", used, "organization", "kind"

@@ -11,7 +11,7 @@ from service.api.organizations import mail_sender
 from service.clock import SECOND_MICROS
 from service.page.site import leads_to, page
 from service.page.visitor import Operator, Writer
-from service.store import audit, endings, events, hosts, invitations, organizations, outages, postings, workers
+from service.store import audit, endings, events, hosts, invitations, organizations, outages, postings, turns, workers
 from service.store.schema import runs
 
 _MOST: Final = 100
@@ -28,6 +28,7 @@ def show(context: RequestContext, visitor: Operator) -> Response:
         by_status: dict[str, int] = dict(counted.all())
         ttl = int(context.settings.execution.worker_ttl_s * SECOND_MICROS)
         living = workers.heard_within(connection, ttl, context.clock)
+        taken = len(turns.dispatched(connection))
         owners = organizations.all_of(connection)
         connected = hosts.of_all(connection, [one.id for one in owners[::-1][:_MOST]])
         invited = invitations.all_of(connection)
@@ -41,6 +42,7 @@ def show(context: RequestContext, visitor: Operator) -> Response:
         visitor,
         by_status=by_status,
         workers=living,
+        taken=taken,
         organizations=owners[::-1][:_MOST],
         connected=connected,
         hidden=max(0, len(owners) - _MOST),

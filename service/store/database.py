@@ -16,20 +16,32 @@ from sqlalchemy import event
 from sqlalchemy.dialects import postgresql, sqlite
 
 from service import DISTRIBUTION
-from service.clock import SECOND_MICROS, Clock
-from service.store.migrations import DatabaseError, migrate, version
+from service.clock import SECOND_MICROS, Clock, now_micros
+from service.store.migrations import DatabaseError, check, migrate, version
 from service.store.schema import VERSION, meta
 
-__all__ = ["AWAY", "Database", "DatabaseError", "alone", "insert_new", "now_in", "one_at_a_time", "round_trip_s"]
+__all__ = [
+    "AWAY",
+    "Database",
+    "DatabaseClock",
+    "DatabaseError",
+    "alone",
+    "insert_new",
+    "now_in",
+    "one_at_a_time",
+    "round_trip_s",
+]
 AWAY: Final = (sa.exc.OperationalError, sa.exc.InternalError, sa.exc.TimeoutError)
 """What is raised while the database is away, shuts down, or has ended a connection: the same call may succeed later."""
 _PAUSE_S: Final = 1.0
 _NOT_YET: Final = re.compile(
     r'\A(?!.*FATAL)(.*connection refused|.*socket "[^"]*" failed: no such file)'
-    "|the database system is |too many |connection slots",
+    "|the database system is |too many |connection slots|session is read-only",
     re.IGNORECASE | re.DOTALL,
 )
 """In the error of a connection to a PostgreSQL that is away or full; it has no code, and may tell of two addresses."""
+_SEVERAL: Final = re.compile(r"postgres(?:ql)?(?:\+psycopg)?://(?P<rest>[^/?]*,.*)", re.DOTALL)
+"""An address with several hosts, or with a comma in its password."""
 _logger = logging.getLogger(__name__)
 T = TypeVar("T")
 _LOCKS: Final = 0x52754E
@@ -146,12 +158,16 @@ class Database:
         """Bring the schema to this program's version; simultaneous first starts wait for each other.
 
         Raises:
-            DatabaseError: The database cannot be reached, or a newer program has migrated it.
+            DatabaseError: The database cannot be reached, another version of this program has migrated it, or a
+                connection pooler is in the way.
         """
         try:
+            if not self.is_sqlite:
+                self._check_sessions()
             with self.read() as connection:
                 # Read first: a reader does not wait for a writer, and usually nothing is to migrate.
                 if version(connection) == VERSION:
+                    check(connection)
                     return
             with self.exclusive() as connection:
                 migrate(connection)
@@ -160,6 +176,29 @@ class Database:
             raise DatabaseError(
                 f"the database {address} cannot be used: {error.orig}; is it there, and ours?"
             ) from error
+
+    def _check_sessions(self) -> None:
+        """Refuse a connection pooler that changes sessions between transactions: settings and LISTEN need their own.
+
+        Raises:
+            DatabaseError: There is one.
+        """
+        pid = sa.select(sa.func.pg_backend_pid())
+        with self.engine.connect() as connection:
+            before = connection.execute(pid).scalar_one()
+            connection.rollback()
+            # A pooler makes up the process id that it gives to clients.
+            if before == connection.connection.dbapi_connection.info.backend_pid:  # type: ignore[union-attr]  # it is open
+                return
+            with self.engine.connect() as other:
+                # This transaction gets the session that was last returned, if sessions are returned at all.
+                other.execute(pid)
+                if connection.execute(pid).scalar_one() == before:
+                    return
+        raise DatabaseError(
+            "a connection pooler such as PgBouncer changes sessions between transactions: set its "
+            "pool_mode = session for this database, or connect to PostgreSQL directly"
+        )
 
     def secret(self, name: str) -> bytes:
         """Return the random key of that name; the first use makes it, and every process gets the same one."""
@@ -218,11 +257,34 @@ def now_in(connection: sa.Connection, clock: Clock) -> int:
     return int(connection.execute(sa.select(sa.cast(seconds * SECOND_MICROS, sa.BigInteger))).scalar_one())
 
 
+class DatabaseClock:
+    """The database server's clock, the same for all machines; on SQLite it is this machine's.
+
+    Between two calls of `sync` it advances with this process's monotonic clock.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._is_shared = not database.is_sqlite
+        self._offset = 0
+        with database.read() as connection:
+            self.sync(connection)
+
+    def __call__(self) -> int:
+        """Return the present in microseconds since 1970."""
+        return self._offset + time.monotonic_ns() // 1000 if self._is_shared else now_micros()
+
+    def sync(self, connection: sa.Connection) -> None:
+        """Read the database's clock."""
+        self._offset = now_in(connection, now_micros) - time.monotonic_ns() // 1000
+
+
 def _checked(url: str) -> sa.URL:
     try:
-        made = sa.make_url(url)
+        made = _of_several_hosts(url) or sa.make_url(url)
     except (sa.exc.ArgumentError, ValueError) as error:
-        raise DatabaseError("the database's address must read postgresql://user@host/name") from error
+        raise DatabaseError(
+            "the database's address must read postgresql://user@host/name, or postgresql://user@host1:5432,host2:5432/name"
+        ) from error
     if made.drivername == "sqlite":
         return made
     if made.drivername not in {"postgres", "postgresql", "postgresql+psycopg"}:
@@ -234,6 +296,30 @@ def _checked(url: str) -> sa.URL:
             f"install it with: pipx install --force {wanted}, or pip install {wanted}"
         )
     return made.set(drivername="postgresql+psycopg")
+
+
+def _of_several_hosts(url: str) -> sa.URL | None:
+    """Read libpq's address of several hosts, which SQLAlchemy does not know; None: it has one host.
+
+    Raises:
+        ValueError: It cannot be read.
+    """
+    found = _SEVERAL.match(url)
+    if found is None or find_spec("psycopg") is None:
+        return None
+    from psycopg import ProgrammingError
+    from psycopg.conninfo import conninfo_to_dict
+
+    try:
+        parts = conninfo_to_dict(f"postgresql://{found['rest']}")
+    except ProgrammingError as error:
+        raise ValueError(str(error)) from error
+    if any(not one.isdecimal() for one in str(parts.get("port", "")).split(",") if one):
+        raise ValueError("a port is a number")
+    user, password, name = (parts.pop(key, None) for key in ("user", "password", "dbname"))
+    # Of several servers, only one can be written to.
+    query = {"target_session_attrs": "read-write"} | {key: str(value) for key, value in parts.items()}
+    return sa.URL.create("postgresql", user, password, database=name, query=query)  # type: ignore[arg-type]  # texts
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:

@@ -417,7 +417,7 @@ workers = _table(
     "workers",
     *_texts("executor", key=True),
     *_texts("host", "sandbox"),
-    *_numbers("pid", "concurrency"),
+    *_numbers("pid", "concurrency", "at_work"),
     *_large("started_at", "seen_at"),
 )
 

@@ -28,6 +28,8 @@ class Worker:
     started_at: int
     seen_at: int
     """The time of its last heartbeat by the database's clock, the same for all machines; 0: it signed off."""
+    at_work: int = 0
+    """Turns it was executing then."""
 
     @property
     def has_no_sandbox(self) -> bool:

@@ -11,6 +11,12 @@ from service.errors import ServiceError
 from service.store.schema import VERSION, meta, metadata
 
 _REVISION: Final = sa.table("alembic_version", sa.column("version_num", sa.String))
+_COLUMNS: Final = {
+    "sqlite": """SELECT m.name, c.name, c."notnull" FROM sqlite_master m, pragma_table_info(m.name) c
+        WHERE m.type = 'table'""",
+    "postgresql": """SELECT relname, attname, attnotnull FROM pg_attribute JOIN pg_class c ON c.oid = attrelid
+        WHERE relkind = 'r' AND pg_table_is_visible(c.oid) AND attnum > 0 AND NOT attisdropped""",
+}
 
 
 class DatabaseError(ServiceError):
@@ -39,11 +45,30 @@ def version(connection: sa.Connection) -> int | None:
     return None if found is None else int(found)
 
 
+def check(connection: sa.Connection) -> None:
+    """Compare the columns of the tables with those of this program: unreleased versions share a version number.
+
+    Raises:
+        DatabaseError: They differ.
+    """
+    rows = connection.exec_driver_sql(_COLUMNS[connection.dialect.name])
+    there = {(table, column, not required) for table, column, required in rows if table in metadata.tables}
+    ours = {
+        (one.table.name, one.name, bool(one.nullable)) for table in metadata.tables.values() for one in table.columns
+    }
+    if different := sorted({f"{table}.{column}" for table, column, _ in there ^ ours}):
+        raise DatabaseError(
+            f"the database was written by another version of this program, though its schema has the same number, "
+            f"{VERSION}: {', '.join(different)} {'differs' if len(different) == 1 else 'differ'}; "
+            "install the version that wrote it, or start with another --data-dir, or with an empty database"
+        )
+
+
 def migrate(connection: sa.Connection) -> None:
     """Bring the schema to this program's version, inside the caller's transaction and under its lock.
 
     Raises:
-        DatabaseError: As for `version`, or a newer program has migrated it.
+        DatabaseError: As for `version` and `check`, or a newer program has migrated it.
     """
     found = version(connection)
     if found is None:
@@ -65,3 +90,4 @@ def migrate(connection: sa.Connection) -> None:
         config.set_main_option("script_location", "service.store:migrations")
         config.set_main_option("path_separator", "os")
         command.upgrade(config, "head")
+    check(connection)
