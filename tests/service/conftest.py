@@ -49,7 +49,7 @@ def http_client(token: str | None = None, base_url: str = "") -> httpx.Client:
 
 BARE: Final = http_client()
 """A client without a token; one for all, since each would read the machine's certificates."""
-NEEDS_SANDBOX = pytest.mark.skipif(not service_process.sandbox_works(), reason="bubblewrap is not installed or does not work here")
+NEEDS_SANDBOX = pytest.mark.skipif(not service_process.sandbox_works(), reason="bubblewrap does not work here")
 UNBOXED: Final = '[execution]\nsandbox = "none"\n'
 """For tests whose subject is not the sandbox, which is a fifth of a short turn's work."""
 SANDBOXES: Final = ("none", pytest.param("require", marks=NEEDS_SANDBOX))
