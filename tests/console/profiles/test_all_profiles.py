@@ -86,6 +86,7 @@ async def test_a_service_that_goes_down_is_named_and_its_rows_stay_as_they_were(
         scene.clock.move(minutes=5)
         await scene.press("r")
         await scene.sync()
+        await scene.tick()
         await scene.shows("acme-staging ◌ no answer 5m", "● 1 live")
         took = {row.profile: line for row, line in zip(scene.table.rows_on_show, scene.rows, strict=False)}
 
