@@ -1,6 +1,5 @@
 """What a failure of a model's provider means: a table of causes, each with its cure, and when a limit ends."""
 
-import http.client
 import re
 import socket
 import ssl
@@ -8,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Final, Literal
+
+import h11
 
 from service.agents.options import ModelAccess
 from service.agents.outcome import Reason, TurnFailure
@@ -155,8 +156,7 @@ def broken_off(access: ModelAccess, model: str, error: bytes | None) -> TurnFail
 _BROKEN: Final[dict[type[Exception], str]] = {
     ConnectionRefusedError: "the connection was refused",
     ConnectionError: "the connection was cut before an answer",
-    http.client.IncompleteRead: "the connection was cut before an answer",
-    http.client.HTTPException: "what answers there does not speak HTTP",
+    h11.RemoteProtocolError: "what answers there does not speak HTTP",
     socket.gaierror: "its name is not known",
     ssl.SSLError: "what answers there does not speak TLS",
     TimeoutError: "it accepts no connection",
