@@ -64,8 +64,8 @@ class AgentLimits(_Section):
     """The stored part of its output; the rest is dropped, and the log says so."""
     model_patience_s: Annotated[float, Field(gt=0)] = 600
     """How long its requests are held while its model's provider is down."""
-    model_pauses_s: Annotated[tuple[Annotated[float, Field(gt=0)], ...], Field(min_length=1)] = (1, 2, 4, 8, 15, 30)
-    """The pauses before a held request is repeated; the last one applies to all later ones."""
+    model_pause_s: Annotated[float, Field(gt=0)] = 30
+    """The longest pause before a held request is repeated: the first lasts a second, and each is twice as long."""
     model_silent_s: Annotated[float, Field(gt=0)] = 600
     """How long an answer of a model that arrives in one piece may take."""
     model_stream_silent_s: Annotated[float, Field(gt=0)] = 300

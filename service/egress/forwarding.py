@@ -1,7 +1,6 @@
 """Forwarding: sends a checked request to the provider, with the key, until there is an answer for the agent."""
 
 import contextlib
-import itertools
 import random
 import time
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ _PASSED_BACK: Final = ("content-type", "retry-after", "request-id", "x-request-i
 _SUCCESS: Final = range(200, 300)
 _REDIRECT: Final = range(300, 400)
 _CONNECT_S: Final = 20.0
+_FIRST_PAUSE_S: Final = 1.0
 _SPREAD: Final = 0.25
 """The share by which a pause varies, as many agents may wait for one provider."""
 _LOOK_S: Final = 0.5
@@ -67,18 +67,19 @@ class Forwarder:
 
     def forward(self, agent: AgentConnection, request: ModelRequest) -> None:
         """Pass a request on and its answer back; while the provider is down, hold the request and repeat it."""
-        begun, pauses_s = time.monotonic(), self._state.outages.patience.pauses_s
-        for usual_s in itertools.chain(pauses_s, itertools.repeat(pauses_s[-1])):
+        begun, usual_s = time.monotonic(), _FIRST_PAUSE_S
+        while True:
             refusal = self._ask(agent, request)
             if refusal is None:
                 return
             spread = random.uniform(1 - _SPREAD, 1 + _SPREAD)  # noqa: S311 — no secret
-            pause_s = max(usual_s * spread, refusal.wait_s or 0)
+            pause_s = max(min(usual_s, self._state.outages.patience.pause_s) * spread, refusal.wait_s or 0)
             # What costs nothing, such as a list of models, is not worth waiting for.
             is_held = refusal.then == "ask_again" and bool(request.model)
             if not is_held or not self._hold(agent, begun, pause_s, refusal.failure):
                 agent.refuse(502, refusal.failure.text)
                 return
+            usual_s *= 2
 
     def _hold(self, agent: AgentConnection, begun: float, pause_s: float, failure: TurnFailure) -> bool:
         """Wait before a request is repeated; False: time is up, or the agent has gone."""

@@ -15,8 +15,8 @@ class Patience:
 
     total_s: float = 600
     """For one request while its provider is down."""
-    pauses_s: tuple[float, ...] = (1, 2, 4, 8, 15, 30)
-    """The pauses before a request is repeated; the last one applies to all later ones."""
+    pause_s: float = 30
+    """The longest pause before a request is repeated: the first lasts a second, and each is twice as long."""
     silent_s: float = 600
     """How long an answer that arrives in one piece may take."""
     stream_silent_s: float = 300

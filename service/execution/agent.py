@@ -101,7 +101,7 @@ def run(
 
 def _patience(limits: AgentLimits) -> Patience:
     silent_s = limits.model_silent_s, limits.model_stream_silent_s
-    return Patience(limits.model_patience_s, limits.model_pauses_s, *silent_s)
+    return Patience(limits.model_patience_s, limits.model_pause_s, *silent_s)
 
 
 def _check_disk(command: AgentCommand, limits: AgentLimits) -> None:

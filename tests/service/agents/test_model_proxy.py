@@ -269,7 +269,7 @@ def test_what_the_provider_refuses_ends_the_agent_with_the_cure(
     assert {one.path for one in server.requests} <= {"/v1/messages"}
 
 
-QUICK: dict[str, Any] = {"model_pauses_s": (0.01,), "model_silent_s": 0.5, "model_stream_silent_s": 0.5}
+QUICK: dict[str, Any] = {"model_pause_s": 0.01, "model_silent_s": 0.5, "model_stream_silent_s": 0.5}
 """Requests are repeated at once, and silence is noticed at once."""
 STREAM = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 OVERLOADED = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}

@@ -93,7 +93,7 @@ def ready(
         given = {"provider": provider, "key_env": "MODEL_KEY", "name": MODELS[provider], "base_url": server.origin}
         options = AgentOptions.model_validate({"preset": preset, "model": given | model, "idle_timeout_s": 120})
         settings = ExecutionSettings(
-            agent=AgentLimits(model_patience_s=patience_s, model_pauses_s=(0.05,), **(limits or {}))
+            agent=AgentLimits(model_patience_s=patience_s, model_pause_s=0.05, **(limits or {}))
         )
         return rehearse(files, settings), Agent(preset, (), 280, options=options)
 

@@ -39,7 +39,7 @@ class Turn:
 
     def __init__(self, server: ModelServer, folder: Path, total_s: float = 0.5) -> None:
         access = ModelAccess.model_validate({"provider": "anthropic", "key_env": "K", "base_url": server.origin})
-        self.state = ModelState(Outages(Patience(total_s, (0.01,), 30, 30), lambda: False))
+        self.state = ModelState(Outages(Patience(total_s, 0.01, 30, 30), lambda: False))
         self.meter = MemoryMeter()
         self._door = Closable(folder / "door")
         self._forwarder = Forwarder(access, ModelKey(access), SpendingWatch(access, self.meter), self.state, self._door)
