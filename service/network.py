@@ -31,7 +31,7 @@ class HostError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A DNS name in lower case, without the dot at its end, or an IP address."""
+    """A DNS name in lower case without a trailing dot, or an IP address."""
 
     text: str
     ip: ipaddress.IPv4Address | ipaddress.IPv6Address | None

@@ -148,7 +148,7 @@ class ProviderConnection(_Connection):
     def __init__(self, link: socket.socket) -> None:
         super().__init__(link, h11.CLIENT)
         self.status = 0
-        """Zero: there is no answer yet."""
+        """Zero until an answer arrives."""
         self.headers: dict[str, str] = {}
         """The answer's; names in lower case."""
 

@@ -1,4 +1,4 @@
-"""A provider's outages, as one turn sees them: how long requests are held, and how the turn stands with its model."""
+"""A provider's outages, as one turn sees them: how long requests are held, and whether the model answered."""
 
 import threading
 import time
@@ -76,7 +76,7 @@ class Outages:
 
 
 class ModelState:
-    """How one turn stands with its model."""
+    """The state of one turn's model: its last answer and its failures."""
 
     def __init__(self, outages: Outages) -> None:
         self.outages = outages

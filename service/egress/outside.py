@@ -1,4 +1,4 @@
-"""An agent's access to the outside, for one turn: its proxies, and how the turn stands with its model."""
+"""An agent's access to the outside, for one turn: its proxies, and the state of its model."""
 
 import contextlib
 from collections.abc import Callable

@@ -56,7 +56,7 @@ class Provider:
     free: dict[str, re.Pattern[str]]
     """Other paths that agents may use, by method; all others (files, batches, administration) are closed."""
     place: re.Pattern[str] | None = None
-    """The beginning of a path, for which the operator's base URL stands; None: the version, if that ends with it."""
+    """The beginning of a path that the operator's base URL replaces; None: the version, if the URL ends with it."""
 
 
 PROVIDERS: Final = {

@@ -143,8 +143,8 @@ def test_a_key_that_a_command_prints_is_kept_until_it_is_refused(
     [
         ("echo printed-key", "answered 401 for claude-x: not [masked]; let key_command print a valid key"),
         ("echo oh >&2; echo 'log in first' >&2; exit 3", "print-key' printed no key: log in first"),
-        ("exit 3", "print-key' printed no key: it ended with 3"),
-        ("echo two words", "print-key' printed no key: what it printed is not one word"),
+        ("exit 3", "print-key' printed no key: it exited with status 3"),
+        ("echo two words", "print-key' printed no key: its output is not one word"),
     ],
 )
 def test_a_command_without_a_valid_key_ends_the_turn_with_its_own_words(

@@ -91,7 +91,7 @@ def test_an_answer_is_passed_back_and_counted_in_any_framing(server: ModelServer
 @pytest.mark.parametrize(
     ("step", "words"),
     [
-        (Raw(b"SSH-2.0-x\r\n\r\n"), "what answers there does not speak HTTP"),
+        (Raw(b"SSH-2.0-x\r\n\r\n"), "the server there does not speak HTTP"),
         (Raw(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n"), "does not speak HTTP"),
         (Raw(b"HTTP/1.1 200 OK\r\n"), "the connection was cut before an answer"),
         (Raw(b""), "the connection was cut before an answer"),

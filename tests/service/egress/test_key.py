@@ -34,8 +34,8 @@ def test_a_command_is_run_again_only_for_a_key_that_was_refused(tmp_path: Path) 
     ("command", "why"),
     [
         (["sh", "-c", "echo 'log in first' >&2; exit 3"], "'sh' printed no key: log in first"),
-        (["sh", "-c", "echo two words"], "what it printed is not one word"),
-        (["sh", "-c", "true"], "what it printed is not one word"),
+        (["sh", "-c", "echo two words"], "its output is not one word"),
+        (["sh", "-c", "true"], "its output is not one word"),
         (["/no/such/command"], "No such file or directory"),
     ],
 )
