@@ -103,6 +103,7 @@ def test_a_hello_names_the_host_that_was_asked_for() -> None:
         (b"\x16\x03\x01\x00\x00" * 9, "not TLS"),
         (b"\x16\x03\x01\x00\x04\x02\x00\x00\x00", "not TLS"),
     ],
+    ids=["another host", "no name", "NUL", "HTTP", "empty records", "another message"],
 )
 def test_other_hellos_are_refused(data: bytes, why: str) -> None:
     """Before anything is dialled."""
