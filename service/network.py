@@ -4,10 +4,12 @@ import contextlib
 import ipaddress
 import re
 import socket
+import ssl
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Self
+from urllib.parse import SplitResult
 
 _LABEL: Final = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _NAME: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
@@ -16,6 +18,7 @@ _LONGEST_NAME: Final = 253
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
 _GLOBAL_UNICAST: Final = ipaddress.ip_network("2000::/3")
 """The range of all public IPv6 addresses."""
+_PORTS: Final = {"https": 443, "http": 80}
 _SHORTEST_S: Final = 0.01
 """A timeout of zero would mean: without waiting."""
 Address = tuple[str, int]
@@ -28,7 +31,7 @@ class HostError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A DNS name in lower case, without the dot at its end, or an IP address."""
+    """A DNS name in lower case without a trailing dot, or an IP address."""
 
     text: str
     ip: ipaddress.IPv4Address | ipaddress.IPv6Address | None
@@ -83,7 +86,30 @@ def dial(addresses: Sequence[Address], until: float) -> socket.socket:
     Raises:
         OSError: None did.
     """
-    for address in addresses[:-1]:
+    for left, address in zip(range(len(addresses), 1, -1), addresses, strict=False):
         with contextlib.suppress(OSError):
-            return socket.create_connection(address, max(_SHORTEST_S, until - time.monotonic()))
+            # An address that does not answer leaves the others their share of the time.
+            return socket.create_connection(address, max(_SHORTEST_S, (until - time.monotonic()) / left))
     return socket.create_connection(addresses[-1], max(_SHORTEST_S, until - time.monotonic()))
+
+
+def connect(parts: SplitResult, until: float, addresses: Sequence[Address] | None = None) -> socket.socket:
+    """Connect to the host of an http or https address until an instant (monotonic seconds).
+
+    `addresses`: the only ones to dial; None: those of the host's name. The socket keeps a timeout.
+
+    Raises:
+        HostError: The address names no host.
+        OSError: It cannot be reached, or its certificate is not valid.
+    """
+    host = Host.parse(parts.hostname or "")
+    context = ssl.create_default_context() if parts.scheme == "https" else None
+    link = dial(resolve(host, port_of(parts)) if addresses is None else addresses, until)
+    # For each step of the handshake, and what follows.
+    link.settimeout(max(_SHORTEST_S, until - time.monotonic()))
+    return link if context is None else context.wrap_socket(link, server_hostname=host.text)
+
+
+def port_of(parts: SplitResult) -> int:
+    """Return the port of an http or https address."""
+    return parts.port or _PORTS[parts.scheme]

@@ -63,7 +63,13 @@ class AgentLimits(_Section):
     output_bytes: Annotated[int, Field(ge=4096)] = 4 << 20
     """The stored part of its output; the rest is dropped, and the log says so."""
     model_patience_s: Annotated[float, Field(gt=0)] = 600
-    """How long its requests are held while its model's provider is away."""
+    """How long its requests are held while its model's provider is down."""
+    model_pause_s: Annotated[float, Field(gt=0)] = 30
+    """The longest pause before a held request is repeated: the first lasts a second, and each is twice as long."""
+    model_silent_s: Annotated[float, Field(gt=0)] = 600
+    """How long an answer of a model that arrives in one piece may take."""
+    model_stream_silent_s: Annotated[float, Field(gt=0)] = 300
+    """How long a model's stream may be silent."""
 
 
 class ExecutionSettings(_Section):

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from service.clock import DAY_MICROS, SECOND_MICROS, Clock
 from service.forge.client import wait_of
 from service.hosts.http import HostUnreachableError, ask
-from service.network import Address, Host, HostError, is_public, resolve
+from service.network import Address, Host, HostError, is_public, port_of, resolve
 from service.settings import EventSettings
 from service.store import events
 from service.store.database import Database
@@ -23,7 +23,6 @@ from service.store.schema import Network
 
 _ADDRESS: Final = re.compile(r"https?://[A-Za-z0-9._:\[\]-]{1,255}([/?][!-\"$-~]{0,1700})?")
 """An address of printable ASCII, without login or fragment."""
-_PORTS: Final = {"https": 443, "http": 80}
 _SUCCESS: Final = range(200, 300)
 _REDIRECT: Final = range(300, 400)
 _GONE: Final = 410
@@ -41,20 +40,20 @@ def addresses_of(url: str, allowed: Sequence[Network]) -> list[Address]:
     """
     try:
         parts = urlsplit(url if _ADDRESS.fullmatch(url) else "")
-        name, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
+        name, port = parts.hostname or "", port_of(parts)
     except (ValueError, KeyError) as error:
         raise EndpointError("the address must read https://host/path, without login or fragment") from error
     try:
-        there = [address for address, _ in resolve(Host.parse(name), port)]
+        there = resolve(Host.parse(name), port)
     except (OSError, HostError):
         there = []
-    may = [address for address in there if _is_listed(address, allowed)]
+    may = [one for one in there if _is_listed(one[0], allowed)]
     if parts.scheme == "https":
-        may += [address for address in there if is_public(address) and address not in may]
+        may += [one for one in there if is_public(one[0]) and one not in may]
     if not may:
         lacks = "has no public address" if parts.scheme == "https" else "needs https://"
         raise EndpointError(f"{name} {lacks}; the operator can allow it: events.allow_private in service.toml")
-    return [(address, port) for address in may]
+    return may
 
 
 def _is_listed(address: str, allowed: Sequence[Network]) -> bool:

@@ -18,7 +18,7 @@ _ANSWER_TOKENS: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class OrganizationDay:
-    """What an organization's agents have used today, and the limits; None: no limit."""
+    """An organization's usage of today, and its limits; None: no limit."""
 
     micro_usd: int = 0
     tokens: int = 0
@@ -28,7 +28,7 @@ class OrganizationDay:
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """What was used so far, this turn included."""
+    """The usage so far, this turn included."""
 
     run_micro_usd: int = 0
     day_micro_usd: int = 0

@@ -1,4 +1,4 @@
-"""A door: a unix socket that is visible in a sandbox; each connection is served by its own thread."""
+"""A door: a unix socket that is visible in a sandbox. A thread serves each connection."""
 
 import contextlib
 import os
@@ -61,7 +61,7 @@ class Door(ABC):
         connection.close()
 
     def _accept(self) -> None:
-        # This thread closes the listener: if another did, accept() could go on with a new socket of the same number.
+        # This thread closes the listener: otherwise accept() could continue with a new socket of the same number.
         with self._listener:
             while True:
                 try:

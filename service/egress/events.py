@@ -6,7 +6,7 @@ from typing import Final
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _LONGEST: Final = 32 << 20
-"""The most bytes of one event; what is longer is dropped."""
+"""The most bytes of one event; a longer one is dropped."""
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class EventStream:
             self._drops_line = self.is_cut = True
 
     def end(self) -> Iterator[tuple[bytes, bytes]]:
-        """Yield what the last event would be if the stream had gone on: its tokens were spent all the same."""
+        """Yield an unfinished last event as if it were complete, because its tokens were spent too."""
         if self._held and not self._drops_line:
             yield from self._line(bytes(self._held))
             self._held.clear()

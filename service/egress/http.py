@@ -1,37 +1,57 @@
-"""HTTP/1.1 with a program in the sandbox, by h11 over a blocking socket; both proxies speak through it."""
+"""HTTP/1.1 by h11 over blocking sockets: with a program in the sandbox, and with a model's provider."""
 
-import http.client
 import json
 import select
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from http import HTTPStatus
+from http.client import responses
 from typing import Final
 
 import h11
 
 from service.errors import ServiceError
 
-_LONGEST_HEAD: Final = 32_768
+_LONGEST_HEAD: Final = 65_536
 _LONGEST_BODY: Final = 64 << 20
 _CHUNK: Final = 65_536
 Headers = Sequence[tuple[str, str]]
 
 
-class BodyTooLongError(ServiceError):
-    """A request's body is longer than any model takes."""
+class BodyError(ServiceError):
+    """A request's body is longer than any model accepts, or is not HTTP."""
 
 
-class AgentConnection:
+def _encoded(headers: Headers) -> list[tuple[bytes, bytes]]:
+    return [(name.encode("ascii"), value.encode("latin-1")) for name, value in headers]
+
+
+class _Connection:
+    def __init__(self, link: socket.socket, role: type[h11.CLIENT] | type[h11.SERVER]) -> None:
+        self._link = link
+        self._wire = h11.Connection(role, max_incomplete_event_size=_LONGEST_HEAD)
+
+    def _next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        while (event := self._wire.next_event()) is h11.NEED_DATA:
+            if self._wire.they_are_waiting_for_100_continue:
+                self._write(h11.InformationalResponse(status_code=HTTPStatus.CONTINUE, headers=[]))
+            self._wire.receive_data(self._link.recv(_CHUNK))
+        return event
+
+    def _write(self, event: h11.Event) -> None:
+        self._link.sendall(self._wire.send(event) or b"")
+
+
+class AgentConnection(_Connection):
     """One connection from an agent."""
 
     def __init__(self, link: socket.socket) -> None:
-        self._link = link
-        self._wire = h11.Connection(h11.SERVER, max_incomplete_event_size=_LONGEST_HEAD)
-        self._asks_for_head = False
-        self._is_away = False
+        super().__init__(link, h11.SERVER)
+        self._is_gone = False
+        self._method = b""
 
     def requests(self) -> Iterator[h11.Request]:
-        """Yield each request, until the agent closes the connection or does not speak HTTP. Answer it before the next.
+        """Yield each request, until the agent closes the connection or sends something else. Answer it before the next.
 
         Raises:
             OSError: The connection broke.
@@ -44,6 +64,7 @@ class AgentConnection:
                 return
             if not isinstance(event, h11.Request):
                 return
+            self._method = event.method
             yield event
             if self._wire.our_state is not h11.DONE or self._wire.their_state is not h11.DONE:
                 return
@@ -53,38 +74,40 @@ class AgentConnection:
         """Read the request's body.
 
         Raises:
-            BodyTooLongError: It is too long.
-            h11.RemoteProtocolError: It is not what its headers announce.
+            BodyError: It is too long, or contradicts its headers.
         """
         whole = bytearray()
-        while isinstance(event := self._next_event(), h11.Data):
-            whole += event.data
-            if len(whole) > _LONGEST_BODY:
-                raise BodyTooLongError("its body is too long")
+        try:
+            while isinstance(event := self._next_event(), h11.Data):
+                whole += event.data
+                if len(whole) > _LONGEST_BODY:
+                    raise BodyError("its body is too long")
+        except h11.RemoteProtocolError as error:
+            raise BodyError("its body cannot be read") from error
         return bytes(whole)
 
     def tunnel(self) -> bytes:
-        """Accept a CONNECT; return what the agent has sent for the other side so far."""
+        """Accept a CONNECT; return the bytes for the other side that have already arrived."""
         self.body()
-        self._begin(200, [], "Connection established")
+        self.begin(HTTPStatus.OK, [], "Connection established")
         return self._wire.trailing_data[0]
 
-    def begin(self, status: int, headers: Headers) -> None:
+    def begin(self, status: int, headers: Headers, reason: str = "") -> None:
         """Send the beginning of an answer; without a length it is sent in chunks."""
-        self._begin(status, headers)
+        reason = reason or responses.get(status, "")
+        self._write(h11.Response(status_code=status, headers=_encoded(headers), reason=reason.encode()))
 
     def send(self, piece: bytes) -> None:
-        """Send a piece of the answer; if the agent has gone, it is dropped, and `is_gone` says so."""
-        if not self._is_away and piece:
-            self._write(self._wire.send(h11.Data(data=piece)))
+        """Send a piece of the answer; drop it if the agent has gone."""
+        if piece:
+            self._write(h11.Data(data=piece))
 
     def finish(self) -> None:
-        """Send the end of the answer."""
-        if not self._is_away:
-            self._write(self._wire.send(h11.EndOfMessage()))
+        """Complete the answer."""
+        self._write(h11.EndOfMessage())
 
     def break_off(self) -> None:
-        """Leave the answer without its end: the connection closes, and the program sees that something is missing."""
+        """Leave the answer incomplete: the connection closes, and the program sees that something is missing."""
         self._wire.send_failed()
 
     def refuse(self, status: int, reason: str, *, is_json: bool = True) -> None:
@@ -97,8 +120,8 @@ class AgentConnection:
         error = {"type": "permission_error", "code": status, "status": "PERMISSION_DENIED", "message": reason}
         text = json.dumps({"type": "error", "error": error}).encode() if is_json else f"{reason}\n".encode()
         kind = "application/json" if is_json else "text/plain; charset=utf-8"
-        self._begin(status, [("Content-Type", kind), ("Content-Length", str(len(text)))])
-        self.send(b"" if self._asks_for_head else text)
+        self.begin(status, [("Content-Type", kind), ("Content-Length", str(len(text)))])
+        self.send(b"" if self._method == b"HEAD" else text)
         self.finish()
 
     def is_gone(self) -> bool:
@@ -107,26 +130,61 @@ class AgentConnection:
         watch.register(self._link, select.POLLIN)
         try:
             # A socket with a timeout waits for the first byte, whatever the flags say.
-            return self._is_away or (bool(watch.poll(0)) and not self._link.recv(1, socket.MSG_PEEK))
+            return self._is_gone or (bool(watch.poll(0)) and not self._link.recv(1, socket.MSG_PEEK))
         except OSError:
             return True
 
-    def _next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
-        while (event := self._wire.next_event()) is h11.NEED_DATA:
-            if self._wire.they_are_waiting_for_100_continue:
-                self._write(self._wire.send(h11.InformationalResponse(status_code=100, headers=[])))
-            self._wire.receive_data(self._link.recv(_CHUNK))
-        if isinstance(event, h11.Request):
-            self._asks_for_head = event.method == b"HEAD"
-        return event
-
-    def _begin(self, status: int, headers: Headers, reason: str = "") -> None:
-        reason = reason or http.client.responses.get(status, "")
-        response = h11.Response(status_code=status, headers=list(headers), reason=reason.encode())
-        self._write(self._wire.send(response))
-
-    def _write(self, data: bytes | None) -> None:
+    def _write(self, event: h11.Event) -> None:
         try:
-            self._link.sendall(data or b"")
+            if not self._is_gone:
+                super()._write(event)
         except OSError:
-            self._is_away = True
+            self._is_gone = True
+
+
+class ProviderConnection(_Connection):
+    """One request to a provider, and its answer."""
+
+    def __init__(self, link: socket.socket) -> None:
+        super().__init__(link, h11.CLIENT)
+        self.status = 0
+        """Zero until an answer arrives."""
+        self.headers: dict[str, str] = {}
+        """The answer's; names in lower case."""
+
+    def ask(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> None:
+        """Send the request, and read the head of the answer.
+
+        Raises:
+            OSError: The connection broke, or was silent for too long.
+            h11.RemoteProtocolError: The other side does not speak HTTP.
+        """
+        length = [("Content-Length", str(len(body)))] if body or method == "POST" else []
+        self._write(h11.Request(method=method, target=target, headers=_encoded([*headers.items(), *length])))
+        self._write(h11.Data(data=body))
+        self._write(h11.EndOfMessage())
+        while isinstance(event := self._next_event(), h11.InformationalResponse):
+            pass
+        if isinstance(event, h11.Response):
+            self.status = event.status_code
+            self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in event.headers}
+
+    def read(self) -> bytes:
+        """Return the next piece of the answer; empty: it is complete.
+
+        Raises:
+            OSError: The connection broke, was silent for too long, or closed too early.
+            h11.RemoteProtocolError: The answer is not HTTP.
+        """
+        while self._wire.their_state is h11.SEND_BODY and isinstance(event := self._next_event(), h11.Data):
+            if event.data:
+                return bytes(event.data)
+        return b""
+
+    def _next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        try:
+            return super()._next_event()
+        except h11.RemoteProtocolError as error:
+            if self._wire.trailing_data[1]:
+                raise ConnectionResetError("the answer was cut") from error
+            raise

@@ -31,7 +31,7 @@ class ModelKey:
         self._asking = threading.Lock()
 
     def get(self, refused: str | None = None) -> str:
-        """Return the key; if it is the `refused` one, what the command prints now, which may be the same.
+        """Return the key. If that is the `refused` one, run the command again, which may print the same key.
 
         Raises:
             NoKeyError: The command printed none.
@@ -54,6 +54,6 @@ def _printed(command: tuple[str, ...]) -> str:
     key = done.stdout.strip()
     if done.returncode == 0 and _KEY.fullmatch(key):
         return key
-    said = done.stderr.split("\n") if done.returncode else ["what it printed is not one word"]
-    why = next((line.strip() for line in reversed(said) if line.strip()), f"it ended with {done.returncode}")
+    said = done.stderr.split("\n") if done.returncode else ["its output is not one word"]
+    why = next((line.strip() for line in reversed(said) if line.strip()), f"it exited with status {done.returncode}")
     raise NoKeyError(f"key_command {command[0]!r} printed no key: {why[:_LONGEST_REASON]}")

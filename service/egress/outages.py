@@ -1,37 +1,51 @@
-"""A provider's outages, as one turn sees them: since when no request was answered, and what the turn waits for."""
+"""A provider's outages, as one turn sees them: how long requests are held, and whether the model answered."""
 
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from service.agents.outcome import TurnFailure
+from service.agents.outcome import Ending, TurnFailure
 from service.egress.refusals import Refusal
 
 
 @dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a turn waits for its model."""
+
+    total_s: float = 600
+    """For one request while its provider is down."""
+    pause_s: float = 30
+    """The longest pause before a request is repeated: the first lasts a second, and each is twice as long."""
+    silent_s: float = 600
+    """How long an answer that arrives in one piece may take."""
+    stream_silent_s: float = 300
+    """How long a stream may be silent."""
+
+
+@dataclass(frozen=True, slots=True)
 class Pause:
-    """What a turn waits for without its slot."""
+    """Why a turn waits without its slot."""
 
     failure: TurnFailure
     limit_s: float | None
-    """How long the provider's limit lasts; None: the provider is away, and does not say for how long."""
+    """How long the provider's limit lasts; None: the provider is down for an unknown time."""
 
 
 class Outages:
     """Decides how long requests are held; `is_away_for_all` stores that the provider gave no answer (see the meter)."""
 
-    def __init__(self, patience_s: float, is_away_for_all: Callable[[], bool]) -> None:
-        self._patience_s = patience_s
+    def __init__(self, patience: Patience, is_away_for_all: Callable[[], bool]) -> None:
+        self.patience = patience
         self._is_away_for_all = is_away_for_all
         self._since: float | None = None
-        """When the first of the requests was made that have got no answer (monotonic seconds); None: all got one."""
+        """When the first unanswered request was made (monotonic seconds); None: all were answered."""
         self._pause: Pause | None = None
         self._lock = threading.Lock()
 
     @property
     def pause(self) -> Pause | None:
-        """What the turn would wait for if it ended now; None: it is no provider, or this turn alone gets no answer."""
+        """Why the turn would wait if it ended now; None: no provider is down, or only this turn gets no answer."""
         return None if self._since is None else self._pause
 
     def answered(self) -> None:
@@ -41,7 +55,7 @@ class Outages:
 
     def refused(self, asked_at: float, refusal: Refusal) -> None:
         """Record that a request got no answer that could be passed on."""
-        is_limit = refusal.wait_s is not None and refusal.wait_s > self._patience_s
+        is_limit = refusal.wait_s is not None and refusal.wait_s > self.patience.total_s
         is_for_all = self._is_away_for_all()
         with self._lock:
             self._since = self._since or asked_at
@@ -50,12 +64,54 @@ class Outages:
                 self._pause = Pause(refusal.failure, refusal.wait_s if is_limit else None)
 
     def broke_off(self) -> bool:
-        """Record that an answer broke off; return whether that goes on for longer than the patience."""
+        """Record that an answer broke off; return whether answers have been breaking off for longer than `patience`."""
         now = time.monotonic()
         with self._lock:
             self._since, self._pause = self._since or now, None
-            return now > self._since + self._patience_s
+            return now > self._since + self.patience.total_s
 
     def allows(self, begun: float, until: float) -> bool:
         """Whether a request that was begun may be held until an instant (monotonic seconds)."""
-        return until <= min(begun, self._since or begun) + self._patience_s
+        return until <= min(begun, self._since or begun) + self.patience.total_s
+
+
+class ModelState:
+    """The state of one turn's model: its last answer and its failures."""
+
+    def __init__(self, outages: Outages) -> None:
+        self.outages = outages
+        self.has_answered = False
+        """Whether the model answered at all."""
+        self.trouble: TurnFailure | None = None
+        """Why the last request that costs something failed; None: it was answered."""
+        self.ending: Ending | None = None
+        """How the last answer ended; None: normally."""
+        self.answered_by = "the model"
+        """The model that gave the last answer, in words."""
+        self.end: TurnFailure | None = None
+        """Why the agent must be stopped."""
+        self.overspent: TurnFailure | None = None
+        """Why the turn fails even if its agent makes no further request."""
+        self.waiting = 0
+        """How many requests are with the provider, or are held because it is down."""
+        self._lock = threading.Lock()
+
+    def fail(self, failure: TurnFailure, *, is_final: bool = False) -> None:
+        """Record why a request failed; a final failure stops the agent."""
+        with self._lock:
+            self.trouble = failure
+            self.end = self.end or (failure if is_final else None)
+
+    def answered(self, ending: Ending | None, by: str) -> None:
+        """Record a whole answer to a request that costs something."""
+        with self._lock:
+            self.has_answered = True
+            if self.end is None:
+                self.outages.answered()
+                self.trouble = None
+            self.ending, self.answered_by = ending, by
+
+    def count(self, change: int) -> None:
+        """Count requests in or out of `waiting`."""
+        with self._lock:
+            self.waiting += change

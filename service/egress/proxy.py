@@ -1,7 +1,7 @@
 """The egress proxy: connects a sandbox with the hosts on its list, over TLS, at public or given addresses.
 
-A connection passes four steps, each on what the one before returned: its request is parsed into a `Host` and a port;
-the list decides; the hello is read and the address is dialled; bytes are relayed.
+A connection passes four steps, each of which works on the result of the one before. Its request is parsed into a `Host`
+and a port. The list decides. The hello is read, and the address is dialled. Bytes are relayed.
 """
 
 import socket
@@ -12,7 +12,7 @@ from typing import Final
 
 import h11
 
-from service.egress.allowlist import Allowlist, RefusedError, addresses_of
+from service.egress.allowlist import LARGEST_PORT, Allowlist, RefusedError, addresses_of
 from service.egress.door import Door
 from service.egress.hello import NotTlsError, read_hello
 from service.egress.http import AgentConnection
@@ -21,7 +21,6 @@ from service.network import Host, HostError, dial
 from service.text import printable
 
 _PATIENCE_S: Final = 30.0
-_LARGEST_PORT: Final = 65_535
 _MOST_REPORTED: Final = 50
 """The most refused hosts that one turn's log names."""
 
@@ -96,6 +95,6 @@ def parse_target(request: h11.Request) -> tuple[Host, int]:
         host = Host.parse(name)
     except HostError as error:
         raise RefusedError(f"{target[:300]} was refused: {error}") from error
-    if not port.isdigit() or not 0 < int(port[:6]) <= _LARGEST_PORT:
+    if not port.isdigit() or not 0 < int(port[:6]) <= LARGEST_PORT:
         raise RefusedError(f"{target[:300]} was refused: a port is missing")
     return host, int(port)

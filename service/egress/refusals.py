@@ -1,6 +1,5 @@
-"""What a failure of a model's provider means: a table of causes, each with its cure, and when a limit ends."""
+"""Failures of a model's provider: a table of causes, each with its fix, and the times when limits expire."""
 
-import http.client
 import re
 import socket
 import ssl
@@ -8,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Final, Literal
+
+import h11
 
 from service.agents.options import ModelAccess
 from service.agents.outcome import Reason, TurnFailure
@@ -17,7 +18,7 @@ from service.egress.events import EventStream
 
 _LATER: Final = "continue the run when it answers again"
 Consequence = Literal["ask_again", "stop", "pass_on"]
-"""The service asks again while the program waits; the agent is ended; or the program gets the answer and may go on."""
+"""The service asks again while the program waits, or it stops the agent, or it passes the answer on to the program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class _Cause:
 
 
 # The first that fits counts. OpenAI says `insufficient_quota` with 429; Gemini refuses a bad key with 400, Anthropic an
-# account without credit. "exceeded your current quota" is no sign: Gemini's is a limit that ends, OpenAI's is not.
+# account without credit. "exceeded your current quota" is ambiguous: Gemini's limit expires, OpenAI's does not.
 _CAUSES: Final = (
     _Cause(
         "4..",
@@ -41,7 +42,7 @@ _CAUSES: Final = (
         r"|insufficient.(balance|credit|funds)|reached your specified .{0,20}usage limit",
         "stop",
         "out_of_budget",
-        "the account of the key in {key} has no credit left, or has met its limit: mend that with {provider}",
+        "the account of the key in {key} has no credit left, or has reached its limit: correct that with {provider}",
     ),
     _Cause("402", "", "stop", "out_of_budget", "pay up the account of the key in {key} with {provider}"),
     _Cause("401", "", "stop", "no_key", "set {key} to a valid key"),
@@ -107,7 +108,7 @@ class Refusal:
 def answered(
     access: ModelAccess, model: str, status: int, headers: Mapping[str, str], body: bytes, now_s: float
 ) -> Refusal:
-    """Return what an answer other than success means; `now_s`: the present, in seconds since 1970."""
+    """Explain an answer other than success; `now_s`: the present, in seconds since 1970."""
     text = body.decode("utf-8", "replace")
     cause = next(
         one for one in _CAUSES if re.match(one.statuses, str(status)) and re.search(one.words, text, re.IGNORECASE)
@@ -122,7 +123,7 @@ def answered(
 
 
 def failed_stream(start: bytes) -> int | None:
-    """Return the status that the beginning of a stream stands for if it is an error; None: it is an answer."""
+    """Return the status for a stream that begins with an error; None: it begins with an answer."""
     stream = EventStream()
     name, data = next((event for events in (stream.feed(start), stream.end()) for event in events), (b"", b""))
     if name != b"error" and not _STREAM_ERROR.match(data) and not _ERROR_EVENT.match(start):
@@ -131,7 +132,7 @@ def failed_stream(start: bytes) -> int | None:
 
 
 def unreachable(access: ModelAccess, model: str, error: Exception, silent_s: float | None) -> Refusal:
-    """Return what a broken connection means, or silence for `silent_s`; None: there was no connection yet."""
+    """Explain a broken connection, or silence for `silent_s` (None: there was no connection yet)."""
     model = model or "a list of models"
     then: Consequence = "ask_again"
     if silent_s is not None and isinstance(error, TimeoutError):
@@ -146,7 +147,7 @@ def unreachable(access: ModelAccess, model: str, error: Exception, silent_s: flo
 
 
 def broken_off(access: ModelAccess, model: str, error: bytes | None) -> TurnFailure:
-    """Return what it means that an answer had begun and did not come to its end; `error`: what the provider said."""
+    """Explain an answer that broke off; `error`: the provider's own event about it."""
     said = sentence_in((error or b"").decode("utf-8", "replace"))
     why = f": {said.rstrip('.')}" if said else ", and the program did not get another"
     return TurnFailure("model_unreachable", f"{access.shown} broke off an answer of {model}{why}; continue the run")
@@ -155,13 +156,12 @@ def broken_off(access: ModelAccess, model: str, error: bytes | None) -> TurnFail
 _BROKEN: Final[dict[type[Exception], str]] = {
     ConnectionRefusedError: "the connection was refused",
     ConnectionError: "the connection was cut before an answer",
-    http.client.IncompleteRead: "the connection was cut before an answer",
-    http.client.HTTPException: "what answers there does not speak HTTP",
+    h11.RemoteProtocolError: "the server there does not speak HTTP",
     socket.gaierror: "its name is not known",
-    ssl.SSLError: "what answers there does not speak TLS",
+    ssl.SSLError: "the server there does not speak TLS",
     TimeoutError: "it accepts no connection",
 }
-"""What an exception means in words; the first class that fits counts."""
+"""Exceptions in words; the first class that fits counts."""
 
 
 def _wait_s(headers: Mapping[str, str], body: str, now_s: float) -> float | None:

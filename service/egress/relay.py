@@ -1,4 +1,4 @@
-"""The relay: gives a program without a network the service's proxies, as ports of its own loopback.
+"""The relay: gives a program without a network the service's proxies, as ports on its loopback interface.
 
 `relay.py PORT=SOCKET... -- COMMAND...` listens on the ports, leaves a process that carries each connection to its unix
 socket, and becomes the command. It runs as a script, with nothing but the standard library.

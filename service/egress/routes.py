@@ -15,7 +15,14 @@ _AMBIGUOUS: Final = re.compile(r"[^!-~]|[\\#]|//|/\.{1,2}(/|$)|%(?!3a|40)", re.I
 """In a path: what two servers could read differently. Of escapes, only colon and `@` pass."""
 _NAME: Final = r"[A-Za-z0-9][\w.:@-]*"
 _VERTEX: Final = r"/v1/projects/[A-Za-z0-9][\w.:-]*/locations/[a-z0-9][a-z0-9-]*/publishers/anthropic/models"
-_BEDROCK: Final = r"/v1/model/(?P<model>[A-Za-z0-9](?:[\w.:-]|%3A)*)"
+_COLON: Final = "(?::|%3[Aa])"
+_ARN: Final = (
+    rf"arn{_COLON}aws[a-z-]*{_COLON}bedrock{_COLON}[a-z0-9-]+{_COLON}[0-9]*{_COLON}"
+    rf"[a-z-]+%2[Ff][A-Za-z0-9](?:[\w.-]|{_COLON})*"
+)
+_BEDROCK: Final = rf"/v1/model/(?P<model>{_ARN}|[A-Za-z0-9](?:[\w.-]|{_COLON})*)"
+_ARN_IN_PATH: Final = re.compile(rf"(?<=/model/){_ARN}(?=/)", re.ASCII)
+"""The only place for an escaped slash: Bedrock's name for a profile or an imported model."""
 _ALIAS: Final = re.compile(r"[a-z]+")
 
 
@@ -49,7 +56,7 @@ class Provider:
     free: dict[str, re.Pattern[str]]
     """Other paths that agents may use, by method; all others (files, batches, administration) are closed."""
     place: re.Pattern[str] | None = None
-    """The beginning of a path, for which the operator's base URL stands; None: the version, if that ends with it."""
+    """The beginning of a path that the operator's base URL replaces; None: the version, if the URL ends with it."""
 
 
 PROVIDERS: Final = {
@@ -118,7 +125,12 @@ def route_of(provider: Provider, method: str, target: str) -> Route:
         ClosedPathError: It is not open to agents.
     """
     path, _, query = target.partition("?")
-    if not _AMBIGUOUS.search(path) and path.startswith("/") and target.isascii() and target.isprintable():
+    if (
+        not _AMBIGUOUS.search(_ARN_IN_PATH.sub("arn", path))
+        and path.startswith("/")
+        and target.isascii()
+        and target.isprintable()
+    ):
         # A base URL may hold the version, as OpenAI-compatible servers have it, or not.
         path = path if re.match("/v1(beta)?/", path) else f"/v1{path}"
         billed = provider.billed.fullmatch(path) if method == "POST" else None
@@ -168,13 +180,14 @@ def check_model(name: str, allowed: tuple[str, ...]) -> None:
     """Check a model against the list; an empty one allows any.
 
     An entry allows a name, the same name with a date or `-latest`, a pattern with `*`, or, if it is one word such as
-    `sonnet`, each model whose name contains that word: programs know models by such words.
+    `sonnet`, each model whose name contains that word: programs know models by such words. A word allows no ARN, in
+    which anyone may choose the name.
 
     Raises:
         ForbiddenModelError: It is not on the list.
     """
     for entry in allowed:
-        is_word = _ALIAS.fullmatch(entry) and entry in re.split(r"[^a-z]+", name)
+        is_word = _ALIAS.fullmatch(entry) and not name.startswith("arn:") and entry in re.split(r"[^a-z]+", name)
         if is_word or without_date(name) == without_date(entry) or ("*" in entry and fnmatchcase(name, entry)):
             return
     if allowed:

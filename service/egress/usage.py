@@ -60,8 +60,8 @@ class Usage:
 class Meter:
     """Reads the usage from one answer while it passes.
 
-    What an answer is does not depend on its declared type alone, as programs do not look at it either: an answer that
-    begins like JSON is read as a document, and each is read as a stream of events as well.
+    The declared type alone does not decide how an answer is read, because programs ignore it too: an answer that begins
+    like JSON is read as a document, and every answer is also read as a stream of events.
     """
 
     def __init__(self, request_bytes: int, content_type: str) -> None:
@@ -84,7 +84,7 @@ class Meter:
 
     @property
     def is_whole(self) -> bool:
-        """Whether what came is an answer with its end, which the end of a connection alone does not say."""
+        """Whether the answer is complete; a closed connection alone does not prove that."""
         if self._is_stream and not (self._is_document and not self._has_events):
             return (self._has_ended or self._events.is_cut) and self.error is None
         # Of a document it is enough to look at both ends.
@@ -158,7 +158,7 @@ class Meter:
 
 
 def _is_last(document: dict[str, Any]) -> bool:
-    """Whether a stream ends as it should with this event, or with what the provider adds to it."""
+    """Whether this event completes a stream; the provider may add others."""
     feedback = document.get("promptFeedback")
     choices = document.get("choices") or document.get("candidates")
     return (

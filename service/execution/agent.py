@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from service.agents.outcome import OutcomeReader
+from service.egress.outages import ModelState, Patience
 from service.egress.outside import Outside
 from service.execution import processes, supervisor
 from service.execution.cgroup import limits_of
@@ -57,14 +58,15 @@ def run(
     reader = command.invocation.reader or OutcomeReader()
     groups = command.sandbox.groups
     with (
-        Outside(command.doors, command.agent.options, say, command.meter, limits.model_patience_s) as outside,
+        Outside(command.doors, command.agent.options, say, command.meter, _patience(limits)) as outside,
         contextlib.nullcontext()
         if groups is None
         else groups.group(command.workspace.root.name, limits_of(limits)) as group,
-        _pausing(command, outside, reader),
+        _pausing(command, outside.model, reader),
     ):
         output = MaskedStream(secrets, told.write)
-        agent = _SupervisedAgent(command, limits, outside, reader, output.write, "" if group is None else group.folder)
+        model = outside.model
+        agent = _SupervisedAgent(command, limits, model, reader, output.write, "" if group is None else group.folder)
         try:
             report = agent.watch(check)
         finally:
@@ -79,9 +81,9 @@ def run(
         status = _status(report, limits)
         # The reason is the proxy's, or else the program's, or else the exit status.
         is_preset = command.invocation.reader is not None
-        trouble = outside.trouble if status or is_preset else None
-        said = reader.failure(status, command.ending(outside.ending), outside.answered_by) if is_preset else None
-        failure = outside.end or outside.overspent or trouble or said
+        trouble = model.trouble if status or is_preset else None
+        said = reader.failure(status, command.ending(model.ending), model.answered_by) if is_preset else None
+        failure = model.end or model.overspent or trouble or said
         if failure is not None:
             raise AgentFailedError(failure.text, failure.reason)
         if status:
@@ -97,23 +99,28 @@ def run(
     command.note(reader.report)
 
 
+def _patience(limits: AgentLimits) -> Patience:
+    silent_s = limits.model_silent_s, limits.model_stream_silent_s
+    return Patience(limits.model_patience_s, limits.model_pause_s, *silent_s)
+
+
 def _check_disk(command: AgentCommand, limits: AgentLimits) -> None:
     if (short := shortage(command.workspace.root, limits)) is not None:
         raise OSError(errno.ENOSPC, f"the disk is nearly full: {short.text}")
 
 
 @contextlib.contextmanager
-def _pausing(command: AgentCommand, outside: Outside, reader: OutcomeReader) -> Iterator[None]:
+def _pausing(command: AgentCommand, model: ModelState, reader: OutcomeReader) -> Iterator[None]:
     """Tell a failure of the agent from one of its model's provider, which a turn waits for."""
     try:
         yield
     except AgentFailedError as error:
-        if error.reason not in _WAITED_FOR or (pause := outside.pause) is None:
+        if error.reason not in _WAITED_FOR or (pause := model.outages.pause) is None:
             raise
         # Without an answer there may be no session that could be resumed.
-        if outside.has_answered:
+        if model.has_answered:
             command.note_session(reader.report)
-        raise PausedAgentError(pause, has_begun=outside.has_answered) from error
+        raise PausedAgentError(pause, has_begun=model.has_answered) from error
 
 
 class _SupervisedAgent:
@@ -123,13 +130,13 @@ class _SupervisedAgent:
         self,
         command: AgentCommand,
         limits: AgentLimits,
-        outside: Outside,
+        model: ModelState,
         reader: OutcomeReader,
         write: Callable[[bytes], None],
         group: Path | str,
     ) -> None:
         self._command = command
-        self._outside = outside
+        self._model = model
         self._reader = reader
         self._write = write
         self._report = ""
@@ -173,11 +180,11 @@ class _SupervisedAgent:
             while True:
                 now = time.monotonic()
                 check()
-                if (end := self._outside.end) is not None:
+                if (end := self._model.end) is not None:
                     raise AgentFailedError(end.text, end.reason)
                 if now > deadline:
                     text = f"the agent passed its time limit of {self._command.agent.timeout_s:g} s and was ended"
-                    if (trouble := self._outside.trouble) is not None:
+                    if (trouble := self._model.trouble) is not None:
                         text += f"; before that, {trouble.text}"
                     raise AgentFailedError(text, "timed_out")
                 if now >= measure_due:
@@ -186,7 +193,7 @@ class _SupervisedAgent:
                         text = f"the agent was ended for passing its limit of {passed} in [execution.agent]"
                         raise AgentFailedError(text)
                     # How long the model may be silent is the proxy's business.
-                    was_active = self._printed or self._outside.is_waiting
+                    was_active = self._printed or self._model.waiting > 0
                     self._printed = False
                     if idle.passed(self._usage.cpu_s, is_active=was_active):
                         text = (

@@ -83,12 +83,7 @@ def ask(
         host = network.Host.parse(parts.hostname or "")
         connection = _connection(parts.scheme, host, parts.port)
         try:
-            there = network.resolve(host, connection.port) if addresses is None else addresses
-            opened = connection.sock = network.dial(there, started + timeout_s)
-            if parts.scheme == "https":
-                context = ssl.create_default_context()
-                # The socket's time-out is one for the whole handshake.
-                opened = connection.sock = context.wrap_socket(opened, server_hostname=connection.host)
+            opened = connection.sock = network.connect(parts, started + timeout_s, addresses)
             # The response takes the socket from the connection, and the deadline still needs it.
             with cut_off(started + timeout_s - time.monotonic(), lambda: opened):
                 connection.request(

@@ -1,21 +1,16 @@
 """Usage: what turns used of their models is told by the API, summed by the command line, and counted in /metrics."""
 
-import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-import pytest
 from click.testing import CliRunner
 
-from service.agents.options import ModelAccess, SpendingLimits
-from service.agents.prices import Price, price_of
+from service.agents.prices import price_of
 from service.cli import main
 from service.clock import DAY_MICROS
-from service.egress.budget import BudgetSpentError, MemoryMeter, OrganizationDay, Spending, SpendingWatch
+from service.egress.budget import OrganizationDay, Spending
 from service.egress.usage import Usage
 from service.observability.metrics import OTHERS, ServiceMetrics
 from service.settings import DataFolder
@@ -130,50 +125,6 @@ def test_a_day_s_limit_counts_every_run_of_the_agent_or_of_the_organization_that
     assert shown["runwarden_day_budget_used_ratio", "usd", "acme"] == 0.5
     assert shown["runwarden_day_budget_used_ratio", "tokens", "acme"] == 0.1
     assert sum(key[0] == "runwarden_day_budget_used_ratio" for key in shown) == 2
-
-
-def test_an_agent_is_held_to_its_organization_s_limit_a_day() -> None:
-    """Whatever the agent's own budget is; a model without a price is not asked where dollars count."""
-    meter, free = MemoryMeter(), Price(input=0, output=0)
-    watch = SpendingWatch(ModelAccess(provider="openai", key_env="K"), meter)
-    for day, price, end in (
-        (OrganizationDay(999_999, 0, 1.0), free, None),
-        (OrganizationDay(1_000_000, 0, 1.0), free, "organization's budget of 1 USD a day is spent"),
-        (OrganizationDay(0, 9, 1.0), None, "the model has no price"),
-        (OrganizationDay(5, 100, None, 100), None, "organization's budget of 100 tokens a day is spent"),
-        (OrganizationDay(5, 99, None, 100), None, None),
-    ):
-        spending = Spending(organization=day)
-        meter.spent = lambda spending=spending: spending  # type: ignore[misc]  # as the database would have it
-        with pytest.raises(BudgetSpentError, match=end) if end else nullcontext(), watch.request(0, price):
-            pass
-        with watch.request(0, price, is_free=True) if end is None else nullcontext():
-            pass
-
-
-@pytest.mark.parametrize(("used_tokens", "is_allowed"), [(99, True), (100, False)])
-def test_a_request_waits_for_the_figures_of_those_under_way(used_tokens: int, is_allowed: bool) -> None:
-    """An agent that has its answer may ask again before what it used is recorded: an estimate ends no agent."""
-    meter = MemoryMeter()
-    watch = SpendingWatch(ModelAccess(provider="openai", key_env="K", budget=SpendingLimits(run_tokens=100)), meter)
-    has_begun = threading.Event()
-
-    def ask_again() -> bool:
-        has_begun.set()
-        try:
-            with watch.request(0, None):
-                return True
-        except BudgetSpentError:
-            return False
-
-    with ThreadPoolExecutor(1) as pool:
-        with watch.request(0, None):
-            second = pool.submit(ask_again)
-            has_begun.wait()
-            with watch.request(0, None, is_free=True):
-                pass
-            watch.add("gpt-x", Usage(input=used_tokens), None)
-        assert second.result() is is_allowed
 
 
 def test_metrics_count_usage_by_organization_and_agent(database: Database) -> None:

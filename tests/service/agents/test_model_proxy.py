@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from service.agents.prices import Price, price_of
-from service.egress import events, model
+from service.egress import events
 from service.egress.routes import PROVIDERS
 from service.egress.usage import Meter, Usage
 from service.settings import AgentLimits, ExecutionSettings
@@ -69,6 +69,7 @@ def ask(monkeypatch: pytest.MonkeyPatch, rehearse: Make, script: Make, server: M
         python: str = "pass",
         patience_s: float = 600,
         timeout_s: float = 280,
+        limits: dict[str, Any] | None = None,
         **access: Any,
     ) -> Any:
         source = (
@@ -78,7 +79,7 @@ def ask(monkeypatch: pytest.MonkeyPatch, rehearse: Make, script: Make, server: M
             "cat /proc/*/environ /proc/*/cmdline 2>/dev/null | tr '\\0' '\\n'; true"
         )
         given = {"provider": provider, "key_env": "MODEL_KEY", "base_url": server.origin} | access
-        settings = ExecutionSettings(agent=AgentLimits(model_patience_s=patience_s))
+        settings = ExecutionSettings(agent=AgentLimits(model_patience_s=patience_s, **(limits or {})))
         return rehearse(None, settings).turn(script(source, model=given, timeout_s=timeout_s), "ask")
 
     return run
@@ -142,8 +143,8 @@ def test_a_key_that_a_command_prints_is_kept_until_it_is_refused(
     [
         ("echo printed-key", "answered 401 for claude-x: not [masked]; let key_command print a valid key"),
         ("echo oh >&2; echo 'log in first' >&2; exit 3", "print-key' printed no key: log in first"),
-        ("exit 3", "print-key' printed no key: it ended with 3"),
-        ("echo two words", "print-key' printed no key: what it printed is not one word"),
+        ("exit 3", "print-key' printed no key: it exited with status 3"),
+        ("echo two words", "print-key' printed no key: its output is not one word"),
     ],
 )
 def test_a_command_without_a_valid_key_ends_the_turn_with_its_own_words(
@@ -268,13 +269,8 @@ def test_what_the_provider_refuses_ends_the_agent_with_the_cure(
     assert {one.path for one in server.requests} <= {"/v1/messages"}
 
 
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Requests are made again at once, and silence is noticed at once."""
-    monkeypatch.setattr(model, "PAUSES_S", (0.01,))
-    monkeypatch.setattr(model, "SILENT_S", {True: 0.5, False: 0.5})
-
-
+QUICK: dict[str, Any] = {"model_pause_s": 0.01, "model_silent_s": 0.5, "model_stream_silent_s": 0.5}
+"""Requests are repeated at once, and silence is noticed at once."""
 STREAM = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 OVERLOADED = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
 AWAY: dict[str, Step] = {
@@ -294,18 +290,16 @@ AWAY: dict[str, Step] = {
 }
 
 
-@pytest.mark.usefixtures("quick")
 def test_a_provider_that_is_away_for_a_while_is_waited_for(ask: Make, server: ModelServer) -> None:
     """The program asks once and gets its answer; what failed before is charged to no one."""
     server.script(*AWAY.values())
-    done = ask("anthropic", *PATHS["anthropic streamed"])
+    done = ask("anthropic", *PATHS["anthropic streamed"], limits=QUICK)
 
     assert (done.failure, "200\n" in done.log) == (None, True), done.log
     assert done.used == [("claude-x", Usage(INPUT, CACHED, 0, OUTPUT), None)]
     assert len(server.requests) == len(AWAY), "one of the connections carried no request"
 
 
-@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize(
     ("how", "words"),
     [
@@ -321,21 +315,20 @@ def test_one_that_stays_away_ends_the_turn_and_the_reason_says_how(
 ) -> None:
     """After the patience that is configured; in words, with the status, the provider, the model, and a cure."""
     server.otherwise = lambda _: AWAY[how]
-    done = ask("anthropic", *PATHS["anthropic streamed"], 1000, patience_s=2)
+    done = ask("anthropic", *PATHS["anthropic streamed"], 1000, patience_s=2, limits=QUICK)
 
     assert words in str(done.failure)
     assert done.reason == ("rate_limited" if how == "limit" else "model_unreachable")
     assert (done.used, len(server.requests) > 1) == ([], True)
 
 
-@pytest.mark.usefixtures("quick")
 def test_the_time_limit_holds_while_a_request_is_held(ask: Make, server: ModelServer) -> None:
     """And is told with what the turn waited for."""
     server.status, server.refusal = 529, OVERLOADED
-    done = ask("anthropic", *PATHS["anthropic"], timeout_s=2)
+    done = ask("anthropic", *PATHS["anthropic"], timeout_s=5, limits=QUICK)
 
     assert done.reason == "timed_out"
-    assert str(done.failure).startswith("the agent passed its time limit of 2 s and was ended; before that, 127.0.0.1:")
+    assert str(done.failure).startswith("the agent passed its time limit of 5 s and was ended; before that, 127.0.0.1:")
     assert "answered 529 for claude-x: Overloaded" in str(done.failure)
 
 
@@ -405,7 +398,7 @@ def test_a_body_in_chunks_is_put_together_or_refused(
 ) -> None:
     """As clients send that do not know its length; nonsense ends that connection, and not the agent."""
     text = json.dumps({"model": "gpt-x"})
-    head = "POST /v1/chat/completions HTTP/1.1\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+    head = "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
     sent = (head + body.format(length=len(text), text=text)).replace("\r\n", "\\r\\n").replace('"', '\\"')
     python = (
         f"import socket; s = socket.create_connection(('127.0.0.1', 3129)); s.sendall(b\"{sent}\"); print(s.recv(99))"

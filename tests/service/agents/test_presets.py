@@ -22,7 +22,6 @@ from service.agents import invocation
 from service.agents.options import AgentOptions, RepositorySetup
 from service.agents.presets import PRESETS
 from service.cli import main
-from service.egress import model as egress
 from service.execution.command import AgentCommand, AgentFailedError
 from service.execution.rehearsal import Rehearsal
 from service.execution.sandbox import Sandbox
@@ -83,13 +82,19 @@ def ready(
     monkeypatch.setenv("MODEL_KEY", KEY)
 
     def make(
-        preset: str, files: dict[str, str] | None = None, patience_s: float = 600, **model: Any
+        preset: str,
+        files: dict[str, str] | None = None,
+        patience_s: float = 600,
+        limits: dict[str, Any] | None = None,
+        **model: Any,
     ) -> tuple[Rehearsal, Agent]:
         sys.stdout.write(f"{preset}: {installed(preset)}\n")
         provider = PROVIDERS.get(preset, "anthropic")
         given = {"provider": provider, "key_env": "MODEL_KEY", "name": MODELS[provider], "base_url": server.origin}
         options = AgentOptions.model_validate({"preset": preset, "model": given | model, "idle_timeout_s": 120})
-        settings = ExecutionSettings(agent=AgentLimits(model_patience_s=patience_s))
+        settings = ExecutionSettings(
+            agent=AgentLimits(model_patience_s=patience_s, model_pause_s=0.05, **(limits or {}))
+        )
         return rehearse(files, settings), Agent(preset, (), 280, options=options)
 
     return make
@@ -109,7 +114,6 @@ def test_three_turns_of_a_run_are_one_conversation_and_know_no_key(
     repository do nothing, and stay in it as they were. When the provider is away during the second turn, the proxy
     repeats the request: the program would not survive so many failures.
     """
-    monkeypatch.setattr(egress, "PAUSES_S", (0.05,))
     guidance = PRESETS[preset].guidance[:1]
     stage, agent = ready(preset, HOSTILE | dict.fromkeys(guidance, TEXT))
     turns = [stage.turn(agent, f"Remember the word {WORDS[0]}.")]
@@ -441,13 +445,13 @@ def test_each_program_s_turn_ends_with_a_reason_that_a_person_understands(
     ready: Make, server: ModelServer, preset: str, ending: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The status, the provider, the model, the provider's own sentence, and the cure; no JSON and no exit status."""
-    monkeypatch.setattr(egress, "PAUSES_S", (0.05,))
     provider, model, document = PROVIDERS.get(preset, "anthropic"), {}, ""
+    limits: dict[str, float] = {}
     if ending in REFUSED:
         server.status, document = REFUSED[ending][provider]
         server.refusal, server.headers = document, LATER if ending == "limit" else {}
     elif ending == "silent":
-        monkeypatch.setattr(egress, "SILENT_S", dict.fromkeys((True, False), 0.5))
+        limits = {"model_silent_s": 0.5, "model_stream_silent_s": 0.5}
         server.otherwise = lambda _: Hang()
     elif ending == "no connection":
         model = {"base_url": "http://127.0.0.1:9"}
@@ -457,7 +461,7 @@ def test_each_program_s_turn_ends_with_a_reason_that_a_person_understands(
         server.ending = ending
     server.writes, server.breaks = ending in {"an edit", "budget"}, ending == "broken off"
     server.words = "There are two. Which database?" if ending == "a question" else server.words
-    stage, agent = ready(preset, patience_s=2, **model)
+    stage, agent = ready(preset, patience_s=2, limits=limits, **model)
     done = stage.turn(agent, "go")
     sys.stdout.write(f"{ending}: {done.failure or done.result.summary}\n")
     said = json.loads(document)["error"]["message"].rstrip(".") if document else ""

@@ -10,6 +10,7 @@ from service.agents.options import ModelAccess
 from service.egress.budget import MemoryMeter
 from service.egress.key import ModelKey
 from service.egress.model import ModelProxy
+from service.egress.outages import ModelState, Outages, Patience
 from service.egress.proxy import EgressProxy
 from tests.service.agents.model_server import ModelServer
 
@@ -71,7 +72,15 @@ def test_what_the_agent_may_not_ask_never_leaves_with_the_key(
     access = ModelAccess.model_validate({"provider": "openai", "key_env": "K", "base_url": server.origin})
     logged: list[str] = []
     report = lambda _, text: logged.append(text)  # noqa: E731
-    given = (tmp_path / "door", access, ModelKey(access), MemoryMeter(), 1.0, ("gpt-x",), report)
+    given = (
+        tmp_path / "door",
+        access,
+        ModelKey(access),
+        MemoryMeter(),
+        ModelState(Outages(Patience(1), lambda: False)),
+        ("gpt-x",),
+        report,
+    )
     with ModelProxy(*given), socket.socket(socket.AF_UNIX) as link:
         link.connect(str(tmp_path / "door"))
         for verb, path, text, close in (

@@ -41,8 +41,13 @@ OPEN = {
         ("GET", "/v1beta/models"),
     ],
     "vertex": [("POST", "/v1/projects/a/locations/b/publishers/anthropic/models/claude-x@1:rawPredict")],
-    "bedrock": [("POST", "/model/us.claude-x-v1%3A0/invoke"), ("POST", "/model/claude-x/count-tokens")],
+    "bedrock": [
+        ("POST", "/model/us.claude-x-v1%3A0/invoke"),
+        ("POST", "/model/claude-x/count-tokens"),
+        ("POST", "/model/arn%3Aaws%3Abedrock%3Aus-east-1%3A123456789012%3Ainference-profile%2Fus.claude-x/invoke"),
+    ],
 }
+ARN = "arn:aws:bedrock:us-east-1:123456789012:application-inference-profile/a1b2c3"
 CLOSED = [
     ("POST", "/v1/models/../chat/completions"),
     ("GET", "/v1/models/../chat/completions"),
@@ -64,6 +69,15 @@ CLOSED = [
     ("GET", "/v1/models;x"),
     ("GET", "/v1/models/x\u0131"),
     ("POST", "/v1/files"),
+    ("POST", "/model/x%2Fy/invoke"),
+    ("POST", "/model/arn:aws:bedrock:us-east-1:1:inference-profile/x/invoke"),
+    ("POST", "/model/arn:aws:bedrock:us-east-1:1:inference-profile%252Fx/invoke"),
+    ("POST", "/model/arn:aws:bedrock:us-east-1:1:inference-profile%2F..%2Fx/invoke"),
+    ("POST", "/model/arn:aws:bedrock:us-east-1:1:inference-profile%2F../invoke"),
+    ("POST", "/model/arn:aws:bedrock:us-east-1:1:inference-profile%2Fx%2Fy/invoke"),
+    ("POST", "/model/arn:aws:s3:us-east-1:1:bucket%2Fx/invoke"),
+    ("GET", "/v1/models/arn:aws:bedrock:us-east-1:1:inference-profile%2Fx"),
+    ("GET", "/v1/model/arn:aws:bedrock:us-east-1:1:inference-profile%2Fx/../../models"),
     ("GET", "/v1/organization/admin_api_keys"),
 ]
 
@@ -84,6 +98,15 @@ def test_everything_else_is_closed(method: str, target: str) -> None:
     for provider in PROVIDERS.values():
         with pytest.raises(ClosedPathError):
             route_of(provider, method, target)
+
+
+@pytest.mark.parametrize("how", ["%3A", "%3a", ":"])
+def test_a_model_that_bedrock_names_by_its_arn_is_decoded_once(how: str) -> None:
+    """The path goes on as the program wrote it."""
+    path = f"/v1/model/{ARN.replace('/', '%2F').replace(':', how)}/invoke-with-response-stream"
+    route = route_of(PROVIDERS["bedrock"], "POST", path)
+
+    assert (route.model, route.path, route.is_billed) == (ARN, path, True)
 
 
 PIECES = [
@@ -150,6 +173,10 @@ def test_no_mutated_target_passes_as_another_path(count: int) -> None:
         (("sonnet",), "claude-opus-5", False),
         (("gpt-*-mini",), "gpt-6-mini", True),
         (("gpt-*-mini",), "gpt-6", False),
+        ((ARN,), ARN, True),
+        ((f"{ARN}d",), ARN, False),
+        (("arn:aws:bedrock:*:123456789012:*",), ARN, True),
+        (("sonnet",), "arn:aws:bedrock:us-east-1:1:imported-model/sonnet", False),
     ],
 )
 def test_only_listed_models_pass(allowed: tuple[str, ...], model: str, *, passes: bool) -> None:

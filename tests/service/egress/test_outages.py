@@ -3,7 +3,7 @@
 import time
 
 from service.agents.outcome import TurnFailure
-from service.egress.outages import Outages, Pause
+from service.egress.outages import Outages, Patience, Pause
 from service.egress.refusals import Refusal
 
 AWAY = TurnFailure("model_unreachable", "it is away")
@@ -11,7 +11,7 @@ AWAY = TurnFailure("model_unreachable", "it is away")
 
 def test_a_turn_waits_for_what_is_away_for_all_or_at_a_long_limit() -> None:
     """Not for what this turn alone does not get, nor for what was answered since."""
-    alone, together = Outages(10, lambda: False), Outages(10, lambda: True)
+    alone, together = Outages(Patience(10), lambda: False), Outages(Patience(10), lambda: True)
     for one in (alone, together):
         one.refused(time.monotonic(), Refusal(AWAY, "ask_again", 5))
     assert (alone.pause, together.pause) == (None, Pause(AWAY, None))
@@ -24,7 +24,7 @@ def test_a_turn_waits_for_what_is_away_for_all_or_at_a_long_limit() -> None:
 
 def test_requests_are_held_for_the_patience_of_the_whole_outage() -> None:
     """Counted from the first request without an answer."""
-    outages = Outages(10, lambda: False)
+    outages = Outages(Patience(10), lambda: False)
     outages.refused(100, Refusal(AWAY, "ask_again"))
 
     assert [outages.allows(105, until) for until in (110, 110.1)] == [True, False]

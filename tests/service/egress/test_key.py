@@ -1,0 +1,45 @@
+"""The key: from the environment, or from a command, which is run as seldom as possible."""
+
+from pathlib import Path
+
+import pytest
+
+from service.agents.options import ModelAccess
+from service.egress.key import ModelKey, NoKeyError
+
+
+def key_of(**source: object) -> ModelKey:
+    return ModelKey(ModelAccess.model_validate({"provider": "openai", **source}))
+
+
+def test_a_key_of_the_environment_stays_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even if the provider refuses it: there is no other."""
+    monkeypatch.setenv("K", "sk-1")
+    key = key_of(key_env="K")
+
+    assert (key.get(), key.get("sk-1")) == ("sk-1", "sk-1")
+
+
+def test_a_command_is_run_again_only_for_a_key_that_was_refused(tmp_path: Path) -> None:
+    """Of several requests with the same refused key, the first one replaces it for all."""
+    calls = tmp_path / "calls"
+    key = key_of(key_command=["sh", "-c", f"echo >> '{calls}'; echo key-$(wc -l < '{calls}')"])
+
+    assert [key.get(refused) for refused in (None, None, "key-1", "key-1", "key-2")] == [
+        *("key-1", "key-1", "key-2", "key-2", "key-3")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        (["sh", "-c", "echo 'log in first' >&2; exit 3"], "'sh' printed no key: log in first"),
+        (["sh", "-c", "echo two words"], "its output is not one word"),
+        (["sh", "-c", "true"], "its output is not one word"),
+        (["/no/such/command"], "No such file or directory"),
+    ],
+)
+def test_a_command_that_fails_says_why(command: list[str], why: str) -> None:
+    """In its own last line, if it has one."""
+    with pytest.raises(NoKeyError, match=why):
+        key_of(key_command=command).get()
