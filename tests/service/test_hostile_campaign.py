@@ -17,6 +17,7 @@ import pytest
 from service.settings import DataFolder
 from service.store import turns
 from service.store.database import Database
+from service.store.turns import Turn
 from tests.service.conftest import NEEDS_SANDBOX, Api
 from tests.service.deployment import VARIABLE
 from tests.service.processes import running
@@ -242,9 +243,11 @@ def speed(organizations: list[Organization]) -> str:
     return f"{counts}, {refused} refused, {quick}"
 
 
-def attempts(ended: list[dict[str, Any]]) -> str:
-    """Return how often turns were put back, in words."""
-    return f"{sum(turn['attempt'] > 1 for turn in ended)} put back, {max(turn['attempt'] for turn in ended)} attempts"
+def attempts(ended: list[Turn]) -> str:
+    """Return how many turns were begun again, and the most attempts of any, in words."""
+    return (
+        f"{sum(turn.attempt > 1 for turn in ended)} begun again, {max(turn.attempt for turn in ended)} attempts at most"
+    )
 
 
 def commits(folder: Path, name: str) -> Counter[str]:
@@ -293,21 +296,22 @@ def test_hostile_agents_are_noticed_by_nobody_else(disk: Path, either_url: str |
             finally:
                 attackers.over.set()
             attacking.result()
-        done = [service.admin("run", run_id)["turns"][0] for one in honest for run_id in one.runs]
-        ended = {deed: [service.admin("run", one)["turns"][0] for one in runs] for deed, runs in attackers.runs.items()}
+        with database.read() as connection:
+            done = [turns.of(connection, run_id)[0] for one in honest for run_id in one.runs]
+            ended = {deed: [turns.of(connection, one)[0] for one in runs] for deed, runs in attackers.runs.items()}
         print(f"\n{database.engine.name}, before the attack: {speed(alone)}")
         print(f"next to it: {speed(honest)}; {attempts(done)}")
         for deed, found in ended.items():
-            failures = Counter(str(turn["failure"])[:160] for turn in found).most_common(3)
+            failures = Counter(str(turn.failure)[:160] for turn in found).most_common(3)
             print(f"  {deed}: {len(found)} turns, {attempts(found)}: {failures}")
 
         assert [one.refused for one in honest] == [[], [], []]
         for name, before, one in zip(HONEST, alone, honest, strict=True):
             assert commits(disk, name) == {f"{run_id} turn 1": 1 for run_id in (*before.runs, *one.runs)}
-        assert {turn["status"] for turn in done} == {"completed"}
+        assert {turn.status for turn in done} == {"completed"}
         for deed, found in ended.items():
-            assert {turn["status"] for turn in found} == {"failed" if ENDS[deed] else "completed"}, (deed, found)
-            assert all((ENDS[deed] or "") in (turn["failure"] or "") for turn in found), (deed, found)
+            assert {turn.status for turn in found} == {"failed" if ENDS[deed] else "completed"}, (deed, found)
+            assert all((ENDS[deed] or "") in (turn.failure or "") for turn in found), (deed, found)
         slots = Slots(service, database)
         slots.reach(0)
         sleeping = [(api, api.begin("sleeper")) for api in apis.values()]
