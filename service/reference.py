@@ -7,6 +7,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from service.ids import slug
+from service.network import Host, HostError
 
 PLATFORMS: Final = ("github", "gitlab")
 MADE_BRANCHES: Final = "agent/"
@@ -21,6 +22,7 @@ NAMED: Final = rf"^({SEGMENT}(/{SEGMENT}){{1,19}}|(https?|ssh|git)://{_HOST}(:[0
 """The pattern of a repository named by its path or a full URL, for the published description."""
 _SEGMENT: Final = re.compile(SEGMENT, re.ASCII)
 _SCP_FORM: Final = re.compile(r"(?:[\w.-]+@)?(?P<host>[\w.-]+):(?P<path>[^/].*)", re.ASCII)
+_UNREADABLE: Final = re.compile(r"[\x00-\x20\x7f\\]")
 _GITHUB_PARTS: Final = 2
 _DEEPEST_GROUP: Final = 20
 _FORBIDDEN: Final = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//")
@@ -97,19 +99,26 @@ def checked_path(platform: str, path: str) -> str:
 
 def location(url: str) -> Location | None:
     """Read a full repository URL (https, ssh, git or the scp form); None when the text is no URL."""
+    # Python drops tabs and line breaks, and git reads a backslash otherwise: both must see the same host.
+    if _UNREADABLE.search(url):
+        return None
     if "://" in url:
         try:
             parts = urlsplit(url)
-            host = parts.hostname or ""
+            # A file has no host.
+            host = parts.hostname if parts.scheme == "file" else Host.parse(parts.hostname or "").text
         except ValueError:
             return None
         path = parts.path
     elif match := _SCP_FORM.fullmatch(url):
-        host, path = match["host"], match["path"]
+        try:
+            host, path = Host.parse(match["host"]).text, match["path"]
+        except HostError:
+            return None
     else:
         return None
     path = path.strip("/").removesuffix(".git")
-    return Location(host.lower(), path) if path else None
+    return Location(host or "", path) if path else None
 
 
 def without_login(url: str) -> str:

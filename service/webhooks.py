@@ -6,16 +6,15 @@ import ipaddress
 import logging
 import random
 import re
-import socket
 import time
 from collections.abc import Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
 from service.clock import DAY_MICROS, SECOND_MICROS, Clock
-from service.egress.proxy import is_public
 from service.forge.client import wait_of
 from service.hosts.http import HostUnreachableError, ask
+from service.network import Address, Host, HostError, is_public, resolve
 from service.settings import EventSettings
 from service.store import events
 from service.store.database import Database
@@ -34,7 +33,7 @@ _TURN_S: Final = 15.0
 _logger = logging.getLogger(__name__)
 
 
-def addresses_of(url: str, allowed: Sequence[Network]) -> list[tuple[str, int]]:
+def addresses_of(url: str, allowed: Sequence[Network]) -> list[Address]:
     """Look up where an endpoint is, now; only addresses that may be connected to are returned.
 
     Raises:
@@ -42,19 +41,19 @@ def addresses_of(url: str, allowed: Sequence[Network]) -> list[tuple[str, int]]:
     """
     try:
         parts = urlsplit(url if _ADDRESS.fullmatch(url) else "")
-        host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
+        name, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
     except (ValueError, KeyError) as error:
         raise EndpointError("the address must read https://host/path, without login or fragment") from error
     try:
-        there = [str(one[4][0]) for one in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
-    except (OSError, UnicodeError):
+        there = [address for address, _ in resolve(Host.parse(name), port)]
+    except (OSError, HostError):
         there = []
     may = [address for address in there if _is_listed(address, allowed)]
     if parts.scheme == "https":
         may += [address for address in there if is_public(address) and address not in may]
     if not may:
         lacks = "has no public address" if parts.scheme == "https" else "needs https://"
-        raise EndpointError(f"{host} {lacks}; the operator can allow it: events.allow_private in service.toml")
+        raise EndpointError(f"{name} {lacks}; the operator can allow it: events.allow_private in service.toml")
     return [(address, port) for address in may]
 
 

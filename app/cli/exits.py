@@ -55,7 +55,7 @@ EXIT_BY_KIND: Final[Mapping[str, Exit]] = {kind: code for code, kinds in _KINDS.
 
 EXTRAS: Final[Mapping[str, Sequence[str]]] = {
     "service": (
-        *("anyio", "fastapi", "uvicorn", "sqlalchemy", "dbos", "email_validator", "alembic"),
+        *("anyio", "fastapi", "uvicorn", "h11", "sqlalchemy", "dbos", "email_validator", "alembic"),
         *("prometheus_client", "structlog", "ruff", "detect_secrets", "jinja2", "markdown_it", "nh3", "pygments"),
     ),
     "web": ("textual_serve", "aiohttp"),

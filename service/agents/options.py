@@ -1,6 +1,5 @@
 """Options of an agent's configuration beyond its command; every key has a default that grants nothing."""
 
-import ipaddress
 import re
 from datetime import date
 from typing import Annotated, Final, Literal, Self
@@ -10,13 +9,12 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from service.agents.inputs import AgentInput, InputName
 from service.agents.prices import Price, price_of
+from service.egress.allowlist import Entry
+from service.network import Host
 
 VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 PresetName = Literal["claude-code", "codex", "opencode", "gemini", "aider", "goose"]
 ProviderName = Literal["anthropic", "openai", "gemini", "vertex", "bedrock"]
-_HOST: Final = re.compile(r"(\*\.)?([a-z0-9_]([a-z0-9_-]*[a-z0-9_])?\.)+[a-z]([a-z0-9-]*[a-z0-9])?(:[0-9]{1,5})?")
-_INTERNAL: Final = re.compile(r"(?P<host>[a-z0-9]([a-z0-9_.-]*[a-z0-9])?):[0-9]{1,5}(=(?P<address>[0-9a-f.:]+))?")
-"""A host that is allowed at one address, also one that is not public."""
 _IDLE_S: Final = 300.0
 CI_FILES: Final = (
     *(".github/workflows/", ".github/actions/", ".gitlab-ci.yml", ".gitlab/ci/", ".forgejo/workflows/"),
@@ -69,6 +67,8 @@ class ModelAccess(_Options):
     # Not {0,199} of \w, which each process would compile for a tenth of a second.
     name: Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z0-9][\w./:@-]*$")] | None = None
     """The model that a preset asks for; None: the program's own choice."""
+    models: tuple[Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z0-9*][\w./:@*-]*$")], ...] = ()
+    """The only models that the agent may ask, `*` standing for any text; empty: `name` and its program's small ones."""
     base_url: str | None = None
     """None: the provider's public address."""
     headers: dict[
@@ -94,8 +94,9 @@ class ModelAccess(_Options):
     @classmethod
     def _keeps_the_key_private(cls, url: str | None) -> str | None:
         parts = urlsplit(url or "https://none.example")
-        if not parts.hostname or parts.scheme not in {"http", "https"} or parts.username or parts.query:
+        if parts.scheme not in {"http", "https"} or parts.username or parts.query:
             raise ValueError("write an address, such as https://llm.acme.example/v1")
+        Host.parse(parts.hostname or "")
         if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
             raise ValueError("use https: the key would travel in clear")
         return url
@@ -167,8 +168,9 @@ class McpServer(_Options):
         if (self.url is None) == (not self.command):
             raise ValueError('write command = ["node_modules/.bin/docs-mcp"], or url = "https://docs.example/mcp"')
         parts = urlsplit(self.url or "https://none.example")
-        if parts.scheme != "https" or not parts.hostname or parts.username:
+        if parts.scheme != "https" or parts.username:
             raise ValueError("write an https address, such as https://docs.example/mcp, and allow its host in egress")
+        Host.parse(parts.hostname or "")
         return self
 
 
@@ -239,19 +241,12 @@ class AgentOptions(_Options):
     @field_validator("egress")
     @classmethod
     def _names_hosts(cls, hosts: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        for host in hosts or ():
-            if _HOST.fullmatch(host):
-                continue
-            found = _INTERNAL.fullmatch(host)
+        for entry in hosts or ():
             try:
-                ip = ipaddress.ip_address("" if found is None else found["address"] or found["host"])
+                Entry.parse(entry)
             except ValueError as error:
                 raise ValueError(
                     "write a host such as 'api.example.com' or '*.example.com:8443', or an internal one with its port "
-                    f"and address, such as 'registry.corp:8443=10.1.2.3' or '10.1.2.3:8443', not {host!r}"
+                    f"and address, such as 'registry.corp:8443=10.1.2.3' or '10.1.2.3:8443', not {entry!r} ({error})"
                 ) from error
-            ip = getattr(ip, "ipv4_mapped", None) or ip
-            # Where clouds hand out a machine's credentials.
-            if ip.is_link_local or ip.is_multicast or ip.is_unspecified:
-                raise ValueError(f"{host!r}: no agent may reach {ip}")
         return hosts

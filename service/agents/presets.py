@@ -11,10 +11,12 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from service.agents import outcome, servers
+from service.agents.options import AgentOptions
 from service.agents.outcome import AgentReport, Listener, OutcomeReader
 from service.agents.servers import Teller
 
 _CODEX_MODEL: Final = "model_providers.runwarden"
+_SMALL: Final = ("claude-haiku-*", "gpt-*-mini", "gpt-*-nano", "gemini-*-flash*")
 _OPENCODE: Final[dict[str, object]] = {
     "autoupdate": False,
     "share": "disabled",
@@ -46,6 +48,8 @@ class Preset:
     models: Mapping[str, ModelWords]
     keys: tuple[str, ...]
     """The variables from which it reads a key if the service does not hold the key."""
+    small: tuple[str, ...] = ()
+    """Models that it asks for titles and summaries, whichever it was told to use; patterns with `*`."""
     is_prompted: bool = True
     """Whether it reads its instructions from standard input."""
     last: tuple[str, ...] = ()
@@ -79,6 +83,13 @@ class Preset:
     def reader(self) -> OutcomeReader:
         """Return a reader of its output."""
         return OutcomeReader(self.listener, self.of_line, must_end=True)
+
+
+def allowed_models(options: AgentOptions) -> tuple[str, ...]:
+    """Return the models that an agent may ask; empty: any, as its program chooses."""
+    if options.model is None or options.model.models or options.model.name is None:
+        return () if options.model is None else options.model.models
+    return (options.model.name, *(() if options.preset is None else PRESETS[options.preset].small))
 
 
 def _opencode(provider: str, package_version: str) -> ModelWords:
@@ -124,6 +135,7 @@ PRESETS: Final = {
             "bedrock": _claude("bedrock", CLAUDE_CODE_USE_BEDROCK="1", CLAUDE_CODE_SKIP_BEDROCK_AUTH="1"),
         },
         keys=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
+        small=("*claude-haiku-*", "*claude-3-5-haiku*"),
         environment={
             "CLAUDE_CONFIG_DIR": "{home}/.claude",
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
@@ -187,6 +199,7 @@ PRESETS: Final = {
             "OPENCODE_DISABLE_AUTOUPDATE": "1",
             "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
         },
+        small=_SMALL,
         # At each start it installs a package for plugins into the folder of its configuration, unless it cannot write.
         sealed=(".config/opencode",),
         servers=servers.opencode,
@@ -202,6 +215,7 @@ PRESETS: Final = {
         resume=("--resume", "{session}"),
         models={"gemini": replace(GENERIC["gemini"], name=("--model", "{model}"))},
         keys=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        small=("gemini-*-flash*",),
         environment={"GEMINI_CLI_TRUST_WORKSPACE": "true", "NO_BROWSER": "true"},
         folders=(".gemini",),
         # Not the system's settings, which it ignores unless they are in a folder of root's.
@@ -241,6 +255,7 @@ PRESETS: Final = {
         },
         keys=("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "DEEPSEEK_API_KEY", "OPENROUTER_API_KEY"),
         is_prompted=False,
+        small=_SMALL,
         # It breaks its lines for a terminal of this width.
         environment={"LITELLM_LOCAL_MODEL_COST_MAP": "True", "BROWSER": "false", "COLUMNS": "4000"},
         folders=(".aider", ".aider/caches"),
@@ -262,6 +277,7 @@ PRESETS: Final = {
         },
         keys=("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GOOGLE_API_KEY"),
         is_prompted=False,
+        small=_SMALL,
         environment={
             "GOOSE_MODE": "auto",
             "GOOSE_PATH_ROOT": "{home}/.goose",

@@ -69,6 +69,11 @@ _LIST_PRICES: Final = {
 }
 
 
+def without_date(model: str) -> str:
+    """Return a model's name without a date or `-latest` at its end."""
+    return _SUFFIX.sub("", model)
+
+
 def price_of(model: str, own: Mapping[str, Price]) -> Price | None:
     """Return the price of a model; None: it is not known.
 
@@ -76,4 +81,4 @@ def price_of(model: str, own: Mapping[str, Price]) -> Price | None:
     that of the whole name, but for a date or `-latest` at its end: `gpt-5.4-mini` is another model than `gpt-5.4`.
     """
     fitting = max((name for name in own if model.startswith(name)), key=len, default=None)
-    return _LIST_PRICES.get(_SUFFIX.sub("", model)) if fitting is None else own[fitting]
+    return _LIST_PRICES.get(without_date(model)) if fitting is None else own[fitting]

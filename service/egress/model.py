@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+from urllib.parse import urlsplit
 
 from service.agents.options import ModelAccess
 from service.agents.outcome import Ending, TurnFailure
@@ -25,9 +25,18 @@ from service.egress import refusals
 from service.egress.budget import BudgetSpentError, SpendingWatch, UsageMeter
 from service.egress.door import Door
 from service.egress.key import ModelKey, NoKeyError
+from service.egress.outages import Outages, Pause
 from service.egress.refusals import Refusal
+from service.egress.routes import (
+    PROVIDERS,
+    BlockedRequestError,
+    ClosedPathError,
+    check_model,
+    models_in,
+    read_body,
+    route_of,
+)
 from service.egress.usage import Meter
-from service.errors import ServiceError
 
 _LONGEST_REQUEST: Final = 64 << 20
 _PASSED_BACK: Final = ("content-type", "retry-after", "request-id", "x-request-id")
@@ -50,14 +59,6 @@ _LONGEST_REFUSAL: Final = 64 << 10
 _PASSED_ON: Final = ("content-type", "accept", "user-agent", "openai-beta", "x-goog-api-client")
 
 
-class BlockedRequestError(ServiceError):
-    """A request is not passed on; the text says why."""
-
-
-class ClosedPathError(BlockedRequestError):
-    """The path is closed. This is no fault of the agent: programs also ask for updates and send statistics."""
-
-
 class Visit(BaseHTTPRequestHandler):
     """One connection from an agent."""
 
@@ -74,6 +75,7 @@ class Visit(BaseHTTPRequestHandler):
         self._answer(self)
 
     do_POST = do_GET
+    do_HEAD = do_PUT = do_DELETE = do_PATCH = do_OPTIONS = do_GET
 
     def log_message(self, *_: Any) -> None:
         """Log nothing: single requests do not belong in the agent's log."""
@@ -111,7 +113,8 @@ class Visit(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()
-        self.wfile.write(text)
+        if self.command != "HEAD":
+            self.wfile.write(text)
 
     def is_gone(self) -> bool:
         """Whether the agent has closed its connection."""
@@ -147,68 +150,6 @@ class Visit(BaseHTTPRequestHandler):
             self.wfile.write(b"0\r\n\r\n")
 
 
-_VERTEX: Final = r"/v1/projects/[\w.-]+/locations/[\w-]+/publishers/anthropic/models"
-_BEDROCK: Final = r"/v1/model/(?P<model>(?!.*\.\.)\w([\w.:-]|%3A|%2F)*)"
-
-
-@dataclass(frozen=True, slots=True)
-class Provider:
-    """How to ask a provider."""
-
-    base_url: str
-    header: str
-    """The header that carries the key."""
-    prefix: str
-    """The text before the key in that header."""
-    billed: re.Pattern[str]
-    """Paths that cost tokens; the model's name is in the body, or in the group."""
-    free: re.Pattern[str]
-    """Other paths that agents may use; all others (files, batches, administration) are closed."""
-    place: re.Pattern[str] | None = None
-    """The beginning of a path, for which the operator's base URL stands; None: the version, if that ends with it."""
-
-
-PROVIDERS: Final = {
-    "anthropic": Provider(
-        "https://api.anthropic.com",
-        "x-api-key",
-        "",
-        re.compile(r"/v1/messages"),
-        re.compile(r"/v1/messages/count_tokens|/v1/models(/[\w.:-]+)?"),
-    ),
-    "openai": Provider(
-        "https://api.openai.com",
-        "Authorization",
-        "Bearer ",
-        re.compile(r"/v1/(chat/completions|completions|responses|responses/compact|embeddings)"),
-        re.compile(r"/v1/models(/[\w.:/-]+)?"),
-    ),
-    "gemini": Provider(
-        "https://generativelanguage.googleapis.com",
-        "x-goog-api-key",
-        "",
-        re.compile(r"/v1(?:beta)?/models/(?P<model>[\w.-]+):(generateContent|streamGenerateContent|embedContent)"),
-        re.compile(r"/v1(beta)?/models(/[\w.-]+(:countTokens)?)?"),
-    ),
-    "vertex": Provider(
-        "",
-        "Authorization",
-        "Bearer ",
-        re.compile(rf"{_VERTEX}/(?!count-tokens:)(?P<model>\w[\w.@-]*):(rawPredict|streamRawPredict)"),
-        re.compile(rf"{_VERTEX}/count-tokens:rawPredict"),
-        re.compile(r"/v1/projects/[^/]+/locations/[^/]+"),
-    ),
-    "bedrock": Provider(
-        "",
-        "Authorization",
-        "Bearer ",
-        re.compile(rf"{_BEDROCK}/(invoke|invoke-with-response-stream)", re.IGNORECASE),
-        re.compile(rf"{_BEDROCK}/count-tokens", re.IGNORECASE),
-        re.compile(r"/v1"),
-    ),
-}
-
-
 @dataclass(frozen=True, slots=True)
 class _Request:
     method: str
@@ -222,32 +163,31 @@ class _Request:
     """How long the provider may be silent."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pause:
-    """What a turn waits for outside of its place."""
-
-    failure: TurnFailure
-    limit_s: float | None
-    """How long the provider's limit lasts; None: the provider is away, and does not say for how long."""
-
-
 class ModelProxy(Door):
     """An agent's access to its model for one turn; this process sends `key` only to the provider.
 
     While the provider is away, the agent's requests are held and made again, for `patience_s` in all.
     """
 
-    def __init__(self, path: Path, access: ModelAccess, key: ModelKey, ledger: UsageMeter, patience_s: float) -> None:
+    def __init__(
+        self,
+        path: Path,
+        access: ModelAccess,
+        key: ModelKey,
+        ledger: UsageMeter,
+        patience_s: float,
+        models: tuple[str, ...] = (),
+        report: Callable[[str, str], None] = lambda *_: None,
+    ) -> None:
+        """Open the door; `models`: the only ones that may be asked, empty: any. `report`: writes to the turn's log."""
         self._access = access
         self._provider = PROVIDERS[access.provider]
         self._base = urlsplit((access.base_url or self._provider.base_url).rstrip("/"))
         self._key = key
-        self._meter = ledger
+        self._models = models
+        self._report = report
         self._budget = SpendingWatch(access, ledger)
-        self._patience_s = patience_s
-        self._away_since: float | None = None
-        """When the first of the requests was made that have got no answer (monotonic seconds); None: all got one."""
-        self._pause: Pause | None = None
+        self._outages = Outages(patience_s, ledger.is_away_for_all)
         self.has_answered = False
         """Whether the model answered at all."""
         self.trouble: TurnFailure | None = None
@@ -268,7 +208,7 @@ class ModelProxy(Door):
     @property
     def pause(self) -> Pause | None:
         """What the turn would wait for if it ended now; None: it is no provider, or this turn alone gets no answer."""
-        return None if self._away_since is None else self._pause
+        return self._outages.pause
 
     def serve(self, inside: socket.socket) -> None:
         """Answer the requests of one connection."""
@@ -280,7 +220,8 @@ class ModelProxy(Door):
         try:
             request = self._checked(visit)
             if self.end is not None:
-                raise ClosedPathError(self.end.text)  # noqa: TRY301 — the agent is about to be ended
+                visit.refuse(403, self.end.text)
+                return
             price = price_of(request.model, self._access.prices)
             budget = self._access.budget
             if request.model and price is None and (budget.run_usd or budget.day_usd):
@@ -292,6 +233,7 @@ class ModelProxy(Door):
             self._fail(TurnFailure("out_of_budget", f"{error}; the agent was stopped"), is_final=True)
             visit.refuse(403, str(error))
         except BlockedRequestError as error:
+            self._report(str(error), f"model: {error}")
             if not isinstance(error, ClosedPathError):
                 self._fail(TurnFailure("failed", f"the model's proxy refused a request: {error}"))
             visit.refuse(403, str(error))
@@ -308,28 +250,22 @@ class ModelProxy(Door):
             raise
 
     def _checked(self, visit: Visit) -> _Request:
-        parts = urlsplit(visit.path)
-        # A base URL may hold the version, as OpenAI-compatible servers have it, or not.
-        path = parts.path if parts.path.startswith("/v1") else f"/v1{parts.path}"
-        billed = self._provider.billed.fullmatch(path)
-        if billed is None and not self._provider.free.fullmatch(path):
-            raise ClosedPathError(f"{visit.command} {path[:200]} is not open to agents")
-        body, model, is_stream = visit.body(), "", False
-        if billed is not None:
-            try:
-                document = json.loads(body)
-            except (ValueError, RecursionError) as error:
-                raise BlockedRequestError("its body is not JSON") from error
-            if not isinstance(document, dict):
-                raise BlockedRequestError("its body is not an object")
-            model = (unquote(billed.groupdict().get("model") or "") or str(document.get("model") or "unknown"))[:200]
+        # The target as it was sent: the library's own reading drops slashes.
+        # What is refused is read as well: it would be taken for the next request.
+        body = visit.body()
+        route = route_of(self._provider, visit.command, visit.requestline.split()[1])
+        model, is_stream, path, query = "", False, route.path, route.query
+        if route.is_billed:
+            document = read_body(body)
+            model = (route.model or str(document.get("model") or "unknown"))[:200]
+            for name in (model, *models_in(document)):
+                check_model(name, self._models)
             is_stream = bool(document.get("stream")) or "stream" in path
             if path.endswith("completions") and document.get("stream"):
                 # Without this option, a stream does not report its usage.
                 asked = document.get("stream_options")
                 document["stream_options"] = (asked if isinstance(asked, dict) else {}) | {"include_usage": True}
                 body = json.dumps(document).encode()
-        query = urlencode([pair for pair in parse_qsl(parts.query) if pair[0] != "key"])
         headers = {name: value for name in _PASSED_ON if (value := visit.headers.get(name))}
         headers |= {name: value for name, value in visit.headers.items() if name.lower().startswith("anthropic-")}
         headers = {name.lower(): value for name, value in headers.items()}
@@ -362,7 +298,7 @@ class ModelProxy(Door):
     def _hold(self, visit: Visit, begun: float, pause_s: float, failure: TurnFailure) -> bool:
         """Wait before a request is made again; False: it is not, as there is no time for that, or nobody waits."""
         until = time.monotonic() + pause_s
-        if until > min(begun, self._away_since or begun) + self._patience_s:
+        if not self._outages.allows(begun, until):
             self._fail(failure, is_final=True)
             return False
         while (left_s := until - time.monotonic()) > 0:
@@ -408,7 +344,7 @@ class ModelProxy(Door):
                 self._fail(refusal.failure, is_final=refusal.then == "stop")
             if answer is None or refusal.then == "ask_again":
                 if request.model:
-                    self._note_away(asked_at, refusal)
+                    self._outages.refused(asked_at, refusal)
                 return refusal
             visit.begin(answer)
             visit.send(start)
@@ -446,12 +382,14 @@ class ModelProxy(Door):
                     self.overspent = TurnFailure("out_of_budget", f"{spent}; the agent's last answer passed it")
         # An agent that sees the end may end as well, so that what it means is noted before.
         if request.model and not is_complete:
-            self._note_broken(refusals.broken_off(self._access, request.model, meter.error))
+            broken = refusals.broken_off(self._access, request.model, meter.error)
+            self._fail(broken, is_final=self._outages.broke_off())
         elif request.model:
             with self._counting:
                 self.has_answered = True
                 if self.end is None:
-                    self._away_since, self.trouble = None, None
+                    self._outages.answered()
+                    self.trouble = None
                 self.ending, self.answered_by = meter.ending, f"{request.model} of {self._access.shown}"
         visit.send(held)
         if is_complete:
@@ -459,22 +397,6 @@ class ModelProxy(Door):
         else:
             # The program has seen the beginning, so only the program can ask again.
             visit.close_connection = True
-
-    def _note_broken(self, failure: TurnFailure) -> None:
-        now = time.monotonic()
-        with self._counting:
-            self._away_since, self._pause = self._away_since or now, None
-            is_final = now > self._away_since + self._patience_s
-        self._fail(failure, is_final=is_final)
-
-    def _note_away(self, asked_at: float, refusal: Refusal) -> None:
-        is_limit = refusal.wait_s is not None and refusal.wait_s > self._patience_s
-        is_for_all = self._meter.is_away_for_all()
-        with self._counting:
-            self._away_since = self._away_since or asked_at
-            self._pause = None
-            if is_limit or is_for_all:
-                self._pause = Pause(refusal.failure, refusal.wait_s if is_limit else None)
 
     @contextlib.contextmanager
     def _connection(self) -> Iterator[http.client.HTTPConnection]:

@@ -8,10 +8,12 @@ from typing import Final, Self
 from service.agents.invocation import MODEL_PORT, PROXY_PORT
 from service.agents.options import AgentOptions
 from service.agents.outcome import Ending, TurnFailure
+from service.agents.presets import allowed_models
 from service.egress.budget import UsageMeter
 from service.egress.key import ModelKey
-from service.egress.model import ModelProxy, Pause
-from service.egress.proxy import EgressProxy
+from service.egress.model import ModelProxy
+from service.egress.outages import Pause
+from service.egress.proxy import EgressProxy, Reporter
 
 PROXY_DOOR: Final = "proxy.sock"
 MODEL_DOOR: Final = "model.sock"
@@ -33,10 +35,12 @@ class Outside:
         if doors is None:
             return
         doors.mkdir(mode=0o700)
-        self._stack.enter_context(EgressProxy(doors / PROXY_DOOR, options.egress or (), say))
+        report = Reporter(say)
+        self._stack.enter_context(EgressProxy(doors / PROXY_DOOR, options.egress or (), report))
         if options.model is not None:
             key = ModelKey(options.model)
-            proxy = ModelProxy(doors / MODEL_DOOR, options.model, key, meter, patience_s)
+            models = allowed_models(options)
+            proxy = ModelProxy(doors / MODEL_DOOR, options.model, key, meter, patience_s, models, report)
             self._model = self._stack.enter_context(proxy)
 
     def __enter__(self) -> Self:

@@ -13,6 +13,7 @@ from service.agents.options import ModelAccess
 from service.agents.outcome import Reason, TurnFailure
 from service.agents.sentences import sentence_in
 from service.clock import SECOND_MICROS, parse_rfc3339
+from service.egress.events import EventStream
 
 _LATER: Final = "continue the run when it answers again"
 Consequence = Literal["ask_again", "stop", "pass_on"]
@@ -82,7 +83,8 @@ _CAUSES: Final = (
 )
 _STREAM_ERRORS: Final = {b"overloaded": 529, b"rate_limit": 429}
 """The status that a provider would have answered if it had not begun the stream; otherwise 500."""
-_STREAM_ERROR: Final = re.compile(rb'\s*(event:\s*error\b|data:\s*\{\s*("type":\s*"error"|"error":\s*\{))')
+_STREAM_ERROR: Final = re.compile(rb'\s*\{\s*("type":\s*"error"|"error":\s*\{)')
+_ERROR_EVENT: Final = re.compile(rb"\s*event:\s*error\b")
 _RETRY_INFO: Final = re.compile(r'retryDelay\\*"\s*:\s*\\*"([0-9.]+s)')
 _RESET: Final = re.compile(r"(anthropic-ratelimit-[a-z-]+)-reset|x-ratelimit-reset-([a-z-]+)")
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
@@ -121,7 +123,9 @@ def answered(
 
 def failed_stream(start: bytes) -> int | None:
     """Return the status that the beginning of a stream stands for if it is an error; None: it is an answer."""
-    if not _STREAM_ERROR.match(start):
+    stream = EventStream()
+    name, data = next((event for events in (stream.feed(start), stream.end()) for event in events), (b"", b""))
+    if name != b"error" and not _STREAM_ERROR.match(data) and not _ERROR_EVENT.match(start):
         return None
     return next((status for word, status in _STREAM_ERRORS.items() if word in start), 500)
 

@@ -3,27 +3,22 @@
 import base64
 import contextlib
 import json
-import re
 from dataclasses import dataclass, fields
 from typing import Any, Final, Self
 
 from service.agents.outcome import Ending
 from service.agents.prices import ListPrice, Price
+from service.egress.events import EventStream
 
 _LONGEST_ANSWER: Final = 32 << 20
-_LONGEST_LINE: Final = 8 << 20
 _ENDINGS: Final[dict[str, Ending]] = {
     **dict.fromkeys(("max_tokens", "length", "max_output_tokens", "MAX_TOKENS"), "cut_short"),
     **dict.fromkeys(("refusal", "content_filter", "SAFETY", "PROHIBITED_CONTENT"), "refused"),
 }
-_ENDS: Final = tuple(f'"{word}"'.encode() for word in _ENDINGS)
 _FRAME_HEAD: Final = 12
 _CHECKSUM: Final = 4
-_LAST: Final = re.compile(
-    rb'"(message_stop|response\.(completed|incomplete)|blockReason)"|"(finish_reason|finishReason)"\s*:\s*"|data:\s*\[DONE\]'
-)
-"""In an event with which a stream ends as it should."""
-_ERROR: Final = re.compile(rb'"error"\s*:\s*\{')
+_LAST_TYPES: Final = frozenset({"message_stop", "response.completed", "response.incomplete"})
+"""The types of event with which a stream ends as it should."""
 BYTES_PER_TOKEN: Final = 4
 """The assumed length of a token, for answers whose tokens the provider did not report."""
 
@@ -63,12 +58,21 @@ class Usage:
 
 
 class Meter:
-    """Reads the usage from one answer while it passes."""
+    """Reads the usage from one answer while it passes.
+
+    What an answer is does not depend on its declared type alone, as programs do not look at it either: an answer that
+    begins like JSON is read as a document, and each is read as a stream of events as well.
+    """
 
     def __init__(self, request_bytes: int, content_type: str) -> None:
+        content_type = content_type.lower()
         self._is_framed = "amazon.eventstream" in content_type
         self._is_stream = self._is_framed or "event-stream" in content_type
-        self._held = b""
+        self._events = EventStream()
+        self._has_events = False
+        self._is_document: bool | None = None
+        """None: nothing but blanks has come."""
+        self._held = bytearray()
         self._received = 0
         self._estimate = Usage(input=request_bytes // BYTES_PER_TOKEN)
         self._counted = Usage()
@@ -81,52 +85,63 @@ class Meter:
     @property
     def is_whole(self) -> bool:
         """Whether what came is an answer with its end, which the end of a connection alone does not say."""
-        text = self._held.strip()
-        if self._is_stream:
-            return (self._has_ended or bool(_LAST.search(text))) and self.error is None
+        if self._is_stream and not (self._is_document and not self._has_events):
+            return (self._has_ended or self._events.is_cut) and self.error is None
         # Of a document it is enough to look at both ends.
-        return self._has_ended or (bool(text) and (text[:1] not in b"{[" or text[-1:] in b"}]"))
+        is_closed = not self._is_document or self._held.strip()[-1:] in b"}]"
+        return self._has_ended or (self._is_document is not None and is_closed)
 
     def feed(self, piece: bytes) -> None:
-        """Take a piece of the answer."""
+        """Read a piece of the answer."""
         self._received += len(piece)
-        self._held += piece
         if self._is_framed:
+            self._held += piece
             self._read_frames()
-        elif self._is_stream:
-            *lines, self._held = self._held.split(b"\n")
-            for line in lines:
-                self._has_ended = self._has_ended or bool(_LAST.search(line))
-                # Most events carry a word of the answer; only those with figures, an end or an error are parsed.
-                if b"usage" in line or _ERROR.search(line) or any(word in line for word in _ENDS):
-                    self._read(line.removeprefix(b"data:"))
-        if len(self._held) > (_LONGEST_LINE if self._is_stream else _LONGEST_ANSWER):
-            # What cannot be held cannot be looked at, and is taken for whole.
-            self._held, self._has_ended = b"", True
+        else:
+            if self._is_document is None and (start := piece.lstrip(b"\xef\xbb\xbf \t\r\n")):
+                self._is_document = start[:1] in b"{["
+            if self._is_document:
+                self._held += piece
+            for name, data in self._events.feed(piece):
+                self._read_event(name, data)
+        if len(self._held) > _LONGEST_ANSWER:
+            # What cannot be held cannot be read, and counts as whole.
+            self._held, self._is_document, self._has_ended = bytearray(), False, True
 
     def total(self, *, is_complete: bool) -> Usage:
         """Return the answer's usage, or an estimate by length if the provider did not report it."""
-        self._read(self._held.removeprefix(b"data:"))
-        self._held = b""
+        for name, data in self._events.end():
+            self._read_event(name, data)
+        self._read(bytes(self._held))
+        self._held.clear()
         output = self._received // BYTES_PER_TOKEN
         if self._counted.tokens == 0:
             return Usage(input=self._estimate.input, output=output)
         return self._counted if is_complete else self._counted.most(Usage(output=output))
+
+    def _read_event(self, name: bytes, data: bytes) -> None:
+        # Only a stream has events, whatever its declared type.
+        self._is_stream = self._has_events = True
+        if data.strip() == b"[DONE]":
+            self._has_ended = True
+        self._read(data)
+        if name == b"error":
+            self.error = data
 
     def _read_frames(self) -> None:
         """Read the whole frames of AWS's event stream: lengths, headers, and JSON with an event in base64."""
         while len(self._held) >= _FRAME_HEAD:
             length = int.from_bytes(self._held[:4])
             if length < _FRAME_HEAD + _CHECKSUM:
-                self._held, self._has_ended = b"", True
+                self._held.clear()
+                self._has_ended = True
             if len(self._held) < length or not self._held:
                 return
             start = _FRAME_HEAD + int.from_bytes(self._held[4:8])
             with contextlib.suppress(ValueError, TypeError, KeyError, RecursionError):
                 event = base64.b64decode(json.loads(self._held[start : length - _CHECKSUM])["bytes"])
-                self._has_ended = self._has_ended or bool(_LAST.search(event))
                 self._read(event)
-            self._held = self._held[length:]
+            del self._held[:length]
 
     def _read(self, text: bytes) -> None:
         try:
@@ -137,8 +152,23 @@ class Meter:
             if isinstance(one, dict):
                 self._counted = self._counted.most(_usage_in(one))
                 self.ending = _ending_in(one) or self.ending
+                self._has_ended = self._has_ended or _is_last(one)
                 if isinstance(one.get("error"), dict) or one.get("type") == "response.failed":
                     self.error = text
+
+
+def _is_last(document: dict[str, Any]) -> bool:
+    """Whether a stream ends as it should with this event, or with what the provider adds to it."""
+    feedback = document.get("promptFeedback")
+    choices = document.get("choices") or document.get("candidates")
+    return (
+        str(document.get("type")) in _LAST_TYPES
+        or (isinstance(feedback, dict) and bool(feedback.get("blockReason")))
+        or any(
+            isinstance(one, dict) and isinstance(one.get("finish_reason") or one.get("finishReason"), str)
+            for one in (choices if isinstance(choices, list) else ())
+        )
+    )
 
 
 def _usage_in(document: dict[str, object]) -> Usage:
@@ -168,7 +198,8 @@ def _ending_in(document: dict[str, Any]) -> Ending | None:
     response, feedback = document.get("response"), document.get("promptFeedback")
     if isinstance(feedback, dict) and feedback.get("blockReason"):
         return "refused"
-    told = [document, document.get("delta"), response, *(document.get("choices") or document.get("candidates") or ())]
+    choices = document.get("choices") or document.get("candidates")
+    told = [document, document.get("delta"), response, *(choices if isinstance(choices, list) else ())]
     for holder in (one for one in told if isinstance(one, dict)):
         details = holder.get("incomplete_details")
         reason = details.get("reason") if isinstance(details, dict) else None

@@ -16,7 +16,7 @@ from service.agents.layouts import NoProgramError, Program
 from service.agents.options import RepositorySetup
 from service.agents.outcome import AgentReport, Ending, Reason
 from service.egress.budget import MemoryMeter, UsageMeter
-from service.egress.model import Pause
+from service.egress.outages import Pause
 from service.egress.outside import doors_of
 from service.errors import ServiceError
 from service.execution import trees

@@ -1,10 +1,8 @@
 """HTTP without redirects or proxies, with a limited size and deadline; and the tokens of code hosts."""
 
-import contextlib
 import http.client
 import json
 import os
-import socket
 import ssl
 import time
 from collections.abc import Mapping, Sequence
@@ -14,6 +12,7 @@ from urllib.parse import urlsplit
 
 import sqlalchemy as sa
 
+from service import network
 from service.deadline import cut_off
 from service.errors import ServiceError
 from service.reference import location, without_login
@@ -21,8 +20,6 @@ from service.store import hosts
 from service.store.hosts import Host
 
 _LARGEST_ANSWER: Final = 1 << 20
-_SHORTEST_S: Final = 0.01
-"""A time-out of nothing would mean: without waiting."""
 
 
 def token_of(host: Host) -> str | None:
@@ -66,7 +63,7 @@ def ask(
     method: str = "GET",
     document: object = None,
     largest: int = _LARGEST_ANSWER,
-    addresses: Sequence[tuple[str, int]] | None = None,
+    addresses: Sequence[network.Address] | None = None,
 ) -> HostResponse:
     """Send one request, with a JSON document (or its bytes) if there is one, and read at most `largest` bytes.
 
@@ -83,10 +80,11 @@ def ask(
     given |= {} if body is None else {"Content-Type": "application/json"}
     try:
         parts = urlsplit(url)
-        connection = _connection(parts.scheme, parts.hostname or "", parts.port)
+        host = network.Host.parse(parts.hostname or "")
+        connection = _connection(parts.scheme, host, parts.port)
         try:
-            there = [(connection.host, connection.port)] if addresses is None else addresses
-            opened = connection.sock = _dial(there, started + timeout_s)
+            there = network.resolve(host, connection.port) if addresses is None else addresses
+            opened = connection.sock = network.dial(there, started + timeout_s)
             if parts.scheme == "https":
                 context = ssl.create_default_context()
                 # The socket's time-out is one for the whole handshake.
@@ -120,22 +118,12 @@ def ask(
     return HostResponse(response.status, got, document, time.monotonic() - started)
 
 
-def _connection(scheme: str, host: str, port: int | None) -> http.client.HTTPConnection:
-    if not host:
-        raise ValueError("the address names no host")
+def _connection(scheme: str, host: network.Host, port: int | None) -> http.client.HTTPConnection:
     if scheme == "https":
-        return http.client.HTTPSConnection(host, port or http.client.HTTPS_PORT)
+        return http.client.HTTPSConnection(host.text, port or http.client.HTTPS_PORT)
     if scheme == "http":
-        return http.client.HTTPConnection(host, port or http.client.HTTP_PORT)
+        return http.client.HTTPConnection(host.text, port or http.client.HTTP_PORT)
     raise ValueError("the address must begin with https:// or http://")
-
-
-def _dial(addresses: Sequence[tuple[str, int]], until: float) -> socket.socket:
-    """Connect to the first address that answers until an instant (monotonic seconds)."""
-    for address in addresses[:-1]:
-        with contextlib.suppress(OSError):
-            return socket.create_connection(address, max(_SHORTEST_S, until - time.monotonic()))
-    return socket.create_connection(addresses[-1], max(_SHORTEST_S, until - time.monotonic()))
 
 
 def _reason(error: Exception, started: float, timeout_s: float) -> str:

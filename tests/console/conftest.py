@@ -148,7 +148,7 @@ def pytest_asyncio_loop_factories() -> dict[str, type[QuietLoop]]:
     return {"quiet": QuietLoop}
 
 
-@pytest.fixture(autouse=True, scope="session")
+@pytest.fixture(autouse=True, scope="module")
 def quiet_textual() -> Iterator[None]:
     """Keys wait for what they cause; style sheets are parsed once; no cursor blinks and no toast goes away."""
     with pytest.MonkeyPatch.context() as patch:

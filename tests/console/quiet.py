@@ -227,11 +227,14 @@ def paint_on_demand(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Compositor, "render_update", render_update)
 
 
+_TOKENS: dict[frozenset[tuple[str, str]], dict[str, Any]] = {}
+_RULES: dict[tuple[Any, ...], list[RuleSet]] = {}
+
+
 def parse_style_sheets_once(patch: pytest.MonkeyPatch) -> None:
     """Parse each style sheet once for all apps: by default, each app parses fifty."""
     tokenize, parse = stylesheet.tokenize_values, stylesheet.parse
-    tokens: dict[frozenset[tuple[str, str]], dict[str, Any]] = {}
-    rules: dict[tuple[Any, ...], list[RuleSet]] = {}
+    tokens, rules = _TOKENS, _RULES
 
     def tokenized(variables: dict[str, str]) -> dict[str, Any]:
         key = frozenset(variables.items())

@@ -351,7 +351,10 @@ async def test_a_replay_counts_and_lists(
 
         monkeypatch.setattr("app.console.automations.sheets.replay", replay)
         await scene.pilot.press("ctrl+g")
-        await scene.shows("50%", "esc stop")
+        # Not `shows`, which would wait for the replay's end.
+        await until(
+            lambda: "50%" in scene.text and "esc stop" in scene.text, "its progress is shown", saw=lambda: scene.text
+        )
         await scene.pilot.press("escape")
         assert await asyncio.to_thread(ended.wait, 30)
 

@@ -10,6 +10,7 @@ from app.automations.bot import Bot
 from tests.automations.test_acting import Said, automation, configured
 from tests.cli.conftest import Inside
 from tests.console.conftest import Staged
+from tests.console.quiet import QuietLoop
 from tests.lab import Lab
 
 RULE = automation('{ command = ["true"] }').replace('run = "failed"', 'health = "not ok"')
@@ -100,7 +101,8 @@ def test_a_run_has_one_id(board: Lab, staged: Staged, tmp_path_factory: pytest.T
     command_line = Inside(tmp_path_factory.mktemp("cli"), board.base_url)
     document = command_line("runs", "list", "--all", "--json").json()
     snapshot = command_line().out
-    shown = asyncio.run(screen(staged))
+    with asyncio.Runner(loop_factory=QuietLoop) as runner:
+        shown = runner.run(screen(staged))
 
     assert {str(run["run_id"]) for run in document["runs"]} == {"run_1", "5", "x" * 1_000}
     assert document["dropped"] == 3

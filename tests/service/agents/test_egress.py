@@ -16,7 +16,8 @@ import pytest
 from pydantic import ValidationError
 
 from service.agents.options import AgentOptions
-from service.egress.proxy import EgressProxy, is_public, public_addresses
+from service.egress.allowlist import Allowlist, RefusedError, addresses_of
+from service.network import Host, is_public
 from tests.service.certificates import make_certificate
 
 Make = Callable[..., Any]
@@ -64,8 +65,8 @@ def host(tmp_path: Path) -> Iterator[TlsHost]:
 def proxied(host: TlsHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rehearse: Make, script: Make) -> Make:
     """Let a shell script run with `allowed.example` on its list, which stands for the server on loopback."""
     addresses = {ALLOWED: [("127.0.0.1", host.port)], "other.example": [("127.0.0.1", host.port)]}
-    resolve = lambda name, port: addresses.get(name) or public_addresses(name, port)  # noqa: E731
-    monkeypatch.setattr("service.egress.proxy.public_addresses", resolve)
+    resolve = lambda name, *given: addresses.get(name.text) or addresses_of(name, *given)  # noqa: E731
+    monkeypatch.setattr("service.egress.proxy.addresses_of", resolve)
     stage = rehearse()
 
     def run(source: str) -> Any:
@@ -117,7 +118,7 @@ exec {python} - <<'END'
 import socket, ssl
 def ask(target, name, tls=True):
     with socket.create_connection(("127.0.0.1", 3128), 60) as link:
-        link.sendall(f"CONNECT {{target}} HTTP/1.1\\r\\n\\r\\n".encode())
+        link.sendall(f"CONNECT {{target}} HTTP/1.1\\r\\nHost: {{target}}\\r\\n\\r\\n".encode())
         answer = link.recv(4096).split(b"\\r\\n")[0].decode()
         if "200" not in answer: return answer
         context = ssl.create_default_context(); context.check_hostname = False; context.verify_mode = ssl.CERT_NONE
@@ -181,7 +182,7 @@ def test_a_name_that_leads_into_the_machine_s_networks_is_not_dialled(monkeypatc
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
 
     assert [address for address in PRIVATE if is_public(address)] == []
-    assert public_addresses("evil.example", 443) == [("9.9.9.9", 443)]
+    assert addresses_of(Host.parse("evil.example"), 443, None) == [("9.9.9.9", 443)]
 
 
 def test_an_internal_host_is_reached_where_the_list_gives_its_address(
@@ -227,9 +228,10 @@ def test_an_internal_host_has_a_port_and_an_address(entry: str, *, is_taken: boo
         AgentOptions(egress=(entry,))
 
 
-def test_the_list_is_taken_literally(tmp_path: Path) -> None:
+def test_the_list_is_taken_literally() -> None:
     """A name, or all below one; a port, or TLS's own."""
     hosts = [("a.example", 443), ("b.a.example", 443), ("evila.example", 443), ("a.example", 8443), ("a.example", 80)]
     for entry, allowed in (("a.example", 0), ("*.a.example", 1), ("a.example:8443", 3)):
-        with EgressProxy(tmp_path / str(allowed), [entry], lambda _: None) as proxy:
-            assert [at for at, one in enumerate(hosts) if proxy.allows(*one)] == [allowed]
+        for at, (name, port) in enumerate(hosts):
+            with nullcontext() if at == allowed else pytest.raises(RefusedError):
+                Allowlist([entry]).decide(Host.parse(name), port)

@@ -111,6 +111,7 @@ def test_calls_of_models_and_tools_are_traced_below_their_agent(
     program.write_text(f'#!/bin/sh\n{lines}exec {real} "$@"\n')
     program.chmod(0o755)
     model = {"provider": "anthropic", "key_env": "MODEL_KEY", "base_url": server.origin, "name": "claude-sonnet-4-5"}
+    model |= {"models": ["m"]}  # which the stand-in asks for, whatever its name
     setup = demo_setup(tmp_path)
     readable = [str(tmp_path / "npm")]
     setup["agents"] += [

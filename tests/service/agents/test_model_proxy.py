@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from service.agents.prices import Price, price_of
-from service.egress import model, usage
-from service.egress.model import PROVIDERS
+from service.egress import events, model
+from service.egress.routes import PROVIDERS
 from service.egress.usage import Meter, Usage
 from service.settings import AgentLimits, ExecutionSettings
 from tests.lab import Drop, Hang, Raw, Respond, Step
@@ -264,7 +264,7 @@ def test_what_the_provider_refuses_ends_the_agent_with_the_cure(
 
     assert done.reason == reason
     assert words in str(done.failure)
-    assert done.log.count("is not open to agents") == len(paths)
+    assert done.log.count("is not open to agents") == 2 * len(paths), "each is refused, and logged"
     assert {one.path for one in server.requests} <= {"/v1/messages"}
 
 
@@ -519,7 +519,7 @@ def test_how_a_stream_in_frames_ended_is_read_as_well(last: str | None, *, is_wh
 
 def test_what_is_too_large_to_be_looked_at_is_taken_for_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rather than for broken off."""
-    monkeypatch.setattr(usage, "_LONGEST_LINE", 100)
+    monkeypatch.setattr(events, "_LONGEST", 100)
     meter = Meter(400, "text/event-stream")
     meter.feed(b"data: " + b"x" * 200)
 

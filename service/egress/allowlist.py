@@ -1,0 +1,102 @@
+"""Which hosts an agent may reach: the entries of its `egress`, and the decision about one host and port."""
+
+import ipaddress
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Self
+
+from service.errors import ServiceError
+from service.network import Address, Host, is_public, resolve
+
+TLS_PORT: Final = 443
+_LARGEST_PORT: Final = 65_535
+_ENTRY: Final = re.compile(r"(?P<wild>\*\.)?(?P<host>[^:=*]+)(:(?P<port>[0-9]{1,5}))?(=(?P<address>[0-9a-f.:]+))?")
+_PUBLIC_NAME: Final = re.compile(r".*\.[a-z][^.]*")
+
+
+class RefusedError(ServiceError):
+    """A host may not be reached; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry: a host, or all hosts below it; a port; and the only address to dial, None: the host's public ones."""
+
+    host: Host
+    is_wildcard: bool
+    port: int
+    address: str | None
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read an entry, such as `*.example.com:8443` or `registry.corp:8443=10.1.2.3`.
+
+        Raises:
+            ValueError: It is none, or leads where clouds hand out a machine's credentials.
+        """
+        found = _ENTRY.fullmatch(text)
+        if found is None or text != text.lower():
+            raise ValueError("no such form")
+        host = Host.parse(found["host"])
+        port = int(found["port"] or TLS_PORT)
+        fixed = ipaddress.ip_address(found["address"]) if found["address"] else host.ip
+        is_named = host.ip is None and bool(_PUBLIC_NAME.fullmatch(host.text))
+        # A host that is not reached by public DNS is written with its port and address, and a wildcard has none.
+        if (fixed is None and not is_named) or (fixed is not None and (found["wild"] or not found["port"])):
+            raise ValueError("no such form")
+        if not 0 < port <= _LARGEST_PORT or found["host"] != host.text:
+            raise ValueError("no such port or host")
+        ip = getattr(fixed, "ipv4_mapped", None) or fixed
+        if ip is not None and (ip.is_link_local or ip.is_multicast or ip.is_unspecified):
+            raise ValueError(f"no agent may reach {ip}")
+        return cls(host, found["wild"] is not None, port, None if fixed is None else str(fixed))
+
+    def fits(self, host: Host) -> bool:
+        """Whether the entry is about a host; an address is never below a name."""
+        if self.is_wildcard:
+            return host.ip is None and host.text.endswith(f".{self.host.text}")
+        return host == self.host
+
+
+class Allowlist:
+    """The entries of one agent."""
+
+    def __init__(self, entries: Sequence[str]) -> None:
+        self._entries = [Entry.parse(one) for one in entries]
+
+    def decide(self, host: Host, port: int) -> str | None:
+        """Return the only address to dial for a host that may be reached; None: any public one.
+
+        Raises:
+            RefusedError: It may not be reached.
+        """
+        about = [entry for entry in self._entries if entry.fits(host)]
+        given = [entry.address for entry in about if entry.port == port]
+        if given:
+            return next(filter(None, given), None)
+        entry = host.text if port == TLS_PORT else f"{host.text}:{port}"
+        ports = ", ".join(sorted({str(one.port) for one in about}))
+        why = f" (it is listed for port {ports})" if ports else ""
+        raise RefusedError(f'{entry} was refused{why}; to allow it, add it to the agent: egress = ["{entry}"]')
+
+
+def addresses_of(host: Host, port: int, fixed: str | None) -> list[Address]:
+    """Return where to dial: the fixed address, or the host's public ones, of no machine or network nearby.
+
+    Raises:
+        RefusedError: There is none.
+    """
+    if fixed is not None:
+        return [(fixed, port)]
+    try:
+        found = resolve(host, port)
+    except OSError as error:
+        raise RefusedError(f"{host.text} was refused: it has no address ({error})") from error
+    if public := [address for address in found if is_public(address[0])]:
+        return public
+    there = found[0][0]
+    raise RefusedError(
+        f"{host.text} was refused: its address {there} is not public; if the agent may reach it, allow that address: "
+        f'egress = ["{host.text}:{port}={there}"]'
+    )

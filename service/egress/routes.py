@@ -1,0 +1,183 @@
+"""Which requests a provider gets from agents: exact methods and paths, the models that they may name, and no others."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, Final
+from urllib.parse import parse_qsl, unquote, urlencode
+
+from service.agents.prices import without_date
+from service.errors import ServiceError
+
+_AMBIGUOUS: Final = re.compile(r"[^!-~]|[\\#]|//|/\.{1,2}(/|$)|%(?!3a|40)", re.IGNORECASE)
+"""In a path: what two servers could read differently. Of escapes, only colon and `@` pass."""
+_NAME: Final = r"[A-Za-z0-9][\w.:@-]*"
+_VERTEX: Final = r"/v1/projects/[A-Za-z0-9][\w.:-]*/locations/[a-z0-9][a-z0-9-]*/publishers/anthropic/models"
+_BEDROCK: Final = r"/v1/model/(?P<model>[A-Za-z0-9](?:[\w.:-]|%3A)*)"
+_ALIAS: Final = re.compile(r"[a-z]+")
+
+
+class BlockedRequestError(ServiceError):
+    """A request is not passed on; the text says why."""
+
+
+class ClosedPathError(BlockedRequestError):
+    """The path is closed. This is no fault of the agent: programs also ask for updates and send statistics."""
+
+
+class ForbiddenModelError(BlockedRequestError):
+    """The agent may not use the model."""
+
+
+def _path(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """How to ask a provider."""
+
+    base_url: str
+    header: str
+    """The header that carries the key."""
+    prefix: str
+    """The text before the key in that header."""
+    billed: re.Pattern[str]
+    """Paths that cost tokens, by POST; the model's name is in the body, or in the group."""
+    free: dict[str, re.Pattern[str]]
+    """Other paths that agents may use, by method; all others (files, batches, administration) are closed."""
+    place: re.Pattern[str] | None = None
+    """The beginning of a path, for which the operator's base URL stands; None: the version, if that ends with it."""
+
+
+PROVIDERS: Final = {
+    "anthropic": Provider(
+        "https://api.anthropic.com",
+        "x-api-key",
+        "",
+        _path(r"/v1/messages"),
+        {"POST": _path(r"/v1/messages/count_tokens"), "GET": _path(rf"/v1/models(/{_NAME})?")},
+    ),
+    "openai": Provider(
+        "https://api.openai.com",
+        "Authorization",
+        "Bearer ",
+        _path(r"/v1/(chat/completions|completions|responses|responses/compact|embeddings)"),
+        # Compatible servers have models such as `meta/llama-4`.
+        {"GET": _path(rf"/v1/models(/{_NAME}){{0,3}}")},
+    ),
+    "gemini": Provider(
+        "https://generativelanguage.googleapis.com",
+        "x-goog-api-key",
+        "",
+        _path(
+            r"/v1(?:beta)?/models/(?P<model>[A-Za-z0-9][\w.-]*):(generateContent|streamGenerateContent|embedContent)"
+        ),
+        {
+            "POST": _path(r"/v1(beta)?/models/[A-Za-z0-9][\w.-]*:countTokens"),
+            "GET": _path(r"/v1(beta)?/models(/[A-Za-z0-9][\w.-]*)?"),
+        },
+    ),
+    "vertex": Provider(
+        "",
+        "Authorization",
+        "Bearer ",
+        _path(rf"{_VERTEX}/(?!count-tokens:)(?P<model>[A-Za-z0-9][\w.@-]*):(rawPredict|streamRawPredict)"),
+        {"POST": _path(rf"{_VERTEX}/count-tokens:rawPredict")},
+        _path(r"/v1/projects/[^/]+/locations/[^/]+"),
+    ),
+    "bedrock": Provider(
+        "",
+        "Authorization",
+        "Bearer ",
+        _path(rf"{_BEDROCK}/(invoke|invoke-with-response-stream)"),
+        {"POST": _path(rf"{_BEDROCK}/count-tokens")},
+        _path(r"/v1"),
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """An open path of a provider."""
+
+    path: str
+    query: str
+    """Without a key."""
+    is_billed: bool
+    model: str
+    """The model's name if the path holds it."""
+
+
+def route_of(provider: Provider, method: str, target: str) -> Route:
+    """Decide about a request's method and target, as they were sent.
+
+    Raises:
+        ClosedPathError: It is not open to agents.
+    """
+    path, _, query = target.partition("?")
+    if not _AMBIGUOUS.search(path) and path.startswith("/") and target.isascii() and target.isprintable():
+        # A base URL may hold the version, as OpenAI-compatible servers have it, or not.
+        path = path if re.match("/v1(beta)?/", path) else f"/v1{path}"
+        billed = provider.billed.fullmatch(path) if method == "POST" else None
+        free = provider.free.get(method)
+        if billed is not None or (free is not None and free.fullmatch(path)):
+            kept = urlencode([pair for pair in parse_qsl(query) if pair[0] != "key"])
+            named = "" if billed is None else unquote(billed.groupdict().get("model") or "")
+            return Route(path, kept, billed is not None, named)
+    raise ClosedPathError(f"{method[:20]} {target[:200]} is not open to agents")
+
+
+def read_body(body: bytes) -> dict[str, Any]:
+    """Read the body of a request that costs tokens.
+
+    Raises:
+        BlockedRequestError: It is no JSON object, or one that the provider could read differently.
+    """
+    try:
+        document = json.loads(body.decode(), object_pairs_hook=_unique)
+    except (ValueError, RecursionError) as error:
+        raise BlockedRequestError("its body is not JSON, or names a key twice") from error
+    if not isinstance(document, dict):
+        raise BlockedRequestError("its body is not an object")
+    if any(key.lower() in {"model", "models"} and key not in {"model", "models"} for key in document):
+        raise BlockedRequestError("its body spells `model` in capitals")
+    return document
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    document = dict(pairs)
+    if len(document) != len(pairs):
+        raise ValueError("a key is there twice")
+    return document
+
+
+def models_in(document: dict[str, Any]) -> Iterator[str]:
+    """Yield every model that a body names: for the answer, to fall back to, and for a tool."""
+    several = (document.get(key) for key in ("models", "fallbacks", "tools"))
+    holders = [document, *(one for many in several if isinstance(many, list) for one in many)]
+    for one in holders:
+        name = one.get("model") if isinstance(one, dict) else one
+        if name is not None:
+            yield str(name)[:200]
+
+
+def check_model(name: str, allowed: tuple[str, ...]) -> None:
+    """Check a model against the list; an empty one allows any.
+
+    An entry allows a name, the same name with a date or `-latest`, a pattern with `*`, or, if it is one word such as
+    `sonnet`, each model whose name contains that word: programs know models by such words.
+
+    Raises:
+        ForbiddenModelError: It is not on the list.
+    """
+    for entry in allowed:
+        is_word = _ALIAS.fullmatch(entry) and entry in re.split(r"[^a-z]+", name)
+        if is_word or without_date(name) == without_date(entry) or ("*" in entry and fnmatchcase(name, entry)):
+            return
+    if allowed:
+        raise ForbiddenModelError(
+            f'the model {name!r} was refused; to allow it, add it to the agent: models = ["{name}"]'
+        )

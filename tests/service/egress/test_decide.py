@@ -1,0 +1,205 @@
+"""Decisions: which requests reach a provider, and for which models."""
+
+import posixpath
+import random
+from contextlib import nullcontext
+from urllib.parse import parse_qsl, unquote
+
+import h11
+import pytest
+
+from service.agents.options import AgentOptions
+from service.agents.presets import allowed_models
+from service.egress.routes import (
+    PROVIDERS,
+    BlockedRequestError,
+    ClosedPathError,
+    ForbiddenModelError,
+    check_model,
+    models_in,
+    read_body,
+    route_of,
+)
+
+OPEN = {
+    "anthropic": [
+        ("POST", "/v1/messages?beta=true"),
+        ("POST", "/v1/messages/count_tokens"),
+        ("GET", "/v1/models/claude-x"),
+        ("GET", "/models"),
+    ],
+    "openai": [
+        ("POST", "/v1/chat/completions"),
+        ("POST", "/responses"),
+        ("POST", "/v1/responses/compact"),
+        ("POST", "/v1/embeddings"),
+        ("GET", "/v1/models/meta/llama-4"),
+    ],
+    "gemini": [
+        ("POST", "/v1beta/models/gemini-x:streamGenerateContent?alt=sse"),
+        ("POST", "/v1beta/models/gemini-x:countTokens"),
+        ("GET", "/v1beta/models"),
+    ],
+    "vertex": [("POST", "/v1/projects/a/locations/b/publishers/anthropic/models/claude-x@1:rawPredict")],
+    "bedrock": [("POST", "/model/us.claude-x-v1%3A0/invoke"), ("POST", "/model/claude-x/count-tokens")],
+}
+CLOSED = [
+    ("POST", "/v1/models/../chat/completions"),
+    ("GET", "/v1/models/../chat/completions"),
+    ("GET", "/v1/models/x/../../organization/admin_api_keys"),
+    ("GET", "/v1/models/%2e%2e/organization/admin_api_keys"),
+    ("GET", "/v1/models/..%2forganization"),
+    ("GET", "/v1/models/..\\organization"),
+    ("GET", "/v1//models"),
+    ("GET", "//v1/models"),
+    ("GET", "/v1/models/x\0"),
+    ("GET", "/v1/models/."),
+    ("GET", "/v1/models/x/"),
+    ("GET", "/v1/chat/completions"),
+    ("POST", "/v1/models"),
+    ("DELETE", "/v1/models/x"),
+    ("HEAD", "/v1/models"),
+    ("GET", "https://api.openai.com/v1/models"),
+    ("GET", "/v1/models#x"),
+    ("GET", "/v1/models;x"),
+    ("GET", "/v1/models/x\u0131"),
+    ("POST", "/v1/files"),
+    ("GET", "/v1/organization/admin_api_keys"),
+]
+
+
+@pytest.mark.parametrize(("provider", "method", "target"), [(name, *one) for name in OPEN for one in OPEN[name]])
+def test_what_programs_ask_for_is_open(provider: str, method: str, target: str) -> None:
+    """By its exact method and path."""
+    route = route_of(PROVIDERS[provider], method, target)
+
+    assert route.is_billed == (
+        method == "POST" and not target.endswith(("count_tokens", "countTokens", "count-tokens"))
+    )
+
+
+@pytest.mark.parametrize(("method", "target"), CLOSED)
+def test_everything_else_is_closed(method: str, target: str) -> None:
+    """Above all what an upstream that normalizes paths would read as another path."""
+    for provider in PROVIDERS.values():
+        with pytest.raises(ClosedPathError):
+            route_of(provider, method, target)
+
+
+PIECES = [
+    *("..", ".", "//", "/", "%2e", "%2E%2e", "%2f", "%5c", "\\", "%00", "\0", ";", "#", "?", "&", "@", ":", "%3A", "%"),
+    *("v1", "v1beta", "models", "chat", "completions", "messages", "files", "organization", "admin_api_keys", "model"),
+    *("invoke", "x", "%252e", "%c0%ae", "\t", " ", "\r\n", "key=worthless", "é", "count_tokens", "batches", "~", "*"),
+]
+
+
+def normalized(path: str) -> str:
+    """Read a path as the most obliging upstream would: decoded until nothing changes, and without dot segments."""
+    while (decoded := unquote(path)) != path:
+        path = decoded
+    return posixpath.normpath(path.replace("\\", "/").partition(";")[0].partition("#")[0].partition("\0")[0])
+
+
+def mutated(rng: random.Random) -> tuple[str, str, str]:
+    """Return a provider, a method, and one of its open targets with pieces put in, taken out and exchanged."""
+    provider = rng.choice([*OPEN])
+    method, target = rng.choice(OPEN[provider])
+    for _ in range(rng.randint(0, 3)):
+        at = rng.randint(0, len(target))
+        cut = target[at + rng.choice([0, 0, 1, 5]) :]
+        target = target[:at] + rng.choice(["", "/"]) + rng.choice(PIECES) + rng.choice(["", "/"]) + cut
+    return provider, rng.choice([method, method, "GET", "POST", "PUT", "DELETE"]), target
+
+
+@pytest.mark.parametrize("count", [3_000, pytest.param(100_000, marks=pytest.mark.campaign)])
+def test_no_mutated_target_passes_as_another_path(count: int) -> None:
+    """An upstream that decodes and normalizes what passed still sees a path of the same meaning; seeded."""
+    rng = random.Random(44)
+    passed = 0
+    for _ in range(count):
+        provider, method, target = mutated(rng)
+        wire = h11.Connection(h11.SERVER)
+        wire.receive_data(f"{method} {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        try:
+            request = wire.next_event()
+            if not isinstance(request, h11.Request):
+                continue
+            route = route_of(PROVIDERS[provider], request.method.decode(), request.target.decode())
+        except (h11.RemoteProtocolError, ClosedPathError):
+            continue
+        passed += 1
+        seen = normalized(route.path)
+        words = {"models", "model", "messages", "completions", "responses", "embeddings"}
+
+        assert words & {*seen.split("/")}, target
+        assert seen == unquote(route.path), target
+        assert not {"files", "organization", "admin_api_keys", "batches"} & {*seen.split("/")[:3]}, target
+        assert "key" not in dict(parse_qsl(route.query))
+    assert passed > count // 50, "the mutations are too wild to show anything"
+
+
+@pytest.mark.parametrize(
+    ("allowed", "model", "passes"),
+    [
+        ((), "any", True),
+        (("claude-x",), "claude-x", True),
+        (("claude-x",), "claude-x-20260101", True),
+        (("claude-x",), "claude-x-large", False),
+        (("claude-x",), "unknown", False),
+        (("sonnet",), "claude-sonnet-5", True),
+        (("sonnet",), "claude-opus-5", False),
+        (("gpt-*-mini",), "gpt-6-mini", True),
+        (("gpt-*-mini",), "gpt-6", False),
+    ],
+)
+def test_only_listed_models_pass(allowed: tuple[str, ...], model: str, *, passes: bool) -> None:
+    """By name, with a date, by pattern, or by the word that programs know a model by."""
+    with nullcontext() if passes else pytest.raises(ForbiddenModelError):
+        check_model(model, allowed)
+
+
+def test_the_default_is_the_configured_model_and_the_program_s_small_one() -> None:
+    """Without a name the program chooses, and any model passes."""
+    access = {"provider": "anthropic", "key_env": "K"}
+    named = access | {"name": "claude-opus-5"}
+    made = [
+        AgentOptions.model_validate({"preset": preset, "model": model})
+        for preset, model in (
+            (None, named),
+            ("claude-code", named),
+            ("claude-code", access),
+            (None, named | {"models": ["m-*"]}),
+        )
+    ]
+
+    assert [allowed_models(one) for one in made] == [
+        ("claude-opus-5",),
+        ("claude-opus-5", "*claude-haiku-*", "*claude-3-5-haiku*"),
+        (),
+        ("m-*",),
+    ]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"model": "a", "model": "b"}',
+        b'{"model": "a", "Model": "b"}',
+        b'{"x": {"a": 1, "a": 2}}',
+        b"[]",
+        b"",
+        b"\xff",
+        '{"model": "a"}'.encode("utf-16"),
+    ],
+)
+def test_a_body_that_a_provider_could_read_otherwise_is_refused(body: bytes) -> None:
+    """Of two keys of one name some read the first, some the last."""
+    with pytest.raises(BlockedRequestError):
+        read_body(body)
+
+
+def test_every_model_that_a_body_names_is_checked() -> None:
+    """Fall-backs and models of tools too."""
+    body = {"model": "a", "models": ["b"], "fallbacks": [{"model": "c"}], "tools": [{"model": "d"}, {"name": "x"}]}
+
+    assert [*models_in(body)] == ["a", "b", "c", "d"]
