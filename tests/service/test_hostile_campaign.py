@@ -320,7 +320,7 @@ def test_hostile_agents_are_noticed_by_nobody_else(disk: Path, either_url: str |
             assert api.post(f"/external/runs/{run_id}/cancel", {}).is_success
         slots.reach(0)
         assert running(attackers.mark) == []
-        assert p95(honest) < BAR_MS
+        assert p95(honest) < BAR_MS, f"before the attack: {p95(alone):.0f} ms"
     finally:
         database.close()
         service.kill()
