@@ -49,7 +49,7 @@ class AgentLimits(_Section):
     open_files: Annotated[int, Field(ge=64)] = 4096
     """Files and sockets that one process may hold open; the kernel refuses more."""
     sockets: Annotated[int, Field(ge=16)] = 1024
-    """Open sockets of all processes together: what waits in them is memory that no other limit counts."""
+    """Open sockets and pipes of all processes together: their buffers are memory that no other limit counts."""
     workspace_bytes: Annotated[int, Field(ge=1 << 20)] = 8 << 30
     """Disk space of the checkout, the agent's other files, and deleted files that it holds open."""
     workspace_files: Annotated[int, Field(ge=1000)] = 1_000_000

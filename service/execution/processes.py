@@ -114,9 +114,9 @@ class UsageWatch:
         threads = sum(max(1, int(fields[_THREADS])) for pid, fields in stats.items() if pid != self._supervisor)
         if threads > limits.processes:
             return f"processes: {threads} at once, threads included, {limits.processes} allowed (processes)"
-        sockets = _sockets(tree, limits.sockets)
-        if sockets > limits.sockets:
-            return f"sockets: {sockets} open at once, {limits.sockets} allowed (sockets)"
+        buffers = _sockets_and_pipes(tree, limits.sockets)
+        if buffers > limits.sockets:
+            return f"sockets: {buffers} sockets and pipes open at once, {limits.sockets} allowed (sockets)"
         # Each process's own time, and that of its children that have ended.
         ticks = sum(sum(map(int, fields[_UTIME : _UTIME + 4])) for fields in stats.values())
         self.cpu_s = ticks / _TICKS_PER_S
@@ -170,20 +170,20 @@ def _deleted_bytes(tree: list[int]) -> int:
     return sum(found.values())
 
 
-def _sockets(tree: list[int], allowed: int) -> int:
-    """Return how many sockets processes hold open, or 0 if their open files cannot be too many sockets."""
+def _sockets_and_pipes(tree: list[int], allowed: int) -> int:
+    """Return how many sockets and pipes processes hold open, or 0 if their open files cannot be too many of them."""
     opened: list[str] = []
     for pid in tree:
         with contextlib.suppress(OSError):
             opened += [f"/proc/{pid}/fd/{number}" for number in os.listdir(f"/proc/{pid}/fd")]
     if len(opened) <= allowed:
         return 0
-    sockets = set()
+    buffers = set()
     for file in opened:
         with contextlib.suppress(OSError):
-            if (target := os.readlink(file)).startswith("socket:"):
-                sockets.add(target)
-    return len(sockets)
+            if (target := os.readlink(file)).startswith(("socket:", "pipe:")):
+                buffers.add(target)
+    return len(buffers)
 
 
 def hides_files(pid: int, proc: Path = _PROC) -> bool:

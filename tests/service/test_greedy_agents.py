@@ -1,4 +1,4 @@
-"""Agents that take what no byte counts: inodes, threads, sockets; and who is to blame when the disk is nearly full."""
+"""Agents that take inodes, threads, sockets or pipes; and who is to blame when the disk is nearly full."""
 
 import os
 import subprocess
@@ -26,6 +26,11 @@ if deed == "sockets":
     for _ in range(20):
         if os.fork() == 0:
             kept = [socket.socketpair() for _ in range(25)]
+            time.sleep(600)
+if deed == "pipes":
+    for _ in range(24):
+        if os.fork() == 0:
+            kept = [os.pipe() for _ in range(25)]
             time.sleep(600)
 if deed == "descriptors":
     try:
@@ -63,13 +68,14 @@ def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     ("deed", "reason"),
     [
         ("threads", "threads included, 100 allowed (processes)"),
-        ("sockets", "open at once, 500 allowed (sockets)"),
+        ("sockets", "sockets and pipes open at once, 500 allowed (sockets)"),
+        ("pipes", "sockets and pipes open at once, 500 allowed (sockets)"),
         ("descriptors", "exited with status 1"),
         ("inodes", "files, 3000 allowed (workspace_files)"),
     ],
 )
 def test_an_agent_that_takes_too_many_ends_with_the_limits_name(narrow: Api, deed: str, reason: str) -> None:
-    """Threads count as processes, sockets of all processes together, and empty files as files."""
+    """Threads count as processes, sockets and pipes of all processes together, and empty files as files."""
     run_id = narrow.begin("greedy", deed=deed)
 
     assert narrow.ended(run_id)["status"] == "failed"
