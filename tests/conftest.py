@@ -74,6 +74,7 @@ PACKAGES: Final = {
     "no sandbox": "bubblewrap",
     "slirp4netns": "slirp4netns",
     "PostgreSQL": "postgresql",
+    "PgBouncer": "pgbouncer",
     "caddy": "caddy",
     "zsh": "zsh",
     "fish": "fish",
