@@ -23,6 +23,7 @@ from service.agents.options import AgentOptions, RepositorySetup
 from service.agents.presets import PRESETS
 from service.cli import main
 from service.execution.command import AgentCommand, AgentFailedError
+from service.execution.disk import SharedDisk
 from service.execution.rehearsal import Rehearsal
 from service.execution.sandbox import Sandbox
 from service.execution.workspace import Workspace
@@ -88,9 +89,11 @@ def ready(
         limits: dict[str, Any] | None = None,
         **model: Any,
     ) -> tuple[Rehearsal, Agent]:
-        sys.stdout.write(f"{preset}: {installed(preset)}\n")
-        provider = PROVIDERS.get(preset, "anthropic")
+        version, provider = installed(preset), PROVIDERS.get(preset, "anthropic")
+        sys.stdout.write(f"{preset}: {version}\n")
         given = {"provider": provider, "key_env": "MODEL_KEY", "name": MODELS[provider], "base_url": server.origin}
+        # Stand-ins ask for `m`, whatever their model is called.
+        model |= {"models": [MODELS[provider], "m"]} if version == "stub" else {}
         options = AgentOptions.model_validate({"preset": preset, "model": given | model, "idle_timeout_s": 120})
         settings = ExecutionSettings(
             agent=AgentLimits(model_patience_s=patience_s, model_pause_s=0.05, **(limits or {}))
@@ -157,9 +160,13 @@ def test_only_a_file_of_the_repository_is_text_for_the_model(sandbox: Sandbox, t
     outside.write_text(TEXT)
     first, second = (workspace.tree / name for name in PRESETS["claude-code"].guidance)
 
+    share = SharedDisk(AgentLimits(), 1).join(workspace.root)
+
     def text_for_the_model(*, trusted: bool = False) -> str:
         given = options.model_copy(update={"trust_repository": trusted})
-        words = AgentCommand(Agent("claude-code", (), options=given), workspace, tmp_path, sandbox).invocation.words
+        words = AgentCommand(
+            Agent("claude-code", (), options=given), workspace, tmp_path, sandbox, share
+        ).invocation.words
         option = "--append-system-prompt-file"
         return words[words.index(option) + 1].removeprefix(sandbox.tree_of(workspace)) if option in words else ""
 
@@ -193,7 +200,8 @@ def test_a_session_keeps_no_settings_of_its_own(ready: Make, sandbox: Sandbox, t
     workspace, home, outside = Workspace(tmp_path / "work"), tmp_path / "home", tmp_path / "outside"
     workspace.create()
     home.mkdir()
-    command = AgentCommand(agent, workspace, tmp_path, sandbox, session=home)
+    share = SharedDisk(AgentLimits(), 1).join(workspace.root)
+    command = AgentCommand(agent, workspace, tmp_path, sandbox, share, session=home)
     command.prepare()
     file = home / ".gemini" / "settings.json"
     written = file.read_text()
