@@ -118,10 +118,12 @@ HOLDER = """
 import os, pathlib, socket, subprocess, sys, time
 how, supervisor, started, command = sys.argv[1:]
 ours, theirs = socket.socketpair()
-argv = [sys.executable, "-I", "-S", supervisor, str(theirs.fileno()), "1000000", "", "sh", "-c", command]
+argv = [sys.executable, "-I", "-S", supervisor, str(theirs.fileno()), "1000000", "64", "", "sh", "-c", command]
 kept = subprocess.Popen(argv, pass_fds=[theirs.fileno()], start_new_session=True)
 theirs.close()
-while not pathlib.Path(started).exists(): time.sleep(0.01)
+while not pathlib.Path(started).exists():
+    if kept.poll() is not None: sys.exit("the supervisor is gone too early")
+    time.sleep(0.01)
 print(kept.pid, flush=True)
 if how == "kill": os.kill(os.getpid(), 9)
 """
@@ -133,7 +135,7 @@ def test_the_supervisor_ends_everything_when_its_worker_lets_go(how: str, tmp_pa
     started, seconds = tmp_path / "started", long_sleep()
     command = f"setsid sleep {seconds} & env -i setsid sleep {seconds} & touch {started}; sleep {seconds}"
     argv = [sys.executable, "-c", HOLDER, how, supervisor.__file__, str(started), command]
-    done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=False, timeout=300)
+    done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=False, timeout=120)
     eventually(lambda: not running("sleep", seconds), "the agent's processes are gone")
     eventually(lambda: not Path(f"/proc/{int(done.stdout)}").exists(), "the supervisor is gone")
 
