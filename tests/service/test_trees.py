@@ -254,15 +254,18 @@ def test_files_below_too_long_a_path_are_told(
         assert turn["diff"].count("new file") == 1 + stored
 
 
-def test_our_folder_of_another_kind_is_never_committed(own: Callable[..., tuple[Api, Path]], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("script", "what"), [("touch", "it is a file, not a folder"), ("mkfifo", "it is not a folder")]
+)
+def test_our_folder_of_another_kind_is_never_committed(
+    own: Callable[..., tuple[Api, Path]], tmp_path: Path, script: str, what: str
+) -> None:
     """The log says once what it is."""
-    for script, what in (("touch", "it is a file, not a folder"), ("mkfifo", "it is not a folder")):
-        (tmp_path / script).mkdir()
-        turn, committed, log = left_by(own, tmp_path / script, f"{script} .runwarden")
+    turn, committed, log = left_by(own, tmp_path, f"{script} .runwarden")
 
-        assert (turn["failure"], committed) == (None, ["good.txt"]), log
-        assert log.count(".runwarden") == 1
-        assert f".runwarden is not read: {what}" in log
+    assert (turn["failure"], committed) == (None, ["good.txt"]), log
+    assert log.count(".runwarden") == 1
+    assert f".runwarden is not read: {what}" in log
 
 
 def test_a_secret_below_a_long_path_is_found(tmp_path: Path) -> None:
