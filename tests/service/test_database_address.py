@@ -89,6 +89,7 @@ def pooled(postgres: Cluster, postgres_url: str) -> Iterator[Callable[[str], str
             port = free_port()
             file = postgres.folder / f"pgbouncer-{port}.ini"
             file.write_text(POOLER.format(server=postgres.port, user=USER, port=port, mode=mode), "utf-8")
+            file.chmod(0o644)
             # Like PostgreSQL, it does not run as root.
             owner = postgres.folder.stat().st_uid
             log = started.enter_context(file.with_suffix(".log").open("wb"))
