@@ -20,8 +20,8 @@ help: ## Show this list
 demo: .venv/.demo ## Show everything working on this machine: service, repositories, runs, console (KEEP=1 keeps it)
 	@$(BIN)/runwarden demo $(if $(KEEP),--keep --folder "$(DEMO)")
 
-test: .venv/.dev ## Run all tests (about five minutes on two cores)
-	@echo "All tests take about five minutes on two quiet cores; CONTRIBUTING.md says how to run a part of them."
+test: .venv/.dev ## Run all tests (about twelve minutes on two cores)
+	@echo "All tests take about twelve minutes on two quiet cores; CONTRIBUTING.md says how to run a part of them."
 	@$(BIN)/python -m pytest $(TESTS)
 
 again: .venv/.dev ## Run the tests that failed last, one at a time
