@@ -65,7 +65,7 @@ def _console(frame: FirstFrame, modes: list[Any] | None) -> int | None:
     gc.disable()
     from functools import partial
 
-    from app.config import ConfigError, config_path, load
+    from app.profiles import ConfigError, config_path, load
     from app.start.first_frame import configuration
 
     path = config_path(None, os.environ)

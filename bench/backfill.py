@@ -13,8 +13,8 @@ from pathlib import Path
 import httpx
 
 from app.api.client import Client
-from app.config import HistorySettings
-from app.config.token import Token
+from app.profiles import HistorySettings
+from app.profiles.token import Token
 from app.sync.backfill import Backfill
 from app.sync.runs import RunSync
 from bench.busy import peer

@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager
 from itertools import cycle
 from pathlib import Path
 
-from app.config import CACHE_FILE
+from app.profiles import CACHE_FILE
 from bench.figures import Figure
 from bench.terminal import CONSOLE, Terminal, environment, filled, ready
 

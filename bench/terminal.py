@@ -15,7 +15,7 @@ from pathlib import Path
 from termios import TIOCSWINSZ
 from typing import Self
 
-from app.config import CACHE_FILE, data_folder, load
+from app.profiles import CACHE_FILE, data_folder, load
 from bench.history import fill
 
 PATIENCE_S = 120.0

@@ -23,7 +23,7 @@ from app.console.app import RunwardenApp
 from app.demo import team_at_work
 from app.demo.history import seed_month
 from app.demo.world import World, build
-from app.engine import Engine
+from app.engine.engine import Engine
 
 SIZE: Final = (112, 30)
 WIDTH: Final = 900

@@ -4,7 +4,7 @@ RunwardenError
 ├── StorageError        a database cannot be used (`storage.errors`)
 ├── LedgerRefusedError  the ledger's state forbids a step (`storage.ledger.errors`)
 ├── ApiError            a request has no usable answer (`app.api.errors`)
-├── ConfigError         the configuration cannot be used (`app.config`), and TokenError, RouteError
+├── ConfigError         the configuration cannot be used (`app.profiles`), and TokenError, RouteError
 ├── ActionRefusedError  a write is not sent (`app.actions`), and ImportFileError, CannotActError
 ├── GitError            git, or a local repository, refuses (`app.results.git`)
 └── others              of one screen or command each

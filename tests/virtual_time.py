@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial, wraps
 from typing import Any
 
-from app.schedule import Job
+from app.sync.schedule import Job
 
 
 class _Selector(selectors.DefaultSelector):

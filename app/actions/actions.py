@@ -30,7 +30,7 @@ from app.api.requests import (
     as_json,
     request_of,
 )
-from app.events import ActionChanged, Announce, Event, StorageFailed
+from app.engine.events import ActionChanged, Announce, Event, StorageFailed
 from storage.errors import StorageClosedError, StorageError
 from storage.ledger import (
     AlreadyDoneError,

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from app.actions.actions import Actions
 from app.actions.refusals import ActionRefusedError, AlreadyAskedError, BlockedError
 from app.api.requests import ContinueRun, as_json, request_from
-from app.events import Announce, StateChangedElsewhere
+from app.engine.events import Announce, StateChangedElsewhere
 from storage.cache.cache import Cache
 from storage.errors import StorageError
 from storage.ledger import new_action_id

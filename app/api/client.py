@@ -13,7 +13,7 @@ from app.api.errors import NotFoundError, NotSendableError
 from app.api.requests import Answer, CancelRun, ContinueRun, ResendInvitation, StartRun, WriteRequest, as_json, run_path
 from app.api.timestamps import as_filter
 from app.api.transport import Call, CommitHook, Reply, Transport
-from app.config.token import Token, TokenError
+from app.profiles.token import Token, TokenError
 from storage.records import HealthReport, Repository, RunPage
 from storage.records.results import Change, FailureFacts, Invitation, LogChunk, NamedAgent, RunTurns
 
@@ -33,7 +33,7 @@ class Client:
         Where the token is an error, every request fails with `NoTokenError`.
 
         Raises:
-            ValueError: The base address cannot be used, see `app.config.address.base_address`.
+            ValueError: The base address cannot be used, see `app.profiles.address.base_address`.
         """
         self.budget = budget or Budget()
         """Every request through this client takes its turn there."""

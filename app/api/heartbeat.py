@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from app.config import NotifySettings
-from app.config.address import is_loopback
+from app.profiles import NotifySettings
+from app.profiles.address import is_loopback
 from storage.errors import StorageError
 
 DEADLINE_S: Final = 10.0

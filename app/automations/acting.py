@@ -9,12 +9,12 @@ from urllib.parse import unquote
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.actions import ActionRefusedError, Actions, AlreadyAskedError
+from app.actions.actions import Actions
 from app.actions.asked import Asked, TellTurns, what_began
+from app.actions.refusals import ActionRefusedError, AlreadyAskedError
 from app.api.errors import ApiError
 from app.api.requests import CancelRun, ContinueRun, StartAgent, StartRun, WriteRequest, request_from
-from app.notify.channels import run_program
-from app.rules.rule import (
+from app.automations.rule import (
     DoAgent,
     DoCancel,
     DoCommand,
@@ -27,8 +27,9 @@ from app.rules.rule import (
     filled,
     filled_argument,
 )
-from app.text import first_line, safe_text
-from app.times import rfc3339
+from app.engine.text import first_line, safe_text
+from app.engine.times import rfc3339
+from app.notify.channels import run_program
 from storage.base_error import RunwardenError
 from storage.cache.cache import Cache
 from storage.records import Action, Repository, RunDetail

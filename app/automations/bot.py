@@ -18,15 +18,15 @@ from msgspec import Struct
 from app.automations.acting import CannotActError, ResponseRunner, facts_of
 from app.automations.metrics import RunCounts, Snapshot, snapshot
 from app.automations.occurrences import Observer, RunFacts, asked_for
+from app.automations.rule import DoCommand, DoNotify, OnRun, OnStuck, Rule, filled, filled_argument, fingerprint_of
 from app.automations.runner import OpenWork, Runner
-from app.config import ConfigError, Profile, Settings
-from app.config.token import EnvToken
-from app.engine import Engine
-from app.events import Event, LinkChanged, StorageFailed
+from app.engine.engine import Engine
+from app.engine.events import Event, LinkChanged, StorageFailed
+from app.engine.times import rfc3339
 from app.notify.dispatcher import Dispatcher, Say
 from app.notify.incidents import IncidentReader
-from app.rules.rule import DoCommand, DoNotify, OnRun, OnStuck, Rule, filled, filled_argument, fingerprint_of
-from app.times import rfc3339
+from app.profiles import ConfigError, Profile, Settings
+from app.profiles.token import EnvToken
 from storage.errors import StorageError
 from storage.records.decision import Decision, Occurrence
 from storage.state import AT_WORK, State

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from app.api.budget import Priority
-from app.engine import Engine
+from app.engine.engine import Engine
 from storage.records import RunFilter
 from storage.records.following import StatusChange
 from storage.state import AT_WORK, OWN, State

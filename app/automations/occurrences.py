@@ -12,12 +12,12 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from app.health import Incident
+from app.automations.fire_times import fire_times, interval_times
+from app.automations.rule import OnHealth, OnInterval, OnRun, OnSchedule, OnStuck, OnUnknownAction, Rule, Scope
+from app.engine.times import rfc3339
+from app.health.facts import Incident
 from app.notify.incidents import IncidentReader
-from app.rules.fire_times import fire_times, interval_times
-from app.rules.rule import OnHealth, OnInterval, OnRun, OnSchedule, OnStuck, OnUnknownAction, Rule, Scope
-from app.run_document import as_received
-from app.times import rfc3339
+from app.runs.document import as_received
 from storage.cache.cache import Cache
 from storage.ledger import Ledger
 from storage.records import CANCELLED, Action, Run, StatusTransition

@@ -16,12 +16,12 @@ from msgspec.structs import replace
 
 from app.automations.acting import ActingResult
 from app.automations.occurrences import EPOCH, RunFacts, Seen, occurrences, upcoming
+from app.automations.policy import lasts
+from app.automations.rule import OnHealth, OnInterval, OnRun, OnSchedule, OnStuck, OnUnknownAction, Rule
 from app.automations.runner import Runner
-from app.engine import Engine
-from app.health import Incident, incidents
+from app.engine.engine import Engine
+from app.health.facts import Incident, incidents
 from app.notify.incidents import LONGEST_GAP, WHOLE
-from app.rules.policy import lasts
-from app.rules.rule import OnHealth, OnInterval, OnRun, OnSchedule, OnStuck, OnUnknownAction, Rule
 from storage.records import HealthSpan
 from storage.records.action import UnknownSpan
 from storage.records.decision import OPEN_OUTCOMES, Decision, RuleState

@@ -14,11 +14,21 @@ from app.api.errors import ApiError
 from app.api.requests import WriteRequest
 from app.automations.acting import ActingResult, CannotActError, result_of, shown
 from app.automations.occurrences import SKEW, Seen, changed_since, due, is_labelled, occurrences, upcoming
+from app.automations.policy import decide, is_quiet, lasts
 from app.automations.proposals import PROPOSALS
-from app.rules.policy import decide, is_quiet, lasts
-from app.rules.rule import DoCommand, DoNotify, OnInterval, OnRun, OnSchedule, OnStuck, Rule, fingerprint, mentions
-from app.text import plural
-from app.times import rfc3339
+from app.automations.rule import (
+    DoCommand,
+    DoNotify,
+    OnInterval,
+    OnRun,
+    OnSchedule,
+    OnStuck,
+    Rule,
+    fingerprint,
+    mentions,
+)
+from app.engine.text import plural
+from app.engine.times import rfc3339
 from storage.cache.cache import Cache
 from storage.errors import StorageError
 from storage.records.decision import WHEN_ENDED, Decision, Occurrence, Outcome, RuleHistory, RuleState, Verdict

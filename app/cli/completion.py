@@ -12,11 +12,11 @@ from typing import Final
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-from app.atomic_file import replacing
 from app.cli.context import Invocation
 from app.cli.exits import Exit, failed
 from app.cli.options import ScreenCommand
-from app.config import CACHE_FILE, ConfigError, data_folder
+from app.engine.atomic_file import replacing
+from app.profiles import CACHE_FILE, ConfigError, data_folder
 from storage.errors import StorageError
 from storage.records import STATUS_ORDER, RunFilter
 

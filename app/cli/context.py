@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
     from app.cli.exits import Exit
     from app.cli.output import Output, Rows
-    from app.config import Choice, Profile, Settings
-    from app.engine import Engine
-    from app.files import ProfileFiles
+    from app.engine.engine import Engine
+    from app.engine.files import ProfileFiles
+    from app.profiles import Choice, Profile, Settings
     from storage.ledger import Ledger
     from storage.state import State
 
@@ -97,7 +97,7 @@ class Invocation:
         Raises:
             ConfigError: It cannot be used.
         """
-        from app.config import config_path, load
+        from app.profiles import config_path, load
 
         settings = load(config_path(self.config_file, os.environ), os.environ, self._choice())
         for line in settings.unused:
@@ -112,7 +112,7 @@ class Invocation:
         return self._choice().command_line
 
     def _choice(self) -> "Choice":
-        from app.config import Choice
+        from app.profiles import Choice
 
         return Choice(self.config_file, self.profile_name, self.data_dir)
 
@@ -124,7 +124,7 @@ class Invocation:
         """
         from msgspec.structs import replace
 
-        from app.config.token import StreamToken
+        from app.profiles.token import StreamToken
 
         profile = settings.profile(self.profile_name)
         if self.token_stream is not None:
@@ -139,7 +139,7 @@ class Invocation:
             ConfigError: The configuration cannot be used.
             StorageError: The file cannot be used.
         """
-        from app.config import STATE_FILE, data_folder
+        from app.profiles import STATE_FILE, data_folder
         from storage.state import State
 
         settings = self.settings()
@@ -155,8 +155,8 @@ class Invocation:
             TokenError: There is no usable token, and one is needed.
             StorageError: A file of the data folder cannot be used.
         """
-        from app.engine import Engine
-        from app.events import Event, StorageFailed
+        from app.engine.engine import Engine
+        from app.engine.events import Event, StorageFailed
 
         def announce(event: Event) -> None:
             if isinstance(event, StorageFailed):
@@ -172,7 +172,7 @@ class Invocation:
     @asynccontextmanager
     async def files(self) -> "AsyncIterator[ProfileFiles]":
         """The cache and the ledger alone, which are open much sooner than an engine; raises as `engine`."""
-        from app.files import ProfileFiles
+        from app.engine.files import ProfileFiles
 
         settings = self.settings()
         files = await ProfileFiles.open(settings, self.profile(settings), actor="cli")
@@ -209,7 +209,7 @@ class Invocation:
             ConfigError: The configuration cannot be used.
             StorageError: The ledger cannot be opened.
         """
-        from app.files import open_ledger
+        from app.engine.files import open_ledger
 
         settings = self.settings()
         async with await open_ledger(settings, self.profile(settings), actor="cli") as ledger:

@@ -9,8 +9,8 @@ from urllib.parse import unquote
 from msgspec import Struct
 
 from app.cli.output import Column, facts
-from app.run_document import as_received, run_document
-from app.times import exact_ago, rfc3339, span
+from app.engine.times import exact_ago, rfc3339, span
+from app.runs.document import as_received, run_document
 from storage.records import (
     CANCELLED,
     INVITATION_LIFETIME,
@@ -24,8 +24,8 @@ from storage.records import (
 from storage.records.results import Invitation
 
 if TYPE_CHECKING:
-    from app.engine import Engine
-    from app.files import ProfileFiles
+    from app.engine.engine import Engine
+    from app.engine.files import ProfileFiles
 
 
 class Made(Struct, frozen=True):

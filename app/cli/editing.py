@@ -9,13 +9,13 @@ from tomlkit import dumps, parse, string, table
 from tomlkit import value as toml_value
 from tomlkit.exceptions import TOMLKitError
 
-from app.atomic_file import replacing
 from app.cli.context import Invocation
 from app.cli.exits import CommandFailedError, Exit, failed
 from app.cli.options import FactCommand, ScreenCommand
-from app.config import ConfigError, config_path, example_text
-from app.config.load import read_text
-from app.config.write import ChangedError, save
+from app.engine.atomic_file import replacing
+from app.profiles import ConfigError, config_path, example_text
+from app.profiles.load import read_text
+from app.profiles.write import ChangedError, save
 
 
 @click.command("edit", cls=ScreenCommand)

@@ -10,8 +10,8 @@ import click
 from app.api.errors import ApiError
 from app.cli.context import Format, Invocation, StoppedError
 from app.cli.exits import EXIT_BY_KIND, CommandFailedError, ErrorDetail, Exit, Failure, of_api_error
-from app.config import ConfigError
-from app.config.token import TokenError
+from app.profiles import ConfigError
+from app.profiles.token import TokenError
 from app.start.streams import remarking
 from storage.base_error import RunwardenError
 
@@ -43,7 +43,7 @@ def report(error: BaseException, invocation: Invocation, argv: Sequence[str]) ->
         (invocation.rows or invocation.output).failure(failure)
         return CRASHED
     if invocation.is_plugin:
-        from app.cli.health import tell_unknown
+        from app.health.command import tell_unknown
 
         return tell_unknown(invocation.output, failure)
     (invocation.rows or invocation.output).failure(failure, invocation.beside_error)
@@ -80,7 +80,7 @@ def _of_ours(error: RunwardenError) -> Failure:
         detail = {"file": None if error.file is None else str(error.file), "line": error.line, "key": error.key}
         return Failure(error.kind, str(error), Exit.USAGE, detail)
     # A mistake in the command line or in the configuration does not need these.
-    from app.actions import ActionRefusedError, BlockedError, DuplicateError, InvalidRequestError
+    from app.actions.refusals import ActionRefusedError, BlockedError, DuplicateError, InvalidRequestError
     from storage.errors import StorageError
     from storage.ledger import AmbiguousActionError, NoSuchActionError, WrongStateError
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from app.cli.exits import failed
-from app.text import safe_text
-from app.times import rfc3339
+from app.engine.text import safe_text
+from app.engine.times import rfc3339
 
 OURS: Final = ("app", "storage")
 """The loggers that are written: the lines of libraries may hold headers, and with them the token."""

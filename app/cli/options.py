@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from app.cli.context import Format, Invocation
-from app.text import closest
+from app.engine.text import closest
 
 if TYPE_CHECKING:
     from pathlib import Path

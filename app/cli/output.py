@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Final, Generic, NamedTuple, TextIO, TypeVar
 from unicodedata import combining, east_asian_width
 
-from app.atomic_file import replacing
 from app.cli.context import Format, Invocation
 from app.cli.exits import Failure, failed
+from app.engine.atomic_file import replacing
+from app.engine.text import csv_cell, json_escaped, safe_text
+from app.engine.times import rfc3339
 from app.start.streams import NotPrintedError, printing, remarking
-from app.text import csv_cell, json_escaped, safe_text
-from app.times import rfc3339
 
 T = TypeVar("T")
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Final, TextIO
 
 from msgspec.structs import replace
 
-from app.events import BackfillMoved, Event
+from app.engine.events import BackfillMoved, Event
+from app.engine.text import safe_text
+from app.engine.times import span
 from app.start.streams import remarking
-from app.text import safe_text
-from app.times import span
 
 if TYPE_CHECKING:
     from app.cli.output import Output
-    from app.engine import Engine
+    from app.engine.engine import Engine
     from storage.records.coverage import BackfillProgress
 
 BAR: Final = 24

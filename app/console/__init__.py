@@ -12,14 +12,14 @@ from datetime import UTC, datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from app.config import Profile, Settings
 from app.console.terminal.process import ending_with_terminal, follow_window
+from app.profiles import Profile, Settings
 from app.start.streams import remarking
 
 if TYPE_CHECKING:
     from app.console.app import RunwardenApp
     from app.console.terminal.terminal import KeepFrame
-    from app.engine import Engine
+    from app.engine.engine import Engine
 
 
 def run_console(
@@ -37,8 +37,8 @@ def run_console(
     """
     follow_window()
     gc.disable()  # A start makes hardly any garbage: collecting it would take a tenth of the time to the first frame.
-    from app.console.engines import ProfileEngines
-    from app.console.runs.views import first_picture
+    from app.profiles.engines import ProfileEngines
+    from app.runs.screen_views import first_picture
 
     first = first_picture(settings, profile, datetime.now(UTC))
     profile_engines = ProfileEngines(settings, profile, os.environ, lambda: datetime.now(UTC))
@@ -47,7 +47,7 @@ def run_console(
 
         async def opening() -> "Engine":
             # These imports take longer than the first frame did; keys must not wait for them.
-            await asyncio.to_thread(import_module, "app.engine")
+            await asyncio.to_thread(import_module, "app.engine.engine")
             # What is imported by now stays to the end: checking it at every collection would only delay keys.
             gc.freeze()
             gc.enable()

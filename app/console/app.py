@@ -5,7 +5,6 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from msgspec import Struct
@@ -15,27 +14,27 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widgets import Static
 
-from app.config import Profile, Settings
 from app.console.base.screen import ALL, OF_ALL, OVERVIEW, TABS, BaseScreen
-from app.console.guard import BaseApp
+from app.console.guard import CONSOLE_CSS, BaseApp
 from app.console.messages import FIRST_UNKNOWN, FollowRun, GoToTab, OpenRun, SwitchProfile
-from app.console.runs.views import first_picture
 from app.console.screens import make_screen
 from app.console.session import Session
 from app.console.terminal.terminal import TERMINAL_BINDINGS, Terminal
 from app.console.themes import begin_with_theme
-from app.text import safe_text
+from app.engine.text import safe_text
+from app.profiles import Profile, Settings
+from app.runs.screen_views import first_picture
 from storage.errors import StorageError
-from widgets.follow import FollowStrip
 from widgets.frame.bars import TabBar
 from widgets.frame.header_bar import HeaderBar
+from widgets.runs.follow import FollowStrip
 
 if TYPE_CHECKING:
     from textual.command import Provider
 
-    from app.console.engines import ProfileEngines
-    from app.console.following import RunFollower
-    from app.engine import Engine
+    from app.engine.engine import Engine
+    from app.profiles.engines import ProfileEngines
+    from app.runs.screen_following import RunFollower
     from storage.cache.first_paint import FirstPaint
 
 NAVIGATION_BINDINGS: Final = (
@@ -110,7 +109,7 @@ class Navigation:
 
     def open_run(self, session: Session, run_id: str | None) -> None:
         """Show a run on the full screen, unless it is shown already."""
-        from app.console.run.screen import RunScreen
+        from app.runs.screen_run import RunScreen
 
         screen = self._app.screen
         is_here = isinstance(screen, RunScreen) and screen.focused_run_id == run_id
@@ -170,7 +169,7 @@ class RunwardenApp(BaseApp[None]):
 
     TITLE = "runwarden"
     DEFAULT_MODE = "runs"
-    CSS_PATH = Path(__file__).with_name("console.tcss")
+    CSS_PATH = CONSOLE_CSS
     COMMANDS: ClassVar[set[Any]] = {_commands}
     BINDINGS: ClassVar[list[BindingType]] = [
         *NAVIGATION_BINDINGS,
@@ -277,7 +276,7 @@ class RunwardenApp(BaseApp[None]):
     @on(FollowStrip.ListRequested)
     def action_followed(self) -> None:
         """List the followed runs."""
-        from app.console.following import FollowList
+        from app.runs.screen_following import FollowList
 
         if self.following is not None and not isinstance(self.screen, FollowList):
             self.push_screen(FollowList(self.session, self.following), partial(self.navigation.open_run, self.session))
@@ -296,7 +295,7 @@ class RunwardenApp(BaseApp[None]):
     @on(HeaderBar.ProfileClicked)
     def action_profiles(self) -> None:
         """Ask which profile to show."""
-        from app.console.profiles import ProfileSwitcher
+        from app.profiles.screen_profiles import ProfileSwitcher
 
         if self.engines is None or not self._can_switch:
             self.session.notify(
@@ -354,7 +353,7 @@ class RunwardenApp(BaseApp[None]):
         if self.engines is not None:
             self.engines.adopt(engine)
         session.open(engine)
-        from app.console.following import RunFollower
+        from app.runs.screen_following import RunFollower
 
         self.following = RunFollower(engine, session, self.terminal.write)
         session.engine_changed.subscribe(self, self.following.engine_changed)

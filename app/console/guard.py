@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from rich.segment import Segments
 from textual import events
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from app.console.session import Session
 
 ResultT = TypeVar("ResultT")
+
+
+CONSOLE_CSS: Final = Path(__file__).with_name("console.tcss")
 
 
 class BaseApp(App[ResultT]):

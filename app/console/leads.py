@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 from app.console.messages import GoToTab
-from app.console.runs.views import listed
+from app.runs.screen_views import listed
 from storage.records import RunFilter
 from storage.records.repository import DEFAULT_PLATFORM
 

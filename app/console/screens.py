@@ -7,19 +7,23 @@ from app.console.base.screen import OF_ALL, BaseScreen
 from app.console.session import Session
 
 if TYPE_CHECKING:
-    from app.console.engines import ProfileEngines
+    from app.profiles.engines import ProfileEngines
 
 NEED_ENGINE: Final = frozenset({"organizations", "insights", "activity"})
 """Tabs whose screen is given the engine: they cannot be shown before it is open."""
 
 
-MODULES: Final = {"organizations": "organizations.screen", "automations": "automations.screen", "runs": "runs.screen"}
-"""Where a tab's screen is, if not in a module of its name."""
+MODULES: Final = {
+    "activity": "actions.screen",
+    "profiles": "profiles.screen_profiles",
+    "all profiles": "profiles.screen_all_profiles",
+}
+"""Where a tab's screen is, if not in the room of its name."""
 
 
 def screen_type(tab: str) -> type[BaseScreen]:
-    """Import a tab's screen class: `HealthScreen` of `app.console.health` for `health`."""
-    module = import_module(f"app.console.{MODULES.get(tab, tab.replace(' ', '_'))}")
+    """Import a tab's screen class: `HealthScreen` of `app.health.screen` for `health`."""
+    module = import_module(f"app.{MODULES.get(tab, f'{tab}.screen')}")
     kind: type[BaseScreen] = getattr(module, f"{tab.title().replace(' ', '')}Screen")
     return kind
 

@@ -18,14 +18,14 @@ from textual.widgets.option_list import Option
 from app.console.guard import guarded_event
 from app.console.messages import FollowRun
 from app.console.session import Session
-from app.text import safe_text
+from app.engine.text import safe_text
 from storage.base_error import RunwardenError
 from storage.errors import StorageError
-from widgets.after_refresh import after_refresh
-from widgets.badges import NO_MARK, STYLES, Badge, ProfileMark, Tone, run_badge
-from widgets.batch import BatchView
-from widgets.choice_lists import Options, StatusList
+from widgets.actions.batch import BatchView
 from widgets.forms.inputs import LineInput
+from widgets.kit.after_refresh import after_refresh
+from widgets.kit.badges import NO_MARK, STYLES, Badge, ProfileMark, Tone, run_badge
+from widgets.kit.choice_lists import Options, StatusList
 
 AnswerT = TypeVar("AnswerT")
 ChoiceT = TypeVar("ChoiceT")

@@ -12,9 +12,9 @@ from textual.color import Color
 from textual.filter import LineFilter
 from textual.theme import BUILTIN_THEMES, Theme
 
-from app.config import Settings
 from app.console.session.user_preferences import read
-from app.text import closest
+from app.engine.text import closest
+from app.profiles import Settings
 
 PLAIN: Final = Style.from_color(RichColor.default(), RichColor.default())
 FAINT: Final = 40

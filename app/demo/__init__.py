@@ -15,10 +15,10 @@ from pathlib import Path
 from types import FrameType
 from urllib.parse import urlsplit
 
-from app.config import Profile, Settings, load
 from app.demo.history import execute, seed_month
 from app.demo.service_process import GRACE_S, DemoError, has_sandbox
 from app.demo.world import PROFILE, World, build, resume
+from app.profiles import Profile, Settings, load
 
 Show = Callable[[Settings, Profile], int]
 """Shows a profile until the user leaves; returns the exit code."""
@@ -46,7 +46,7 @@ def run_demo(show: Show | None, *, keep: bool, folder: Path | None) -> int:
             _say("Executing a few runs on them…")
 
             async def work() -> None:
-                from app.engine import Engine
+                from app.engine.engine import Engine
 
                 async with await Engine.open(settings, profile, actor="demo") as engine:
                     await execute(engine)

@@ -12,7 +12,7 @@ from app.demo.world import AGENTS, REPOSITORIES
 from storage.records import Repository
 
 if TYPE_CHECKING:
-    from app.engine import Engine
+    from app.engine.engine import Engine
 
 PATIENCE_S: Final = 30.0
 """How long the demo waits for its first runs; a slow machine then shows them still working."""

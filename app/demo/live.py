@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from app.engine import Engine
+    from app.engine.engine import Engine
 
 HEAD_START_S: Final = 1.5
 """Seconds that the console has the processor for itself before the team's process imports its modules."""
@@ -42,10 +42,10 @@ BRANCHES: Final = {
 
 async def _work(folder: Path, lab_token: str, ended: asyncio.Event) -> None:
     from app.automations.bot import Bot, reload_on_hangup
-    from app.config import load
     from app.demo.history import execute
     from app.demo.world import PROFILE
-    from app.engine import Engine
+    from app.engine.engine import Engine
+    from app.profiles import load
 
     async def until_ended() -> None:
         await ended.wait()

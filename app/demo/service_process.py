@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from app.text import safe_block
+from app.engine.text import safe_block
 from storage.base_error import RunwardenError
 
 GRACE_S: Final = 15.0

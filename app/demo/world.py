@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from app.config import Choice, Profile, Settings, load
 from app.demo.service_process import ServiceProcess, administer, start
+from app.profiles import Choice, Profile, Settings, load
 
 if TYPE_CHECKING:
     from app.api.requests import Json

@@ -7,11 +7,11 @@ from typing import Final, get_args
 
 from msgspec.structs import replace
 
-from app.config import NotifySettings
-from app.config.settings import DEFAULT_ROUTE
-from app.health import Incident
-from app.text import safe_text
-from app.times import clock_time, span
+from app.engine.text import safe_text
+from app.engine.times import clock_time, span
+from app.health.facts import Incident
+from app.profiles import NotifySettings
+from app.profiles.settings import DEFAULT_ROUTE
 from storage.ledger import Ledger
 from storage.records import CANCELLED, ActionFilter, LinkState
 from storage.records.alert import Alert, AlertSubject, Level

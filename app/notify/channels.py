@@ -11,8 +11,8 @@ from typing import Final, Self
 
 from msgspec import Struct, field
 
-from app.processes import end_group, within
-from app.text import SafeText, as_argument, safe_text
+from app.engine.processes import end_group, within
+from app.engine.text import SafeText, as_argument, safe_text
 from storage.records.alert import Alert, Level
 
 _END: Final = "\x1b\\"

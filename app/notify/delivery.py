@@ -14,11 +14,11 @@ from html import escape
 from importlib.util import find_spec
 from typing import Final
 
-from app.config import NotifyRoute, NotifySettings
-from app.config.settings import Markup
+from app.engine.processes import end_group, within
+from app.engine.text import safe_text
 from app.notify.channels import FACTS, Channels, Text, fill
-from app.processes import end_group, within
-from app.text import safe_text
+from app.profiles import NotifyRoute, NotifySettings
+from app.profiles.settings import Markup
 from app.version import DISTRIBUTION
 from storage.base_error import RunwardenError
 from storage.records.alert import Delivery

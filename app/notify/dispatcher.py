@@ -12,13 +12,13 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from app.config import NotifySettings
-from app.config.settings import DEFAULT_ROUTE
+from app.engine.text import plural
 from app.notify.alerts import follow_up_alerts, move_alert, own_alert, state_alerts, wanted
 from app.notify.delivery import send
 from app.notify.incidents import IncidentReader
 from app.notify.plan import Present, Situation, plan
-from app.text import plural
+from app.profiles import NotifySettings
+from app.profiles.settings import DEFAULT_ROUTE
 from storage.cache.cache import Cache
 from storage.ledger import Ledger
 from storage.records.alert import Alert, Delivery

@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Final, Self
 
-from app.config import Profile, Settings
-from app.health import Incident, incidents
+from app.health.facts import Incident, incidents
+from app.profiles import Profile, Settings
 from storage.cache.cache import Cache
 from storage.records import PlatformHealth
 

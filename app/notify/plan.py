@@ -9,11 +9,11 @@ from typing import Final, Literal
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from app.config import NotifySettings
-from app.config.settings import DEFAULT_ROUTE, LONGEST_WAIT
+from app.engine.text import safe_text
+from app.engine.times import span
 from app.notify.alerts import counted, places, together, worst
-from app.text import safe_text
-from app.times import span
+from app.profiles import NotifySettings
+from app.profiles.settings import DEFAULT_ROUTE, LONGEST_WAIT
 from storage.records.alert import Alert, Message, MessagePhase, Plan, Settled, ToldProblem
 from storage.records.inbox import Mark
 

@@ -8,12 +8,12 @@ from typing import Final
 
 from msgspec import Struct
 
-from app.config import NotifySettings
-from app.config.settings import DEFAULT_ROUTE
+from app.engine.text import safe_text
+from app.engine.times import clock_time
 from app.notify.alerts import follow_up_alerts, link_back_alert, move_alert, state_alerts, together, wanted
 from app.notify.incidents import IncidentReader
-from app.text import safe_text
-from app.times import clock_time
+from app.profiles import NotifySettings
+from app.profiles.settings import DEFAULT_ROUTE
 from storage.cache.cache import Cache
 from storage.ledger import Ledger
 from storage.records.alert import Alert, Level

@@ -14,10 +14,10 @@ from typing import Final
 
 from msgspec import Struct
 
+from app.engine.text import safe_text
 from app.results.diff import Patch, as_name, new_side
 from app.results.git import Git, GitError
 from app.results.repository import CommitHistory
-from app.text import safe_text
 from storage.records import Repository
 from storage.records.results import LINK_MODE, SUBMODULE_MODE, Change
 

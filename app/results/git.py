@@ -15,8 +15,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from app.processes import end_group, signal_group
-from app.text import safe_text
+from app.engine.processes import end_group, signal_group
+from app.engine.text import safe_text
 from storage.base_error import RunwardenError
 
 _FOREIGN: Final = frozenset(

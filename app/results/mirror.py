@@ -15,9 +15,9 @@ from typing import Final
 
 from msgspec import Struct
 
+from app.engine.text import safe_text
 from app.results.diff import Patch
 from app.results.git import Git, GitError, TooLargeError
-from app.text import safe_text
 from storage.records.results import SUBMODULE_MODE, Change, ChangedFile
 
 TRAILER: Final = "Runwarden-Run"

@@ -12,13 +12,13 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.config import RepositoryAddress
-from app.config.repositories import address_of
+from app.engine.text import safe_text
+from app.profiles import RepositoryAddress
+from app.profiles.repositories import address_of
 from app.results.git import Git, GitError
 from app.results.mirror import Commit, Heads, Mirror, trim
 from app.results.review import findings
 from app.results.service import pull_number
-from app.text import safe_text
 from storage.records import Repository, Run, RunDetail
 from storage.records.results import Change, ChangedFile, Review, RunTurns, Turn
 

@@ -7,13 +7,13 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from app.api.errors import ApiError
-from app.config import Settings, mirrors_folder
+from app.engine.text import safe_text
+from app.profiles import Settings, mirrors_folder
 from app.results.diff import Patch, new_side
 from app.results.git import Git, GitError
 from app.results.repository import CommitHistory, NoTurnError, RunRepositories, written_reviews
 from app.results.review import findings, is_told_by, reported
 from app.results.service import ServiceExtension
-from app.text import safe_text
 from storage.records import RunDetail
 from storage.records.results import Change, LogChunk, Review, RunTurns, Unavailable
 

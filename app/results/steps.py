@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from app.text import SafeText, plural, safe_log_line, safe_text
-from app.times import span
+from app.engine.text import SafeText, plural, safe_log_line, safe_text
+from app.engine.times import span
 from storage.records.results import LogStep
 
 LABEL: Final = 9

@@ -21,8 +21,8 @@ from app.api.errors import (
     RefusedError,
     ServerFailedError,
 )
-from app.config import HistorySettings
-from app.events import Announce, BackfillMoved
+from app.engine.events import Announce, BackfillMoved
+from app.profiles import HistorySettings
 from app.sync.runs import RunSync
 from app.sync.walk import TICK, Order, RunReader, StoredPage
 from app.sync.windows import LONGEST, PARALLEL, Effort, WindowFill

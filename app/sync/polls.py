@@ -16,7 +16,7 @@ from app.api.errors import (
     RequestTimeoutError,
     UnreachableError,
 )
-from app.events import Announce, HealthChanged, LinkChanged
+from app.engine.events import Announce, HealthChanged, LinkChanged
 from storage.cache.cache import Cache
 from storage.records import HealthChange, PollOutcome
 from storage.records.activity import Subject

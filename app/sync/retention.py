@@ -7,8 +7,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from app.config import HistorySettings
-from app.events import Announce, RunsChanged
+from app.engine.events import Announce, RunsChanged
+from app.profiles import HistorySettings
 from storage.cache.cache import Cache
 from storage.ledger import Ledger
 from storage.records import RunChanges

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from app.api.client import Client
 from app.api.errors import ApiError, EndlessListError, RejectedError
-from app.events import Announce, RunsChanged
+from app.engine.events import Announce, RunsChanged
 from app.sync.polls import OthersPoll, PollRecord, no_others_poll
 from app.sync.walk import SECOND, RunQuery, RunReader, StoredPage, TellFailureFacts, Walk, dates_are_creations
 from storage.cache.cache import Cache

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from app.api.client import Client
 from app.api.errors import ApiError, EndlessListError
 from app.api.timestamps import names_offset
-from app.events import Announce, RunsChanged
+from app.engine.events import Announce, RunsChanged
 from storage.cache.cache import Cache
 from storage.records import CANCELLED, CoverageRange, Repository, Run, RunChanges, RunPage
 from storage.records.results import FailureFacts, Unavailable

@@ -15,19 +15,13 @@ from urllib.parse import quote
 import pytest
 from msgspec.structs import replace
 
-from app.actions import (
-    Actions,
-    AlreadyAskedError,
-    BlockedError,
-    DuplicateError,
-    InvalidRequestError,
-    ReadOnlyError,
-)
+from app.actions.actions import Actions
 from app.actions.cancelling import Cancellations
+from app.actions.refusals import AlreadyAskedError, BlockedError, DuplicateError, InvalidRequestError, ReadOnlyError
 from app.api.client import Client
 from app.api.requests import CancelRun, ContinueRun, CreateOrganization, StartAgent, StartRun, WriteRequest
-from app.config.token import Token
-from app.events import ActionChanged, Event, RunsChanged, StorageFailed
+from app.engine.events import ActionChanged, Event, RunsChanged, StorageFailed
+from app.profiles.token import Token
 from app.sync.runs import RunSync
 from storage.cache.cache import Cache
 from storage.ledger import Ledger, WrongStateError

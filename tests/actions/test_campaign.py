@@ -22,12 +22,12 @@ from typing import Any, Final
 
 import pytest
 
-from app.actions import Actions
+from app.actions.actions import Actions
+from app.actions.command_writes import carry_out, exit_of
 from app.api.client import Client
 from app.api.requests import StartRun
 from app.cli.documents import unsent_document, write_document
-from app.cli.writes import carry_out, exit_of
-from app.config.token import Token
+from app.profiles.token import Token
 from app.sync.runs import RunSync
 from storage import database
 from storage.cache.cache import Cache

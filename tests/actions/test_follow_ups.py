@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from app.actions.follow_ups import FollowUps
 from app.api.requests import ContinueRun
-from app.engine import Engine
+from app.engine.engine import Engine
 from storage.records import Repository
 from storage.records.decision import Decision
 from storage.values import utc_now

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.actions import problems
-from app.actions.refusals import branch_problem
+from app.actions.refusals import branch_problem, problems
 from app.api.requests import (
     CancelRun,
     ContinueRun,

@@ -8,13 +8,13 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 FRAME = "import app.__main__, app.start.first_frame"
-EARLY = "import app.__main__, app.config, app.console, app.console.runs.views"
+EARLY = "import app.__main__, app.profiles, app.console, app.runs.screen_views"
 FIRST = (
-    "storage.cache.first_paint, app.console.app, app.console.runs.screen, app.console.engines,"
+    "storage.cache.first_paint, app.console.app, app.runs.screen, app.profiles.engines,"
     " app.console.terminal.process, app.console.terminal.terminal"
 )
-SLOW = """httpx pydantic apscheduler sqlite_utils click plotext app.engine app.api.client app.actions app.console.forms
-app.console.keys.keymap storage.ledger storage.cache.cache"""
+SLOW = """httpx pydantic apscheduler sqlite_utils click plotext app.engine.engine app.api.client app.actions.actions
+app.actions.screen_form app.console.keys.keymap storage.ledger storage.cache.cache"""
 COMMANDS = """
 from app.__main__ import main
 for line in ("--version", "--help", "config path", "config check", "profiles list", "runs list --help"):
@@ -26,10 +26,10 @@ HELP = "from app.__main__ import main; main(['--help'])"
 @pytest.mark.parametrize(
     ("program", "slow"),
     [
-        (FRAME, "textual typing re pathlib json enum app.config"),
+        (FRAME, "textual typing re pathlib json enum app.profiles"),
         (f"{EARLY}, {FIRST}", SLOW),
         (COMMANDS, "textual httpx pydantic apscheduler sqlite_utils rich sqlite3 asyncio tomlkit csv mcp"),
-        (HELP, "pathlib json dataclasses signal msgspec app.config app.cli.output app.cli.exits"),
+        (HELP, "pathlib json dataclasses signal msgspec app.profiles app.cli.output app.cli.exits"),
     ],
     ids=["the first frame", "the first picture", "what is at hand", "help"],
 )

@@ -13,10 +13,10 @@ from msgspec.structs import astuple
 from app.api.requests import StartRun, WriteRequest
 from app.automations.acting import ActingResult, CannotActError
 from app.automations.occurrences import Observer, RunFacts
+from app.automations.rule import DoCommand, Rule
 from app.automations.runner import Runner
-from app.config.load import parse
 from app.notify.incidents import IncidentReader
-from app.rules.rule import DoCommand, Rule
+from app.profiles.load import parse
 from storage.claims import Owner
 from storage.errors import StorageError
 from storage.ledger import Ledger

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from app.api.requests import CancelRun, ContinueRun, StartAgent, StartRun
 from app.automations.acting import in_words, shown
 from app.automations.bot import Bot
-from app.config import Settings, load
+from app.profiles import Settings, load
 from storage.records import Repository, Run, RunDetail, RunSummary
 from storage.records.decision import Decision, Occurrence
 from tests.lab import Received, Respond, Server

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from app.automations.acting import ActingResult
 from app.automations.bot import document
+from app.engine.times import rfc3339
 from app.notify.dispatcher import rule_alerts
-from app.times import rfc3339
 from storage.claims import this_process
 from storage.database import migrate
 from storage.records import Author

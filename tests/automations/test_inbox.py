@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from app.automations.inbox import Cause, _item
-from app.files import login
+from app.engine.files import login
+from app.inbox.inbox import Cause, _item
 from storage.records.inbox import InboxEntry, InboxKind
 from tests.automations.test_acting import RUN, Service, automation, configured, service
 from tests.automations.test_watch_command import cli

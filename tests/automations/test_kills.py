@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from app.config import Settings
-from app.engine import Engine
+from app.engine.engine import Engine
+from app.profiles import Settings
 from tests.actions.forks import command, run
 from tests.automations.test_acting import RUN, Service, automation, configured, service
 from tests.cli.conftest import CommandLine

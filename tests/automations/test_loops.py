@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from app.automations.acting import ActingResult
-from app.config.load import parse
-from app.rules.sentence import warnings
+from app.automations.sentence import warnings
+from app.profiles.load import parse
 from tests.automations.conftest import Place, rule
 
 TO_WEB = '{ start = "go", repository = "acme/web" }'

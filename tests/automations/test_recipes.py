@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from app.automations.occurrences import upcoming
-from app.config.load import parse
-from app.rules.rule import OnHealth, OnInterval, OnRun, OnSchedule, OnStuck, OnUnknownAction, Rule
-from app.rules.sentence import sentence, warnings
+from app.automations.rule import OnHealth, OnInterval, OnRun, OnSchedule, OnStuck, OnUnknownAction, Rule
+from app.automations.sentence import sentence, warnings
+from app.profiles.load import parse
 from tests.automations.conftest import Place
 from tests.notify.conftest import NOON
 

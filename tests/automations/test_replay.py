@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.automations.replay import Replayed, replay
-from app.config.load import parse
+from app.profiles.load import parse
 from tests.automations.conftest import Place, rule
 
 START = datetime(2026, 5, 1, 12, tzinfo=UTC)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from app.automations.bot import Bot
-from app.automations.inbox import Causes
 from app.automations.replay import replay
+from app.inbox.inbox import Causes
 from tests.automations.test_acting import Said, configured
 from tests.lab import Lab, Received, Respond, Step
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from app.automations.acting import ActingResult
 from app.automations.occurrences import MOST_QUESTIONS
-from app.rules.rule import fingerprint
+from app.automations.rule import fingerprint
 from storage.records.results import FailureFacts
 from tests.automations.conftest import Place, rule
 

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from app.automations.acting import ActingResult
-from app.rules.rule import fingerprint
+from app.automations.rule import fingerprint
 from storage.claims import Owner, this_process
 from storage.errors import DiskFullError, StorageError
 from storage.records.decision import Decision

@@ -4,7 +4,7 @@ import asyncio
 import sys
 from datetime import UTC, datetime
 
-from app.config import STATE_FILE, Settings, data_folder
+from app.profiles import STATE_FILE, Settings, data_folder
 from storage.records.alert import Message, Plan
 from storage.state import State
 from tests.automations.test_acting import RUN, Service, automation, configured, service

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from app.automations.bot import Bot
-from app.config import Settings
+from app.profiles import Settings
 from tests.automations.test_acting import RUN, Said, Service, automation, configured, service
 from tests.waiting import until
 

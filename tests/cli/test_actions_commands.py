@@ -207,7 +207,7 @@ def test_the_ledger_is_listed_and_exported_by_who_when_and_from_where(audited: C
 
 def test_an_export_says_who_did_what_when_and_where_to(audited: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     """In each format and into a file, read in parts; a spreadsheet executes none of it, and no token is in it."""
-    monkeypatch.setattr("app.cli.actions.CHUNK", 1)
+    monkeypatch.setattr("app.actions.command.CHUNK", 1)
     lines = [json.loads(line) for line in audited("actions", "export").out.splitlines()]
     table = audited("actions", "export", "-o", "csv", "--kind", "run.start")
     told = audited("actions", "export", "--json", "--out", "audit.json")

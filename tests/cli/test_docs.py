@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 import pytest
 
-from app.actions import ActionRefusedError
+from app.actions.refusals import ActionRefusedError
 from app.api.errors import ApiError, RateLimitedError
 from app.cli import root
 from app.cli.exits import EXIT_BY_KIND, Exit, of_api_error

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from app.cli.health import ExitLevel, HostView, detail
+from app.health.command import ExitLevel, HostView, detail
 from storage.records import PlatformHealth
 from tests.cli.conftest import CommandLine
 from tests.lab import Respond, Server

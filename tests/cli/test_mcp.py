@@ -63,7 +63,7 @@ def serve(cli: CommandLine, talk: Callable[[Client], Awaitable[None]], *options:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("mcp.server.stdio.stdio_server", in_memory)
         # The signals are the test process's own.
-        patch.setattr("app.cli.programs.mcp.STOPPING", ())
+        patch.setattr("app.mcp.command.STOPPING", ())
         done = cli(*options, "mcp")
     assert (done.code, done.out) == (0, ""), done.err
 

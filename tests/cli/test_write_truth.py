@@ -114,7 +114,7 @@ def test_a_close_that_fails_does_not_hide_the_result(
     async def close(_: object) -> None:
         raise OSError("the disk is gone")
 
-    monkeypatch.setattr("app.engine.Cache.close", close)
+    monkeypatch.setattr("app.engine.engine.Cache.close", close)
     result = faulty(*CREATE)
 
     assert (result.code, result.json()["state"]) == (0, "confirmed")
@@ -149,7 +149,8 @@ def test_a_second_signal_ends_a_write_at_once_and_says_nothing_wrong(faulty: Com
 
 
 @pytest.mark.parametrize(
-    ("place", "words"), [("app.cli.writes.tell", ["confirmed", "interrupted"]), ("app.cli.output.Output.record", [])]
+    ("place", "words"),
+    [("app.actions.command_writes.tell", ["confirmed", "interrupted"]), ("app.cli.output.Output.record", [])],
 )
 def test_an_interruption_after_a_write_does_not_call_it_unsent(
     faulty: CommandLine, server: Server, monkeypatch: pytest.MonkeyPatch, place: str, words: list[str]

@@ -15,10 +15,10 @@ from textual.notifications import Notification
 from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
 
+from app.actions.second_press import SecondPress
 from app.console.app import RunwardenApp
-from app.console.forms.second_press import SecondPress
-from app.engine import Engine
-from app.events import CacheChangedElsewhere, Event, LinkChanged
+from app.engine.engine import Engine
+from app.engine.events import CacheChangedElsewhere, Event, LinkChanged
 from storage.errors import DiskFailedError
 from storage.records import PollOutcome
 from storage.thread import DatabaseThread
@@ -36,9 +36,9 @@ from tests.console.quiet import (
 from tests.console.scenes import TOKEN_VARIABLE, SceneClock, app_on, engine_on, settings_for
 from tests.lab import Lab
 from tests.waiting import until
-from widgets.cursor_view import HEADER
+from widgets.kit.cursor_view import HEADER
+from widgets.kit.unkeyed import NO_KEY
 from widgets.runs.table import RunTable
-from widgets.unkeyed import NO_KEY
 
 WIDE = (140, 40)
 SMALL = (80, 24)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from app.config import ConsoleSettings, PollSettings, Profile, Settings
-from app.config.token import EnvToken
 from app.console.app import RunwardenApp
-from app.console.runs.views import first_picture
-from app.engine import Engine
+from app.engine.engine import Engine
+from app.profiles import ConsoleSettings, PollSettings, Profile, Settings
+from app.profiles.token import EnvToken
+from app.runs.screen_views import first_picture
 from tests.lab import START, Lab
 
 TOKEN_VARIABLE = "RUNWARDEN_SCENE_TOKEN"

@@ -11,12 +11,12 @@ from textual.dom import DOMNode
 from textual.message_pump import MessagePump
 from textual.screen import Screen
 
-from app.actions import ActionRefusedError
+from app.actions.refusals import ActionRefusedError
+from app.actions.screen_resolve import ResolveForm
 from app.api.errors import UnreachableError
-from app.console.forms import ResolveForm
-from app.console.runs.screen import RunsScreen
-from app.console.runs.views import PreferencesError, TableQuery
 from app.results.git import GitError
+from app.runs.screen import RunsScreen
+from app.runs.screen_views import PreferencesError, TableQuery
 from storage.base_error import RunwardenError
 from storage.records import Action
 from tests.console.conftest import MESSAGE, SHEETS, SMALL, Disk, Scene, Staged

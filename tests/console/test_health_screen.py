@@ -7,8 +7,8 @@ import pytest
 from msgspec.structs import replace
 from rich.color import Color
 
-from app.config import PollSettings
-from app.polling import Polling
+from app.profiles import PollSettings
+from app.sync.polling import Polling
 from storage.records.activity import PollOutcome
 from tests.console.conftest import Scene, Staged
 from tests.console.quiet import strips

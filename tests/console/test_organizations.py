@@ -5,7 +5,7 @@ import pytest
 from app.api.requests import CreateOrganization
 from tests.console.conftest import Scene, Staged
 from tests.lab import ORGANIZATION, Received, Respond, Server, Step
-from widgets.line_table import LineTable
+from widgets.kit.line_table import LineTable
 
 TOLD = {
     "invitation_id": "inv_2",

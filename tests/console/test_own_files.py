@@ -1,7 +1,7 @@
 """When the console's own files cannot be used, every room says so, and what to do."""
 
 from app.console.session.troubles import UNREADABLE
-from app.events import StorageFailed
+from app.engine.events import StorageFailed
 from storage.ledger.opening import DAMAGE_CURE
 from tests.console.conftest import SMALL, Staged
 

@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from app.events import StorageFailed
+from app.engine.events import StorageFailed
 from storage.records.activity import PollOutcome
 from tests.console.conftest import SMALL, WIDE, Scene, Staged
 from tests.lab import Lab

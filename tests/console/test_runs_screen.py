@@ -1,12 +1,12 @@
 """The Runs room, over the real engine and a service on a real socket."""
 
 from app.console.session.user_preferences import read
-from app.events import LinkChanged
+from app.engine.events import LinkChanged
 from storage.records import LinkState, PollOutcome
 from tests.console.conftest import WIDE, Staged
 from tests.lab import Lab
 from tests.waiting import until
-from widgets.cursor_view import HEADER
+from widgets.kit.cursor_view import HEADER
 from widgets.runs.pane import RunPane
 
 

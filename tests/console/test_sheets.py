@@ -9,13 +9,13 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import TextArea
 
-from app.console.automations.sheets import ApprovalsSheet, PreviewSheet
-from app.console.forms.action_form import ActionForm
-from app.console.forms.resolve import ResolveForm
+from app.actions.screen_form import ActionForm
+from app.actions.screen_many import ManyForm
+from app.actions.screen_resolve import ResolveForm
+from app.automations.screen_sheets import ApprovalsSheet, PreviewSheet
 from app.console.keys.own_commands import ConfirmCommandScreen
-from app.console.runs.many_form import ManyForm
-from app.console.runs.pickers import ViewSaver
 from app.console.sheets import ConfirmSheet, ExportScreen
+from app.runs.screen_pickers import ViewSaver
 from tests.console.conftest import SHEETS, SMALL, Scene, Staged
 
 CORNER = (1, 22)

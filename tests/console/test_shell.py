@@ -8,18 +8,18 @@ import pytest
 from textual.widgets._toast import Toast, ToastRack
 
 from app.api.requests import CreateOrganization
-from app.config.load import parse
 from app.console.app import RunwardenApp
 from app.console.base.screen import key_actions
-from app.console.run.screen import RunScreen
-from app.console.runs.screen import RunsScreen
-from app.events import StorageFailed
+from app.engine.events import StorageFailed
+from app.profiles.load import parse
+from app.runs.screen import RunsScreen
+from app.runs.screen_run import RunScreen
 from storage.records.activity import PollOutcome
 from tests.console.automations.conftest import ONE
 from tests.console.conftest import Scene, Staged
 from tests.console.scenes import SceneClock, settings_for
 from tests.lab import Lab
-from widgets.line_text import LineText
+from widgets.kit.line_text import LineText
 
 
 async def test_help_names_every_key_of_the_screen(staged: Staged) -> None:

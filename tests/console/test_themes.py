@@ -16,7 +16,7 @@ from textual.theme import Theme
 from app.console.themes import FEW_COLOURS, NO_COLOURS, THEMES, ColourRemover
 from tests.console.conftest import Staged
 from tests.console.quiet import strips
-from widgets.badges import STYLES
+from widgets.kit.badges import STYLES
 
 ROOT = Path(__file__).parents[2]
 READABLE = 4.5

@@ -11,12 +11,12 @@ from rich.cells import cell_len
 
 from app.console.session.coalesced_task import CoalescedTask
 from app.console.session.troubles import link_notice
-from app.times import ago, clock_time, span, started
+from app.engine.times import ago, clock_time, span, started
 from storage.records import LinkState, Repository, Run, RunDetail, StatusTransition
 from storage.records.service_traits import Wait, WaitReason
-from widgets.badges import health_badge, run_badge
-from widgets.cells import fit
 from widgets.frame.freshness import PollTiming, freshness
+from widgets.kit.badges import health_badge, run_badge
+from widgets.kit.cells import fit
 from widgets.runs.columns import GAP, ColumnChoice, lay_out
 from widgets.runs.facts import Period, periods
 from widgets.runs.lines import found_in

@@ -5,7 +5,7 @@ import pytest
 from app.api.client import Client
 from app.api.errors import ApiError
 from app.api.requests import CreateOrganization
-from app.config.token import Token
+from app.profiles.token import Token
 from tests.lab import Server
 
 ORGANIZATION = CreateOrganization("ada@example.com")

@@ -6,7 +6,7 @@ import pytest
 
 from app.api.client import Client
 from app.api.errors import ApiError, RequestTimeoutError, UnreachableError, UnusableAnswerError
-from app.config.token import Token
+from app.profiles.token import Token
 from tests.contract.conftest import ORGANIZATION, create, nothing, read
 from tests.lab import Drip, Drop, Flood, Hang, Raw, Respond, Server, Step
 

@@ -8,7 +8,7 @@ import pytest
 from app.api.client import Client
 from app.api.errors import NoTokenError, NotSendableError, RejectedError, RequestTimeoutError, UnreachableError
 from app.api.requests import StartAgent, StartRun
-from app.config.token import Token, TokenError
+from app.profiles.token import Token, TokenError
 from storage.records import Repository
 from tests.contract.conftest import ORGANIZATION, create, nothing
 from tests.lab import Drop, Respond, Server, free_port

@@ -9,7 +9,7 @@ import pytest
 from app.api.client import Client
 from app.api.errors import ApiError, UnusableAnswerError
 from app.api.requests import ContinueRun, CreateOrganization, OnboardProject, StartAgent, StartRun, WriteRequest
-from app.config.token import Token
+from app.profiles.token import Token
 from app.version import __version__
 from storage.records import Execution, Organization, Project, Repository
 from tests.contract.conftest import nothing

@@ -18,10 +18,10 @@ import httpx
 import pytest
 
 from app.automations.bot import LEASE, hand_over, process_of
-from app.config import Profile, Settings
-from app.config.token import EnvToken
-from app.config.write import add_profile
 from app.demo import program_here, run_demo
+from app.profiles import Profile, Settings
+from app.profiles.token import EnvToken
+from app.profiles.write import add_profile
 from storage.state import AT_WORK
 from tests.cli.conftest import Inside
 from tests.program import Program, run

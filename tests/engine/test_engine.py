@@ -8,9 +8,16 @@ import pytest
 
 from app.actions.actions import InFlight
 from app.api.client import Client
-from app.config import Profile, Settings, load
-from app.engine import Engine
-from app.events import ActionChanged, CacheChangedElsewhere, Event, HealthChanged, LinkChanged, StateChangedElsewhere
+from app.engine.engine import Engine
+from app.engine.events import (
+    ActionChanged,
+    CacheChangedElsewhere,
+    Event,
+    HealthChanged,
+    LinkChanged,
+    StateChangedElsewhere,
+)
+from app.profiles import Profile, Settings, load
 from storage.cache.cache import Cache
 from storage.errors import DatabaseBusyError
 from storage.ledger import Ledger
@@ -59,7 +66,7 @@ def noted_closes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return closed
 
 
-@pytest.mark.parametrize("place", ["storage.ledger.Ledger.adopt_orphans", "app.config.token.EnvToken.read"])
+@pytest.mark.parametrize("place", ["storage.ledger.Ledger.adopt_orphans", "app.profiles.token.EnvToken.read"])
 async def test_an_engine_that_cannot_open_leaves_nothing_open(
     board: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:

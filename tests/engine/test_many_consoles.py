@@ -11,7 +11,7 @@ import pytest
 
 from app.api.budget import Budget, Priority
 from app.api.errors import RateLimitedError, ServerFailedError
-from app.polling import Polling
+from app.sync.polling import Polling
 from tests.limiters import KINDS, Limiter
 from tests.virtual_time import Jobs, in_virtual_time
 
@@ -81,7 +81,7 @@ async def hour(service: Service, monkeypatch: pytest.MonkeyPatch) -> list[Sync]:
     """An hour of a hundred consoles; what each one's runs were asked for."""
     loop = asyncio.get_running_loop()
     random.seed(1)
-    monkeypatch.setattr("app.polling.time", SimpleNamespace(monotonic=loop.time))
+    monkeypatch.setattr("app.sync.polling.time", SimpleNamespace(monotonic=loop.time))
     monkeypatch.setattr(Polling, "_listen", lambda _: asyncio.sleep(math.inf))
     consoles: list[Sync] = []
     for _ in range(CONSOLES):

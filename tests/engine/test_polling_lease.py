@@ -9,9 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from app.config import load
-from app.engine import Engine
-from app.events import Event, LinkChanged, PollDelayed, StorageFailed
+from app.engine.engine import Engine
+from app.engine.events import Event, LinkChanged, PollDelayed, StorageFailed
+from app.profiles import load
 from storage.errors import StorageError
 from storage.records import PollOutcome
 from tests.lab import Drop, Received, Respond, Server
@@ -21,8 +21,8 @@ from tests.waiting import until
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Processes without the lease look often whether they may poll."""
-    monkeypatch.setattr("app.polling.STANDBY_S", 0.2)
-    monkeypatch.setattr("app.polling.STAND_ASIDE_S", 0.5)
+    monkeypatch.setattr("app.sync.polling.STANDBY_S", 0.2)
+    monkeypatch.setattr("app.sync.polling.STAND_ASIDE_S", 0.5)
 
 
 @contextmanager
@@ -150,8 +150,8 @@ async def test_a_machine_that_slept_asks_once_and_soon(tmp_path: Path, monkeypat
     events: list[Event] = []
     slept_s = 0.0
     clock = SimpleNamespace(time=lambda: time.time() + slept_s, monotonic=time.monotonic)
-    monkeypatch.setattr("app.schedule.WATCH_S", 0.05)
-    monkeypatch.setattr("app.schedule.time", clock)
+    monkeypatch.setattr("app.sync.schedule.WATCH_S", 0.05)
+    monkeypatch.setattr("app.sync.schedule.time", clock)
     config = tmp_path / "config.toml"
     config.write_text("[poll]\nruns_s = 600\nhealth_s = 600\n")
     with told_apart(Respond(503)) as server:

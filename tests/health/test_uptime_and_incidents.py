@@ -4,9 +4,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.health import flips, incidents, level, slices, uptime
+from app.health.facts import flips, incidents, level, slices, uptime
 from storage.records import HealthSpan
-from widgets.badges import health_badge
+from widgets.kit.badges import health_badge
 
 NOW = datetime(2026, 5, 2, 12, tzinfo=UTC)
 DAY = timedelta(days=1)

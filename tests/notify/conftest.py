@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from app.config import NotifySettings
 from app.notify.incidents import IncidentReader
 from app.notify.watch import News, Watch
+from app.profiles import NotifySettings
 from storage.cache.cache import Cache
 from storage.database import make_fleeting
 from storage.ledger import Ledger

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from app.config import NotifySettings
+from app.engine.text import SafeText, safe_text
 from app.notify.channels import NO_DESKTOP, Channels, Text, run_program, terminal_sequence
-from app.text import SafeText, safe_text
+from app.profiles import NotifySettings
 from tests.console.hostile.payloads import SEQUENCES
 from tests.waiting import until
 

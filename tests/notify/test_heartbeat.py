@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from app.api.heartbeat import Heartbeat
-from app.config import NotifySettings
+from app.profiles import NotifySettings
 from tests.lab import Drop, Respond, Server
 
 

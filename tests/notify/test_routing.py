@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from app.config import ConfigError
-from app.config.load import parse
-from app.config.settings import DEFAULT_ROUTE
 from app.notify.plan import routes_of
+from app.profiles import ConfigError
+from app.profiles.load import parse
+from app.profiles.settings import DEFAULT_ROUTE
 from storage.records.alert import Alert
 from tests.service_process import ROOT
 

@@ -18,12 +18,12 @@ import pytest
 from msgspec.structs import astuple, replace
 
 from app.automations.acting import alert
-from app.config import NotifyRoute, NotifySettings
-from app.config.load import parse
+from app.automations.rule import DoNotify
 from app.notify.delivery import rendered, send
 from app.notify.dispatcher import BACKOFF, Dispatcher
 from app.notify.incidents import IncidentReader
-from app.rules.rule import DoNotify
+from app.profiles import NotifyRoute, NotifySettings
+from app.profiles.load import parse
 from storage.claims import Owner
 from storage.errors import DiskFullError
 from storage.ledger import Ledger

@@ -5,8 +5,8 @@ from datetime import time
 import pytest
 from msgspec.structs import replace
 
-from app.config.settings import QuietHours
 from app.notify.watch import News
+from app.profiles.settings import QuietHours
 from storage.records.decision import WHEN_ENDED, Occurrence, Outcome, Verdict
 from tests.notify.conftest import World, outward, titles
 

@@ -11,7 +11,7 @@ from tests.pty.terminal import Terminal
 
 CRASH = """
 import sys
-from app.console.runs.loader import RunsLoader
+from app.runs.screen_loader import RunsLoader
 from app.console.app import RunwardenApp
 from app.engine import Engine
 from widgets.runs.table import RunTable

@@ -19,9 +19,9 @@ Opened = Callable[..., Terminal]
 ENTER = b"\x1b[?1049h"
 LOADING = """
 import signal, sys
-import app.config
+import app.profiles
 from app.__main__ import main
-app.config.load = lambda *_: signal.pause()
+app.profiles.load = lambda *_: signal.pause()
 sys.exit(main())
 """
 """Stands still after the first frame."""

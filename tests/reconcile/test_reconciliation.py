@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from app.actions import AlreadyAskedError
+from app.actions.refusals import AlreadyAskedError
 from app.api.requests import ContinueRun, StartRun, WriteRequest
-from app.engine import Engine
-from app.events import ActionChanged, Event
+from app.engine.engine import Engine
+from app.engine.events import ActionChanged, Event
 from storage.records import Action, Repository
 from storage.values import utc_now
 from tests.lab import Cut, Lab

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from app.config import RepositoryAddress
+from app.profiles import RepositoryAddress
 from app.results.git import Git
 from app.results.repository import RunRepositories
 from storage.records import Repository, Run, RunDetail, StatusTransition

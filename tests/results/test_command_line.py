@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 import pytest
 
-from app.cli.runs.changes import resolved
+from app.results.command_changes import resolved
 from tests.cli.conftest import CommandLine, Inside
 from tests.lab import Lab
 from tests.results.repository import Origin, git

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from app.config import ConfigError
-from app.config.load import parse
-from app.config.repositories import address_of
+from app.profiles import ConfigError
+from app.profiles.load import parse
+from app.profiles.repositories import address_of
 from storage.records import Repository
 
 

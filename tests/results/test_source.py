@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.api.errors import UnreachableError
-from app.config import RepositoryAddress, Settings
+from app.profiles import RepositoryAddress, Settings
 from app.results.source import Results, unpushed_turn
 from storage.records.results import Change, LogChunk, ReportedFinding, Review, RunTurns, Turn, Unavailable
 from tests.results.repository import Origin, git, run_detail

@@ -6,9 +6,9 @@ from itertools import islice
 
 import pytest
 
+from app.automations.fire_times import check_schedule, fire_times, interval_times
 from app.automations.occurrences import LOOK_BACK, due
-from app.rules.fire_times import check_schedule, fire_times, interval_times
-from app.rules.rule import DoNotify, OnInterval, OnSchedule, Rule
+from app.automations.rule import DoNotify, OnInterval, OnSchedule, Rule
 
 
 def test_jitter_moves_each_time_later_and_always_by_the_same() -> None:

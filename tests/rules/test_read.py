@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from app.config import ConfigError, NotifySettings, Settings
-from app.config.load import parse
-from app.config.settings import QuietHours
-from app.rules.rule import DoAgent, DoContinue, Limit, OnHealth, OnRun, OnSchedule, Rule, Scope
-from app.rules.sentence import limits, sentence, warnings
+from app.automations.rule import DoAgent, DoContinue, Limit, OnHealth, OnRun, OnSchedule, Rule, Scope
+from app.automations.sentence import limits, sentence, warnings
+from app.profiles import ConfigError, NotifySettings, Settings
+from app.profiles.load import parse
+from app.profiles.settings import QuietHours
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 DESIGN = """

@@ -21,7 +21,7 @@ from tests.service_process import ROOT, command, demo_setup, refused_start
 def test_a_command_imports_only_what_it_needs(tmp_path: Path) -> None:
     """Help no database, administration neither web framework nor log; a new or current database no migrations."""
     heavy = {"fastapi", "dbos", "sqlalchemy", "uvicorn", "structlog", "prometheus_client", "opentelemetry", "alembic"}
-    modules = "app.__main__, app.cli.programs.service, service.cli.apply, service.cli.organizations, service.cli.agents"
+    modules = "app.__main__, app.cli.command_service, service.cli.apply, service.cli.organizations, service.cli.agents"
     migrate = f"service.store.database.Database('sqlite:///{tmp_path}/service.sqlite').migrate()"
     # One process for all three: what an earlier step imports is still there in the later ones.
     steps = (

@@ -13,10 +13,10 @@ import pytest
 from msgspec.structs import replace
 
 from app.api.errors import ApiError
-from app.config import load
-from app.config.paths import CACHE_FILE
-from app.config.token import StreamToken
-from app.engine import Engine
+from app.engine.engine import Engine
+from app.profiles import load
+from app.profiles.paths import CACHE_FILE
+from app.profiles.token import StreamToken
 from storage.values import utc_now
 from tests.cli.conftest import Inside, Result
 from tests.lab import Lab

@@ -10,9 +10,9 @@ import pytest
 
 from app.api.budget import Priority
 from app.api.errors import EndlessListError, RejectedError, UnreachableError
-from app.config import HistorySettings
-from app.engine import Engine
-from app.events import BackfillMoved, Event
+from app.engine.engine import Engine
+from app.engine.events import BackfillMoved, Event
+from app.profiles import HistorySettings
 from app.sync.backfill import Backfill
 from storage.records import RunFilter
 from tests.cli.conftest import CommandLine

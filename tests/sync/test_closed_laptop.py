@@ -17,8 +17,8 @@ import pytest
 
 from app.api.errors import RateLimitedError
 from app.api.transport import Transport
-from app.engine import Engine
-from app.polling import Polling
+from app.engine.engine import Engine
+from app.sync.polling import Polling
 from storage.records import RunFilter
 from tests.lab import START, Lab, Received, Respond
 from tests.limiters import KINDS, Limiter, LimiterKind
@@ -94,7 +94,7 @@ def laptop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Laptop:
         return httpx.MockTransport(answer)
 
     clock = SimpleNamespace(monotonic=passed_s, time=lambda: START.timestamp() + passed_s())
-    for module in ("app.polling", "app.sync.backfill"):
+    for module in ("app.sync.polling", "app.sync.backfill"):
         monkeypatch.setattr(f"{module}.time", clock)
     monkeypatch.setattr(Transport, "_lane", lane)
     monkeypatch.setattr(Polling, "_listen", lambda _: asyncio.sleep(math.inf))

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from app.engine import Engine
+from app.engine.engine import Engine
+from app.engine.times import rfc3339
 from app.sync.listing import FilterIgnoredError
-from app.times import rfc3339
 from storage.records import Coverage, RunFilter
 from tests.cli.conftest import CommandLine
 from tests.lab import Respond

@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from app.api.budget import Budget
 from app.api.errors import ApiError, EndlessListError
-from app.engine import Engine
+from app.engine.engine import Engine
 from storage.records import Coverage, RunDetail, RunFilter
 from tests.lab import OMITTED, START, Drop, Raw, Received, Respond, Step, stamp
 from tests.sync.conftest import Desk, Recorder, seconds, unreadable

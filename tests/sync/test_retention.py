@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from app.config import HistorySettings
-from app.events import Event, RunsChanged
+from app.engine.events import Event, RunsChanged
+from app.profiles import HistorySettings
 from app.sync.retention import Retention
 from storage.cache.cache import Cache
 from storage.ledger import Ledger

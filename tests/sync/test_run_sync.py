@@ -10,8 +10,8 @@ from typing import Any, Final
 import pytest
 
 from app.api.errors import ApiError, RateLimitedError
-from app.engine import Engine
-from app.events import Event, LinkChanged, RunsChanged
+from app.engine.engine import Engine
+from app.engine.events import Event, LinkChanged, RunsChanged
 from app.sync.walk import RunQuery
 from storage.records import LinkState, RunFilter
 from storage.records.service_traits import BudgetState

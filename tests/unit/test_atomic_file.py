@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.atomic_file import replacing
+from app.engine.atomic_file import replacing
 
 
 def test_what_breaks_off_leaves_the_file_as_it_was_and_nothing_beside_it(tmp_path: Path) -> None:

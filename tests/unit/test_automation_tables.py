@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from app.config import ConfigError
-from app.config.automation_tables import read_rule, read_tables, save_table, with_enabled
-from app.config.load import parse
+from app.automations.tables import read_rule, read_tables, save_table, with_enabled
+from app.profiles import ConfigError
+from app.profiles.load import parse
 
 FIRST = '''\
 [[automations]]  # kept

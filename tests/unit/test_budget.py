@@ -15,7 +15,7 @@ from app.api.errors import (
     ServerFailedError,
     UnreachableError,
 )
-from app.polling import CEILING, SLOWEST_S, Cadence
+from app.sync.polling import CEILING, SLOWEST_S, Cadence
 from storage.records.service_traits import BudgetState
 from tests.limiters import Limiter
 from tests.virtual_time import in_virtual_time

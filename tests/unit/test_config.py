@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.config import (
+from app.profiles import (
     ConfigError,
     NotifySettings,
     PollSettings,
@@ -19,8 +19,8 @@ from app.config import (
     data_folder,
     load,
 )
-from app.config.settings import QuietHours
-from app.config.token import EnvToken, FileToken
+from app.profiles.settings import QuietHours
+from app.profiles.token import EnvToken, FileToken
 from storage.records import RunSort
 
 REVIEW = '[[templates]]\nname = "Review"\ninstructions = "Look."\n'

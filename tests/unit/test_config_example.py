@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from app.config import (
+from app.profiles import (
     ConsoleSettings,
     HistorySettings,
     NotifySettings,
@@ -18,7 +18,7 @@ from app.config import (
     example_text,
     load,
 )
-from app.config.token import EnvToken, FileToken, KeyringToken
+from app.profiles.token import EnvToken, FileToken, KeyringToken
 
 ROOT = Path(__file__).parents[2]
 

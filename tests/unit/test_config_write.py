@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.config import ConfigError, Profile, load
-from app.config.token import CommandToken, EnvToken, FileToken, KeyringToken, Token, TokenSource
-from app.config.write import add_profile, keep_token, name_problem
+from app.profiles import ConfigError, Profile, load
+from app.profiles.token import CommandToken, EnvToken, FileToken, KeyringToken, Token, TokenSource
+from app.profiles.write import add_profile, keep_token, name_problem
 
 ADDRESS = "https://api.example.com/v1"
 line = st.text(st.characters(codec="utf-8", exclude_characters="\r\n\x00"), min_size=1, max_size=30)

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.query import both, parse
+from app.runs.query import both, parse
 from storage.records import RunFilter
 
 NOW = datetime(2026, 5, 4, 12, 30, tzinfo=UTC)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.console.runs.views import as_typed, listed, replaced
-from app.query import Vocabulary, parse, suggestions, written
+from app.runs.query import Vocabulary, parse, suggestions, written
+from app.runs.screen_views import as_typed, listed, replaced
 from storage.records import RunFilter
 
 NOW = datetime(2026, 5, 4, 12, 30, tzinfo=UTC)

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from app.schedule import Job, Schedule
+from app.sync.schedule import Job, Schedule
 from tests.waiting import until
 
 
@@ -109,12 +109,14 @@ async def test_stop_ends_runs_that_are_under_way() -> None:
 
 async def test_a_jump_of_the_clock_is_told_and_yields_one_run_not_a_storm(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that slept finds its clock ahead; each job keeps its monotonic due time, and is not repeated."""
-    monkeypatch.setattr("app.schedule.WATCH_S", 0.0)
+    monkeypatch.setattr("app.sync.schedule.WATCH_S", 0.0)
     jumps: list[float] = []
     schedule, worker = Schedule(), Worker(wait_s=3600.0)
     slept_s = 0.0
     passed = time.time
-    monkeypatch.setattr("app.schedule.time", SimpleNamespace(time=lambda: passed() + slept_s, monotonic=time.monotonic))
+    monkeypatch.setattr(
+        "app.sync.schedule.time", SimpleNamespace(time=lambda: passed() + slept_s, monotonic=time.monotonic)
+    )
     schedule.start(jumps.append)
     schedule.add(job(worker))
     await worker.ran(1)

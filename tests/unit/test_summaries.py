@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.summaries import LONGEST, result_of
+from app.runs.summaries import LONGEST, result_of
 from storage.records.results import ReportedFinding, Turn
 
 MAJOR, NOTE = ReportedFinding("a.py", 1, "One", "major"), ReportedFinding("a.py", 2, "Two", "note")

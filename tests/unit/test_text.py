@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.text import SafeText, plural, safe_block, safe_text
+from app.engine.text import SafeText, plural, safe_block, safe_text
 
 UNPRINTABLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 ANY = st.text(st.characters(codec=None, categories=None), max_size=700)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.api.timestamps import as_filter, clock_ahead_s, names_offset, timestamp
-from app.times import exact_ago, parse_duration, parse_period, rfc3339, span
+from app.engine.times import exact_ago, parse_duration, parse_period, rfc3339, span
 
 NOW = datetime(2026, 5, 4, 12, 30, tzinfo=UTC)
 MOMENT = datetime(2026, 5, 1, 10, tzinfo=UTC)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from app.config.token import (
+from app.profiles.token import (
     CommandToken,
     EnvToken,
     FileToken,

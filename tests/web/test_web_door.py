@@ -16,9 +16,9 @@ import aiohttp
 import httpx
 import pytest
 
-from app.config import Profile
-from app.config.token import EnvToken
-from app.config.write import add_profile
+from app.profiles import Profile
+from app.profiles.token import EnvToken
+from app.profiles.write import add_profile
 from app.web.server import WebConsole
 from tests.console.scenes import a_day
 from tests.lab import Lab

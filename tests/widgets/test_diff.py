@@ -8,8 +8,8 @@ import pytest
 from app.results.diff import Patch
 from storage.records.results import ChangedFile
 from tests.widgets.stage import staged
-from widgets.diff import NONE, DiffRows, DiffView, changed_words, colours
-from widgets.unkeyed import NO_KEY
+from widgets.kit.unkeyed import NO_KEY
+from widgets.results.diff import NONE, DiffRows, DiffView, changed_words, colours
 
 PATCH = b"""\
 diff --git a/src/old.py b/src/new.py

@@ -7,7 +7,7 @@ import pytest
 
 from storage.records.results import LogChunk
 from tests.widgets.stage import staged
-from widgets.log import BLOCK, LogSpool, LogView, log_pieces, short_time
+from widgets.results.log import BLOCK, LogSpool, LogView, log_pieces, short_time
 
 
 def chunk(data: bytes, begin: int = 0, end: int | None = None) -> LogChunk:

@@ -7,7 +7,7 @@ import pytest
 from mdurl._encode import encode_cache
 
 from tests.widgets.stage import staged
-from widgets.review import MOST_BLOCK_LINES, ReviewView, review_lines
+from widgets.results.review import MOST_BLOCK_LINES, ReviewView, review_lines
 
 REVIEW = """\
 # Review

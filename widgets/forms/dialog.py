@@ -11,10 +11,10 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Button, Static
 
-from app.text import SafeText
-from widgets.badges import NO_MARK, ProfileMark, Tone
+from app.engine.text import SafeText
 from widgets.forms.field import toned
 from widgets.forms.pages import OutcomePage, RequestPreview
+from widgets.kit.badges import NO_MARK, ProfileMark, Tone
 
 FormPhase = Literal["editing", "preview", "sending", "refused", "outcome"]
 """`refused`: nothing was sent, and the fields are one step back; `outcome`: it was sent."""

@@ -15,8 +15,8 @@ from textual.reactive import reactive
 from textual.widget import Widget
 from textual.widgets import Static
 
-from app.text import SafeText
-from widgets.badges import Badge
+from app.engine.text import SafeText
+from widgets.kit.badges import Badge
 
 
 class FormFact(Widget):

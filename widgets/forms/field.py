@@ -16,11 +16,11 @@ from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Input, Static, TextArea
 
-from app.text import SafeText, safe_text
+from app.engine.text import SafeText, safe_text
 from storage.records.results import AgentInput
-from widgets.badges import STYLES, Tone
-from widgets.cells import shorten
 from widgets.forms.inputs import CharactersRemoved, ChoiceInput, LineInput, ParagraphInput, printable
+from widgets.kit.badges import STYLES, Tone
+from widgets.kit.cells import shorten
 
 _MARKS: Final[dict[Tone, str]] = {"good": "✓ ", "warn": "! ", "bad": "✗ "}
 """The mark before a line, so that colour only repeats it; other tones have none."""

@@ -10,7 +10,7 @@ from textual.suggester import SuggestFromList
 from textual.widgets import Input, TextArea
 from textual.widgets.text_area import Edit, EditResult
 
-from app.text import safe_text
+from app.engine.text import safe_text
 
 LONGEST_LINE: Final = 4_000
 """The most characters of a one-line input; longer pastes are cut."""

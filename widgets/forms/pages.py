@@ -11,10 +11,10 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from app.text import SafeText
+from app.engine.text import SafeText
 from storage.records import ActionFailure
-from widgets.badges import Badge
 from widgets.forms.facts import FactList
+from widgets.kit.badges import Badge
 
 _TOKEN: Final = re.compile(
     r'(?P<key>"(?:[^"\\]|\\.)*"(?=:))|(?P<text>"(?:[^"\\]|\\.)*")|(?P<number>-?\d[\d.eE+-]*)|(?P<word>true|false|null)'

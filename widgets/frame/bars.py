@@ -9,8 +9,8 @@ from rich.cells import cell_len
 from textual.content import Content
 from textual.message import Message
 
-from widgets.badges import STYLES
-from widgets.clickable import ClickableLine, ClickablePart
+from widgets.kit.badges import STYLES
+from widgets.kit.clickable import ClickableLine, ClickablePart
 
 MARGIN: Final = 1
 GAP: Final = 2

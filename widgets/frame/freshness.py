@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from app.times import age, ago, roughly_ago, span
+from app.engine.times import age, ago, roughly_ago, span
 from storage.records import LinkState
-from widgets.badges import Badge
+from widgets.kit.badges import Badge
 
 if TYPE_CHECKING:
     from storage.records.service_traits import Wait

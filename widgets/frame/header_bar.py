@@ -10,12 +10,12 @@ from msgspec import Struct
 from textual.content import Content
 from textual.message import Message
 
-from app.text import safe_text
-from app.times import age
+from app.engine.text import safe_text
+from app.engine.times import age
 from storage.records import LinkState, PlatformHealth
-from widgets.badges import STYLES, Badge, ProfileMark, Tone, health_badge
-from widgets.clickable import ClickableLine, ClickablePart
 from widgets.frame.freshness import PollTiming, freshness
+from widgets.kit.badges import STYLES, Badge, ProfileMark, Tone, health_badge
+from widgets.kit.clickable import ClickableLine, ClickablePart
 
 if TYPE_CHECKING:
     from storage.records.service_traits import Wait

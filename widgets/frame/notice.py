@@ -8,7 +8,7 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
 
-from widgets.badges import STYLES, Tone
+from widgets.kit.badges import STYLES, Tone
 
 MEASURE: Final = 64
 """The most cells in a line of a notice."""

@@ -7,11 +7,11 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from app.text import safe_text
-from app.times import span, started
+from app.engine.text import safe_text
+from app.engine.times import span, started
 from storage.records import RunRow, Tone
-from widgets.badges import Badge, run_badge
-from widgets.cells import Cut
+from widgets.kit.badges import Badge, run_badge
+from widgets.kit.cells import Cut
 
 LEAST_WIDTH: Final = 4
 MOST_WIDTH: Final = 200

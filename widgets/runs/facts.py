@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 from textual.content import Content
 
-from app.text import SafeText, safe_text
-from app.times import ago, clock_time, roughly_ago, span, stamp, started
+from app.engine.text import SafeText, safe_text
+from app.engine.times import ago, clock_time, roughly_ago, span, stamp, started
 from storage.records import STATUS_BY_NAME, RunDetail, RunRow
-from widgets.badges import STYLES, Badge, StyledText, action_badge, run_badge
-from widgets.cells import shorten
+from widgets.kit.badges import STYLES, Badge, StyledText, action_badge, run_badge
+from widgets.kit.cells import shorten
 
 if TYPE_CHECKING:
     from storage.records import ActionState

@@ -10,12 +10,12 @@ from rich.style import Style
 from textual.strip import Strip
 from textual.widget import Widget
 
-from app.text import SafeText, safe_text
+from app.engine.text import SafeText, safe_text
 from storage.records import RunSort
 from storage.records.query import RunGroup
-from widgets.badges import Tone
-from widgets.cells import fit, shorten
 from widgets.frame.notice import Notice, above, wrapped
+from widgets.kit.badges import Tone
+from widgets.kit.cells import fit, shorten
 from widgets.runs.columns import Layout, PlacedColumn, RowFacts
 
 TONES: Final[tuple[Tone, ...]] = ("good", "bad", "busy", "wait", "warn", "plain", "quiet")

@@ -13,10 +13,10 @@ from textual.geometry import Size
 from textual.reactive import var
 from textual.widget import Widget
 
-from app.text import safe_text
-from widgets.badges import run_badge
-from widgets.cells import shorten
-from widgets.line_text import LinePane
+from app.engine.text import safe_text
+from widgets.kit.badges import run_badge
+from widgets.kit.cells import shorten
+from widgets.kit.line_text import LinePane
 from widgets.runs import facts
 from widgets.runs.columns import RESTS
 from widgets.runs.facts import RunView

@@ -9,11 +9,11 @@ from textual.content import Content
 from textual.message import Message
 from textual.reactive import reactive
 
-from app.text import safe_text
-from widgets.badges import STYLES, run_badge
-from widgets.cells import shorten
-from widgets.clickable import ClickableLine, ClickablePart
+from app.engine.text import safe_text
 from widgets.frame.bars import Tab
+from widgets.kit.badges import STYLES, run_badge
+from widgets.kit.cells import shorten
+from widgets.kit.clickable import ClickableLine, ClickablePart
 from widgets.runs.facts import RunView
 
 GAP: Final = 2

@@ -18,11 +18,11 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
 
-from app.text import SafeText
+from app.engine.text import SafeText
 from storage.records import CoverageGap, RunFilter, RunRow, RunSort, RunWindow, Tone, WindowRequest
 from storage.records.query import Grouping, RunGroup
-from widgets.cursor_view import HEADER, CursorView
 from widgets.frame.notice import Notice
+from widgets.kit.cursor_view import HEADER, CursorView
 from widgets.runs.columns import RESTS, ColumnArrangement, ColumnChoice, RowFacts, RowTimes, rests, row_times
 from widgets.runs.lines import COMPONENTS, RowState, TableRenderer, unseen_note
 

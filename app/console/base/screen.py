@@ -16,21 +16,21 @@ from textual.widget import Widget
 from textual.widgets import Static
 from textual.worker import Worker
 
-from app.config import Profile
 from app.console.guard import guarded_event
 from app.console.messages import FIRST_UNKNOWN, GoToTab, OpenRun
 from app.console.session import Session
 from app.console.session.tour import TourStrip
 from app.console.session.troubles import READ_ONLY
-from widgets.follow import FollowStrip
+from app.profiles import Profile
 from widgets.frame.bars import KeyBar, KeyHint, Tab, TabBar
 from widgets.frame.header_bar import HeaderBar, Vitals
 from widgets.frame.notice import Banner, Notice
-from widgets.unkeyed import NO_KEY
+from widgets.kit.unkeyed import NO_KEY
+from widgets.runs.follow import FollowStrip
 
 if TYPE_CHECKING:
-    from app.engine import Engine
-    from app.events import Event
+    from app.engine.engine import Engine
+    from app.engine.events import Event
 
 KeyScope = Literal["here", "in the list", "everywhere"]
 

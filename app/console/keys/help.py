@@ -15,8 +15,8 @@ from textual.widgets import Input
 
 from app.console.base.screen import key_actions
 from app.console.sheets import Sheet
-from widgets.badges import STYLES
-from widgets.line_text import LinePane
+from widgets.kit.badges import STYLES
+from widgets.kit.line_text import LinePane
 
 KEY_CELLS: Final = 13
 DOES_CELLS: Final = 20

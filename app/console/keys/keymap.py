@@ -3,6 +3,7 @@
 import asyncio
 import importlib
 import pkgutil
+import re
 import string
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, cast
@@ -14,13 +15,15 @@ from textual.dom import DOMNode
 from textual.keys import ASCII_KEY_NAMES, KEY_ALIASES, Keys, _character_to_key
 from textual.screen import ModalScreen
 
-from app.config import UserCommand
 from app.console.keys.own_commands import own_bindings
 from app.console.session import Session
-from app.text import closest
-from widgets.unkeyed import NO_KEY
+from app.engine.text import closest
+from app.profiles import UserCommand
+from widgets.kit.unkeyed import NO_KEY
 
-_ROOTS: Final = ("app.console", "widgets")
+_ROOTS: Final = ("app.", "widgets.")
+_SCREENS: Final = re.compile(r"app\.console\.|app\.\w+\.screen|widgets\.")
+"""The modules that declare keys."""
 _MODIFIERS: Final = frozenset({"ctrl", "alt", "shift", "super", "hyper", "meta"})
 _EVERYWHERE: Final = "RunwardenApp"
 _CHARACTERS: Final = {_character_to_key(character): character for character in string.punctuation}
@@ -111,9 +114,10 @@ def written(key: str) -> str:
 
 def _bindings() -> Iterator[tuple[str, Binding]]:
     for root in _ROOTS:
-        package = importlib.import_module(root)
-        for module in pkgutil.walk_packages(package.__path__, f"{root}."):
-            importlib.import_module(module.name)
+        package = importlib.import_module(root.removesuffix("."))
+        for module in pkgutil.walk_packages(package.__path__, root):
+            if _SCREENS.match(module.name):
+                importlib.import_module(module.name)
     for kind in dict.fromkeys(_descendants(DOMNode)):
         yield from ((kind.__name__, binding) for binding in bindings_of(kind))
 

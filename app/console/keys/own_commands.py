@@ -17,12 +17,12 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
 
-from app.config import UserCommand
 from app.console.base.screen import BaseScreen
 from app.console.session import Session
 from app.console.sheets import Sheet, key_line
 from app.console.terminal.terminal import Terminal
-from app.text import SafeText, safe_text
+from app.engine.text import SafeText, safe_text
+from app.profiles import UserCommand
 from storage.base_error import RunwardenError
 from storage.records import Run
 

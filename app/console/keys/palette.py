@@ -18,16 +18,16 @@ from app.console.base.screen import ALL, TABS, BaseScreen, key_actions
 from app.console.fuzzy import fuzzy
 from app.console.keys.keymap import bindings_of, written
 from app.console.messages import GoToTab, OpenRun, SwitchProfile
-from app.console.runs.views import PreferencesFile, listed, views_of
 from app.console.screens import screen_type
 from app.console.session.user_preferences import UserPreferences, keep, read
 from app.console.sheets import OVER_CSS
-from app.text import safe_text
+from app.engine.text import safe_text
+from app.runs.screen_views import PreferencesFile, listed, views_of
 from storage.records import RunFilter, RunSort
-from widgets.badges import STYLES
+from widgets.kit.badges import STYLES
 
 if TYPE_CHECKING:
-    from app.query.terms import KeyName
+    from app.runs.query.terms import KeyName
 
 OWN_COMMAND: Final = "own_command"
 """The action behind the user's own commands, which are listed by name."""

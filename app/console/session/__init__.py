@@ -9,21 +9,21 @@ from textual.app import App
 from textual.notifications import SeverityLevel
 from textual.signal import Signal
 
-from app.config import Profile, Settings
 from app.console.session.feeds import Batches, InboxFeed, VitalsFeed
 from app.console.session.tour import Tour
 from app.console.session.troubles import own_failure_text
-from app.events import Event, LinkChanged
-from app.text import safe_text
+from app.engine.events import Event, LinkChanged
+from app.engine.text import safe_text
+from app.profiles import Profile, Settings
 from storage.base_error import RunwardenError
 from storage.errors import StorageError
-from widgets.badges import ProfileMark
+from widgets.kit.badges import ProfileMark
 
 if TYPE_CHECKING:
-    from app.engine import Engine
+    from app.engine.engine import Engine
     from storage.cache.first_paint import FirstPaint
     from storage.records.following import PinnedRun
-    from widgets.batch import BatchView
+    from widgets.actions.batch import BatchView
 
 ResultT = TypeVar("ResultT")
 

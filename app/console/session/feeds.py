@@ -11,7 +11,7 @@ from textual.signal import Signal
 
 from app.console.session.coalesced_task import CoalescedTask
 from app.console.session.troubles import link_notice, storage_notice
-from app.events import (
+from app.engine.events import (
     ActionChanged,
     CacheChangedElsewhere,
     Event,
@@ -21,7 +21,7 @@ from app.events import (
     StateChangedElsewhere,
     StorageFailed,
 )
-from app.times import clocks_apart
+from app.engine.times import clocks_apart
 from storage.errors import StorageError
 from storage.records import LinkState, RunFilter
 from storage.records.activity import ActivityFilter
@@ -30,14 +30,14 @@ from widgets.frame.freshness import NO_ANSWER, PollTiming
 from widgets.frame.header_bar import Vitals
 
 if TYPE_CHECKING:
-    from app.automations.inbox import Inbox
+    from app.automations.rule import Rule
     from app.console.session import Session
-    from app.engine import Engine
-    from app.rules.rule import Rule
+    from app.engine.engine import Engine
+    from app.inbox.inbox import Inbox
     from storage.cache.first_paint import FirstPaint
     from storage.records import Action, RunDetail
     from storage.records.inbox import InboxItem
-    from widgets.batch import BatchView
+    from widgets.actions.batch import BatchView
     from widgets.frame.notice import Notice
 
 CLOCK_S: Final = 15.0
@@ -284,8 +284,8 @@ class InboxFeed:
             return
         if self.inbox is None or self.inbox.engine is not engine:
             # In a thread: this imports the automations.
-            await asyncio.to_thread(import_module, "app.automations.inbox")
-            from app.automations.inbox import Inbox
+            await asyncio.to_thread(import_module, "app.inbox.inbox")
+            from app.inbox.inbox import Inbox
 
             self.inbox = Inbox.of(engine, lambda: self._automations)
         self._read_at, self._is_stale = engine.clock(), False

@@ -11,7 +11,7 @@ from textual.widgets import Static
 
 from app.console.session.user_preferences import keep, read
 from storage.records import ActionFilter
-from widgets.badges import STYLES
+from widgets.kit.badges import STYLES
 
 if TYPE_CHECKING:
     from app.console.session import Session

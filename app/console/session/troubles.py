@@ -3,16 +3,16 @@
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from app.text import safe_text
-from app.times import clock_time, span
+from app.engine.text import safe_text
+from app.engine.times import clock_time, span
 from storage.records import LinkState, PollOutcome
-from widgets.extent import Extent
 from widgets.frame.freshness import NO_ANSWER, next_poll
 from widgets.frame.notice import Notice
+from widgets.runs.extent import Extent
 
 if TYPE_CHECKING:
     from storage.records.service_traits import Wait
-    from widgets.badges import Tone
+    from widgets.kit.badges import Tone
 
 STARTS: Final = "Press n to start one on a repository, a to start a named agent."
 UNREADABLE: Final = Notice(

@@ -9,8 +9,8 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.atomic_file import alone, replacing
-from app.config import Settings, data_root
+from app.engine.atomic_file import alone, replacing
+from app.profiles import Settings, data_root
 
 FILE: Final = "console.json"
 VERSION: Final = 1

@@ -11,7 +11,7 @@ from textual.binding import Binding
 from textual.strip import Strip
 
 from app.console.terminal.process import restore_on_signals
-from app.text import safe_text
+from app.engine.text import safe_text
 from widgets.runs.table import RunTable
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from app.actions.screen_writes import ContinueRunForm
 from app.api.requests import (
     ContinueRun,
     CreateOrganization,
@@ -17,16 +18,15 @@ from app.api.requests import (
     WriteRequest,
     as_json,
 )
-from app.console.forms import ContinueRunForm
-from app.console.run.screen import RunScreen
-from app.files import login
-from app.times import stamp
+from app.engine.files import login
+from app.engine.times import stamp
+from app.runs.screen_run import RunScreen
 from storage.records import ActionFailure, ActionState, PollOutcome, Repository, RunFilter, RunSort
 from tests.console.conftest import SMALL, WIDE, Scene, Staged, seen
 from tests.lab import Lab
 from tests.waiting import until
-from widgets.activity import ActivityEntry
-from widgets.line_table import LineTable
+from widgets.actions.activity import ActivityEntry
+from widgets.kit.line_table import LineTable
 
 HOSTILE = "Now also \x1b[2J\u202e fix [/b] the \x9bdocs"
 API = Repository.parse("acme/api")
@@ -224,7 +224,7 @@ async def test_filters_narrow_and_enter_leads_to_where_it_is_shown(staged: Stage
 
 async def test_older_entries_come_as_the_end_is_reached(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
     """A page at a time; the line of the cursor stays."""
-    monkeypatch.setattr("app.console.activity.PAGE", 5)
+    monkeypatch.setattr("app.actions.screen.PAGE", 5)
     async with staged(synced=False) as scene:
         scene.clock.move(minutes=1)
         for number in range(12):

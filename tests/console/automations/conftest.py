@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from app.config.load import parse
-from app.console.automations.form import recipes
-from app.rules.rule import fingerprint
+from app.automations.rule import fingerprint
+from app.automations.screen_form import recipes
+from app.profiles.load import parse
 from storage.records.decision import Occurrence, Outcome, Verdict
 from storage.state import State
 from tests.console.conftest import Scene

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from textual.widgets import TextArea
 
-from app.console.automations.form import recipes
+from app.automations.screen_form import recipes
 from tests.console.automations.conftest import ONE, Changed, file_of
 from tests.console.conftest import Hasty, Scene, Staged
 

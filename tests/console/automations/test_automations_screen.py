@@ -13,10 +13,10 @@ from syrupy.assertion import SnapshotAssertion
 
 from app.api.requests import StartRun
 from app.automations.proposals import propose
-from app.console.automations.sheets import ApprovalsSheet
+from app.automations.rule import fingerprint_of
+from app.automations.screen_sheets import ApprovalsSheet
 from app.console.messages import GoToTab
-from app.events import StateChangedElsewhere
-from app.rules.rule import fingerprint_of
+from app.engine.events import StateChangedElsewhere
 from storage.records import Repository, RunFilter, RunSort
 from storage.state import AT_WORK
 from tests.console.automations.conftest import (
@@ -32,7 +32,7 @@ from tests.console.automations.conftest import (
 from tests.console.conftest import SMALL, WIDE, Disk, Hasty, Scene, Staged
 from tests.console.test_error_boundary import press_all
 from tests.waiting import until
-from widgets.line_table import LineTable
+from widgets.kit.line_table import LineTable
 
 Configured = Callable[[str], Changed]
 TIMED = '[[automations]]\nname = "nightly"\non = { schedule = "0 3 * * *" }\ndo = { command = ["echo", "{date}"] }\n'
@@ -349,7 +349,7 @@ async def test_a_replay_counts_and_lists(
         await scene.press("escape")
         assert isinstance(scene.app.focused, LineTable)
 
-        monkeypatch.setattr("app.console.automations.sheets.replay", replay)
+        monkeypatch.setattr("app.automations.screen_sheets.replay", replay)
         await scene.pilot.press("ctrl+g")
         # Not `shows`, which would wait for the replay's end.
         await until(

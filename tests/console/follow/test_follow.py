@@ -11,13 +11,13 @@ from msgspec.structs import replace
 from textual.app import App
 from textual.widgets import OptionList
 
-from app.config import NotifySettings
-from app.console.following import RunFollower
 from app.console.session import Session
+from app.profiles import NotifySettings
+from app.runs.screen_following import RunFollower
 from tests.console.conftest import SMALL, WIDE, Scene, Staged
 from tests.console.scenes import MINUTES_INTO_THE_DAY
 from tests.lab import START, Lab, Respond, stamp
-from widgets.follow import FollowStrip
+from widgets.runs.follow import FollowStrip
 
 SOLO = {"platform": "github", "data": {"owner": "acme", "repo": "solo"}}
 Mover = Callable[..., Awaitable[None]]

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from textual.screen import Screen
 
-from app.config import PollSettings, Profile, Settings, Template
-from app.config.token import EnvToken
 from app.console.app import RunwardenApp
 from app.console.guard import BaseApp
 from app.console.themes import DEFAULT, THEMES
-from app.engine import Engine
+from app.engine.engine import Engine
+from app.profiles import PollSettings, Profile, Settings, Template
+from app.profiles.token import EnvToken
 from tests.console.scenes import SceneClock
 from tests.lab import Received, Respond, Server, Step
 

@@ -8,9 +8,9 @@ from textual import events
 from textual.app import App
 from textual.pilot import Pilot
 
-from app.config import data_folder
-from app.console.forms.drafts import Drafts
-from app.engine import Engine
+from app.actions.drafts import Drafts
+from app.engine.engine import Engine
+from app.profiles import data_folder
 from tests.console.quiet import lines, quiet
 
 CREATED = {

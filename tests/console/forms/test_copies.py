@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from app.actions.copies import UnfaithfulError, as_command, as_curl
 from app.api.requests import (
     ContinueRun,
     CreateOrganization,
@@ -15,7 +16,6 @@ from app.api.requests import (
     WriteRequest,
     as_json,
 )
-from app.console.forms.copies import UnfaithfulError, as_command, as_curl
 from storage.records import Repository
 
 API = Repository.parse("acme/api")

@@ -1,8 +1,9 @@
 from typing import Any
 
-from app.console.forms import ContinueRunForm, OnboardForm, StartAgentForm
-from app.console.forms.second_press import SecondPress
-from app.engine import Engine
+from app.actions.screen_agents import StartAgentForm
+from app.actions.screen_writes import ContinueRunForm, OnboardForm
+from app.actions.second_press import SecondPress
+from app.engine.engine import Engine
 from storage.records import Repository, Run
 from tests.console.forms.steps import CREATED, opened, painted, press, words, write
 from tests.lab import Drop, Respond

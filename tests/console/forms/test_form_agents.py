@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
+from app.actions.screen_agents import StartAgentForm
+from app.actions.screen_writes import form_for
 from app.api.requests import StartAgent
-from app.console.forms import StartAgentForm
-from app.console.forms.writes import form_for
-from app.engine import Engine
+from app.engine.engine import Engine
 from tests.console.forms.steps import drafts_of, opened, painted, press, settle, words, write
 from tests.console.forms.test_form_agent_and_continue import EXECUTION
 from tests.lab import Received, Respond, Server

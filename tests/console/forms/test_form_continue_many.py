@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from app.actions.screen_many import Known, ManyForm, continued, known_of, retried, started_like
 from app.api.requests import StartRun
-from app.console.runs.many_form import Known, ManyForm, continued, known_of, retried, started_like
-from app.engine import Engine
+from app.engine.engine import Engine
 from storage.records import FINAL_STATUSES, Repository, Run, RunDetail
 from tests.console.forms.steps import CREATED, opened, painted, press, settle, words, write
 from tests.lab import Drop, Respond

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from app.console.forms import NewRunForm
-from app.console.forms.drafts import Draft, Drafts, DraftsError
-from app.engine import Engine
+from app.actions.drafts import Draft, Drafts, DraftsError
+from app.actions.screen_writes import NewRunForm
+from app.engine.engine import Engine
 from tests.console.forms.steps import CREATED, FILLED, drafts_of, opened, painted, press, settle, write
 from tests.console.quiet import toasts
 from tests.lab import Respond
@@ -169,7 +169,7 @@ async def test_a_draft_that_cannot_be_stored_is_said_while_typing(stage: Any, mo
     def full(_: Path) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("app.console.forms.drafts.replacing", full)
+    monkeypatch.setattr("app.actions.drafts.replacing", full)
     app = stage(NewRunForm)
     async with opened(app, "acme/web", size=(100, 30)) as pilot:
         said = await until(lambda: list(toasts(app)), "a toast says that the draft cannot be stored")

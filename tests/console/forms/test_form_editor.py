@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from app.console.forms.instructions import EditorError, edit
+from app.actions.screen_instructions import EditorError, edit
 
 
 def script(folder: Path, body: str) -> Path:

@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from app.actions.screen_agents import StartAgentForm
+from app.actions.screen_instructions import filled_in
+from app.actions.screen_writes import ContinueRunForm, NewRunForm
 from app.api.requests import ContinueRun
-from app.config import Template
-from app.console.forms import ContinueRunForm, NewRunForm, StartAgentForm
-from app.console.forms.instructions import filled_in
-from app.engine import Engine
+from app.engine.engine import Engine
+from app.profiles import Template
 from storage.records import Repository, Run
 from tests.console.forms.steps import CREATED, opened, painted, press, settle, words, write
 from tests.lab import Drop, Hang, Respond

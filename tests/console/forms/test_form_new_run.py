@@ -7,9 +7,9 @@ from msgspec.structs import replace
 from textual import events
 from textual.widgets import Input
 
+from app.actions.screen_writes import NewRunForm
 from app.console.app import RunwardenApp
-from app.console.forms import NewRunForm
-from app.engine import Engine
+from app.engine.engine import Engine
 from tests.console.forms.conftest import Stage
 from tests.console.forms.steps import CREATED, FILLED, drafts_of, opened, painted, press, settle, words, write
 from tests.lab import Drop, Respond

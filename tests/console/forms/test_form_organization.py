@@ -1,8 +1,9 @@
 from typing import Any
 
+from app.actions.screen_resolve import ResolveForm
+from app.actions.screen_writes import OrganizationForm
 from app.api.requests import CreateOrganization
-from app.console.forms import OrganizationForm, ResolveForm
-from app.engine import Engine
+from app.engine.engine import Engine
 from storage.records import Action
 from tests.console.forms.steps import opened, press, settle, words, write
 from tests.lab import Drop, Respond

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from textual.widgets import Input
 
+from app.actions.screen_resolve import ResolveForm
 from app.api.requests import CancelRun, StartRun
-from app.console.forms import ResolveForm
-from app.console.runs.run_actions import cancel_sheet
-from app.engine import Engine
-from app.events import CacheChangedElsewhere
+from app.engine.engine import Engine
+from app.engine.events import CacheChangedElsewhere
+from app.runs.screen_actions import cancel_sheet
 from storage.records import Action, Repository, Run
 from tests.console.forms.steps import CREATED, opened, painted, press, settle, words, write
 from tests.lab import Drop, Received, Respond, Server, Step

@@ -5,9 +5,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from app.config import Profile
-from app.console.forms import ContinueRunForm, NewRunForm, OrganizationForm, ResolveForm, StartAgentForm
-from app.engine import Engine
+from app.actions.screen_agents import StartAgentForm
+from app.actions.screen_resolve import ResolveForm
+from app.actions.screen_writes import ContinueRunForm, NewRunForm, OrganizationForm
+from app.engine.engine import Engine
+from app.profiles import Profile
 from storage.records import ActionFailure, Repository, Run
 from tests.console.forms.steps import opened, settle
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from app.actions import FieldProblem
-from app.console.forms.fields import PAIRS, faithful, read_pairs, read_repository
+from app.actions.refusals import FieldProblem
+from app.actions.screen_fields import PAIRS, faithful, read_pairs, read_repository
 from storage.records import Repository
 from widgets.forms.field import read_value
 

@@ -24,9 +24,9 @@ from app.api.requests import (
     WriteRequest,
     as_json,
 )
-from app.config import LEDGER_FILE, Profile, Settings, data_folder
-from app.config.token import EnvToken
-from app.text import FORMULA_STARTS
+from app.engine.text import FORMULA_STARTS
+from app.profiles import LEDGER_FILE, Profile, Settings, data_folder
+from app.profiles.token import EnvToken
 from storage.ledger import Ledger
 from storage.records import ActionFailure, Repository
 from tests.console.hostile.payloads import SEQUENCES

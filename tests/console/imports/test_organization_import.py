@@ -12,11 +12,11 @@ from syrupy.assertion import SnapshotAssertion
 from textual import events
 from textual.widgets import Input
 
-from app.actions.imports import Import
-from app.console.organizations.imports import OrganizationImportScreen
+from app.organizations.imports import Import
+from app.organizations.screen_import import OrganizationImportScreen
 from tests.console.conftest import SMALL, WIDE, Hasty, Scene, Staged
 from tests.lab import Drop, Hang, Received, Respond, Server, Step
-from widgets.line_table import LineTable
+from widgets.kit.line_table import LineTable
 
 LIST = """Email,offer_code
 ada@globex.example,

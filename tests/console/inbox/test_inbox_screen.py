@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from app.automations.inbox import Inbox
-from app.config.load import parse
-from app.console.inbox import snoozes
-from app.console.run.screen import RunScreen
-from app.events import RunsChanged, StateChangedElsewhere
+from app.engine.events import RunsChanged, StateChangedElsewhere
+from app.inbox.inbox import Inbox
+from app.inbox.screen import snoozes
+from app.profiles.load import parse
+from app.runs.screen_run import RunScreen
 from storage.errors import DatabaseDamagedError
 from storage.records import RunChanges
 from storage.records.decision import Occurrence, Verdict
@@ -25,7 +25,7 @@ from tests.console.conftest import SMALL, WIDE, Scene, Staged, seen
 from tests.console.scenes import engine_on
 from tests.lab import Lab
 from widgets.frame.header_bar import HeaderBar
-from widgets.line_table import LineTable
+from widgets.kit.line_table import LineTable
 
 RULES = parse(
     Path("/etc/config.toml"), rule(approval="true") + "\n" + rule(name='"nightly review"', on='{ every = "6h" }')

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.console.insights import SPANS
+from app.insights.screen import SPANS
 from storage.records.coverage import Coverage, CoverageRange
 from storage.records.insights import Concurrency
-from widgets.insights import InsightsView, ceiling, share, stacked
+from widgets.insights.charts import InsightsView, ceiling, share, stacked
 
 DAY, WEEK, MONTH = SPANS
 

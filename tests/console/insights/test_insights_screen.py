@@ -13,8 +13,8 @@ from textual.widgets import Input
 from storage.records import Repository, Run
 from tests.console.conftest import SMALL, WIDE, Scene, Staged, seen
 from tests.lab import Lab
-from widgets.insights import Chart
-from widgets.lead_list import LeadList
+from widgets.insights.charts import Chart
+from widgets.kit.lead_list import LeadList
 
 STATUSES = ("completed",) * 8 + ("failed",)
 NAMES = (

@@ -1,7 +1,7 @@
 """Acting on runs: each form is about the run that it was opened on, and no unknown outcome goes out of sight."""
 
+from app.actions.screen import ActivityScreen
 from app.api.requests import StartRun
-from app.console.activity import ActivityScreen
 from storage.records import Action, Repository
 from tests.console.journeys.conftest import BY_KEYS, Walked
 from tests.console.journeys.steps import Hand, Mouse, Service

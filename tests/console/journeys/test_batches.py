@@ -1,13 +1,13 @@
 """A batch goes on after its form has closed: its line on every screen, its live list, and its outcome in Activity."""
 
-from app.console.run.screen import RunScreen
 from app.console.sheets import BatchScreen
+from app.runs.screen_run import RunScreen
 from tests.console.journeys.conftest import BY_KEYS, BY_MOUSE, Walked
 from tests.console.journeys.steps import NEW_RUN, Hand, Mouse, Service
 from tests.console.journeys.test_act_once import named
 from tests.console.scenes import MINUTES_INTO_THE_DAY
 from tests.lab import stamp
-from widgets.follow import FollowStrip
+from widgets.runs.follow import FollowStrip
 
 SECOND = f"{NEW_RUN}2"
 

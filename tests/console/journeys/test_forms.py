@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from app.api.requests import StartRun
-from app.config import Template
-from app.console.run.screen import RunScreen
+from app.profiles import Template
+from app.runs.screen_run import RunScreen
 from storage.records import Repository
 from tests.console.conftest import SMALL
 from tests.console.journeys.conftest import BY_KEYS, BY_MOUSE, Walked

@@ -1,5 +1,6 @@
 """Many writes at a glance: found, put in order, and corrected where they had no effect."""
 
+from app.actions.screen_form import ActionForm
 from app.api.requests import (
     ContinueRun,
     CreateOrganization,
@@ -8,7 +9,6 @@ from app.api.requests import (
     StartRun,
     WriteRequest,
 )
-from app.console.forms.action_form import ActionForm
 from storage.records import Repository
 from tests.console.conftest import SMALL, Staged
 from tests.console.journeys.conftest import BY_KEYS, BY_MOUSE, Walked

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Final
 
 from app.api.requests import CreateOrganization, StartRun
-from app.config.load import parse
-from app.console.runs.screen import RunsScreen
-from app.console.runs.views import TableQuery
+from app.profiles.load import parse
+from app.runs.screen import RunsScreen
+from app.runs.screen_views import TableQuery
 from storage.records import HealthReport, HealthSample, Repository
 from tests.console.automations.conftest import ONE, REQUEST, decided
 from tests.console.conftest import Scene

@@ -3,11 +3,11 @@
 import pytest
 from textual.command import DiscoveryHit
 
-from app.config import UserCommand
 from app.console.base.screen import key_actions
 from app.console.keys.help import KeyHelpScreen
 from app.console.keys.keymap import catalog, problems
 from app.console.keys.palette import MOVES, NOT_LISTED, ConsoleCommands
+from app.profiles import UserCommand
 from tests.console.conftest import Staged
 
 

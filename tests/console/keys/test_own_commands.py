@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from app.config import UserCommand
 from app.console.keys.own_commands import (
     CommandUnusableError,
     ConfirmCommandScreen,
@@ -16,6 +15,7 @@ from app.console.keys.own_commands import (
     placeholder_values,
     run_beside,
 )
+from app.profiles import UserCommand
 from storage.records import Repository, Run
 from tests.console.conftest import Staged
 from tests.waiting import until

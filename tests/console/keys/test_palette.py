@@ -3,7 +3,7 @@
 from textual.command import Command
 from textual.widgets import Input, OptionList
 
-from app.console.run.screen import RunScreen
+from app.runs.screen_run import RunScreen
 from tests.console.conftest import SMALL, Scene, Staged
 from tests.console.scenes import a_day
 from tests.lab import Lab

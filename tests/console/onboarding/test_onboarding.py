@@ -10,9 +10,9 @@ from textual import events
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from app.config import load
-from app.config.token import CommandToken, EnvToken, FileToken
-from app.console.onboarding import OnboardingApp, suggested_name
+from app.profiles import load
+from app.profiles.screen_onboarding import OnboardingApp, suggested_name
+from app.profiles.token import CommandToken, EnvToken, FileToken
 from tests.console.conftest import SMALL
 from tests.console.quiet import lines, quiet
 from tests.lab import Hang, Lab, Respond, Server

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from app.config import PollSettings, Profile, Settings
-from app.config.token import EnvToken
 from app.console.app import RunwardenApp
-from app.console.engines import ProfileEngines
-from app.console.runs.views import first_picture
+from app.profiles import PollSettings, Profile, Settings
+from app.profiles.engines import ProfileEngines
+from app.profiles.token import EnvToken
+from app.runs.screen_views import first_picture
 from tests.console.conftest import SMALL, Scene
 from tests.console.scenes import TOKEN_VARIABLE, SceneClock, a_day, settings_for
 from tests.lab import Lab, Server

@@ -5,13 +5,13 @@ from msgspec.structs import replace
 from syrupy.assertion import SnapshotAssertion
 from textual.content import Content
 
-from app.actions import ActionRefusedError
+from app.actions.refusals import ActionRefusedError
+from app.actions.screen_writes import ContinueRunForm
 from app.api.requests import CancelRun
-from app.config import LEDGER_FILE, Settings, data_folder
-from app.console.all_profiles import AllProfilesScreen
 from app.console.base.screen import ALL
-from app.console.forms import ContinueRunForm
-from app.console.run.screen import RunScreen
+from app.profiles import LEDGER_FILE, Settings, data_folder
+from app.profiles.screen_all_profiles import AllProfilesScreen
+from app.runs.screen_run import RunScreen
 from storage.records.run import whose
 from tests.console.conftest import WIDE, Scene, seen
 from tests.console.profiles.conftest import FleetStaged

@@ -13,12 +13,12 @@ from syrupy.assertion import SnapshotAssertion
 from textual.color import Color
 from textual.content import Content
 
-from app.config import LEDGER_FILE, Settings, data_folder
-from app.config.token import EnvToken, StreamToken
 from app.console.app import BETWEEN
-from app.console.engines import ProfileEngines
 from app.console.messages import SwitchProfile
-from app.console.profiles import GENTLE_S, ProfileOverview, ProfileSwitcher
+from app.profiles import LEDGER_FILE, Settings, data_folder
+from app.profiles.engines import ProfileEngines
+from app.profiles.screen_profiles import GENTLE_S, ProfileOverview, ProfileSwitcher
+from app.profiles.token import EnvToken, StreamToken
 from storage.errors import DatabaseBusyError, StorageError
 from storage.records import RunFilter
 from storage.state import State
@@ -29,7 +29,7 @@ from tests.console.test_error_boundary import press_all
 from tests.lab import Lab
 from tests.waiting import until
 from widgets.frame.header_bar import HeaderBar
-from widgets.profiles import ProfileFacts, ProfileList
+from widgets.profiles.table import ProfileFacts, ProfileList
 from widgets.runs.table import RunTable
 
 

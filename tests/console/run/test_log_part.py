@@ -8,16 +8,16 @@ from typing import Any, cast
 
 from textual.pilot import Pilot
 
-from app.console.run import log
-from app.console.run.log import LogPart
-from app.console.run.subject import RunSubject
+from app.results import screen_log as log
+from app.results.screen_log import LogPart
+from app.runs.screen_subject import RunSubject
 from storage.records.results import LogStep, Unavailable
 from tests.console.run.conftest import LOG, NOTHING, ScriptedResults
 from tests.console.scenes import SceneClock
 from tests.lab import START
 from tests.waiting import until
 from tests.widgets.stage import Stage
-from widgets.log import LogView
+from widgets.results.log import LogView
 
 
 class QuietSession:

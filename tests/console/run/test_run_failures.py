@@ -6,14 +6,14 @@ from typing import Any
 
 from textual.binding import Binding
 
-from app.config import RepositoryAddress
+from app.profiles import RepositoryAddress
 from storage.errors import DiskFailedError
 from storage.records.results import Finding, Review, RunTurns
 from tests.console.conftest import MESSAGE, Disk, Scene, Staged
 from tests.console.run.conftest import PATCH, REVIEW, OnShow, ScriptedResults, change_of
 from tests.console.test_error_boundary import bindings_of
 from tests.waiting import until
-from widgets.diff import DiffView
+from widgets.results.diff import DiffView
 
 PARTS = {"f3": "2 findings", "f4": "src/sign_in.py", "f5": "step 3", "f6": '"run_id"'}
 """The keys of the parts, and what each shows."""

@@ -6,17 +6,17 @@ from unittest.mock import AsyncMock
 import pytest
 from msgspec.structs import replace
 
-from app.actions import Actions
-from app.console.forms import ContinueRunForm
-from app.console.run.conversation import ReplyBox
+from app.actions.actions import Actions
+from app.actions.screen_writes import ContinueRunForm
+from app.runs.screen_conversation import ReplyBox
 from storage.errors import DiskFullError
 from storage.records.results import Change, ChangedFile, Finding, ModelUsage, PostingStatus, Review, RunTurns
 from tests.console.conftest import SMALL, WIDE
 from tests.console.run.conftest import PATCH, OnShow, ScriptedResults, change_of, nothing, two_turns
 from tests.lab import Lab, Respond
 from tests.waiting import until
-from widgets.diff import DiffView
-from widgets.review import ReviewView
+from widgets.results.diff import DiffView
+from widgets.results.review import ReviewView
 from widgets.runs.run_bar import RunBar
 
 PARTS = {"f2": "conversation", "f3": "review", "f4": "changes", "f5": "log", "f6": "raw"}

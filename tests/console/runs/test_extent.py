@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from storage.records import Coverage, CoverageGap, CoverageRange, RunFilter
 from storage.records.coverage import BackfillProgress
-from widgets.extent import Extent, ExtentLine
+from widgets.runs.extent import Extent, ExtentLine
 
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 FRESH = NOON - timedelta(seconds=45)

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from app.text import SafeText
+from app.engine.text import SafeText
 from storage.records import CoverageGap, RunFilter, RunRow, RunSort, RunWindow
 from tests.console.conftest import SMALL, WIDE, Scene, Staged
 from tests.console.runs.conftest import HELD, cursor_line

@@ -4,7 +4,7 @@ from textual.app import App, ComposeResult
 from textual.content import Content
 
 from tests.console.quiet import lines, strips
-from widgets.line_text import LinePane, LineText
+from widgets.kit.line_text import LinePane, LineText
 
 LONG = "x" * 40
 

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from app.console.forms import ContinueRunForm, NewRunForm, StartAgentForm
-from app.console.runs import run_actions
-from app.console.runs.export import Export, write
-from app.console.runs.many_form import ManyForm
-from app.console.runs.screen import RunsScreen
+from app.actions.screen_agents import StartAgentForm
+from app.actions.screen_many import ManyForm
+from app.actions.screen_writes import ContinueRunForm, NewRunForm
 from app.console.sheets import ExportScreen
+from app.runs import screen_actions as run_actions
+from app.runs.screen import RunsScreen
+from app.runs.screen_export import Export, write
 from storage.records import RunFilter, RunSort
 from tests.console.conftest import Staged
 from tests.lab import Lab, Received, Step

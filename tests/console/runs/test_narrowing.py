@@ -2,7 +2,7 @@
 
 import itertools
 
-from app.console.runs.screen import RunsScreen
+from app.runs.screen import RunsScreen
 from tests.console.conftest import SMALL, Staged
 from tests.console.scenes import MINUTES_INTO_THE_DAY, a_day
 from tests.lab import Lab

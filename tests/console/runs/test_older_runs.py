@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from app.api.errors import RateLimitedError
-from app.events import BackfillMoved, RunsChanged
+from app.engine.events import BackfillMoved, RunsChanged
 from storage.records import RunChanges, RunWindow, WindowRequest
 from storage.records.coverage import BackfillProgress
 from tests.console.conftest import SMALL, Scene, Staged
@@ -15,8 +15,8 @@ from tests.console.quiet import strips
 from tests.console.runs.conftest import HELD, cursor_line
 from tests.lab import Lab
 from tests.waiting import until
-from widgets.cursor_view import HEADER
-from widgets.unkeyed import NO_KEY
+from widgets.kit.cursor_view import HEADER
+from widgets.kit.unkeyed import NO_KEY
 
 TAIL = "runs before 19:36:42 are not fetched · enter fetch them"
 

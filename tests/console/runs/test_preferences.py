@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from msgspec.structs import replace
 
-from app.config import ViewSettings
-from app.console.runs.views import Preferences, PreferencesError, PreferencesFile, PreferencesWriter
+from app.profiles import ViewSettings
+from app.runs.screen_views import Preferences, PreferencesError, PreferencesFile, PreferencesWriter
 from storage.records import RunSort
 from widgets.runs.columns import ColumnChoice
 

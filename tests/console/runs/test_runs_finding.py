@@ -9,7 +9,7 @@ from storage.records import RunFilter, RunSort
 from tests.console.conftest import SMALL, Scene, Staged
 from tests.console.scenes import app_on
 from tests.lab import Lab
-from widgets.filter import SearchInput
+from widgets.runs.filter import SearchInput
 
 
 def line(scene: Scene) -> str:

@@ -6,7 +6,7 @@ from tests.console.conftest import Scene, Staged
 from tests.console.quiet import wheel
 from tests.console.scenes import MINUTES_INTO_THE_DAY
 from tests.lab import Lab
-from widgets.cursor_view import HEADER
+from widgets.kit.cursor_view import HEADER
 
 
 def marked(scene: Scene) -> list[str]:

@@ -2,8 +2,8 @@
 
 from syrupy.assertion import SnapshotAssertion
 
-from app.console.runs.screen import RunsScreen
-from app.console.runs.views import TableQuery
+from app.runs.screen import RunsScreen
+from app.runs.screen_views import TableQuery
 from tests.console.conftest import SMALL, WIDE, Scene, Staged
 
 KEYS = {

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from app.config import ViewSettings
-from app.console.runs.pickers import DatesPicker, ValuePicker, ViewPicker, ViewSaver, limits_of
-from app.console.runs.screen import RunsScreen
-from app.console.runs.views import ALL, TableQuery
 from app.console.sheets import ChoiceSheet, MarkPicker
-from app.query import parse
+from app.profiles import ViewSettings
+from app.runs.query import parse
+from app.runs.screen import RunsScreen
+from app.runs.screen_pickers import DatesPicker, ValuePicker, ViewPicker, ViewSaver, limits_of
+from app.runs.screen_views import ALL, TableQuery
 from storage.records import RunSort
 from tests.console.conftest import Scene, Staged
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from app.events import CacheChangedElsewhere
+from app.engine.events import CacheChangedElsewhere
 from storage.cache.cache import Cache
 from storage.errors import DiskFailedError
 from storage.records import RunWindow, WindowRequest

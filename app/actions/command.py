@@ -1,0 +1,251 @@
+"""`runwarden actions`: the ledger of writes, and a person's decision on unknown outcomes."""
+
+import json
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, get_args
+
+import click
+
+from app.actions.candidates import FINDABLE
+from app.actions.command_writes import DRY_RUN_OPTION, advice, settled, tell, tell_request
+from app.api.requests import request_of
+from app.cli.context import Format, Invocation
+from app.cli.documents import action_document, state_text, subject, write_document
+from app.cli.exits import Exit, failed
+from app.cli.options import (
+    COUNT,
+    OUT_OPTION,
+    CommandGroup,
+    FactCommand,
+    async_command,
+    options_of,
+    reading,
+)
+from app.cli.output import Column, exporting, facts
+from app.cli.running import asking
+from app.engine.text import safe_block, safe_text
+from app.engine.times import exact_ago, parse_period, rfc3339
+from app.runs.document import spec_fields
+from storage.ledger import Ledger
+from storage.records import Action, ActionFilter, ActionKind, ActionState, Surface
+from storage.records.action import KIND_WORDS
+from storage.values import utc_now
+
+CHUNK: Final = 500
+"""Actions per query of an export."""
+TONES: Final = {"confirmed": "good", "rejected": "bad", "unknown": "warn", "sending": "busy", "not_sent": "dim"}
+
+
+def _time_option(name: str, variable: str, end: int, text: str) -> Callable[[Any], Any]:
+    """An option whose value is one of the two ends of a period."""
+    read = reading(lambda given: parse_period(given, datetime.now(UTC))[end])
+    return click.option(name, variable, callback=read, metavar="TIME", help=text)
+
+
+FILTERS: Final = options_of(
+    click.option("--state", "states", multiple=True, type=click.Choice(get_args(ActionState)), help="Repeatable."),
+    click.option("--kind", "kinds", multiple=True, type=click.Choice(get_args(ActionKind)), help="Repeatable."),
+    click.option("--surface", "surfaces", multiple=True, type=click.Choice(get_args(Surface)), help="Repeatable."),
+    click.option("--actor", metavar="NAME", help="Who requested it: a login name, or NAME@HOST."),
+    _time_option("--from", "since", 0, "Requested at or after this time: RFC 3339, -2h, -7d."),
+    _time_option("--to", "until", 1, "Requested at or before this time; a date includes its day."),
+)
+EXPORTED: Final = (
+    *("created_at", "user", "host", "surface", "actor", "kind", "subject", "base_url", "path", "body", "state"),
+    *("resolution", "result_id", "error", "http_status", "message"),
+    *("sending_at", "settled_at", "key", "superseded_by", "action_id", "resolved_at", "resolved_by"),
+)
+"""The columns of an export as CSV or a table."""
+
+
+@click.group(cls=CommandGroup)
+def actions() -> None:
+    """List, export, show and resolve the writes sent from here."""
+
+
+@actions.command("list", cls=FactCommand, short_help="List writes, newest first.")
+@FILTERS
+@click.option("--limit", type=COUNT, default=50, show_default=True, help="Maximum number of actions.")
+@async_command
+async def list_actions(invocation: Invocation, /, *, limit: int, **filters: Any) -> int:
+    """List writes, newest first; does not contact the service."""
+    async with invocation.ledger() as ledger:
+        found = await ledger.actions(ActionFilter(**filters), limit)
+    now = utc_now()
+    columns: tuple[Column[Action], ...] = (
+        Column("state", state_text, "state", lambda a: a.state, tone=lambda a: TONES.get(a.state, "")),
+        Column("kind", lambda a: KIND_WORDS[a.kind], "kind", lambda a: a.kind),
+        Column("subject", subject, "subject", flexible=True),
+        Column("asked", lambda a: exact_ago(a.created_at, now), "created_at", lambda a: rfc3339(a.created_at)),
+        Column("made", lambda a: a.result_id or "", "result_id", flexible=True),
+        Column("action", lambda a: a.action_id, "action_id"),
+    )
+    entries = [action_document(action) for action in found]
+    invocation.output.listing("actions", entries, columns, found, empty="No write matches.")
+    return Exit.DONE
+
+
+@actions.command("export", cls=FactCommand, short_help="Export the writes that match, as an audit.")
+@FILTERS
+@OUT_OPTION
+@async_command
+async def export(invocation: Invocation, /, *, out: Path | None, **filters: Any) -> int:
+    """Export the writes that match, newest first, as NDJSON unless --output says otherwise.
+
+    Each says who asked, on which machine and by which part of the program, when, what for, which service it went to,
+    and what became of it. Does not contact the service.
+    """
+    invocation.asked_format = invocation.asked_format or Format.NDJSON
+    columns: tuple[Column[dict[str, object]], ...] = tuple(Column(name, name=name) for name in EXPORTED)
+    async with invocation.ledger() as ledger:
+        with exporting(invocation, out, "actions", columns) as rows:
+            last: str | None = None
+            while found := await ledger.actions(ActionFilter(**filters), CHUNK, last):
+                entries, flat = [], []
+                for action in found:
+                    document = action_document(action)
+                    error = action.error
+                    steps = [
+                        facts(step, "at detail") | {"step": step.transition} | facts(step.author, "user host surface")
+                        for step in await ledger.audit(action.action_id)
+                    ]
+                    entries.append({**document, "steps": steps})
+                    more = {"subject": subject(action), "body": action.body_json, "error": error and error.kind}
+                    said = {"http_status": error and error.http_status, "message": error and error.message}
+                    flat.append({**document, **more, **said})
+                rows.add(entries, flat)
+                rows.output.flush()
+                last = found[-1].action_id
+            rows.end()
+    return Exit.DONE
+
+
+@actions.command("show", cls=FactCommand)
+@click.argument("action_id")
+@click.option("--candidates", is_flag=True, help="Ask the service which runs it may have created.")
+@async_command
+async def show(invocation: Invocation, /, *, action_id: str, candidates: bool) -> int:
+    """Show one write: what was sent, when, and its outcome. ACTION_ID may be abbreviated."""
+    proposal = None
+    async with invocation.engine(needs_token=candidates) as engine:
+        action = await _named(engine.ledger, action_id)
+        is_listed = action.kind in FINDABLE and action.sending_at is not None
+        if candidates and not is_listed:
+            said = "Only runs are listed by the service: nothing else can be looked up."
+            raise failed("usage", said, action_id=action.action_id)
+        if candidates:
+            proposal = await engine.reconciliation.ask(action)
+        elif is_listed and action.state == "unknown":
+            proposal = await engine.reconciliation.cached(action)
+    document: dict[str, object] = {"action": action_document(action)}
+    if proposal is not None:
+        runs = [spec_fields(candidate.run) for candidate in proposal.candidates]
+        document |= {"candidates": runs, "certain": proposal.is_certain}
+    pairs = [
+        ("action_id", action.action_id),
+        ("kind", action.kind),
+        ("state", state_text(action)),
+        ("subject", subject(action)),
+        ("actor", action.actor),
+        ("asked", rfc3339(action.created_at)),
+        ("sent", rfc3339(action.sending_at)),
+        ("settled", rfc3339(action.settled_at)),
+        ("resolved", f"{rfc3339(action.resolved_at)} by {action.resolved_by.name}" if action.resolved_at else None),
+        ("made", action.result_id),
+        ("error", f"{action.error.kind}: {action.error.message}" if action.error else None),
+        ("sent again as", action.superseded_by),
+    ]
+    output = invocation.output
+    output.record(document, [(label, value) for label, value in pairs if value])
+    if output.format is Format.TABLE:
+        output.text("")
+        output.text(f"POST {action.path}")
+        for line in safe_block(json.dumps(json.loads(action.body_json), indent=2, ensure_ascii=False)):
+            output.text(line)
+        if action.is_open:
+            output.note(advice(action, invocation.command_line))
+        for each in proposal.candidates if proposal else ():
+            output.text(safe_text(f"candidate  {each.line}", limit=300))
+    return Exit.DONE
+
+
+@actions.command("resolve", cls=FactCommand)
+@click.argument("action_id")
+@click.option("--created", metavar="ID", help="It took effect and created this run, execution or organization.")
+@click.option("--not-created", is_flag=True, help="It had no effect.")
+@click.option("--send-again", is_flag=True, help="Send it again; it may then be done twice.")
+@click.option("--undo", is_flag=True, help="Undo a resolution: the outcome is unknown again.")
+@click.option("--force", is_flag=True, help="With --created: record the id although it looks wrong.")
+@click.option("--confirm", metavar="TEXT", help="With --send-again, without a terminal: the text to confirm with.")
+@DRY_RUN_OPTION
+@async_command
+async def resolve(
+    invocation: Invocation, /, *, action_id: str, force: bool, confirm: str | None, dry_run: bool, **decision: Any
+) -> int:
+    """Record the outcome of a write whose outcome is unknown."""
+    if [given not in {None, False} for given in decision.values()].count(True) != 1:
+        raise click.UsageError("Give one of --created ID, --not-created, --send-again or --undo")
+    if dry_run and not decision["send_again"]:
+        raise click.UsageError("--dry-run is for --send-again: nothing else is sent")
+    created = decision["created"]
+    if created is not None and not created.strip():
+        raise failed("usage", "--created needs the id of the result.")
+    if decision["send_again"]:
+        return await _send_again(invocation, action_id, confirm, dry_run=dry_run)
+    async with invocation.engine(needs_token=False) as engine:
+        action = await _named(engine.ledger, action_id)
+        if decision["undo"]:
+            action = await engine.actions.undo_resolution(action.action_id)
+        elif created is None:
+            action = await engine.actions.resolve_not_created(action.action_id)
+        else:
+            if action.state == "unknown" and not force:
+                await engine.reconciliation.check(action, created.strip())
+            action = await engine.actions.resolve_created(action.action_id, created.strip())
+    document = write_document(action)
+    if not decision["undo"]:
+        # The outcome is now known, so the error that hid it no longer matters.
+        document.pop("error", None)
+    return tell(invocation, action, document, code=Exit.DONE)
+
+
+async def _send_again(invocation: Invocation, action_id: str, confirm: str | None, *, dry_run: bool) -> int:
+    """Send an unknown action again once a person has confirmed that, or show the request that this would send."""
+    async with invocation.ledger() as ledger:
+        action = await _named(ledger, action_id)
+    if action.state != "unknown" or action.resolution is not None:
+        said = f"{action.action_id} is {state_text(action)}: only an unknown, unresolved action can be sent again."
+        raise failed("wrong_state", said)
+    if dry_run:
+        async with invocation.writer(dry_run=True) as engine:
+            engine.actions.check(request_of(action))
+        return tell_request(invocation.output, engine.client.base_url, request_of(action))
+    text = safe_text(action.subject or action.action_id)
+    if confirm is None:
+        with asking(invocation):
+            asked = f"It may then be done twice. Type {text} to send it again"
+            confirm = click.prompt(asked, err=True) if sys.stdin.isatty() else sys.stdin.readline()
+    if confirm.strip() != text:
+        said = f"Not confirmed, nothing was sent: add --confirm {text} to --send-again."
+        raise failed("not_confirmed", said, expected=text)
+    async with invocation.writer() as engine:
+        successor = await settled(engine.actions.send_again(action.action_id))
+    return tell(invocation, successor)
+
+
+async def _named(ledger: Ledger, action_id: str) -> Action:
+    """The action that a person names by its id, or the beginning of it.
+
+    Raises:
+        CommandFailedError: There is none.
+        AmbiguousActionError: There are several.
+    """
+    if not action_id.strip():
+        raise failed("usage", "Name an action by its id or the beginning of it. See: runwarden actions list")
+    action = await ledger.action(action_id)
+    if action is None:
+        raise failed("not_found", f"There is no action {action_id}. See: runwarden actions list", action_id=action_id)
+    return action

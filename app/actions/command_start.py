@@ -1,0 +1,218 @@
+"""`runs start` and `runs continue`: work for the service, with instructions from anywhere."""
+
+import json
+import os
+import sys
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import click
+
+from app.actions.command_writes import WriteCommand, WriteOptions, perform, tell_waiting, write_options
+from app.api.requests import ContinueRun, Json, StartAgent, StartRun
+from app.cli.context import Invocation
+from app.cli.exits import failed
+from app.cli.options import RUN_ID, completed, options_of, reading
+from app.runs.command_lookup import RunLookup
+from app.runs.command_wait import wait_options
+from storage.errors import StorageError
+from storage.records import Repository
+
+LONGEST: Final = 1_000_000
+"""The most bytes of instructions."""
+BRANCH: Final = click.option("--branch", metavar="BRANCH", help="Work on this branch. Default: the service makes one.")
+WORK: Final = options_of(
+    click.option(
+        "-f", "--file", type=click.Path(path_type=Path), metavar="FILE", help="Read the instructions from a file."
+    ),
+    BRANCH,
+    click.option(
+        "--metadata", multiple=True, metavar="KEY=VALUE", help="Repeatable; a VALUE that is JSON is sent as JSON."
+    ),
+    wait_options,
+    write_options,
+    click.argument("instructions", nargs=-1),
+)
+"""What `start` and `continue` share."""
+
+
+def gather(words: tuple[str, ...], file: Path | None) -> str:
+    """Gather the instructions from words, a file, stdin (`-`) or, if none is named, an editor.
+
+    Raises:
+        CommandFailedError: The instructions were given twice, cannot be read, or are empty.
+    """
+    if words and file is not None:
+        raise failed("usage", "Give the instructions as words or with --file, not both.")
+    if words == ("-",) or str(file) == "-":
+        text = _decoded(sys.stdin.buffer.read(LONGEST + 1), "stdin")
+    elif words:
+        text = " ".join(words)
+    elif file is not None:
+        try:
+            with file.open("rb") as stream:
+                text = _decoded(stream.read(LONGEST + 1), str(file))
+        except OSError as error:
+            raise failed("usage", f"{file} cannot be read: {error.strerror}.") from error
+    else:
+        has_editor = bool(os.environ.get("VISUAL") or os.environ.get("EDITOR"))
+        if not (has_editor or (sys.stdin.isatty() and sys.stdout.isatty())):
+            raise failed("usage", "Give the instructions as words, with --file, with - for stdin, or set EDITOR.")
+        text = (click.edit("", extension=".md", require_save=True) or "").strip()
+        if not text:
+            raise failed("usage", "The editor returned no instructions; nothing was sent.")
+    if not text.strip():
+        raise failed("usage", "The instructions are empty: say what the agent should do.")
+    return text
+
+
+def mapping(pairs: tuple[str, ...]) -> dict[str, Json]:
+    """KEY=VALUE options as an object; a value is parsed as JSON if it is JSON: `3` is a number, `three` is text.
+
+    Raises:
+        CommandFailedError: An option is not KEY=VALUE, or a key is given twice.
+    """
+    found: dict[str, Json] = {}
+    for text in pairs:
+        key, equals, value = text.partition("=")
+        if not (key and equals):
+            raise failed("usage", f"{text!r} is not KEY=VALUE.")
+        if key in found:
+            raise failed("usage", f"{key!r} is given twice.")
+        found[key] = json_or_text(value)
+    return found
+
+
+def json_or_text(text: str) -> Json:
+    """A value parsed as JSON, or the text itself if it is not JSON."""
+
+    def refuse(name: str) -> None:
+        raise ValueError(f"{name} is not JSON.")
+
+    try:
+        value: Json = json.loads(text, parse_constant=refuse)
+    except (ValueError, RecursionError):
+        return text
+    return value
+
+
+def _decoded(content: bytes, origin: str) -> str:
+    if len(content) > LONGEST:
+        raise failed("usage", f"{origin} holds more than {LONGEST} bytes of instructions.")
+    try:
+        return content.decode("utf-8").strip()
+    except UnicodeDecodeError as error:
+        raise failed("usage", f"{origin} is not UTF-8 text.") from error
+
+
+def with_words(inputs: dict[str, Json], words: str) -> dict[str, Json]:
+    """A named agent's inputs with what it is to do, which is the input `instructions`.
+
+    Raises:
+        CommandFailedError: They have instructions already.
+    """
+    if words and "instructions" in inputs:
+        raise failed("usage", "Give the instructions as words or as the input, not both.")
+    return {"instructions": words, **inputs} if words else inputs
+
+
+@click.command("start", cls=WriteCommand, kind="run.start")
+@click.option(
+    "-R",
+    "--repository",
+    callback=reading(Repository.parse),
+    required=True,
+    metavar="REPO",
+    shell_complete=completed("repositories"),
+    help="owner/repo, or gitlab:group/project.",
+)
+@click.option("--agent", metavar="NAME", help="Use this named agent. Default: the service chooses.")
+@WORK
+@click.pass_obj
+def start(
+    invocation: Invocation,
+    /,
+    *,
+    repository: Repository,
+    agent: str | None,
+    instructions: tuple[str, ...],
+    file: Path | None,
+    branch: str | None,
+    metadata: tuple[str, ...],
+    **options: Any,
+) -> int:
+    """Start a run with INSTRUCTIONS: words, - for stdin, --file, or none to write them in $EDITOR."""
+    if agent is not None and metadata:
+        raise failed("usage", "A named agent takes no metadata: leave out --metadata, or --agent.")
+    text = gather(instructions, file)
+    request: StartRun | StartAgent = StartRun(text, repository, branch, mapping(metadata))
+    if agent is not None:
+        request = StartAgent(agent, repository.path, branch, with_words({}, text))
+    write = WriteOptions(**options)
+
+    async def work() -> int:
+        async with invocation.writer(dry_run=write.dry_run) as engine:
+            known: set[str] = set()
+            with suppress(StorageError):  # A write needs no cache.
+                known = {label.casefold() for label in await engine.cache.repositories()}
+            report = await perform(invocation, engine, request, write)
+            if known and repository.label.casefold() not in known:
+                invocation.warn(
+                    f"No run of {repository.label} is known here. A service may accept a run for a repository that "
+                    "it does not have; that run fails when it begins."
+                )
+        return report()
+
+    return invocation.run(work)
+
+
+@click.command("continue", cls=WriteCommand, kind="run.continue")
+@RUN_ID
+@click.option(
+    "--from-patch", "start_from", flag_value="patch", help="Begin with the unpushed changes of the previous turn."
+)
+@click.option(
+    "--from-branch",
+    "start_from",
+    flag_value="branch",
+    help="Begin with only the branch. Default: with the patch after a spent budget, a time limit or an outage.",
+)
+@click.option("--when-ended", is_flag=True, help="If it is active, send this once it has ended: a console or bot does.")
+@WORK
+@click.pass_obj
+def continue_run(
+    invocation: Invocation,
+    /,
+    *,
+    run_id: str,
+    start_from: Literal["patch", "branch"] | None,
+    when_ended: bool,
+    instructions: tuple[str, ...],
+    file: Path | None,
+    branch: str | None,
+    metadata: tuple[str, ...],
+    **options: Any,
+) -> int:
+    """Continue the conversation of RUN_ID; its repository is looked up."""
+    write = WriteOptions(**options)
+    if when_ended and write.waits:
+        raise failed("usage", "Give --when-ended or --wait, not both: nothing is sent yet that could be waited for.")
+    text = gather(instructions, file)
+    values = mapping(metadata)
+
+    async def work() -> int:
+        async with invocation.writer(dry_run=write.dry_run) as engine:
+            lookup = RunLookup(engine)
+            run = await lookup.to_change(run_id, invocation.output.note)
+            request = ContinueRun(run.run_id, text, run.repository, branch, values, start_from)
+            if when_ended and not write.dry_run:
+                run = await lookup.current(run.run_id)
+            if not when_ended or write.dry_run or run.status in await engine.cache.final_statuses():
+                report = await perform(invocation, engine, request, write)
+            else:
+                report = partial(tell_waiting, invocation, await engine.follow_ups.wait(request, write.key))
+        return report()
+
+    return invocation.run(work)

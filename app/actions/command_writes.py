@@ -1,0 +1,361 @@
+"""A write as a command: its options, its dry run, and how it is sent once and reported with its outcome."""
+
+from asyncio import CancelledError
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import closing
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+from msgspec import Struct
+
+from app.api.requests import as_json
+from app.cli.context import Format, Invocation
+from app.cli.documents import MADE, unsent_document, write_document
+from app.cli.exits import EXIT_BY_KIND, Exit, Failure, failed
+from app.cli.options import FactCommand, as_key, options_of
+from app.cli.output import Column, Document, Output
+from app.cli.progress import RowProgress
+from app.cli.running import go_on
+from app.engine.times import rfc3339
+from app.runs.command_wait import RunWaiter, wait_failure
+from app.runs.document import as_received, spec_fields
+from storage.errors import StorageError
+from storage.records import Action, ActionKind
+
+if TYPE_CHECKING:
+    from app.actions.actions import Actions
+    from app.api.requests import WriteRequest
+    from app.engine.engine import Engine
+    from storage.records.decision import Decision
+
+NOT_RECORDED: Final = "not_recorded"
+"""The error's kind where the service answered and the ledger could not record it; its message names the cure."""
+
+
+async def carry_out(
+    engine: "Engine", request: "WriteRequest", *, key: str | None = None, again: bool = False
+) -> Action:
+    """Submit the request and return the settled action, also when interrupted.
+
+    The same request under the same key is sent once, and reported again afterwards.
+
+    Raises:
+        ActionRefusedError: Nothing was sent.
+        CommandFailedError: The key was used for another request.
+    """
+    from app.actions.refusals import AlreadyAskedError
+
+    try:
+        return await settled(engine.actions.submit(request, key=key, again=again))
+    except AlreadyAskedError as asked:
+        return _same(asked.existing, request, key)
+
+
+async def rehearse(engine: "Engine", request: "WriteRequest", *, key: str | None, again: bool) -> Action | None:
+    """Check whether `carry_out` would send the request, without sending it; return an earlier action of the key.
+
+    Raises:
+        ActionRefusedError, CommandFailedError: It would be refused, as by `carry_out`.
+    """
+    from app.actions.refusals import AlreadyAskedError
+
+    try:
+        await engine.actions.rehearse(request, key=key, again=again)
+    except AlreadyAskedError as asked:
+        return _same(asked.existing, request, key)
+    return None
+
+
+def _same(existing: Action, request: "WriteRequest", key: str | None) -> Action:
+    """The earlier action of this key, if it has the same request."""
+    if (existing.path, existing.body_json) != (request.path, as_json(request, existing.action_id)):
+        said = f"The key {key!r} was used for another request ({existing.action_id}). Nothing was sent; "
+        raise failed("already_asked", f"{said}choose another key.", action_id=existing.action_id)
+    return existing
+
+
+async def settled(sending: Awaitable[Action]) -> Action:
+    """The action after it was sent; an interrupted command reports it as far as it is settled."""
+    from app.actions.actions import SendCancelledError
+
+    try:
+        return await sending
+    except SendCancelledError as cancelled:
+        return cancelled.action
+
+
+def exit_of(action: Action) -> Exit:
+    """The exit code for an action's state."""
+    match action.state:
+        case "confirmed":
+            is_refused = action.kind == "gitlab.onboard" and as_received(action.response_json).get("success") is False
+            return Exit.FAILED if is_refused else Exit.DONE
+        case "not_created":
+            return Exit.USAGE
+        case "prepared" | "sending" | "unknown":
+            return Exit.UNKNOWN_OUTCOME
+        case "rejected" | "not_sent":
+            return EXIT_BY_KIND.get(action.error.kind, Exit.USAGE) if action.error else Exit.USAGE
+
+
+def tell(
+    invocation: "Invocation", action: Action, document: dict[str, object] | None = None, *, code: Exit | None = None
+) -> Exit:
+    """Print a write and its outcome, or the given document, with the warnings so far; return the exit code.
+
+    `code` replaces the action's own exit code.
+    """
+    output = invocation.output
+    document = (document or write_document(action)) | {"warnings": list(invocation.warnings)}
+    kind = MADE[action.kind]
+    made = document.get(kind.key)
+    pairs = [("action", action.action_id), ("state", action.state)]
+    if isinstance(made, dict):
+        pairs += [(name, str(made[name])) for name in kind.shown if made.get(name) is not None]
+    invocation.outcome = exit_of(action) if code is None else code
+    output.record(document, pairs)
+    if not output.format.is_json:
+        output.note(advice(action, invocation.command_line))
+    return invocation.outcome
+
+
+def tell_waiting(invocation: "Invocation", waiting: "Decision") -> Exit:
+    """Print a continuation that is sent when its run has ended; return the exit code."""
+    run_id, output = waiting.occurrence.facts["run.id"], invocation.output
+    waits = {"id": waiting.decision_id, "run_id": run_id, "asked_at": rfc3339(waiting.decided_at)}
+    document = unsent_document("run.continue") | {"state": "waiting", "waiting": waits}
+    output.record(document | {"warnings": list(invocation.warnings)}, [("state", "waiting"), ("run", run_id)])
+    if not output.format.is_json:
+        output.note(f"A running console or bot sends it when the run ends: {invocation.command_line} watch")
+    return Exit.DONE
+
+
+def advice(action: Action, command_line: str) -> str:
+    """Advice on the next step; empty: there is none."""
+    reason = action.error.message if action.error else ""
+    match action.state:
+        case "unknown" if action.error is not None and action.error.kind == NOT_RECORDED:
+            return reason
+        case "unknown":
+            resolve = f"{command_line} actions resolve {action.action_id} --created ID | --not-created | --send-again"
+            said = "It may have taken effect; it is not sent again automatically."
+            return f"The outcome is unknown: {reason} {said} Check, then: {resolve}"
+        case "prepared" | "sending":
+            return f"Another process is sending it: {command_line} actions show {action.action_id}"
+        case "not_sent":
+            return f"Nothing was sent: {reason} You can try again."
+        case "rejected":
+            return f"The service refused: {reason}"
+        case "not_created":
+            return "It was resolved as without effect: you can send it again."
+        case "confirmed":
+            return ""
+
+
+HEADERS: Final[Mapping[str, str]] = {"Authorization": "Bearer ***", "Content-Type": "application/json"}
+"""The headers that a dry run shows, with the token masked."""
+
+T = TypeVar("T")
+S = TypeVar("S")
+DRY_RUN_OPTION: Final = click.option(
+    "--dry-run", is_flag=True, help="Print the request that would be sent, and send nothing."
+)
+SEVERITY: Final = (
+    Exit.DONE,
+    Exit.NOT_FOUND,
+    Exit.USAGE,
+    Exit.INTERRUPTED,
+    Exit.UNREACHABLE,
+    Exit.RATE_LIMITED,
+    Exit.NOT_AUTHORIZED,
+    Exit.UNKNOWN_OUTCOME,
+)
+"""The exit codes that a row of a batch can have, least severe first."""
+
+
+class WriteCommand(FactCommand):
+    """A command that writes: a refusal before sending prints a write's fields as well."""
+
+    def __init__(self, *args: Any, kind: ActionKind, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.kind = kind
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the command's arguments, as click does."""
+        ctx.ensure_object(Invocation).beside_error = unsent_document(self.kind)
+        return super().parse_args(ctx, args)
+
+
+KEY_OPTION: Final = click.option(
+    "--key",
+    "--idempotency-key",
+    "key",
+    callback=as_key,
+    metavar="KEY",
+    help="Send the same request under the same KEY only once, however often it is requested.",
+)
+write_options: Final = options_of(KEY_OPTION, DRY_RUN_OPTION)
+"""The options that every write has."""
+
+
+class WriteOptions(Struct, frozen=True):
+    """The options of a write, by their names on the command line."""
+
+    key: str | None = None
+    """The same request under the same key is sent once. None: each one is sent."""
+    dry_run: bool = False
+    again: bool = False
+    """Whether an address that has an organization may get another one."""
+    waits: bool = False
+    """Whether to wait for the end of the started run."""
+    timeout: timedelta = timedelta(0)
+    """How long to wait."""
+
+
+async def send(invocation: Invocation, request: "WriteRequest", options: WriteOptions) -> int:
+    """Send the request through the ledger, or rehearse that; print the outcome and return the exit code."""
+    async with invocation.writer(dry_run=options.dry_run) as engine:
+        report = await perform(invocation, engine, request, options)
+    return report()
+
+
+async def perform(
+    invocation: Invocation,
+    engine: "Engine",
+    request: "WriteRequest",
+    options: WriteOptions,
+    find_out: "Callable[[Actions, Action], Awaitable[Action]] | None" = None,
+) -> Callable[[], int]:
+    """Send with an engine from `Invocation.writer`, and wait for the run's end if asked to; the result prints that.
+
+    `find_out` resolves an action of unknown outcome. The result is called once the engine is closed: closing may add
+    a warning.
+    """
+    if options.dry_run:
+        existing = await rehearse(engine, request, key=options.key, again=options.again)
+        if existing is not None:
+            return partial(tell, invocation, existing)
+        return partial(tell_request, invocation.output, engine.client.base_url, request)
+    action = await carry_out(engine, request, key=options.key, again=options.again)
+    if find_out is not None and action.state == "unknown":
+        action = await find_out(engine.actions, action)
+    # From here on all failures are reported beside the write's outcome: the id of a started run is kept.
+    document = invocation.beside_error = write_document(action)
+    if not options.waits or action.state != "confirmed" or action.result_id is None or invocation.stopped_by:
+        return partial(tell, invocation, action)
+    output = invocation.output
+    begun = "continued" if action.kind == "run.continue" else "started"
+    output.note(f"{action.result_id} was {begun}; waiting for its end.")
+    # An execution shows as a run of the same id, or not at all (spec 4.4).
+    # A run that the cache could not store is not lost: it may still appear.
+    may_appear = action.kind == "agent.start" or await engine.cache.detail(action.result_id) is None
+    waiter = RunWaiter(engine, output.note, may_appear=may_appear, is_stale=bool(invocation.warnings))
+    results = await waiter.until_final([action.result_id], options.timeout)
+    result = results[action.result_id]
+    if result.run is not None:
+        document["run"] = spec_fields(result.run)
+    failure = wait_failure(results)
+    if failure is None:
+        return partial(tell, invocation, action, document, code=Exit.DONE)
+    if failure.exit is not Exit.FAILED:
+        document["error"] = failure.as_json()
+
+    def report() -> int:
+        code = tell(invocation, action, document, code=failure.exit)
+        if not output.format.is_json:
+            output.note(failure.message)
+        return code
+
+    return report
+
+
+def request_document(base_url: str, request: "WriteRequest") -> dict[str, object]:
+    """The request as it would be sent, but for the token."""
+    return {"method": "POST", "url": f"{base_url}{request.path}", "headers": dict(HEADERS), "body": request.body()}
+
+
+def tell_request(output: Output, base_url: str, request: "WriteRequest") -> Exit:
+    """Print the request that a dry run did not send."""
+    sent = request_document(base_url, request)
+    if output.format is Format.TABLE:
+        output.text(f"POST {sent['url']}")
+        for name, value in HEADERS.items():
+            output.text(f"{name}: {value}")
+        output.text("")
+        output.print(output.json(sent["body"]))
+        return Exit.DONE
+    document = {**unsent_document(request.kind), "base_url": base_url, "dry_run": True, "request": sent}
+    output.record(document, [("method", "POST"), ("url", str(sent["url"])), ("body", output.json(sent["body"]))])
+    return Exit.DONE
+
+
+class BatchRow(Struct, frozen=True):
+    """The outcome of one write of a batch."""
+
+    name: str
+    action: Action | None
+    document: Document
+    """As JSON, with its `outcome`."""
+    exit: Exit
+    """The exit code that it would have alone."""
+
+
+def tell_batch(
+    invocation: Invocation,
+    rows: Sequence[BatchRow],
+    columns: Sequence[Column[T]],
+    items: Sequence[T],
+    base_url: str,
+    *,
+    failure: Failure | None = None,
+    dry_run: bool = False,
+) -> Exit:
+    """Print the outcomes of a batch, and of waiting for it; return the exit code: that of the row to look at first."""
+    code = max((row.exit for row in rows), key=SEVERITY.index, default=Exit.DONE) or (
+        failure.exit if failure else Exit.DONE
+    )
+    invocation.outcome = None if dry_run else code
+    counts = Counter(row.document["outcome"] for row in rows)
+    more = {"outcomes": dict(counts), "base_url": base_url, "warnings": list(invocation.warnings)}
+    if failure is not None:
+        more["error"] = failure.as_json()
+    output = invocation.output
+    output.listing("rows", [row.document for row in rows], columns, items, more=more)
+    if output.format.is_json:
+        return code
+    if failure is not None:
+        output.note(f"runwarden: {failure.message}")
+    for row in rows:
+        if row.document["outcome"] in {"blocked", "unknown"} and row.action is not None:
+            output.note(f"{row.name}: {advice(row.action, invocation.command_line)}")
+    return code
+
+
+async def each_in_turn(
+    invocation: Invocation,
+    planned: Sequence[S],
+    work: Callable[[S], Awaitable[tuple[T, str, str]]],
+    rows_of: Callable[[Sequence[T]], Document],
+    usual: str,
+) -> list[T]:
+    """Carry out a batch until a signal ends it, showing each outcome and name; a failing ledger reports what is done.
+
+    `usual` is the outcome that needs no mention.
+    """
+    results: list[T] = []
+    try:
+        with closing(RowProgress(invocation.output, len(planned), usual=usual)) as progress:
+            for each in planned:
+                go_on(invocation)
+                result, outcome, name = await work(each)
+                results.append(result)
+                progress.done(outcome, name)
+    except StorageError:
+        invocation.beside_error = rows_of(results)
+        raise
+    except CancelledError:
+        pass  # The ledger has the done part, and the rest can be resumed.
+    return results

@@ -1,0 +1,97 @@
+"""A request as text for a shell: for curl, and as a runwarden command."""
+
+import json
+import shlex
+from collections.abc import Iterator
+
+from app.api.requests import (
+    CancelRun,
+    ContinueRun,
+    CreateOrganization,
+    Json,
+    OnboardProject,
+    ResendInvitation,
+    StartAgent,
+    StartRun,
+    WriteRequest,
+    as_json,
+)
+from app.engine.text import json_escaped, safe_text
+from storage.base_error import RunwardenError
+
+
+class UnfaithfulError(RunwardenError):
+    """A value holds characters that a shell or a terminal would act on; the message names the cure."""
+
+
+def as_curl(base_url: str, request: WriteRequest) -> str:
+    """Return the request for curl; the token is left to the shell's RUNWARDEN_TOKEN.
+
+    Raises:
+        UnfaithfulError: The address cannot be pasted into a shell as it is.
+    """
+    url = _faithful(f"{base_url}{request.path}")
+    return " \\\n  ".join(
+        (
+            f"curl --request POST {shlex.quote(url)}",
+            '--header "Authorization: Bearer $RUNWARDEN_TOKEN"',
+            "--header 'Content-Type: application/json'",
+            f"--data-raw {shlex.quote(json_escaped(as_json(request)))}",
+        )
+    )
+
+
+def as_command(command_line: str, profile: str, request: WriteRequest) -> str:
+    """Return the request as a runwarden command for this profile, even if the command line names another.
+
+    Raises:
+        UnfaithfulError: A value cannot be pasted into a shell as it is.
+    """
+    argv = (*shlex.split(command_line), f"--profile={profile}", *_arguments(request))
+    return " ".join(shlex.quote(_faithful(each)) for each in argv)
+
+
+def _arguments(request: WriteRequest) -> tuple[str, ...]:
+    match request:
+        case StartRun() | ContinueRun():
+            if request.instructions.strip() == "-":
+                raise UnfaithfulError("The command would read - from its input; copy it as curl instead.")
+            options = (*_branch(request), *_pairs("metadata", request.metadata), "--")
+            if isinstance(request, ContinueRun):
+                start = () if request.start_from is None else (f"--from-{request.start_from}",)
+                return "runs", "continue", *start, *options, request.run_id, request.instructions
+            return "runs", "start", f"--repository={request.repository.label}", *options, request.instructions
+        case CancelRun():
+            return "runs", "cancel", "--", request.run_id
+        case ResendInvitation():
+            return "orgs", "resend", "--", request.invitation_id
+        case StartAgent():
+            options = (*_branch(request), *_pairs("input", request.inputs), "--")
+            return "agents", "start", f"--repository={request.repository}", *options, request.name
+        case CreateOrganization():
+            offer = (f"--offer-code={request.offer_code}",) if request.offer_code else ()
+            return "orgs", "create", *offer, "--", request.email
+        case OnboardProject():
+            project = request.project_path if request.project_id is None else str(request.project_id)
+            return "gitlab", "onboard", "--", project or ""
+
+
+def _branch(request: StartRun | ContinueRun | StartAgent) -> tuple[str, ...]:
+    return (f"--branch={request.branch_name}",) if request.branch_name else ()
+
+
+def _pairs(option: str, values: dict[str, Json]) -> Iterator[str]:
+    for key, value in values.items():
+        text = json.dumps(value)
+        if isinstance(value, str):
+            try:
+                json.loads(value)  # Text that would be read as JSON stays quoted.
+            except ValueError:
+                text = value
+        yield f"--{option}={key}={text}"
+
+
+def _faithful(text: str) -> str:
+    if any(safe_text(line, limit=len(line) + 1) != line for line in text.split("\n")):
+        raise UnfaithfulError("A value contains control characters; copy it as curl instead.")
+    return text

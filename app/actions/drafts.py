@@ -1,0 +1,204 @@
+"""Drafts: text that was typed and not sent survives escape, a crash and a restart."""
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
+
+from app.api.requests import WriteRequest, as_json
+from app.engine.atomic_file import alone, replacing
+from app.profiles import data_folder
+from storage.base_error import RunwardenError
+from storage.errors import StorageError
+from storage.records import Action
+from storage.records.activity import ActivityFilter
+
+if TYPE_CHECKING:
+    from app.engine.engine import Engine
+
+VERSION: Final = 1
+MOST_SENT: Final = 200
+"""The most actions that are searched for a draft's text."""
+Values = dict[str, str]
+DraftOutcome = Literal["not_sent", "open", "done"]
+
+
+def named(kind: str, origin: str) -> str:
+    """Return a draft's name: its kind, and the run or repository that the form was opened from, if any."""
+    return f"{kind}:{origin}" if origin else kind
+
+
+class DraftsError(RunwardenError):
+    """Drafts cannot be read or stored; the message names the file and the cure. Forms work without them."""
+
+
+class Draft(Struct, frozen=True):
+    """What was typed into one form."""
+
+    values: Values
+    """The texts by field, as typed."""
+    saved_at: datetime
+    sent_at: datetime | None = None
+    """When sending began, if no confirmation came back; None: it was never sent."""
+
+
+class Drafts(Struct, frozen=True):
+    """The drafts of one profile, in a file that only its owner can read."""
+
+    path: Path
+
+    async def load(self, name: str) -> Draft | None:
+        """Return the draft of that name, if there is one.
+
+        Raises:
+            DraftsError: The file cannot be read. A damaged one was moved aside, so that the next save works.
+        """
+        return (await asyncio.to_thread(self._read)).get(name)
+
+    async def save(self, name: str, draft: Draft | None) -> None:
+        """Store the draft under that name; None deletes the stored one.
+
+        Raises:
+            DraftsError: It cannot be stored.
+        """
+
+        def change() -> None:
+            with alone(self.path.parent):
+                drafts = self._read()
+                if drafts.pop(name, None) == draft:
+                    return
+                if draft is not None:
+                    drafts[name] = draft
+                entries = {name: asdict(draft) for name, draft in drafts.items()}
+                with replacing(self.path) as file:
+                    json.dump({"version": VERSION, "drafts": entries}, file, default=datetime.isoformat)
+
+        try:
+            await asyncio.to_thread(change)
+        except OSError as error:
+            why = f"A draft cannot be stored ({error.strerror}): see that {self.path} is writable."
+            raise DraftsError(why) from error
+
+    def _read(self) -> dict[str, Draft]:
+        try:
+            document = json.loads(self.path.read_text("utf-8"))
+            if int(document["version"]) > VERSION:
+                raise DraftsError(f"Drafts were written by a newer version: upgrade, or move {self.path} away.")
+            return {
+                name: Draft(
+                    {str(key): str(value) for key, value in entry["values"].items()},
+                    datetime.fromisoformat(entry["saved_at"]),
+                    datetime.fromisoformat(entry["sent_at"]) if entry["sent_at"] else None,
+                )
+                for name, entry in document["drafts"].items()
+            }
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise DraftsError(f"Drafts cannot be read ({error.strerror}): see that {self.path} can be read.") from error
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            aside = self.path.with_suffix(".damaged")
+            try:
+                self.path.replace(aside)
+            except OSError as stuck:
+                message = f"Drafts are damaged and cannot be moved away ({stuck.strerror}): delete {self.path}."
+                raise DraftsError(message) from stuck
+            raise DraftsError(f"The drafts were damaged; they were moved to {aside}.") from error
+
+
+class FormDraft:
+    """The draft of one form; the file ends up with the last text."""
+
+    def __init__(self, engine: "Engine", name: str, fresh: Values, failed: Callable[[str], object]) -> None:
+        """Prepare, without any I/O; values equal to `fresh` need no draft.
+
+        `failed` is called with the reason when drafts cannot be stored, once until one is.
+        """
+        self._drafts = Drafts(data_folder(engine.settings, engine.profile) / "drafts.json")
+        self._name = name
+        self._engine = engine
+        self.fresh = fresh
+        self.current: Draft | None = None
+        """The draft to store now; None: the text needs none."""
+        self._stored: Draft | None = None
+        self._one_at_a_time = asyncio.Lock()
+        self._failed = failed
+        self._reported: str | None = None
+
+    def belong_to(self, name: str, fresh: Values) -> None:
+        """Use another name and other initial values, before anything was read or stored."""
+        self._name, self.fresh = name, fresh
+
+    async def restore(self) -> Draft | None:
+        """Return the draft that an earlier form left."""
+        try:
+            self.current = self._stored = await self._drafts.load(self._name)
+        except DraftsError as error:
+            self._report(str(error))
+        return self.current
+
+    def typed(self, values: Values) -> None:
+        """Make a draft of the form's values; `flush` stores it."""
+        if values == self.fresh:
+            self.current = None
+        elif self.current is None or self.current.values != values:
+            self.current = Draft(values, self._engine.clock())
+
+    async def outcome_of(
+        self, draft: Draft | None, requests: Sequence[WriteRequest]
+    ) -> tuple[DraftOutcome, Action | None]:
+        """Return the outcome of a draft whose sending began, and its action; `requests` are those of its text."""
+        if draft is None or draft.sent_at is None or not requests:
+            return "not_sent", None
+        bodies = {as_json(request) for request in requests}
+        since = ActivityFilter(kinds=tuple({request.kind for request in requests}), since=draft.sent_at)
+        try:
+            newest = (await self._engine.ledger.journal(since, limit=MOST_SENT)).newest
+        except StorageError:
+            return "open", None
+        # An older attempt with the same text may have been settled since; it is not this one.
+        sent = [action for action in newest if action.body_json in bodies and action.created_at >= draft.sent_at]
+        if (still_open := next((action for action in sent if action.is_open), None)) is not None:
+            return "open", still_open
+        done = [action for action in sent if action.state == "confirmed"]
+        return ("done", done[0]) if {action.body_json for action in done} == bodies else ("not_sent", None)
+
+    async def sending(self) -> None:
+        """Store that this text is about to be sent: a crash from here on leaves its outcome unknown."""
+        if self.current is not None:
+            self.current = replace(self.current, sent_at=self._engine.clock())
+        await self.flush()
+
+    async def not_sent(self) -> None:
+        """Make it an ordinary draft again: sending had no effect."""
+        if self.current is not None:
+            self.current = replace(self.current, sent_at=None)
+        await self.flush()
+
+    async def done(self) -> None:
+        """Delete the draft: sending took effect."""
+        self.current = None
+        await self.flush()
+
+    async def flush(self) -> None:
+        """Store the last values."""
+        async with self._one_at_a_time:
+            wanted = self.current
+            if wanted == self._stored:
+                return
+            try:
+                await self._drafts.save(self._name, wanted)
+            except DraftsError as error:
+                self._report(str(error))
+            else:
+                self._stored, self._reported = wanted, None
+
+    def _report(self, problem: str) -> None:
+        if problem != self._reported:
+            self._reported = problem
+            self._failed(problem)

@@ -1,0 +1,276 @@
+"""Finds the runs that unknown actions may have made, and proposes them; the user decides."""
+
+import re
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+from msgspec.structs import replace
+
+from app.actions.candidates import ANSWER, EXACT, FINDABLE, Candidate, Proposal, Send, request_sent
+from app.actions.refusals import DoubtfulIdError
+from app.api.errors import ApiError, EndlessListError
+from app.api.requests import CancelRun, OnboardProject
+from app.engine.events import ActionChanged, Announce
+from app.engine.times import span
+from app.results.service import ServiceExtension
+from app.sync.listing import Listing
+from app.sync.runs import RunSync
+from storage.ledger import Ledger
+from storage.records import UNUSED_STATES, Action, ActionFilter, ActionKind, RunDetail, RunFilter
+
+THINGS: Final[dict[ActionKind, str]] = {
+    "run.start": "a run's id",
+    "run.continue": "a run's id",
+    "agent.start": "an execution's id",
+    "organization.create": "an organization's id",
+    "gitlab.onboard": "a project's path",
+    "run.cancel": "a run's id",
+    "invitation.resend": "an invitation's id",
+}
+WHERE_TO_LOOK: Final[dict[ActionKind, str]] = {
+    "run.start": "Copy it from the Runs tab, or from: runwarden runs list",
+    "run.continue": "Copy it from the Runs tab, or from: runwarden runs list",
+    "agent.start": "No endpoint lists executions: look for the agent's run in the web application.",
+    "organization.create": (
+        "No endpoint lists organizations. If the invitation mail arrived, it was created:"
+        " its id is in the new organization's settings."
+    ),
+    "gitlab.onboard": "Write it as group/project.",
+    "run.cancel": "It is the id of the run that was to be cancelled.",
+    "invitation.resend": "Copy it from: runwarden orgs list --json",
+}
+"""How the user finds out the result (spec 4)."""
+_PLAUSIBLE: Final = re.compile(r"[^\s@/]*[0-9_][^\s@/]*")
+"""An id has a digit, or a prefix."""
+LIMIT: Final = 50
+"""Candidates of one action."""
+MOST: Final = 500
+"""Runs around a send that are looked at."""
+TOLD: Final = 5
+"""Candidates whose words the service is asked for."""
+PAGES: Final = 30
+"""Pages that are read to look for one action."""
+EXECUTIONS: Final = 1_000
+"""Our newest starts of agents that are ruled out: an execution may be listed as a run."""
+LOOK_S: Final = 2.0
+"""How often the poller looks for unknown actions."""
+REST_S: Final = 5.0
+"""Seconds until a new unknown action is noticed."""
+AGE_PART: Final = 10
+"""An old unknown action is searched for again after this part of its age."""
+AGAIN: Final = timedelta(minutes=1)
+"""How soon the service is asked again for the same action; later the older the action is."""
+SELDOM: Final = timedelta(hours=1)
+
+
+@dataclass(slots=True)
+class Search:
+    """The search for one action."""
+
+    look_at: datetime
+    ask_at: datetime
+    """When the service may be asked."""
+    proposed: tuple[str, ...] = ()
+    """The ids of the candidates that were announced last."""
+
+
+@dataclass(slots=True)
+class Reconciliation:
+    """Looks for what actions of unknown outcome may have made."""
+
+    runs: RunSync
+    listing: Listing
+    ledger: Ledger
+    announce: Announce
+    extension: ServiceExtension
+    _searches: dict[str, Search] = field(default_factory=dict)
+    """The searches, by action."""
+
+    async def cached(self, action: Action) -> Proposal:
+        """The possible results of an action in the cache; empty: the service does not list them."""
+        cache = self.runs.cache
+        send = Send.of(action, await cache.run_clock())
+        if send is None:
+            return Proposal()
+        subject = await cache.detail(send.run_id) if send.run_id is not None else None
+        found: list[tuple[Candidate, RunDetail]] = []
+        ours = [
+            other.sending_at
+            for other in await self.ledger.for_run(action.subject)
+            if other.sending_at is not None
+            and other.kind == action.kind
+            and other.state not in UNUSED_STATES
+            and other.action_id != action.action_id
+        ]
+        """When our other continuations of the same run were sent."""
+        if subject is not None and (turn := send.continued(subject, ours)) is not None:
+            found.append((turn, subject))
+        branch = send.request.branch_name or (subject.run.branch_name if subject is not None else None) or None
+        created = [(send.created(detail, branch), detail) for detail in await self._around(send, branch)]
+        # What is older than a run that was seen before the send is older than the send, whatever the service's clock.
+        seen = (detail.run.created_at for _, detail in created if detail.first_seen_at < send.sent_at - ANSWER)
+        oldest = max((at for at in seen if at is not None), default=None)
+        fitting = [
+            (each, detail)
+            for each, detail in created
+            if each is not None and (not oldest or not each.run.created_at or each.run.created_at >= oldest - EXACT)
+        ]
+        # Not those that another action of ours made, nor the continued one.
+        made: list[Action] = []
+        if fitting:
+            made += await self.ledger.actions(ActionFilter(["agent.start"], ["confirmed"]), limit=EXECUTIONS)
+        for _, detail in fitting:
+            made += await self.ledger.for_run(detail.run.run_id)
+        taken = {action.subject, *(each.result_id for each in made if each.action_id != action.action_id)}
+        found += [(each, detail) for each, detail in fitting if detail.run.run_id not in taken]
+        # Whether the cache misses nothing that the send may have made.
+        window = send.around()
+        coverage = await cache.coverage()
+        is_whole = coverage.is_current(send.ended_at) and not coverage.gaps_within(window.since, window.until)
+        is_whole &= send.run_id is None or (subject is not None and subject.last_seen_at > send.ended_at)
+        return Proposal(send.ranked(found)[:LIMIT], is_whole)
+
+    async def ask(self, action: Action) -> Proposal:
+        """The possible results, after reading the runs around the send from the service (spec 4.2).
+
+        Raises:
+            ApiError: The service could not be asked.
+        """
+        cache = self.runs.cache
+        budget = self.runs.reader.client.budget
+        if Send.of(action, await cache.run_clock()) is None:
+            return Proposal()
+        await budget.settle()
+        send = Send.of(action, await cache.run_clock())
+        if send is None:
+            return Proposal()
+        subject = await cache.detail(send.run_id) if send.run_id is not None else None
+        if subject is not None:
+            await self.runs.look_up(subject.run)
+        is_whole, pages = True, 0
+        try:
+            async for _ in self.listing.pages(send.around(), limit=None):
+                pages += 1
+                if pages == PAGES:
+                    is_whole = False
+                    break
+        except EndlessListError:
+            is_whole = False
+        found = await self.cached(action)
+        told: list[Candidate] = []
+        for candidate in found.candidates[:TOLD]:
+            answer = await self.extension.turns_now(candidate.run.run_id)
+            told.append(candidate if answer is None else send.told(candidate, answer.turns))
+        # Those that ask the same come first, and those that ask something else last.
+        ordered = sorted(
+            (*told, *found.candidates[TOLD:]),
+            key=lambda one: (not one.is_marked, one.is_same is False, not one.is_same),
+        )
+        return Proposal(tuple(ordered), is_whole)
+
+    async def check(self, action: Action, result_id: str) -> None:
+        """Check that the action may have made this.
+
+        Raises:
+            DoubtfulIdError: It does not look like it; a person may know better.
+        """
+        request = request_sent(action)
+        kind = action.kind
+        cache = self.runs.cache
+        where = WHERE_TO_LOOK[kind]
+        if kind == "gitlab.onboard":
+            sent = request.project_path if isinstance(request, OnboardProject) else None
+            if result_id != sent if sent else "/" not in result_id:
+                what = f": it was sent for {sent}" if sent else ""
+                raise DoubtfulIdError(f"{result_id!r} is not the project's path{what}. {where}")
+            return
+        if kind == "run.cancel":
+            if isinstance(request, CancelRun) and request.run_id != result_id:
+                raise DoubtfulIdError(f"{result_id!r} is not the run that was to be cancelled, {request.run_id}.")
+            return
+        is_run = await cache.detail(result_id) is not None
+        if not (is_run or _PLAUSIBLE.fullmatch(result_id)):
+            raise DoubtfulIdError(f"{result_id!r} does not look like {THINGS[kind]}. {where}")
+        if is_run and kind == "organization.create":
+            raise DoubtfulIdError(f"{result_id!r} is a run's id. {where}")
+        for other in await self.ledger.actions(ActionFilter([kind], ["confirmed"]), limit=EXECUTIONS):
+            if other.result_id == result_id and other.action_id != action.action_id and kind != "run.continue":
+                raise DoubtfulIdError(f"{result_id} is what {other.action_id} made. {where}")
+        if kind not in FINDABLE:
+            return
+        found = await self.cached(action)
+        detail = await cache.detail(result_id)
+        if detail is None:
+            try:
+                found = await self.ask(action)
+            except ApiError as error:
+                raise DoubtfulIdError(f"Whether the service lists {result_id} could not be asked: {error}") from error
+            detail = await cache.detail(result_id)
+        if result_id in {candidate.run.run_id for candidate in found.candidates}:
+            return
+        if detail is None:
+            raise DoubtfulIdError(f"The service lists no run {result_id} from around the time it was sent.")
+        if (send := Send.of(action, await cache.run_clock())) is not None:
+            raise DoubtfulIdError(f"{result_id} does not fit: {_misfit(detail, send)}")
+
+    async def work(self) -> float:
+        """Search for unknown actions, once the service answers again; return the seconds until the next look."""
+        unknown = [action for action in await self.ledger.unresolved() if action.kind in FINDABLE]
+        if not unknown:
+            return REST_S
+        links = await self.runs.cache.links()
+        answered_at = [link.last_ok_at for link in links if link.subject == "runs" and not link.is_failing]
+        for action in unknown:
+            if any(at is not None and at > (action.settled_at or action.created_at) for at in answered_at):
+                await self._look(action)
+        return LOOK_S
+
+    async def _look(self, action: Action) -> None:
+        now = self.runs.clock()
+        search = self._searches.setdefault(action.action_id, Search(now, now))
+        if now < search.look_at:
+            return
+        age = now - (action.settled_at or action.created_at)
+        search.look_at = now + min(max(age / AGE_PART, timedelta(seconds=LOOK_S)), SELDOM)
+        found = await self.cached(action)
+        is_enough = found.is_whole and (await self.runs.cache.run_clock()).is_known
+        if not is_enough and search.ask_at <= now:
+            search.ask_at = now + min(max(age, AGAIN), SELDOM)
+            with suppress(ApiError):
+                found = await self.ask(action)
+        ids = tuple(candidate.run.run_id for candidate in found.candidates)
+        if ids != search.proposed:
+            search.proposed = ids
+            self.announce(ActionChanged(action.action_id))
+
+    async def _around(self, send: Send, branch: str | None) -> list[RunDetail]:
+        """The cached runs around the send, and those whose times cannot be read."""
+        cache, window = self.runs.cache, send.around()
+        label = send.request.repository.label
+        labels = [each for each in await cache.repositories() if each.casefold() == label.casefold()]
+        # A name with a star would be a pattern, so the filter omits it; `Send` checks each match again.
+        condition = RunFilter(
+            repositories=tuple(each for each in labels or [label] if "*" not in each),
+            branches=(branch,) if branch and "*" not in branch else (),
+        )
+        timed = await cache.runs(replace(condition, since=window.since, until=window.until), MOST)
+        timeless = () if timed else [run for run in await cache.runs(condition, MOST) if run.created_at is None]
+        details = await cache.details([run.run_id for run in (*timed, *timeless)])
+        return [details[run.run_id] for run in (*timed, *timeless) if run.run_id in details]
+
+
+def _misfit(detail: RunDetail, send: Send) -> str:
+    run = detail.run
+    if not send.is_place(run, None):
+        return f"it is a run on {run.repository.label}."
+    if not send.is_place(run, send.request.branch_name):
+        return f"it is on the branch {run.branch_name}."
+    if run.run_id == send.run_id:
+        return "its conversation did not go on when this was sent."
+    after = send.after(run.created_at)
+    if after is None or abs(after) <= send.margin:
+        return "another action made it, or it was there before this was sent."
+    seconds = after.total_seconds()
+    return f"it was created {span(abs(seconds))} {'after' if seconds > 0 else 'before'} this was sent."

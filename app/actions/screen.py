@@ -1,0 +1,526 @@
+"""The Activity tab: every write with its outcome, unknown ones first."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, Final, assert_never
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+from textual import on
+from textual.binding import Binding, BindingType
+from textual.reactive import var
+from textual.widget import Widget
+from textual.widgets import Input
+
+from app.actions.copies import UnfaithfulError
+from app.actions.refusals import ActionRefusedError
+from app.actions.screen_resolve import ResolveForm
+from app.actions.screen_writes import form_for
+from app.api.requests import (
+    CancelRun,
+    ContinueRun,
+    CreateOrganization,
+    OnboardProject,
+    ResendInvitation,
+    StartAgent,
+    StartRun,
+    WriteRequest,
+    request_of,
+)
+from app.console.base.screen import BaseScreen
+from app.console.messages import FIRST_UNKNOWN, GoToTab, OpenRun
+from app.console.session import Session
+from app.console.session.coalesced_task import CoalescedTask
+from app.console.session.troubles import UNREADABLE
+from app.console.sheets import MarkPicker, Picked
+from app.engine.events import ActionChanged, CacheChangedElsewhere, Event, StateChangedElsewhere
+from app.engine.text import SafeText, first_line, safe_text
+from storage.errors import StorageError
+from storage.ledger import Ledger, LedgerRefusedError
+from storage.records import Action, ActionFailure
+from storage.records.activity import ActivityFilter
+from storage.records.decision import OPEN_OUTCOMES, Decision
+from widgets.actions.activity import ActivityBar, ActivityEntry, activity_columns, outcome_badge, what
+from widgets.forms.inputs import ListSearch
+from widgets.frame.notice import Notice
+from widgets.kit.badges import Badge
+from widgets.kit.clickable import Chip, ChipBar
+from widgets.kit.line_table import LineTable
+from widgets.kit.table_and_facts import FactPane, TableAndFacts
+
+if TYPE_CHECKING:
+    from textual.timer import Timer
+
+    from app.engine.engine import Engine
+
+SINCE: Final[Mapping[str, timedelta | None]] = {
+    "any": None,
+    "1h": timedelta(hours=1),
+    "24h": timedelta(hours=24),
+    "7d": timedelta(days=7),
+    "30d": timedelta(days=30),
+}
+
+
+class ActivityQuery(Struct, frozen=True):
+    """The filters."""
+
+    kinds: tuple[str, ...] = ()
+    outcomes: tuple[str, ...] = ()
+    search: str = ""
+    since: str = "any"
+    """One of `SINCE`."""
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether escape has a filter to clear."""
+        return self != ActivityQuery()
+
+    def condition(self, now: datetime) -> ActivityFilter:
+        """The filter as of now."""
+        back = SINCE[self.since]
+        since = None if back is None else now - back
+        return ActivityFilter(kinds=self.kinds, outcomes=self.outcomes, search=self.search, since=since)
+
+
+def kind_badge(kind: str) -> Badge:
+    """The badge of a kind in lists."""
+    return Badge("·", what(kind), "plain")
+
+
+def filters(query: ActivityQuery) -> tuple[Chip, ...]:
+    """The chips of all filters, set or not."""
+    kinds = _few(tuple(what(kind) for kind in query.kinds))
+    outcomes = _few(tuple(outcome_badge(outcome).word for outcome in query.outcomes))
+    return (
+        Chip("kinds", safe_text(f"what {kinds} ▾"), bool(query.kinds)),
+        Chip("outcomes", safe_text(f"outcome {outcomes} ▾"), bool(query.outcomes)),
+        Chip("since", safe_text(f"since {query.since} ▾"), query.since != "any"),
+    )
+
+
+def _few(names: tuple[str, ...]) -> str:
+    if not names:
+        return "any"
+    return names[0] if len(names) == 1 else f"{names[0]} +{len(names) - 1}"
+
+
+def nothing(query: ActivityQuery, held: int) -> Notice:
+    """The reason for an empty list."""
+    if query.is_narrowed and held:
+        return Notice("∅", "No write matches", (f"{held:,} writes in all; press esc to show them.",))
+    lines = ("Every write is recorded here before it is sent,", "with its outcome: yours and those of automations.")
+    return Notice("○", "No writes from here yet", lines, "plain")
+
+
+class Activity(Struct, frozen=True):
+    """The writes that match the query, up to a limit, and the counts of all writes."""
+
+    entries: tuple[ActivityEntry, ...] = ()
+    """Unknown outcomes first, then the others; the newest first among each."""
+    matching: int = 0
+    """How many match the filter."""
+    kinds: Mapping[str, int] = field(default_factory=dict)
+    """All writes by kind, whatever the filter."""
+    outcomes: Mapping[str, int] = field(default_factory=dict)
+    """All writes by outcome, whatever the filter."""
+
+    @property
+    def total(self) -> int:
+        """The number of all writes."""
+        return sum(self.kinds.values())
+
+    @property
+    def has_more(self) -> bool:
+        """Whether more writes match than were read."""
+        return self.matching > len(self.entries)
+
+    @property
+    def first_unknown(self) -> ActivityEntry | None:
+        """The first write of unknown outcome."""
+        return next((entry for entry in self.entries if entry.unknown is not None), None)
+
+
+async def read_activity(
+    ledger: Ledger, wanted: ActivityFilter, *, limit: int, before: Activity, follow_ups: Sequence[Decision] = ()
+) -> Activity:
+    """Read at most `limit` entries that match the filter, with all unknown ones that match, however old they are.
+
+    Entries of `before` are used again, so that their requests are not parsed twice. `follow_ups` were not sent: those
+    that wait come after the unknown ones.
+
+    Raises:
+        StorageError: The ledger cannot be read.
+    """
+    known = {entry.source: entry for entry in before.entries}
+    writes = await ledger.journal(wanted, limit=limit)
+    unknown: tuple[Action, ...] = ()
+    if not wanted.outcomes or "unknown" in wanted.outcomes:
+        unknown = (await ledger.journal(replace(wanted, outcomes=("unknown",), is_open=True), limit=limit)).newest
+    pinned = {action.action_id for action in unknown}
+    actions = (*unknown, *(action for action in writes.newest if action.action_id not in pinned))
+    kinds: Counter[str] = Counter()
+    outcomes: Counter[str] = Counter()
+    for (kind, outcome), count in writes.tally.items():
+        kinds[kind] += count
+        outcomes[outcome] += count
+    entries = [known.get(action) or ActivityEntry(action, about(action)) for action in actions]
+    unsent = [entry for entry in map(unsent_entry, follow_ups) if is_wanted(entry.source, wanted)]
+    for entry in sorted(unsent, key=lambda one: one.waits is not None):
+        kinds[entry.source.kind] += 1
+        outcomes[entry.source.state] += 1
+        begun = entry.source.created_at
+        older = (n for n, one in enumerate(entries) if one.unknown is None and one.source.created_at <= begun)
+        entries.insert(len(unknown) if entry.waits is not None else next(older, len(entries)), entry)
+    return Activity(tuple(entries), writes.matching + len(unsent), kinds, outcomes)
+
+
+def unsent_entry(decision: Decision) -> ActivityEntry:
+    """The entry of a continuation that waits, or that was cancelled or given up before it was sent."""
+    asked = json.loads(decision.request_json or "{}")
+    waits = decision.outcome in OPEN_OUTCOMES
+    action = Action(
+        action_id=f"when-ended-{decision.decision_id}",
+        kind="run.continue",
+        subject=decision.occurrence.facts["run.id"],
+        key=f"when-ended-{decision.decision_id}",
+        path=str(asked.get("path", "")),
+        body_json=json.dumps(asked.get("body", {}), ensure_ascii=False),
+        actor=decision.occurrence.facts["actor"],
+        state="prepared" if waits else "not_sent",
+        created_at=decision.decided_at,
+        settled_at=decision.settled_at,
+        error=None if waits else ActionFailure("given_up", decision.reason),
+    )
+    return ActivityEntry(action, about(action), decision.decision_id if waits else None)
+
+
+def is_wanted(action: Action, wanted: ActivityFilter) -> bool:
+    """Whether the filter lets a write through that the ledger does not hold."""
+    text = f"{action.kind} {action.state} {action.subject} {action.actor} {action.body_json}".casefold()
+    is_old = wanted.since is not None and (action.settled_at or action.created_at) < wanted.since
+    is_meant = not wanted.kinds or action.kind in wanted.kinds
+    is_meant &= not wanted.outcomes or action.state in wanted.outcomes
+    return is_meant and not is_old and all(word in text for word in wanted.words)
+
+
+def about(action: Action) -> SafeText:
+    """The subject of a write, in a line."""
+    try:
+        request = request_of(action)
+    except (KeyError, TypeError, ValueError, IndexError):
+        # Another version of Runwarden wrote the request; the ledger still has its subject.
+        return safe_text(action.subject)
+    return safe_text("  ".join(filter(None, _parts(request))), limit=300)
+
+
+def _parts(request: WriteRequest) -> tuple[str, ...]:
+    match request:
+        case StartRun():
+            return request.repository.label, request.branch_name or "", first_line(request.instructions)
+        case ContinueRun():
+            return request.run_id, first_line(request.instructions)
+        case StartAgent():
+            return request.name, request.repository, request.branch_name or ""
+        case CreateOrganization():
+            return request.email, request.offer_code or ""
+        case CancelRun():
+            return (request.run_id,)
+        case ResendInvitation():
+            return (request.invitation_id,)
+        case OnboardProject():
+            return request.project_path or "", "" if request.project_id is None else str(request.project_id)
+        case _:
+            assert_never(request)
+
+
+PAGE: Final = 300
+"""Entries read at first, and again whenever the last one is reached."""
+SEARCH_PAUSE_S: Final = 0.08
+WIDE: Final = 110
+"""A narrower screen shows only the filters that are set; the bottom line has the keys of all."""
+READING: Final = Notice("◌", "Reading the ledger…", tone="busy")
+
+
+class ActivityScreen(BaseScreen):
+    """A table of writes, unknown ones first, then the newest."""
+
+    TAB = "activity"
+    CSS = "ActivityScreen.-tall ActivityBar { margin-bottom: 1; }"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("v", "resolve", "resolve", tooltip="Record the result of an unknown outcome", id="activity.resolve"),
+        Binding("u", "undo", "undo", tooltip="Make the outcome unknown again", id="activity.undo"),
+        Binding(
+            "E",
+            "resend",
+            "edit and resend",
+            tooltip="Edit a request that had no effect, and send it",
+            id="activity.resend",
+        ),
+        Binding("X", "cancel_waiting", "cancel", tooltip="Do not send it when its run ends", id="activity.cancel"),
+        Binding(
+            "slash", "search", "search", key_display="/", tooltip="Requests, answers and errors", id="activity.find"
+        ),
+        Binding("W", "kinds", "what", tooltip="Filter by kind", id="activity.kinds"),
+        Binding("s", "outcomes", "outcome", tooltip="Filter by outcome", id="activity.outcomes"),
+        Binding("t", "since", "since", tooltip="Filter by time", id="activity.since"),
+        Binding("y", "copy_id", "copy id", show=False, id="activity.copy_id"),
+        Binding("escape", "clear", "clear filters", show=False, id="activity.clear"),
+    ]
+    wanted: var[ActivityQuery] = var(ActivityQuery, init=False)
+    """The view and the filters."""
+
+    def __init__(self, session: Session, engine: "Engine") -> None:
+        super().__init__(session)
+        self._engine = engine
+        self._table = LineTable[ActivityEntry](engine.clock(), activity_columns)
+        self._list = TableAndFacts(self._table, FactPane[ActivityEntry](), id="activity")
+        self._found: Activity | None = None
+        """The entries as read last; None: they were not read yet."""
+        self._sought = ""
+        """The write that the next reading moves the cursor to; empty: the cursor stays."""
+        self._limit = PAGE
+        self._reader = CoalescedTask(self._read, self.run_worker)
+        self._search_pause: Timer | None = None
+
+    def compose_body(self) -> Iterable[Widget]:
+        """Compose the filters, the table and the facts."""
+        yield ActivityBar()
+        yield self._list
+
+    def on_mount(self) -> None:
+        """Read the writes."""
+        self._table.focus()
+        self._explain()
+        self._reader.ask()
+
+    def engine_changed(self, event: Event) -> None:
+        """Read the writes again after a change of the ledger."""
+        if isinstance(event, ActionChanged | CacheChangedElsewhere | StateChangedElsewhere):
+            self._reader.ask()
+
+    def watch_wanted(self) -> None:
+        """Read the writes of another query."""
+        self._limit = PAGE
+        self._reader.ask()
+
+    async def _read(self) -> None:
+        wanted = self.wanted
+        sought = self._sought
+        engine = self._engine
+        condition = wanted.condition(engine.clock())
+        unsent = () if isinstance(engine.state, StorageError) else await engine.follow_ups.unsent()
+        before = self._found or Activity()
+        found = await read_activity(engine.ledger, condition, limit=self._limit, before=before, follow_ups=unsent)
+        if (wanted, sought) != (self.wanted, self._sought):
+            return  # Something else was asked for in between: it is read next.
+        self._found, self._sought = found, ""
+        self._list.show(found.entries)
+        first = self._first_unknown
+        self._table.seek(first.key if sought == FIRST_UNKNOWN and first is not None else sought)
+        self._explain()
+
+    def _explain(self) -> None:
+        """Show the filters, the counts and the reason for an empty list."""
+        query, found = self.wanted, self._found
+        extent = f"{found.matching:,} of {found.total:,}" if found is not None and found.total else ""
+        chips = filters(query) if extent or query.is_narrowed else ()
+        if self.size.width < WIDE:
+            chips = tuple(chip for chip in chips if chip.is_set)
+        self.query_one(ActivityBar).show(chips, extent)
+        self._table.say(self._nothing)
+
+    @property
+    def _nothing(self) -> Notice:
+        if self.session.vitals.storage_trouble:
+            return UNREADABLE
+        return READING if self._found is None else nothing(self.wanted, self._found.total)
+
+    def go_to(self, target: str) -> None:
+        """Clear the filters and move the cursor to the write with this id, or to the first unknown one."""
+        if target:
+            self.return_to((ActivityQuery(), target))
+
+    @property
+    def bookmark(self) -> tuple[ActivityQuery, str]:
+        """The query and the entry under the cursor."""
+        return self.wanted, "" if self._table.item is None else self._table.item.key
+
+    def return_to(self, bookmark: tuple[ActivityQuery, str]) -> None:
+        """Restore that query, with the cursor on that entry."""
+        query, self._sought = bookmark
+        with self.prevent(Input.Changed):
+            self.query_one(ListSearch).value = query.search
+        self.wanted = query
+        self._reader.ask()
+
+    def tick(self, now: datetime) -> None:
+        """Update the ages."""
+        self._list.tick(now)
+
+    def show_trouble(self) -> None:
+        """Update the banner and the reason for an empty table, which may be the same trouble."""
+        super().show_trouble()
+        self._table.say(self._nothing)
+
+    def on_resize(self) -> None:
+        """Show the filters that fit the new width."""
+        self._explain()
+
+    @property
+    def _first_unknown(self) -> ActivityEntry | None:
+        return None if self._found is None else self._found.first_unknown
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Hide or dim the keys that have no effect now."""
+        entry = self._table.item
+        match action:
+            case "resolve":
+                return self._first_unknown is not None
+            case "undo":
+                return entry is not None and entry.source.resolution in {"created", "not_created"}
+            case "cancel_waiting":
+                return entry is not None and entry.waits is not None and not self._engine.actions.read_only
+            case "resend":
+                return entry is not None and entry.is_resendable and not self._engine.actions.read_only
+            case "copy_id":
+                return True if entry is not None else None
+            case "search" | "kinds" | "outcomes" | "since":
+                return self._found is not None and self._found.total > 0
+        return super().check_action(action, parameters)
+
+    # Keys that change the query
+
+    def action_since(self) -> None:
+        """Show the next stretch of time."""
+        names = tuple(SINCE)
+        self.wanted = replace(self.wanted, since=names[(names.index(self.wanted.since) + 1) % len(names)])
+
+    def action_kinds(self) -> None:
+        """Choose the kinds to show."""
+
+        def picked(names: Picked | None) -> None:
+            if names is not None:
+                self.wanted = replace(self.wanted, kinds=names[0])
+
+        if self._found is not None:
+            kinds = dict(sorted(self._found.kinds.items()))
+            self.app.push_screen(MarkPicker("Filter by kind", kinds, self.wanted.kinds, badge_of=kind_badge), picked)
+
+    def action_outcomes(self) -> None:
+        """Choose the outcomes to show."""
+
+        def picked(names: Picked | None) -> None:
+            if names is not None:
+                self.wanted = replace(self.wanted, outcomes=names[0])
+
+        if self._found is not None:
+            outcomes = self._found.outcomes
+            before = self.wanted.outcomes
+            self.app.push_screen(MarkPicker("Filter by outcome", outcomes, before, badge_of=outcome_badge), picked)
+
+    def action_search(self) -> None:
+        """Focus the search."""
+        self.query_one(ListSearch).focus()
+
+    def action_clear(self) -> None:
+        """Clear the filters."""
+        with self.prevent(Input.Changed):
+            self.query_one(ListSearch).value = ""
+        self.wanted = ActivityQuery()
+
+    @on(Input.Changed)
+    def _search_changed(self) -> None:
+        if self._search_pause is not None:
+            self._search_pause.stop()
+        self._search_pause = self.set_timer(SEARCH_PAUSE_S, self._search_now)
+
+    @on(ListSearch.Left)
+    def _search_left(self) -> None:
+        self._search_now()
+        self._table.focus()
+
+    def _search_now(self) -> None:
+        if self._search_pause is not None:
+            self._search_pause.stop()
+        self.wanted = replace(self.wanted, search=" ".join(self.query_one(ListSearch).value.split()))
+
+    @on(ChipBar.Clicked)
+    async def _chip_clicked(self, message: ChipBar.Clicked) -> None:
+        await self.run_action(message.name)
+
+    # Keys that act on the write under the cursor
+
+    def action_copy_id(self) -> None:
+        """Copy the id of the result, or of the action if there is none."""
+        if (entry := self._table.item) is not None:
+            self.session.copy(entry.source.result_id or entry.source.action_id)
+
+    def action_resolve(self) -> None:
+        """Open the form that resolves the write under the cursor; from elsewhere, the first unknown one."""
+        action = None if self._table.item is None else self._table.item.unknown
+        if action is None and (first := self._first_unknown) is not None:
+            self._table.seek(first.key)
+            action = first.unknown
+        if action is not None:
+            self.app.push_screen(ResolveForm(self._engine, action), lambda _: self._reader.ask())
+
+    async def action_undo(self) -> None:
+        """Make the outcome unknown again: the resolution was a mistake."""
+        if (entry := self._table.item) is None:
+            return
+        try:
+            await self._engine.actions.undo_resolution(entry.source.action_id)
+        except (ActionRefusedError, LedgerRefusedError) as error:
+            self.session.notify(str(error), severity="warning")
+        else:
+            self.session.notify("Its outcome is unknown again: press v to resolve it.")
+
+    async def action_cancel_waiting(self) -> None:
+        """Cancel the continuation under the cursor, which waits for the end of its run."""
+        if (entry := self._table.item) is None or entry.waits is None:
+            return
+        is_cancelled = await self._engine.follow_ups.cancel(entry.waits)
+        self.session.notify("Cancelled: it is not sent. E sends it all the same." if is_cancelled else "It was sent.")
+
+    async def action_resend(self) -> None:
+        """Open the form with the request that was sent, to correct it and send it as a new action."""
+        if (entry := self._table.item) is None or not entry.is_resendable:
+            return
+        try:
+            form = await form_for(self._engine, entry.source)
+        except UnfaithfulError as error:
+            self.session.notify(str(error), severity="warning")
+        else:
+
+            def closed(action: Action | None) -> None:
+                self._reader.ask()
+                if action is not None and action.state == "confirmed":
+                    self.session.poll_soon()
+
+            self.app.push_screen(form, closed)
+
+    @on(LineTable.EndReached)
+    def _end_reached(self) -> None:
+        if self._found is not None and self._found.has_more:
+            self._limit += PAGE
+            self._reader.ask()
+
+    @on(LineTable.Chosen)
+    def _chosen(self) -> None:
+        if self._table.item is not None:
+            self.run_worker(partial(self._open, self._table.item))
+
+    async def _open(self, entry: ActivityEntry) -> None:
+        """Open the run or the organization of a write."""
+        if entry.source.kind == "organization.create":
+            self.post_message(GoToTab("organizations", entry.key))
+        elif (run_id := entry.run_id) is None:
+            self.session.notify("It created no run to open.")
+        elif await self._engine.cache.detail(run_id) is None:
+            self.session.notify(f"No listed run has the id {safe_text(run_id)}.", severity="warning")
+        else:
+            self.post_message(OpenRun(run_id))

@@ -1,0 +1,242 @@
+"""The form that starts a named agent: the service's agents to choose from, and a field for each of its inputs."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import ClassVar, Final
+
+from textual import work
+from textual.containers import Vertical
+from textual.content import Content
+from textual.widget import Widget
+
+from app.actions.drafts import Values, named
+from app.actions.refusals import FieldProblem
+from app.actions.screen_fields import BRANCH, CHOICE, PAIRS, PAIRS_HINT, TEXT, Field, faithful, read_pairs, written
+from app.actions.screen_form import ActionForm
+from app.api.errors import ApiError
+from app.api.requests import Json, StartAgent, WriteRequest
+from app.console.sheets import ChoiceSheet
+from app.engine.engine import Engine
+from app.engine.text import closest, safe_text
+from storage.errors import StorageError
+from storage.records.results import AgentInput, NamedAgent
+from widgets.forms.dialog import FormButton, bindings_of
+from widgets.forms.field import ChoiceField, FormField, InputField, read_value
+from widgets.kit.badges import STYLES
+
+WORDS: Final = "instructions"
+"""The input that every agent takes."""
+_AGENTS: Final = FormButton("agents", "Agents", "^l", "pick_agent", ("editing",))
+
+
+def _start(
+    name: str, repository: str, branch_name: str | None, instructions: str, inputs: dict[str, Json]
+) -> StartAgent:
+    words: dict[str, Json] = {WORDS: instructions} if instructions.strip() else {}
+    return StartAgent(name, repository, branch_name, words | inputs)
+
+
+class StartAgentForm(ActionForm):
+    """POST /external/agents/{name}/runs (spec 4.4)."""
+
+    TITLE_TEXT = "Start a named agent"
+    DEFAULT_CSS = "StartAgentForm #agent-inputs { height: auto; }"
+    BUTTONS = (*ActionForm.BUTTONS, _AGENTS)
+    BINDINGS: ClassVar = bindings_of((_AGENTS,))
+    REQUEST = _start
+    FIELDS = (
+        Field("name", "agent", "As it is named in the service's configuration.", CHOICE, "security-review"),
+        Field(
+            "repository",
+            "repository",
+            "owner/repo, group/project, a URL, or a configured name",
+            CHOICE,
+            "owner/repo",
+        ),
+        BRANCH,
+        Field(WORDS, "instructions", "Empty: what it is configured for.", TEXT, "What should it do?"),
+        Field("inputs", "inputs", PAIRS_HINT, PAIRS, "key=value"),
+    )
+
+    def __init__(self, engine: Engine, repository: str = "", branch: str = "", *, origin: str = "") -> None:
+        """Prepare; values that cannot be shown exactly are left out."""
+        # The label's platform prefix is ours; this endpoint takes the bare group/project.
+        bare = repository.removeprefix("gitlab:")
+        values = {"repository": faithful(bare), "branch_name": faithful(branch)}
+        self._agents: dict[str, NamedAgent] = {}
+        """The service's agents by name; none if it does not list them."""
+        self._inputs: tuple[AgentInput, ...] = ()
+        """The inputs that have fields."""
+        super().__init__(engine, draft=named("agent.start", repository), values=values, origin=origin)
+
+    def make_rows(self) -> Sequence[Widget]:
+        """The fields of every agent, and a place for those of one."""
+        *rows, inputs = super().make_rows()
+        self._box = Vertical(id="agent-inputs")
+        return (*rows, self._box, inputs)
+
+    def values_of(self, request: WriteRequest) -> Values:
+        """The words have a field of their own."""
+        values = super().values_of(request)
+        words = request.inputs.get(WORDS) if isinstance(request, StartAgent) else None
+        if isinstance(request, StartAgent) and isinstance(words, str) and words.strip():
+            values[WORDS] = words
+            values["inputs"] = PAIRS.written({key: value for key, value in request.inputs.items() if key != WORDS})
+        return values
+
+    def consequence(self, request: WriteRequest) -> str:
+        """The effect of sending."""
+        if not isinstance(request, StartAgent):
+            return ""
+        return f"Starts the agent {request.name} once on {request.repository}, as it is configured there."
+
+    # The service's agents
+
+    async def on_mount(self) -> None:
+        """Read which agents there are."""
+        self._read_agents()
+
+    @work(group="agents")
+    async def _read_agents(self) -> None:
+        names: tuple[str, ...] = ()
+        try:
+            self._agents = {agent.name: agent for agent in await self.engine.client.agents()}
+            names = tuple(self._agents)
+        except ApiError:
+            # Suggestions are a comfort: without a list, the names that were used from here are offered.
+            with suppress(StorageError):
+                names = tuple(dict.fromkeys((await self.engine.ledger.agents()).values()))
+        if isinstance(field := self.fields["name"], ChoiceField):
+            field.offer(names, {name: agent.description for name, agent in self._agents.items()})
+        self._name_changed()
+
+    def action_pick_agent(self) -> None:
+        """Choose from the service's agents, with what they are for."""
+
+        def picked(name: str | None) -> None:
+            if name is not None:
+                self.fields["name"].fill(name)
+
+        choices = [
+            (
+                Content.assemble(
+                    (safe_text(name, limit=60), "bold"), "  ", (safe_text(agent.description), STYLES["quiet"])
+                ),
+                name,
+            )
+            for name, agent in self._agents.items()
+            if faithful(name)
+        ]
+        if choices:
+            self.app.push_screen(ChoiceSheet("Agents", choices), picked)
+        else:
+            self._note(safe_text("The service lists no agents."))
+
+    # The inputs of one
+
+    @property
+    def values(self) -> Values:
+        """The values by field; inputs with a field of their own are among the lines of `inputs`."""
+        values = super().values
+        given = read_pairs("inputs", values["inputs"])
+        if isinstance(given, FieldProblem) or not self._inputs:
+            return values
+        for key, one in self._declared.items():
+            text = self.fields[key].value if key in self.fields else None
+            if text is not None and text.strip():
+                given[one.name] = text if one.type == "text" else read_value(text)
+            elif text is not None:
+                given.pop(one.name, None)
+        return values | {"inputs": PAIRS.written(given)}
+
+    def on_form_field_changed(self, event: FormField.Changed) -> None:
+        """Show the inputs of another agent."""
+        if event.field == "name":
+            self._name_changed()
+        elif event.field == "inputs" and not self.fields["inputs"].display:
+            event.prevent_default()  # It was not typed there.
+
+    @property
+    def _declared(self) -> dict[str, AgentInput]:
+        """The declared inputs by the key of their field; a foreign name may be no key."""
+        return {f"input-{number}": one for number, one in enumerate(self._inputs)}
+
+    def _name_changed(self) -> None:
+        agent = self._agents.get(self.values["name"].strip())
+        # Names that no line can hold are left to other clients.
+        inputs = (
+            ()
+            if agent is None
+            else tuple(
+                one
+                for one in agent.inputs
+                if one.name != WORDS and read_pairs("", faithful(f"{one.name}=1")) == {one.name: 1}
+            )
+        )
+        if inputs != self._inputs:
+            self.fields["inputs"].fill(self.values["inputs"])
+            for key in self._declared:
+                self.fields.pop(key, None)
+            self._inputs = inputs
+            self._show_inputs()
+
+    @work(group="inputs", exclusive=True)
+    async def _show_inputs(self) -> None:
+        texts = self._texts(self.values["inputs"])
+        rows = {key: InputField(key, one, texts.get(key, "")) for key, one in self._declared.items()}
+        await self._box.remove_children()
+        await self._box.mount_all(rows.values())
+        self.fields |= rows
+        self._complain()
+        self._show_pairs()
+
+    def _fill(self, values: Values) -> None:
+        super()._fill(values | self._texts(values.get("inputs", "")))
+        self._show_pairs()
+
+    def _texts(self, pairs: str) -> Values:
+        """The texts of the inputs' fields, as these lines have them."""
+        given = read_pairs("inputs", pairs)
+        known = {} if isinstance(given, FieldProblem) else given
+        return {
+            key: value if isinstance(value, str) and one.type == "text" else written(value)
+            for key, one in self._declared.items()
+            if (value := known.get(one.name)) is not None
+        }
+
+    @property
+    def _unknown(self) -> list[str]:
+        """The lines of inputs for which the agent has no field."""
+        given, names = read_pairs("inputs", self.values["inputs"]), {one.name for one in self._inputs}
+        return [""] if isinstance(given, FieldProblem) else [key for key in given if key not in names]
+
+    def _show_pairs(self) -> None:
+        self.fields["inputs"].display = bool(self._unknown) or not self._inputs
+
+    def problems(self) -> tuple[FieldProblem, ...]:
+        """The problems; with a list also a name that is not in it, and inputs that are not as declared."""
+        found, name = list(super().problems()), self.values["name"].strip()
+        if name and self._agents and name not in self._agents:
+            near = closest(name, self._agents)
+            advice = f"did you mean {near}?" if near else "Press ^l for the list."
+            found.append(FieldProblem("name", f"There is no such agent; {advice}"))
+        given = read_pairs("inputs", self.values["inputs"])
+        if isinstance(given, FieldProblem):
+            return tuple(found)
+        if WORDS in given and self.values[WORDS].strip():
+            found.append(FieldProblem("inputs", "The instructions are above; delete them here."))
+        unknown = [key for key in self._unknown if self._inputs and key != WORDS]
+        found += [FieldProblem("inputs", f"{name} takes no input {key}: delete it.") for key in unknown]
+        faults = {key: _fault(one, given.get(one.name)) for key, one in self._declared.items()}
+        return (*found, *(FieldProblem(key, fault) for key, fault in faults.items() if fault))
+
+
+def _fault(one: AgentInput, value: Json) -> str:
+    """What is certainly wrong with an input's value; its type is the service's to judge."""
+    if value is None:
+        return "It needs a value." if one.is_required else ""
+    text = value if isinstance(value, str) else written(value)
+    if text in one.choices or not one.choices:
+        return ""
+    near = closest(text, one.choices)
+    return f"One of {', '.join(one.choices)}{f'; did you mean {near}?' if near else ''}"

@@ -1,0 +1,583 @@
+"""A form for one write: fields with inline problems, a draft, the exact request, one sending and its outcome."""
+
+import json
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import ClassVar, Final
+
+from textual import on, work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widget import Widget
+from textual.widgets import Input
+
+from app.actions import screen_outcomes as outcomes
+from app.actions.copies import UnfaithfulError, as_command, as_curl
+from app.actions.drafts import Draft, DraftOutcome, FormDraft, Values
+from app.actions.refusals import ActionRefusedError, BlockedError, FieldProblem, problems
+from app.actions.screen_fields import Field
+from app.actions.screen_instructions import TemplatePicker, filled_in, from_editor
+from app.actions.screen_resolve import HEIGHTS, ResolveForm
+from app.actions.second_press import SecondPress
+from app.api.requests import WriteRequest, as_json
+from app.console.guard import guarded_event
+from app.console.messages import FollowRun, OpenRun
+from app.console.session import CURE_S, mark_of
+from app.console.sheets import OVER_CSS
+from app.engine.engine import Engine
+from app.engine.events import ActionChanged, CacheChangedElsewhere, Event
+from app.engine.text import SafeText, safe_block, safe_text
+from app.engine.times import ago, span
+from storage.errors import StorageError
+from storage.records import Action, RunFilter
+from widgets.forms.dialog import FormButton, FormDialog, FormPhase, bindings_of
+from widgets.forms.facts import FormFact
+from widgets.forms.field import ChoiceField, FormField, ParagraphField
+from widgets.forms.pages import OutcomePage, OutcomeText, RequestPreview
+from widgets.kit.after_refresh import after_refresh
+from widgets.kit.badges import Tone
+
+RequestOrProblems = WriteRequest | tuple[FieldProblem, ...]
+"""A request as typed, or the problems that prevent it."""
+_DRAFT_EVERY_S: Final = 0.5
+"""How often a draft that has changed is stored."""
+_PREVIEW_CHARACTERS: Final = 100_000
+_READ_ONLY: Final = "This profile is read-only: prepare and preview, but nothing is sent."
+
+
+class ActionForm(ModalScreen[Action | None]):
+    """One write, from the first key to its outcome; closes with the action if it was confirmed or is unknown."""
+
+    CSS_PATH = OVER_CSS
+    # Not the default style sheet: the console's own styles screens, and forms lie over one.
+    CSS = """
+    ActionForm { align: center middle; background: $background 60%; }
+    ActionForm.-long.-tall FormDialog { height: 30; }
+    ActionForm.-long.-tall FormField { margin-bottom: 1; }
+    """
+    VERTICAL_BREAKPOINTS = HEIGHTS
+    SCOPED_CSS = False
+    BUTTONS: ClassVar[tuple[FormButton, ...]] = (
+        FormButton("close", "Close", "esc", "back", ("editing",)),
+        FormButton("back", "Back", "esc", "back", ("preview", "refused")),
+        FormButton("swap", "Start fresh", "^n", "swap_draft", ("editing",)),
+        FormButton("draft", "Draft", "^n", "swap_draft", ("editing",)),
+        FormButton("editor", "Editor", "^e", "edit", ("editing",)),
+        FormButton("template", "Template", "^t", "template", ("editing",)),
+        FormButton("preview", "Preview", "^s", "forward", ("editing",), is_primary=True),
+        FormButton("curl", "Copy as curl", "y", "copy_curl", ("preview",)),
+        FormButton("command", "Copy command", "Y", "copy_command", ("preview",)),
+        FormButton("send", "Send", "^s", "forward", ("preview",), is_primary=True),
+        FormButton("resolve", "Resolve", "v", "resolve", ("refused", "outcome")),
+        FormButton("copy", "Copy id", "y", "copy_id", ("outcome",)),
+        FormButton("follow", "Follow", "f", "follow", ("outcome",)),
+        FormButton("open", "Open run", "enter", "open_run", ("outcome",), is_primary=True),
+        FormButton("done", "Close", "esc", "back", ("outcome",), is_primary=True),
+    )
+    """All buttons; a key works in the phases of its button, if `is_possible`."""
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *bindings_of(BUTTONS),
+        # With priority the focus has moved before the next key is read, however quickly they come.
+        Binding("tab", "app.focus_next", show=False, priority=True),
+        Binding("shift+tab", "app.focus_previous", show=False, priority=True),
+        Binding("enter", "next_field", show=False, priority=True),
+    ]
+    TITLE_TEXT: ClassVar[str]
+    FIELDS: tuple[Field, ...] = ()
+    REQUEST: ClassVar[Callable[..., WriteRequest]]
+    """Makes the request of the values by field."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        draft: str,
+        values: Mapping[str, str] | None = None,
+        fresh_wins: bool = False,
+        origin: str = "",
+    ) -> None:
+        """Prepare; the draft is named after what the form was opened from.
+
+        With `fresh_wins` the form begins with its initial values, and the draft waits behind a key. `origin`: whose
+        words they are, or why they are not known.
+        """
+        super().__init__()
+        self.engine = engine
+        self._initial = values or {}
+        about = [FormFact("words", safe_text(origin))] if origin else []
+        self._rows = (*about, *self.make_rows())
+        self.fields = {row.key: row for row in self._rows if isinstance(row, FormField)}
+        self.instructions = next((row for row in self._rows if type(row) is ParagraphField), None)
+        """The field of the instructions; None: the form has none."""
+        self.set_class(self.instructions is not None, "-long")
+        self.form_draft = FormDraft(engine, draft, self.values, self._warn)
+        self._fresh_wins = fresh_wins
+        self._other: Values | None = None
+        """The values that ctrl+n shows instead; None: there are no others."""
+        self._is_fresh = True
+        """Whether the shown values are the initial ones, not those of a draft."""
+        self._noted: DraftOutcome | None = None
+        """The draft's outcome at the last note; None: there was no note."""
+        self._last_typed = ""
+        self._second_press = SecondPress()
+        self._began = engine.clock()
+        self._unsubscribe: Callable[[], None] = lambda: None
+        self.phase: FormPhase = "editing"
+        self.beginning: Values | None = None
+        """The initial values if there is no draft; None: as composed."""
+        self.closes_when_done = False
+        """Whether the form closes once its write is confirmed: its screen says so in a toast."""
+        self.request: WriteRequest | None = None
+        """The request that was previewed."""
+        self._result: Action | None = None
+        self._open: Action | None = None
+        """The action of unknown outcome, if any."""
+
+    # What each form says for itself
+
+    def make_rows(self) -> Sequence[Widget]:
+        """Return facts and fields, in order."""
+        return [field.make(self._initial.get(field.key, "")) for field in self.FIELDS]
+
+    def build(self, values: Values) -> RequestOrProblems:
+        """Return the request of these values, or the problems of those that cannot be read."""
+        read = {field.key: field.kind.read(field.key, values[field.key]) for field in self.FIELDS}
+        unread = tuple(value for value in read.values() if isinstance(value, FieldProblem))
+        stand_ins = {field.key: field.kind.stand_in for field in self.FIELDS}
+        request = type(self).REQUEST(
+            **{key: stand_ins[key] if isinstance(value, FieldProblem) else value for key, value in read.items()}
+        )
+        return (*unread, *problems(request)) if unread else request
+
+    def problems(self) -> tuple[FieldProblem, ...]:
+        """The problems of the values."""
+        built = self.build(self.values)
+        return built if isinstance(built, tuple) else problems(built)
+
+    def requests(self, values: Values) -> tuple[WriteRequest, ...]:
+        """Return all requests of these values; none while there are problems."""
+        built = self.build(values)
+        return () if isinstance(built, tuple) else (built,)
+
+    def values_of(self, request: WriteRequest) -> Values:
+        """Return the texts of the fields that make this request."""
+        return {field.key: field.kind.written(getattr(request, field.key, None)) for field in self.FIELDS}
+
+    @abstractmethod
+    def consequence(self, request: WriteRequest) -> str:
+        """Describe the effect of sending in a sentence."""
+
+    def placeholders(self) -> dict[str, str]:
+        """The values of a template's placeholders."""
+        values = self.values
+        return {"repository": values.get("repository", ""), "branch": values.get("branch_name", "")}
+
+    async def submit(self, request: WriteRequest) -> Action:
+        """Send the request through the ledger.
+
+        Raises:
+            ActionRefusedError: Nothing was sent.
+            StorageError: The ledger cannot be written.
+        """
+        return await self.engine.actions.submit(request)
+
+    @property
+    def run_ids(self) -> tuple[str, ...]:
+        """The runs that were started or continued; none if the outcome is unknown."""
+        action = self._result
+        if action is None or action.state != "confirmed" or action.kind not in {"run.start", "run.continue"}:
+            return ()
+        return (action.result_id,) if action.result_id is not None else ()
+
+    def actions_changed(self) -> None:
+        """React to a change of the ledger: an unknown outcome may be known now."""
+        self._note_draft()
+
+    # Its life
+
+    def begin_with(self, values: Values, draft: str) -> None:
+        """Use these initial values, and the draft of this name; called before the form is shown."""
+        self.beginning = values
+        self.form_draft.belong_to(draft, values)
+
+    def compose(self) -> ComposeResult:
+        """Compose one dialog."""
+        # Focused from the first frame: text typed before the draft is read belongs into the same field.
+        first = self._to_focus().key
+        self.AUTO_FOCUS = f"#field-{first} Input, #field-{first} TextArea"  # type: ignore[misc]  # read from here
+        yield FormDialog(self.TITLE_TEXT, self._rows, self.BUTTONS, mark=mark_of(self.engine))
+
+    on_event = guarded_event
+
+    async def on_mount(self) -> None:
+        """Restore a draft and focus the first empty field."""
+        self._unsubscribe = self.engine.subscribe(self._engine_changed)
+        self._ticking = self.set_interval(1, self.beat, pause=True)
+        self.set_interval(_DRAFT_EVERY_S, self.form_draft.flush)
+        values = self.beginning
+        draft = await self.form_draft.restore()
+        outcome, sent = await self._outcome_of(draft)
+        if draft is not None and outcome == "done":
+            await self.form_draft.done()
+            self._note(*_about_draft(outcome, sent, ago(draft.sent_at or draft.saved_at, self.engine.clock())))
+        elif draft is not None and self._fresh_wins:
+            self._other = draft.values
+        elif draft is not None:
+            self._other = self.form_draft.fresh
+            self._is_fresh = False
+            values = draft.values
+        if values is not None:
+            self._fill(values)
+        self.enter("editing")
+        self._offer_repositories()
+
+    async def on_unmount(self) -> None:
+        """Store the draft, however the form was closed."""
+        self._unsubscribe()
+        await self.form_draft.flush()
+
+    def _engine_changed(self, event: Event) -> None:
+        if isinstance(event, ActionChanged | CacheChangedElsewhere):
+            self.actions_changed()
+
+    @property
+    def dialog(self) -> FormDialog:
+        """The frame, with the notes and the buttons."""
+        return self.query_one(FormDialog)
+
+    def enter(self, phase: FormPhase) -> None:
+        """Enter another phase; time is counted while sending."""
+        self.phase = phase
+        hidden = {button.name for button in self.BUTTONS if not self.check_action(button.action, ())}
+        self.dialog.enter(phase, frozenset(hidden | {"swap" if self._is_fresh else "draft"}))
+        self._ticking.pause()
+        match phase:
+            case "editing":
+                self._to_focus().take_focus()
+                self._note_draft()
+            case "preview":
+                # Focus the preview, never the dangerous button.
+                self.query_one(RequestPreview).focus()
+            case "sending":
+                self.set_focus(None)
+                self._began = self.engine.clock()
+                self._ticking.resume()
+                self.beat()
+            case "refused":
+                self.query_one("#verb-back").focus()
+            case "outcome":
+                self.query_one("#verb-open" if len(self.run_ids) == 1 else "#verb-done").focus()
+        if phase in {"preview", "refused", "outcome"}:
+            self._second_press.forget()
+            after_refresh(self, self._second_press.painted)
+        self.refresh_bindings()
+
+    def beat(self) -> None:
+        """Show how long the answer has been awaited; called once a second."""
+        waited = span((self.engine.clock() - self._began).total_seconds())
+        limit = span(self.engine.profile.poll.deadline_s)
+        self.dialog.sending(safe_text(f"Sending…  {waited} of at most {limit}"))
+
+    # Its keys
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """A key works in the phases of its button only; none while sending."""
+        del parameters
+        if action == "next_field":
+            return isinstance(self.focused, Input)
+        buttons = [button for button in self.BUTTONS if button.action == action]
+        return not buttons or (any(self.phase in button.phases for button in buttons) and self.is_possible(action))
+
+    def is_possible(self, action: str) -> bool:
+        """Whether there is something for the action to act on."""
+        match action:
+            case "forward":
+                return self.phase != "preview" or not self.engine.actions.read_only
+            case "swap_draft":
+                return self._other is not None
+            case "edit":
+                return self.instructions is not None
+            case "template":
+                return self.instructions is not None and bool(self.engine.settings.templates)
+            case "resolve":
+                return self._open is not None
+            case "copy_id":
+                return self._result is not None and self._open is None
+            case "open_run":
+                return len(self.run_ids) == 1
+            case "follow":
+                return bool(self.run_ids)
+        return True
+
+    def action_forward(self) -> None:
+        """Preview, unless there are problems; then send."""
+        if self.phase == "editing":
+            # Show all problems, also of untouched fields, and focus the first field that has one.
+            for field in self.fields.values():
+                field.insist()
+            if found := self._complain():
+                self.fields.get(found[0].field, next(iter(self.fields.values()))).take_focus()
+            elif not isinstance(built := self.build(self.values), tuple):
+                self.request = built
+                self.show_preview(built)
+        elif self.phase == "preview" and self.request is not None and self.may_send():
+            # The phase changes before the first await: a second key finds nothing to send.
+            self.enter("sending")
+            self.run_worker(self._send(self.request), group="send")
+
+    def may_send(self) -> bool:
+        """Whether the preview was seen before the key was pressed, and the profile may write."""
+        if self.engine.actions.read_only:
+            return False
+        if not (is_meant := self._second_press.press()):
+            self.dialog.did(safe_text("Check it, then press ^s again to send."), "warn")
+        return is_meant
+
+    def action_back(self) -> None:
+        """Go back one step; from the fields or the outcome, close."""
+        if self.phase in {"editing", "outcome"}:
+            self.dismiss(self._result if self.phase == "outcome" else None)
+        else:
+            self.enter("editing")
+
+    def action_swap_draft(self) -> None:
+        """Swap the draft for the initial values, and back."""
+        if (other := self._other) is not None:
+            self._other = self.values
+            self._is_fresh = not self._is_fresh
+            self._note(safe_text("Press ^n for the previous text."))
+            self._fill(other)
+            self.enter("editing")
+
+    def action_edit(self) -> None:
+        """Open the instructions in the user's editor, which takes the terminal."""
+        if (field := self.instructions) is None:
+            return
+        text, problem = from_editor(self.app, field.value)
+        if problem:
+            self._note(safe_text(problem), "warn")
+        elif text != field.value:
+            field.fill(text)
+        field.take_focus()
+
+    def action_template(self) -> None:
+        """Insert a configured text at the cursor, with its placeholders filled in."""
+
+        def insert(template: str | None) -> None:
+            if template is None or self.instructions is None:
+                return
+            text, missing = filled_in(template, self.placeholders())
+            self.instructions.insert(text)
+            if missing:
+                names = ", ".join(f"{{{name}}}" for name in missing)
+                self._note(safe_text(f"Unknown here, please fill in: {names}"), "warn")
+
+        self.app.push_screen(TemplatePicker(self.engine.settings.templates), insert)
+
+    def action_resolve(self) -> None:
+        """Open the form that resolves the open action."""
+        if self._open is not None:
+            self.app.push_screen(ResolveForm(self.engine, self._open), self._resolved)
+
+    def _resolved(self, action: Action | None) -> None:
+        """Handle that the open action was resolved: it blocks the form no more, or the form's own write is settled."""
+        if action is None:
+            return
+        self._open = None
+        if self._result is None:
+            self.enter("editing")
+        else:
+            self.dismiss(action)
+
+    def action_copy_id(self) -> None:
+        """Copy the id of the result."""
+        if self._result is not None:
+            self.app.copy_to_clipboard(safe_text(self._result.result_id or self._result.action_id))
+            self.dialog.did(safe_text("Copied."))
+
+    def action_copy_curl(self) -> None:
+        """Copy the request for curl."""
+        self._copy("as curl; it takes the token from RUNWARDEN_TOKEN", partial(as_curl, self.engine.profile.base_url))
+
+    def action_copy_command(self) -> None:
+        """Copy the request as runwarden commands."""
+        command_line = self.engine.settings.command_line
+        profile = self.engine.profile.name
+        self._copy("as a runwarden command", partial(as_command, command_line, profile))
+
+    def _copy(self, how: str, text_of: Callable[[WriteRequest], str]) -> None:
+        try:
+            text = "\n".join(map(text_of, self.requests(self.values)))
+        except UnfaithfulError as error:
+            self.notify(str(error), severity="warning", markup=False)
+        else:
+            self.app.copy_to_clipboard(text)
+            self.dialog.did(safe_text(f"Copied {how}."))
+
+    def action_open_run(self) -> None:
+        """Close the form and show the run in full."""
+        app, run_ids = self.app, self.run_ids
+        if run_ids:
+            self.dismiss(self._result)
+            app.post_message(OpenRun(run_ids[0], self.engine.profile.name))
+
+    def action_follow(self) -> None:
+        """Follow the runs."""
+        if self.run_ids:
+            self.app.post_message(FollowRun(self.run_ids, self.engine.profile.name))
+
+    # Its fields
+
+    @property
+    def values(self) -> Values:
+        """The values by field, as typed."""
+        return {field.key: self.fields[field.key].value for field in self.FIELDS}
+
+    def _fill(self, values: Values) -> None:
+        """Replace all values; fields without one are emptied."""
+        for key, field in self.fields.items():
+            field.fill(values.get(key, ""))
+        self._last_typed = ""
+
+    @on(FormField.Left)
+    def _complain(self) -> tuple[FieldProblem, ...]:
+        """Show the problems of touched fields below them; return all problems."""
+        found = self.problems()
+        by_field = {problem.field: problem.message for problem in reversed(found)}
+        for key, field in self.fields.items():
+            message = by_field.get(key) if field.touched else None
+            field.complain(safe_text(message) if message else None)
+        return found
+
+    def _to_focus(self) -> FormField:
+        """The field that was typed in last; at first the one most in need of a value, or else the instructions."""
+        if self._last_typed in self.fields:
+            return self.fields[self._last_typed]
+        wrong = {problem.field for problem in self.problems()}
+        fields = tuple(self.fields.values())
+        return next((field for field in fields if field.key in wrong), self.instructions or fields[0])
+
+    def action_next_field(self) -> None:
+        """Go on to the next field."""
+        self.focus_next()
+
+    @on(FormField.Changed)
+    def _changed(self, event: FormField.Changed) -> None:
+        self._last_typed = event.field
+        if event.field == "repository":
+            self._offer_branches()
+        self.dialog.banner(None)
+        self._complain()
+        self.form_draft.typed(self.values)
+
+    @work(group="offer")
+    async def _offer_repositories(self) -> None:
+        # Suggestions are a comfort: the screen behind reports a broken cache.
+        with suppress(StorageError):
+            if isinstance(field := self.fields.get("repository"), ChoiceField):
+                field.offer(await self.engine.cache.repositories())
+        self._offer_branches()
+
+    @work(group="offer branches", exclusive=True)
+    async def _offer_branches(self) -> None:
+        with suppress(StorageError):
+            if isinstance(field := self.fields.get("branch_name"), ChoiceField):
+                # An agent's repository is named without its platform.
+                label = self.values["repository"].strip()
+                seen = RunFilter(repositories=(label, f"gitlab:{label}"))
+                field.offer(await self.engine.cache.branches(seen) if label else ())
+
+    # Its draft
+
+    @work(group="note", exclusive=True)
+    async def _note_draft(self) -> None:
+        """Note why sending is not possible; otherwise where the text comes from, and its outcome."""
+        if self.phase != "editing":
+            return
+        draft, now = self.form_draft.current, self.engine.clock()
+        outcome, sent = await self._outcome_of(draft)
+        if self.engine.actions.read_only:
+            self._note(safe_text(_READ_ONLY), "warn")
+        elif self.engine.token_problem is not None:
+            self._note(safe_text(str(self.engine.token_problem)), "warn")
+        elif draft is not None and outcome != self._noted and self._other is not None:
+            if self._is_fresh and outcome == "not_sent":
+                self._note(safe_text(f"A draft from {ago(draft.saved_at, now)} is kept: press ^n to restore it."))
+            else:
+                self._note(*_about_draft(outcome, sent, ago(draft.sent_at or draft.saved_at, now)))
+        self._noted = outcome
+
+    async def _outcome_of(self, draft: Draft | None) -> tuple[DraftOutcome, Action | None]:
+        return await self.form_draft.outcome_of(draft, () if draft is None else self.requests(draft.values))
+
+    def _note(self, text: SafeText, tone: Tone = "quiet") -> None:
+        if self.is_mounted and self.is_running:
+            self.dialog.note(text, tone)
+
+    def _warn(self, text: str) -> None:
+        # Through the app: the form may be closing, and its draft could not be stored.
+        self.app.notify(safe_text(text), severity="warning", markup=False, timeout=CURE_S)
+
+    # Its request
+
+    def show_preview(self, request: WriteRequest) -> None:
+        """Show the exact request before it is sent."""
+        body = json.dumps(json.loads(as_json(request)), indent=2, ensure_ascii=False)
+        self.query_one(RequestPreview).show(
+            "POST",
+            safe_text(f"{self.engine.profile.base_url}{request.path}"),
+            safe_block(body, limit=_PREVIEW_CHARACTERS),
+            Content(safe_text(self.consequence(request))),
+        )
+        self.enter("preview")
+
+    async def _send(self, request: WriteRequest) -> None:
+        await self.form_draft.sending()
+        command_line = self.engine.settings.command_line
+        try:
+            action = await self.submit(request)
+        except BlockedError as refused:
+            await self.form_draft.not_sent()
+            self._open = refused.existing if refused.existing.state == "unknown" else None
+            self.show_outcome(outcomes.blocked(refused.existing, self.engine.clock(), command_line))
+        except ActionRefusedError as refused:
+            await self._back_to_fields(refused.message)
+        except StorageError as error:
+            self.show_outcome(outcomes.broken(str(error), command_line))
+        else:
+            if action.state == "confirmed":
+                await self.form_draft.done()
+                self._result = action
+                if self.closes_when_done:
+                    self.dismiss(action)
+                else:
+                    self.show_outcome(outcomes.confirmed(action))
+            elif action.state == "unknown":
+                self._result = self._open = action
+                self.show_outcome(outcomes.unknown(action, command_line))
+            else:
+                await self._back_to_fields(outcomes.not_done(action))
+
+    async def _back_to_fields(self, why: str) -> None:
+        await self.form_draft.not_sent()
+        self.enter("editing")
+        self.dialog.banner(safe_text(why))
+
+    def show_outcome(self, outcome: OutcomeText) -> None:
+        """Show the outcome; without a result nothing was sent, and the fields are one step back."""
+        self.query_one(OutcomePage).show(outcome)
+        self.enter("refused" if self._result is None else "outcome")
+
+
+def _about_draft(outcome: DraftOutcome, sent: Action | None, when: str) -> tuple[SafeText, Tone]:
+    """Describe where the text comes from, and its outcome if it was sent."""
+    if outcome == "open":
+        return safe_text(f"Sent {when}; the outcome is unknown: check before you send it again."), "warn"
+    if outcome == "done":
+        result = f": {sent.result_id}" if sent is not None and sent.result_id else ""
+        return safe_text(f"What was sent {when} took effect{result}"), "good"
+    return safe_text(f"Your draft from {when}."), "quiet"

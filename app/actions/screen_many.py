@@ -1,0 +1,586 @@
+"""The form for many runs: one confirmation, batches of `send_cap`, and a live line of progress."""
+
+import asyncio
+import hashlib
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from datetime import datetime
+from typing import ClassVar, Final, Self
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+from rich.cells import cell_len
+from textual.content import Content
+from textual.widget import Widget
+
+from app.actions.actions import Actions, retry_key
+from app.actions.asked import Asked, branch_of, continuation, what_began
+from app.actions.drafts import Values
+from app.actions.refusals import ActionRefusedError, AlreadyAskedError, BlockedError, FieldProblem, problems
+from app.actions.screen_fields import PAIRS, TEXT, Field
+from app.actions.screen_form import ActionForm, RequestOrProblems
+from app.actions.screen_instructions import NAMES, PLACEHOLDERS, filled_in
+from app.api.errors import ApiError
+from app.api.requests import StartAgent, StartRun, WriteRequest
+from app.engine.engine import Engine
+from app.engine.text import SafeText, plural, safe_text
+from storage.errors import StorageError
+from storage.records import CANCELLED, Action, Run, RunDetail
+from storage.records.results import RunTurns, Unavailable
+from widgets.actions.batch import BatchLine, BatchView
+from widgets.forms.dialog import FormButton, FormPhase
+from widgets.forms.facts import FormFact
+from widgets.forms.pages import OutcomeText, OutcomeVerdict, RequestPreview, reason
+from widgets.kit.badges import STYLES, Badge, action_badge, run_badge
+from widgets.kit.cells import shorten
+
+AT_ONCE: Final = 8
+"""Runs that the service is asked about at the same time."""
+HOPELESS: Final = frozenset({"rate_limited", "not_authorized", "forbidden", "token"})
+"""Refusals that the next run would meet as well."""
+WAITING: Final = Badge("◌", "waiting", "quiet")
+REFUSED: Final = Badge("⊘", "not sent", "warn")
+
+
+class ManyText(Struct, frozen=True):
+    """The form's texts."""
+
+    title: str
+    draft: str
+    nothing: str
+    """Shown if no run is left."""
+    hint: str
+    placeholder: str
+    consequence: str
+    """The effect of sending, with a placeholder for the number of runs."""
+    each: str
+    """Added to the effect where there are several runs."""
+    done: str
+    """The outcome, with placeholders for the number that succeeded and the number sent."""
+
+
+CONTINUE: Final = ManyText(
+    title="Continue many runs",
+    draft="run.continue.many",
+    nothing="Nothing to continue",
+    hint="{repository} and {branch} are those of each run.",
+    placeholder="What should each of them do next?",
+    consequence="Continues {}",
+    each=", one after the other, each with its own context",
+    done="{} of {} continued",
+)
+
+START_LIKE: Final = ManyText(
+    title="Start runs like these",
+    draft="run.start.many",
+    nothing="Nothing to start",
+    hint="{repository} and {branch} are each run's own. So are {previous_instructions}.",
+    placeholder="What should each of them do?",
+    consequence="Starts {}",
+    each=", one after the other, each on its repository and branch",
+    done="{} of {} started",
+)
+
+RETRY: Final = ManyText(
+    title="Retry failed runs",
+    draft="run.retry.many",
+    nothing="Nothing to retry",
+    hint="Optional. Added below each run's own instructions.",
+    placeholder="Nothing: the same instructions again.",
+    consequence="Sends the last instructions of {} that failed again",
+    each=", one after the other",
+    done="{} of {} started again",
+)
+
+
+class ManyTask(Struct, frozen=True):
+    """A task for many runs."""
+
+    text: ManyText
+    runs: tuple[Run, ...]
+    left_out: str
+    """The marked runs that are left out, and why; empty: none."""
+    asked: Mapping[str, Asked]
+    """What began the last turn of each run, where it is known."""
+    make: Callable[[Run, str], WriteRequest]
+    key: Callable[[Run, str], str | None]
+    """The key under which a run's request is sent once; None: the ledger prevents a second one."""
+
+    @property
+    def nothing(self) -> str:
+        """The reason if no run is left."""
+        return f"{self.text.nothing}: {self.left_out or 'no run is marked'}."
+
+    @property
+    def own_words(self) -> str:
+        """Why the runs' own instructions are not filled in, and how they can be."""
+        own = [self._known(run)["previous_instructions"] for run in self.runs]
+        if lacking := own.count(""):
+            return f"not known of {lacking:,} of {plural(len(own), 'run')}"
+        how = "{previous_instructions} stands for each run's own"
+        return f"they differ: {how}" if len(set(own)) > 1 else how
+
+    def request(self, run: Run, words: str) -> tuple[WriteRequest, str | None]:
+        """The request for a run, and its key."""
+        filled = filled_in(words, self._known(run))[0]
+        return self.make(run, filled), self.key(run, filled)
+
+    def problem(self, words: str) -> FieldProblem | None:
+        """The reason why the instructions cannot be sent for all runs."""
+        for name in dict.fromkeys(PLACEHOLDERS.findall(words)):
+            if lacking := [run for run in self.runs if not self._known(run)[name]]:
+                return self._problem(lacking, f"{{{name}}} is not known", "Take it out, or unmark those runs.")
+        agents = [run for run in self.runs if words.strip() and isinstance(self.make(run, words), StartAgent)]
+        return self._problem(agents, "named agents take no instructions", "Leave this empty.") if agents else None
+
+    def _problem(self, runs: Sequence[Run], what: str, cure: str) -> FieldProblem:
+        count = f"{len(runs):,} of {plural(len(self.runs), 'run')}"
+        return FieldProblem("instructions", f"In {count} {what}. {cure} The first one is {runs[0].run_id}.")
+
+    def _known(self, run: Run) -> dict[str, str]:
+        asked = self.asked.get(run.run_id)
+        said = "" if asked is None else asked.words
+        return {"repository": run.repository.label, "branch": run.branch_name, "previous_instructions": said}
+
+
+Known = Mapping[str, Asked | Unavailable]
+"""What began the last turn of each run, or why that is not known."""
+
+
+async def known_of(engine: Engine, details: Sequence[RunDetail]) -> Known:
+    """Read what began the last turn of each run; after a failure the service is asked no more.
+
+    Raises:
+        StorageError: The ledger cannot be read.
+    """
+    room, failures = asyncio.Semaphore(AT_ONCE), list[ApiError]()
+
+    async def tell(run_id: str) -> RunTurns | Unavailable:
+        async with room:
+            if failures:
+                raise failures[0]
+            return await engine.extension.turns(run_id)
+
+    async def ask(detail: RunDetail) -> Asked | Unavailable:
+        try:
+            return await what_began(engine.ledger, tell, detail)
+        except ApiError as error:
+            failures.append(error)
+            return Unavailable(f"The service could not be asked: {error.message}")
+
+    answers = await asyncio.gather(*map(ask, details))
+    return {detail.run.run_id: answer for detail, answer in zip(details, answers, strict=True)}
+
+
+def continued(runs: Sequence[Run], known: Known, final_statuses: Collection[str]) -> ManyTask:
+    """Return the task that continues each conversation with the same instructions."""
+    ended = tuple(run for run in runs if run.status in final_statuses)
+    left_out = _left_out((len(runs) - len(ended), "still active"))
+    return ManyTask(CONTINUE, ended, left_out, _asked(known), continuation, lambda _run, _words: None)
+
+
+def started_like(runs: Sequence[Run], known: Known) -> ManyTask:
+    """Return the task that starts a run like each of these, all with the same instructions."""
+
+    def start(run: Run, words: str) -> StartRun:
+        return StartRun(words, run.repository, branch_of(run))
+
+    def key(run: Run, words: str) -> str:
+        state = "" if run.updated_at is None else run.updated_at.isoformat()
+        digest = hashlib.sha256(words.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        return f"{START_LIKE.draft}:{run.run_id}:{state}:{digest}"
+
+    return ManyTask(START_LIKE, tuple(runs), "", _asked(known), start, key)
+
+
+def retried(runs: Sequence[Run], known: Known) -> ManyTask:
+    """Return the task that sends the last turn of each failed or cancelled run again."""
+    failed = [run for run in runs if run.status in {"failed", CANCELLED}]
+    asked = _asked(known)
+    whys = Counter(why.reason for run in failed if isinstance(why := known.get(run.run_id), Unavailable))
+    others = (
+        (len(runs) - len(failed), "neither failed nor cancelled"),
+        *((count, f"with unknown instructions: {why.removesuffix('.')}") for why, count in whys.items()),
+    )
+
+    def again(run: Run, words: str) -> WriteRequest:
+        return asked[run.run_id].with_more(words)
+
+    return ManyTask(
+        RETRY, tuple(run for run in failed if run.run_id in asked), _left_out(*others), asked, again, retry_key
+    )
+
+
+def _asked(known: Known) -> dict[str, Asked]:
+    return {run_id: each for run_id, each in known.items() if isinstance(each, Asked)}
+
+
+class RequestOutcome(Struct, frozen=True):
+    """The outcome of one run's request."""
+
+    run: Run
+    action: Action | None
+    """None: it was refused before anything was prepared."""
+    refusal: ActionRefusedError | None = None
+    """Why it was refused."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it took effect, now or at an earlier attempt."""
+        return self.action is not None and self.action.state == "confirmed"
+
+    @property
+    def made(self) -> str | None:
+        """The run that it started or continued."""
+        return self.action.result_id if self.is_done and self.action is not None else None
+
+    @property
+    def ends_all(self) -> bool:
+        """Whether to stop here: the next run would be refused too, or this outcome is unknown."""
+        if self.action is None or self.is_done:
+            return False
+        error = self.action.error
+        return self.action.state != "rejected" or (error is not None and error.kind in HOPELESS)
+
+    @property
+    def may_be_tried_again(self) -> bool:
+        """Whether it had no effect, for a reason that has nothing to do with this run."""
+        return self.action is not None and self.action.state in {"not_sent", "rejected"} and self.ends_all
+
+
+class RunBatch(Struct, frozen=True):
+    """A confirmed task and its progress."""
+
+    batch_id: str
+    task: ManyTask
+    begun_at: datetime
+    sent: Mapping[str, RequestOutcome] = field(default_factory=dict)
+    """By the id of the run that the request was for."""
+    is_sending: bool = False
+
+    def settled(self, sent: RequestOutcome) -> Self:
+        """The batch with the outcome of one run's request."""
+        return replace(self, sent={**self.sent, sent.run.run_id: sent})
+
+    def resolved(self, action: Action, old_id: str = "") -> Self:
+        """The batch with the resolution of an unknown outcome, or with the action sent in place of `old_id`."""
+        wanted = old_id or action.action_id
+        sent = (one for one in self.sent.values() if one.action and one.action.action_id == wanted)
+        return next((self.settled(replace(one, action=action)) for one in sent), self)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a request was sent or is about to be."""
+        return bool(self.sent) or self.is_sending
+
+    @property
+    def unknown(self) -> tuple[Action, ...]:
+        """Actions of unknown outcome."""
+        return tuple(sent.action for sent in self.sent.values() if sent.action and sent.action.state == "unknown")
+
+    @property
+    def confirmed(self) -> tuple[str, ...]:
+        """Ids of the runs for which it took effect."""
+        return tuple(run_id for run_id, sent in self.sent.items() if sent.is_done)
+
+    @property
+    def rest(self) -> tuple[Run, ...]:
+        """The runs without a request so far, and those that can be tried again."""
+        sent = self.sent
+        return tuple(run for run in self.task.runs if run.run_id not in sent or sent[run.run_id].may_be_tried_again)
+
+    @property
+    def made(self) -> tuple[str, ...]:
+        """Ids of the runs that were started or continued."""
+        return tuple(run_id for sent in self.sent.values() if (run_id := sent.made) is not None)
+
+    def view(self, details: Mapping[str, RunDetail]) -> BatchView:
+        """The batch as a line, with these details of its runs."""
+        made = [details[run_id] for run_id in self.made if run_id in details]
+        lines = []
+        for run in self.task.runs:
+            sent = self.sent.get(run.run_id)
+            run_id = run.run_id
+            about = ""
+            badge = WAITING
+            opens = None
+            if sent is None:
+                about = _where(run)
+            elif sent.action is None:
+                badge = REFUSED
+                about = sent.refusal.message if sent.refusal is not None else ""
+            elif sent.made is None:
+                badge = action_badge(sent.action.state)
+                about = reason(sent.action.error) if sent.action.error is not None else ""
+            else:
+                run_id = opens = sent.made
+                detail = details.get(sent.made)
+                known = run_badge(detail.run.status, is_final=detail.is_final) if detail is not None else None
+                badge = known or action_badge(sent.action.state)
+                about = _where(detail.run if detail else run)
+            lines.append(BatchLine(badge, safe_text(run_id), safe_text(about, limit=LISTED), opens=opens))
+        return BatchView(
+            key=self.batch_id,
+            title=safe_text(self.task.text.title),
+            lines=tuple(lines),
+            confirmed=len(self.confirmed),
+            unknown=len(self.unknown),
+            made=len(self.made),
+            ended=sum(detail.is_final for detail in made),
+            failed=sum(detail.run.status == "failed" for detail in made),
+            is_sending=self.is_sending,
+        )
+
+
+async def send_each(
+    actions: Actions, task: ManyTask, runs: Sequence[Run], words: str, *, is_wanted: Callable[[], bool]
+) -> AsyncIterator[RequestOutcome]:
+    """Send the request of one run after the other, until an answer stops the rest or `is_wanted` returns False.
+
+    Raises:
+        StorageError: The ledger cannot be written; nothing more is sent.
+    """
+    for run in runs:
+        if not is_wanted():
+            return
+        request, key = task.request(run, words)
+        try:
+            sent = RequestOutcome(run, await actions.submit(request, key=key))
+        except AlreadyAskedError as asked:
+            sent = RequestOutcome(run, asked.existing)
+        except ActionRefusedError as refused:
+            sent = RequestOutcome(run, None, refused)
+        yield sent
+        if sent.ends_all:
+            return
+
+
+def _left_out(*counts: tuple[int, str]) -> str:
+    return ", ".join(f"{plural(count, 'run')} {why}" for count, why in counts if count)
+
+
+def _where(run: Run) -> SafeText:
+    return safe_text(f"{run.repository.label}  {run.branch_name}", limit=200)
+
+
+def _said(asked: Asked) -> str:
+    """The agent that is started, and the first line of its words; or what it is given by name."""
+    words = asked.words.strip().partition("\n")[0]
+    if not isinstance(asked.request, StartAgent):
+        return words
+    given = ", ".join(PAIRS.written(asked.request.inputs).splitlines())
+    return f"{asked.request.name}: {words or given or 'no inputs'}"
+
+
+LISTED: Final = 200
+"""Characters of a run's line."""
+_PADDING: Final = 13
+"""Cells of a line of the preview beside the run's id and place: its number, spaces and the scroll bar."""
+
+
+class ManyForm(ActionForm):
+    """One request for each of many runs (spec 4.3)."""
+
+    BUTTONS: ClassVar[tuple[FormButton, ...]] = (
+        *ActionForm.BUTTONS,
+        FormButton("stop", "Stop", "esc", "back", ("sending",)),
+        FormButton("next", "Send the next", "^s", "forward", ("refused", "outcome"), is_primary=True),
+    )
+
+    def __init__(
+        self, engine: Engine, task: ManyTask, *, cap: int, changed: Callable[[RunBatch], object] = lambda _: None
+    ) -> None:
+        """Prepare for the task's runs, at most `cap` of them at a time; `changed` is called with the progress."""
+        self.TITLE_TEXT = task.text.title  # type: ignore[misc]  # the dialog reads it from here
+        self._many = task
+        self._cap = cap
+        self._is_stopped = False
+        self._changed_batch = changed
+        now = engine.clock()
+        self._batch = RunBatch(f"{task.text.draft} {now.isoformat()}", task, now)
+        self.FIELDS = (Field("instructions", "instructions", task.text.hint, TEXT, task.text.placeholder),)
+        super().__init__(engine, draft=task.text.draft)
+
+    def make_rows(self) -> Sequence[Widget]:
+        """The runs, the batches and the instructions."""
+        runs, task = self._many.runs, self._many
+        count = len({run.repository.label for run in runs})
+        which = f"{len(runs):,} on {count:,} {'repository' if count == 1 else 'repositories'}"
+        rows: list[Widget] = [FormFact("runs", safe_text(which))]
+        if len(runs) > self._cap:
+            batches = f"first {self._cap:,}, then the next: at most {self._cap:,} at a time (send_cap)"
+            rows.append(FormFact("batches", safe_text(batches)))
+        if task.text is RETRY and any(task.asked[run.run_id].is_told for run in runs):
+            origins = Counter(task.asked[run.run_id].origin for run in runs)
+            said = ", ".join(f"{count:,} {origin}" for origin, count in origins.items())
+            rows.append(FormFact("words", safe_text(said if len(runs) > 1 else next(iter(origins)))))
+        if task.text is START_LIKE:
+            rows.append(FormFact("words", safe_text(task.own_words)))
+        if task.left_out:
+            rows.append(FormFact("left out", safe_text(task.left_out)))
+        return (*rows, *super().make_rows())
+
+    def build(self, values: Values) -> RequestOrProblems:
+        """The first of the requests, or the problems."""
+        words = values["instructions"]
+        first, _ = self._many.request((self._batch.rest or self._many.runs)[0], words)
+        if (problem := self._many.problem(words)) is not None:
+            return (problem, *problems(first))
+        return first
+
+    def requests(self, values: Values) -> tuple[WriteRequest, ...]:
+        """Return a request for each run."""
+        return tuple(self._many.request(run, values["instructions"])[0] for run in self._many.runs)
+
+    def placeholders(self) -> dict[str, str]:
+        """Leave the placeholders as typed: they are filled in for each run when it is sent."""
+        return {name: f"{{{name}}}" for name in NAMES}
+
+    def consequence(self, request: WriteRequest) -> str:
+        """The effect of sending."""
+        del request
+        count = len(self._many.runs)
+        batches = f" Sends the first {self._cap:,}, then waits for you." if count > self._cap else ""
+        text = self._many.text
+        return f"{text.consequence.format(plural(count, 'run'))}{text.each if count > 1 else ''}.{batches}"
+
+    def is_possible(self, action: str) -> bool:
+        """Sending can be stopped between two runs and continued."""
+        if action == "back" and self.phase == "sending":
+            return not self._is_stopped
+        if action == "forward" and self.phase in {"refused", "outcome"}:
+            return bool(self._batch.rest) and self._open is None
+        return action != "copy_id" and super().is_possible(action)
+
+    def action_forward(self) -> None:
+        """Go on from the fields to the preview, then send batch by batch."""
+        if self.phase in {"refused", "outcome"} and self.request is not None and self.may_send():
+            self.enter("sending")
+            self.run_worker(self._send(self.request), group="send")
+        else:
+            super().action_forward()
+
+    def action_back(self) -> None:
+        """Go back one step; while sending, stop after the current run."""
+        if self.phase == "sending":
+            self._is_stopped = True
+            self.refresh_bindings()
+        else:
+            super().action_back()
+
+    def enter(self, phase: FormPhase) -> None:
+        """Go to another phase."""
+        if phase == "sending":
+            self._is_stopped = False
+        super().enter(phase)
+        if phase in {"refused", "outcome"} and self._batch.rest and self._open is None:
+            self.query_one("#verb-next").focus()
+
+    @property
+    def confirmed(self) -> tuple[str, ...]:
+        """Ids of the runs for which it took effect."""
+        return self._batch.confirmed
+
+    @property
+    def run_ids(self) -> tuple[str, ...]:
+        """The runs that were started or continued."""
+        return self._batch.made
+
+    def show_preview(self, request: WriteRequest) -> None:
+        """Show all runs, and the first request."""
+        super().show_preview(request)
+        lines = [Content.assemble((self.consequence(request), "")), Content()]
+        for number, run in enumerate(self._many.runs, 1):
+            run_id = safe_text(run.run_id, limit=60)
+            room = self.dialog.content_size.width - _PADDING - cell_len(run_id)
+            parts = (f"{number:>4}  ", STYLES["quiet"]), (run_id, "bold")
+            where = shorten(_where(run), max(0, room), "middle")
+            if self._many.text is RETRY:
+                said = _said(self._many.asked[run.run_id])
+                where = shorten(safe_text(f"{run.repository.label}  {said}"), max(0, room))
+            lines.append(Content.assemble(*parts, (f"  {where}", STYLES["quiet"])))
+        if len(self._many.runs) > 1:
+            quiet = "The first request; each of the others is made from its own run:"
+            lines += [Content(), Content.assemble((quiet, STYLES["quiet"]))]
+        self.query_one(RequestPreview).explain(Content("\n").join(lines))
+
+    async def _send(self, request: WriteRequest) -> None:
+        del request
+        await self.form_draft.sending()
+        rest = self._batch.rest[: self._cap]
+        words = self.values["instructions"]
+        trouble: SafeText | None = None
+        count = 0
+        try:
+            self._put(replace(self._batch, is_sending=True))
+            self._say_progress(rest, 0)
+            async for one in send_each(
+                self.engine.actions, self._many, rest, words, is_wanted=lambda: not self._is_stopped
+            ):
+                self._put(self._batch.settled(one))
+                count += 1
+                self._say_progress(rest, count)
+        except StorageError as error:
+            trouble = safe_text(str(error))
+        self._put(replace(self._batch, is_sending=False))
+        self.engine.polling.poll_soon("runs")
+        await self._end(trouble)
+
+    def _put(self, batch: RunBatch) -> None:
+        self._batch = batch
+        self._changed_batch(batch)
+
+    def _resolved(self, action: Action | None) -> None:
+        """Put the resolved outcome into the batch, after which the next runs can be sent."""
+        if action is None or self._open is None:
+            return
+        self._put(self._batch.resolved(action, self._open.action_id))
+        self.run_worker(self._end(None))
+
+    async def _end(self, trouble: SafeText | None) -> None:
+        sent = tuple(self._batch.sent.values())
+        unknown = next(iter(self._batch.unknown), None)
+        blocked = next((one.refusal.existing for one in sent if isinstance(one.refusal, BlockedError)), None)
+        self._open = unknown or (blocked if blocked is not None and blocked.state == "unknown" else None)
+        self._result = unknown or next((one.action for one in sent if one.is_done), None)
+        everything = len(self._batch.confirmed) == len(self._many.runs)
+        await (self.form_draft.done() if everything else self.form_draft.not_sent())
+        self.show_outcome(outcome(self._batch, self._cap, trouble))
+
+    def beat(self) -> None:
+        """Show the count of requests alone, and not the time that other forms show while sending."""
+
+    def _say_progress(self, batch: Sequence[Run], count: int) -> None:
+        run = batch[min(count, len(batch) - 1)]
+        stopping = "Stopping after this one." if self._is_stopped else "esc stop after this one"
+        done = len(self._batch.confirmed)
+        in_all = f" · {done:,} of {len(self._many.runs):,} in all" if len(batch) < len(self._many.runs) else ""
+        self.dialog.sending(
+            safe_text(f"{count:,} of {len(batch):,} sent{in_all} · now {run.run_id}   {stopping}", limit=LISTED)
+        )
+
+
+def outcome(batch: RunBatch, cap: int, trouble: SafeText | None) -> OutcomeText:
+    """Describe the outcomes so far."""
+    view, rest = batch.view({}), len(batch.rest)
+    facts = tuple(
+        (line.badge.text, safe_text(f"{line.run_id}: {line.about}", limit=LISTED))
+        for run, line in zip(batch.task.runs, view.lines, strict=True)
+        if run.run_id in batch.sent and line.opens is None
+    )
+    meaning = [trouble] if trouble else []
+    if rest:
+        them = "is left, and stays marked" if rest == 1 else "are left, and stay marked"
+        more = f" Press ^s to send the next {min(rest, cap):,}." if not view.unknown else ""
+        meaning.append(safe_text(f"{rest:,} {them}.{more}"))
+    if view.unknown:
+        meaning.append(
+            safe_text(
+                "Whether that one took effect is unknown: press v to resolve it. Until then nothing more is sent."
+            )
+        )
+    verdict: OutcomeVerdict = "blocked" if view.confirmed else "failed"
+    if view.unknown or view.confirmed == len(view.lines):
+        verdict = "unknown" if view.unknown else "done"
+    said = batch.task.text.done.format(f"{view.confirmed:,}", plural(len(view.lines), "run"))
+    return OutcomeText(verdict, safe_text(said), facts, tuple(meaning))

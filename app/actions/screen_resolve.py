@@ -1,0 +1,320 @@
+"""The form that resolves an unknown outcome: it took effect, it did not, or it is sent again."""
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Final, Literal
+
+from textual import on, work
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Input, OptionList
+
+from app.actions.candidates import FINDABLE, Candidate, Proposal, request_sent
+from app.actions.reconciliation import THINGS, WHERE_TO_LOOK
+from app.actions.refusals import ActionRefusedError, DoubtfulIdError
+from app.api.errors import ApiError
+from app.api.requests import CancelRun, StartRun
+from app.console.guard import guarded_event
+from app.console.session import mark_of
+from app.console.sheets import OVER_CSS
+from app.engine.engine import Engine
+from app.engine.events import ActionChanged, CacheChangedElsewhere, Event
+from app.engine.text import safe_text
+from app.engine.times import ago
+from storage.errors import StorageError
+from storage.ledger import LedgerRefusedError
+from storage.records import Action
+from widgets.actions.activity import what
+from widgets.forms.dialog import FormButton, FormDialog, bindings_of
+from widgets.forms.facts import FormChoice, FormFact
+from widgets.forms.field import LineField
+from widgets.forms.pages import reason
+from widgets.kit.badges import STYLES
+from widgets.kit.cells import shorten
+from widgets.kit.choice_lists import Options
+
+Resolution = Literal["created", "not_created", "send_again"]
+_CHOICES: Final[dict[Resolution, str]] = {
+    "created": "It took effect: I found the result",
+    "not_created": "It did not take effect: I checked",
+    "send_again": "Send it again: it may then exist twice",
+}
+_CANCEL: Final[dict[Resolution, str]] = {
+    "created": "The run was cancelled",
+    "not_created": "It was not cancelled",
+    "send_again": "Cancel it again: harmless if it was cancelled",
+}
+_RESEND: Final[dict[Resolution, str]] = {
+    "created": "The invitation was sent again",
+    "not_created": "It was not sent again",
+    "send_again": "Send it again: it may then arrive twice",
+}
+HEIGHTS: Final = [(0, "-short"), (34, "-tall")]
+_ID_CELLS: Final = 16
+"""Cells of a candidate's id; the field has it in full once the candidate is chosen."""
+
+
+class ResolveForm(ModalScreen[Action | None]):
+    """Closes with the resolved action, or with the one sent in its place; None: nothing was decided."""
+
+    CSS_PATH = OVER_CSS
+    # Not the default style sheet: the console's own styles screens, and forms lie over one.
+    CSS = """
+    ResolveForm {
+        align: center middle;
+        background: $background 60%;
+        FormDialog { height: 23; }
+        #found {
+            width: 1fr; height: 4; margin-left: 2; padding: 0; border: none; background: $surface;
+            text-wrap: nowrap; text-overflow: ellipsis; scrollbar-size-vertical: 1;
+        }
+        FormFact.-found { height: 4; max-height: 4; }
+    }
+    ResolveForm.-tall FormDialog { height: 28; }
+    ResolveForm.-tall #found, ResolveForm.-tall FormFact.-found { height: 8; max-height: 8; }
+    """
+    VERTICAL_BREAKPOINTS = HEIGHTS
+    SCOPED_CSS = False
+    BUTTONS: ClassVar[Sequence[FormButton]] = (
+        FormButton("cancel", "Leave it unknown", "esc", "cancel", ("editing",)),
+        FormButton("force", "Record it anyway", "^o", "force", ("editing",)),
+        FormButton("apply", "Resolve it", "^s", "apply", ("editing",), is_primary=True),
+    )
+    BINDINGS: ClassVar[list[BindingType]] = bindings_of(BUTTONS)
+
+    def __init__(self, engine: Engine, action: Action) -> None:
+        super().__init__()
+        self._engine = engine
+        self._action = action
+        self._is_applying = False
+        self._resolved: Action | None = None
+        """The action, once it was resolved elsewhere; nothing is left to decide."""
+        self._unsubscribe: Callable[[], None] = lambda: None
+        self._doubted: str | None = None
+        """The id that looks wrong, and that the user may record anyway."""
+        self._best = ""
+        """The id of the candidate that was picked, or of the only one that fits in all that is known."""
+        self._is_picked = False
+        self._ids: tuple[str, ...] = ()
+        """The ids of all candidates, the likeliest first."""
+        self._found = Options(id="found", compact=True)
+        self._choice = FormChoice(
+            tuple({"run.cancel": _CANCEL, "invitation.resend": _RESEND}.get(action.kind, _CHOICES).values())
+        )
+        self._evidence = LineField("evidence", "", "")
+
+    def compose(self) -> ComposeResult:
+        """Compose the action, the three choices and their fields."""
+        action, now = self._action, self._engine.clock()
+        request = request_sent(action)
+        about = action.subject or action.path
+        if isinstance(request, StartRun):
+            about = "  ".join(filter(None, (request.repository.label, request.branch_name)))
+        elif isinstance(request, CancelRun):
+            about = request.run_id
+            self._best = request.run_id
+        if action.kind in FINDABLE:
+            found = FormFact("candidates", self._found)
+        else:
+            found = FormFact("check", safe_text(WHERE_TO_LOOK[action.kind]))
+        found.add_class("-found")
+        rows = (
+            FormFact("what", safe_text(f"{what(action.kind)}, {ago(action.created_at, now)}")),
+            FormFact("about", safe_text(about)),
+            FormFact("reason", safe_text(reason(action.error) if action.error else "-")),
+            FormFact("action", safe_text(action.action_id)),
+            found,
+            self._choice,
+            self._evidence,
+        )
+        yield FormDialog("Resolve an unknown outcome", rows, self.BUTTONS, mark=mark_of(self._engine))
+
+    on_event = guarded_event
+
+    def on_mount(self) -> None:
+        """Look for candidates, with no choice made."""
+        self._unsubscribe = self._engine.subscribe(self._engine_changed)
+        self._doubt(None)
+        self._evidence.display = False
+        self._choice.focus()
+        if self._action.kind in FINDABLE:
+            self._find_candidates()
+
+    def on_unmount(self) -> None:
+        """Stop listening."""
+        self._unsubscribe()
+
+    def _engine_changed(self, event: Event) -> None:
+        if isinstance(event, ActionChanged | CacheChangedElsewhere) and not self._is_applying:
+            self._check_whether_resolved()
+
+    @work(group="resolved", exclusive=True)
+    async def _check_whether_resolved(self) -> None:
+        action = await self._engine.ledger.action(self._action.action_id)
+        if self.is_running and action is not None and not action.is_open and not self._is_applying:
+            self._resolved = action
+            self._doubt(None)
+            if action.state == "confirmed":
+                how = f"it took effect and created {action.result_id}"
+            elif action.superseded_by is not None:
+                how = f"it was sent again as {action.superseded_by}"
+            else:
+                how = "it did not take effect"
+            self._refuse(f"Already resolved elsewhere: {how}.")
+
+    @property
+    def _resolution(self) -> Resolution | None:
+        return None if self._choice.chosen is None else tuple(_CHOICES)[self._choice.chosen]
+
+    @property
+    def _pledge(self) -> str:
+        """The text to type before it is sent again."""
+        return self._action.subject or ("cancel again" if self._action.kind == "run.cancel" else "send again")
+
+    def action_cancel(self) -> None:
+        """Close without a change, unless a write is on its way."""
+        if not self._is_applying:
+            self.dismiss(self._resolved)
+
+    def action_force(self) -> None:
+        """Record the id although it looks wrong."""
+        evidence = self._evidence.value.strip()
+        if self._doubted is not None and self._resolution == "created" and evidence == self._doubted:
+            self._is_applying = True
+            self._apply("created", evidence, is_checked=True)
+
+    @on(Input.Submitted)
+    def _entered(self) -> None:
+        self._evidence.complain(safe_text("Press ^s to resolve it."))
+
+    def action_apply(self) -> None:
+        """Carry out the decision, once it is complete."""
+        resolution = self._resolution
+        evidence = self._evidence.value.strip()
+        if self._is_applying or self._resolved is not None:
+            return
+        if resolution is None:
+            self._refuse("Choose one of the three.")
+        elif resolution == "created" and not evidence:
+            self._evidence.complain(safe_text("Enter the id of the result."))
+        elif resolution == "send_again" and evidence.casefold() != self._pledge.casefold():
+            self._evidence.complain(safe_text(f"Type {self._pledge} to confirm."))
+        else:
+            self._is_applying = True
+            self._apply(resolution, evidence)
+
+    @work(group="apply")
+    async def _apply(self, resolution: Resolution, evidence: str, *, is_checked: bool = False) -> None:
+        actions = self._engine.actions
+        action_id = self._action.action_id
+        dialog = self.query_one(FormDialog)
+        try:
+            if resolution == "created":
+                if not is_checked:
+                    dialog.note(safe_text("Checking the id…"))
+                    await self._engine.reconciliation.check(self._action, evidence)
+                action = await actions.resolve_created(action_id, evidence)
+            elif resolution == "not_created":
+                action = await actions.resolve_not_created(action_id)
+            else:
+                dialog.note(safe_text("Sending…"))
+                action = await actions.send_again(action_id)
+        except (DoubtfulIdError, ActionRefusedError, LedgerRefusedError, StorageError) as error:
+            self._is_applying = False
+            self._doubt(evidence if isinstance(error, DoubtfulIdError) else None)
+            self._refuse(str(error))
+        else:
+            self.dismiss(action)
+
+    @on(OptionList.OptionSelected, "#found")
+    def _picked(self, event: OptionList.OptionSelected) -> None:
+        self._best, self._is_picked = self._ids[event.option_index], True
+        self._choice.chosen = 0
+        self._evidence.fill(self._best)
+
+    @on(FormChoice.Changed)
+    def _chosen(self) -> None:
+        self._doubt(None)
+        self._evidence.complain(None)
+        self._evidence.display = self._resolution in {"created", "send_again"}
+        if self._resolution == "created":
+            self._evidence.rename("id")
+            self._evidence.say(safe_text(f"{THINGS[self._action.kind].capitalize()}."))
+            self._evidence.fill(self._best)
+        elif self._resolution == "send_again":
+            self._evidence.rename("confirm")
+            self._evidence.say(safe_text(f"Type {self._pledge} to confirm."), "warn")
+            self._evidence.fill("")
+
+    @on(Input.Changed)
+    def _typed(self) -> None:
+        self._evidence.complain(None)
+        if self._doubted is not None and self._evidence.value.strip() != self._doubted:
+            self._doubt(None)
+
+    def _doubt(self, result_id: str | None) -> None:
+        """Offer to record an id that looks wrong; None: withdraw the offer and clear its message."""
+        self._doubted = result_id
+        dialog = self.query_one(FormDialog)
+        without = {"force", "apply"} if self._resolved is not None else {"force"} if result_id is None else set()
+        dialog.enter("editing", without=frozenset(without))
+        dialog.border_subtitle = ""
+        dialog.banner(None)
+
+    def _refuse(self, why: str) -> None:
+        self.query_one(FormDialog).note(safe_text(""))
+        self.query_one(FormDialog).banner(safe_text(why))
+
+    @work(group="candidates")
+    async def _find_candidates(self) -> None:
+        dialog = self.query_one(FormDialog)
+        reconciliation = self._engine.reconciliation
+        dialog.note(safe_text("Asking the service for runs that it may have created…"))
+        try:
+            self._offer(await reconciliation.cached(self._action))
+            found = await reconciliation.ask(self._action)
+        except (ApiError, StorageError) as error:
+            dialog.note(safe_text(f"The service could not be asked for runs that it may have created: {error}"), "warn")
+            return
+        self._offer(found)
+        count = len(found.candidates)
+        if found.is_certain:
+            said = "Found: the first run has this action's id."
+        elif count == 0 and found.is_whole:
+            said = "No run matches: most likely it did not take effect."
+        elif count == 0:
+            said = "No known run matches, but not all runs from that time could be read."
+        else:
+            runs, them = ("One run matches", "it") if count == 1 else (f"{count} runs match", "them")
+            said = f"{runs} by place and time. A colleague may have started {them}."
+            if found.likely is not None:
+                said = f"{runs} by place and time, and one asks the same."
+        dialog.note(safe_text(said))
+
+    def _offer(self, found: Proposal) -> None:
+        """Show the candidates; fill in the one that fits in all, unless one was picked or an id was typed."""
+        before = self._best
+        self._ids = tuple(candidate.run.run_id for candidate in found.candidates)
+        if not self._is_picked:
+            self._best = "" if found.likely is None else found.likely.run.run_id
+        self._found.set_options([candidate_line(candidate) for candidate in found.candidates])
+        if self._resolution == "created" and self._evidence.value in {"", before}:
+            self._evidence.fill(self._best)
+
+
+def candidate_line(candidate: Candidate) -> Content:
+    """Format a candidate: its id cut, its time, author, status and branch; below them the first line of its words."""
+    run_id = shorten(safe_text(candidate.run.run_id, limit=100), _ID_CELLS, "middle")
+    facts = (
+        candidate.when,
+        f"by {candidate.caller}" if candidate.caller else "",
+        "carries this action's id" if candidate.is_marked else "",
+        f"{candidate.run.status}  {candidate.run.branch_name}",
+    )
+    line = Content.assemble((run_id, "bold"), (safe_text("  ".join(("", *filter(None, facts))), limit=300), ""))
+    if candidate.asked is None:
+        return line
+    words, tone = ("same words", STYLES["good"]) if candidate.is_same else ("other words", STYLES["warn"])
+    first = safe_text(candidate.asked.strip().partition("\n")[0], limit=200)
+    return Content("\n").join((line, Content.assemble("  ", (words, tone), f": “{first}”")))

@@ -1,0 +1,408 @@
+"""The forms of all writes: their fields, what they say, and a sent request shown in its form again."""
+
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from typing import ClassVar, Final
+
+from msgspec.structs import replace
+from textual import work
+from textual.widget import Widget
+
+from app.actions.asked import continuation, what_began
+from app.actions.copies import UnfaithfulError
+from app.actions.drafts import Values, named
+from app.actions.refusals import ActionRefusedError, FieldProblem
+from app.actions.screen_agents import StartAgentForm
+from app.actions.screen_fields import (
+    BRANCH,
+    LINE,
+    NUMBER,
+    OPTIONAL,
+    PAIRS,
+    PAIRS_HINT,
+    REPOSITORY,
+    TEXT,
+    Field,
+    faithful,
+)
+from app.actions.screen_form import ActionForm, RequestOrProblems
+from app.api.errors import ApiError
+from app.api.requests import (
+    ContinueRun,
+    CreateOrganization,
+    OnboardProject,
+    StartAgent,
+    StartRun,
+    WriteRequest,
+    asked_of,
+)
+from app.engine.engine import Engine
+from app.engine.text import safe_text
+from app.engine.times import ago
+from app.runs.screen_ledger_turns import instructions_of, turn_of
+from storage.errors import StorageError
+from storage.records import FINAL_STATUSES, Action, Run, RunDetail
+from storage.records.results import RunTurns, Unavailable
+from widgets.forms.dialog import FormButton, FormPhase, bindings_of
+from widgets.forms.facts import FormFact, FormNotice
+from widgets.forms.field import FormField, LineField
+from widgets.kit.after_refresh import after_refresh
+from widgets.kit.badges import run_badge
+from widgets.runs.conversation import ASKING, Conversation
+
+
+class NewRunForm(ActionForm):
+    """POST /external/runs (spec 4.3)."""
+
+    TITLE_TEXT = "New run"
+    REQUEST = StartRun
+    FIELDS = (
+        Field("repository", "repository", "owner/repo, or gitlab:group/project", REPOSITORY, "owner/repo"),
+        BRANCH,
+        Field("instructions", "instructions", "", TEXT, "What should the agent do?"),
+        Field("metadata", "metadata", PAIRS_HINT, PAIRS, "key=value"),
+    )
+
+    def __init__(
+        self,
+        engine: Engine,
+        repository: str = "",
+        branch: str = "",
+        instructions: str = "",
+        *,
+        like: str = "",
+        origin: str = "",
+    ) -> None:
+        """Prepare; a repository or branch that cannot be shown exactly is left out.
+
+        `like` is the id of a run to imitate; that run's draft then waits behind a key. `origin`: whose words they are.
+        """
+        self._previous = instructions
+        values = {"repository": faithful(repository), "branch_name": faithful(branch), "instructions": instructions}
+        draft = named("run.start.like" if like else "run.start", like or repository)
+        super().__init__(engine, draft=draft, values=values, fresh_wins=bool(like), origin=origin)
+
+    def placeholders(self) -> dict[str, str]:
+        """The values of a template's placeholders."""
+        return super().placeholders() | {"previous_instructions": self._previous}
+
+    def consequence(self, request: WriteRequest) -> str:
+        """The effect of sending."""
+        if not isinstance(request, StartRun):
+            return ""
+        branch = f"branch {request.branch_name}" if request.branch_name else "a branch that the service creates"
+        return f"Starts one run on {request.repository.label}, on {branch}."
+
+
+_LATER: Final = FormButton("later", "Later", "w", "send_later", ("preview",))
+
+
+class ContinueRunForm(ActionForm):
+    """POST /external/runs with a run_id: the next turn of a conversation (spec 4.3)."""
+
+    TITLE_TEXT = "Continue a run"
+    BUTTONS = (*ActionForm.BUTTONS, _LATER)
+    BINDINGS: ClassVar = bindings_of((_LATER,))
+
+    def __init__(
+        self,
+        engine: Engine,
+        run: Run,
+        *,
+        final_statuses: Collection[str] = FINAL_STATUSES,
+        sent: ContinueRun | None = None,
+        said: str = "",
+        question: str = "",
+        may_wait: bool = True,
+    ) -> None:
+        """Prepare for this run; `sent` is an earlier request whose values are kept, all but the instructions.
+
+        With `said` as instructions the form begins with the preview. `question`: what its agent asks. A reply or an
+        answer that was sent closes the form. `may_wait`: whether this process sends what waits for the run's end.
+        """
+        self._run, self._has_ended = run, run.status in final_statuses
+        self._may_wait = may_wait and not self._has_ended
+        self._sent = sent
+        self._conversation = Conversation()
+        self._told: RunTurns | Unavailable = Unavailable(ASKING)
+        self._previous = ""
+        self._question = question
+        self.is_waiting = False
+        """Whether it was left to be sent when the run ends."""
+        later = "w in the preview: send when it ends" if may_wait else "the service may refuse it until it ends"
+        active = f"Still active; {later}."
+        ended = "The agent remembers the conversation so far."
+        hint = ended if self._has_ended else active
+        self.FIELDS = (
+            Field("instructions", "answer" if question else "instructions", hint, TEXT, "What should it do next?"),
+        )
+        super().__init__(engine, draft=named("run.continue", run.run_id), fresh_wins=bool(said))
+        self.beginning = {"instructions": said} if said else None
+        self.closes_when_done = bool(said or question)
+
+    def make_rows(self) -> Sequence[Widget]:
+        """The run, its conversation, and the next instructions."""
+        run = self._run
+        badge = run_badge(self._run.status, is_final=self._has_ended)
+        where = safe_text(f"{run.repository.label}  {run.branch_name}")
+        facts = (FormFact("run", safe_text(run.run_id), badge), FormFact("on", where))
+        asked = [FormNotice(safe_text(self._question, limit=2_000))] if self._question else []
+        return (*facts, self._conversation, *asked, *super().make_rows())
+
+    async def on_mount(self) -> None:
+        """Read the conversation, once there is room to show it."""
+        after_refresh(self, self._read_conversation)
+        self._ask_service()
+        if self.beginning is not None:
+            after_refresh(self, self.action_forward)
+
+    def actions_changed(self) -> None:
+        """Show a turn that was sent or resolved."""
+        super().actions_changed()
+        self._read_conversation()
+
+    @work(group="conversation", exclusive=True)
+    async def _read_conversation(self) -> None:
+        sent = await self.engine.ledger.for_run(self._run.run_id)
+        said = [instructions_of(turn) for turn in sent]
+        if isinstance(told := self._told, RunTurns):
+            said = [turn.instructions or "" for turn in told.turns] or said
+        self._previous = next((text for text in reversed(said) if text), "")
+        now = self.engine.clock()
+        messages = tuple(map(turn_of, sent))
+        self._conversation.show(messages, told, now, now + await self.engine.cache.run_clock_ahead())
+
+    @work(group="told")
+    async def _ask_service(self) -> None:
+        try:
+            self._told = await self.engine.extension.turns(self._run.run_id)
+        except ApiError as error:
+            self._told = Unavailable(f"The service could not be asked: {error.message}")
+        self._read_conversation()
+
+    def placeholders(self) -> dict[str, str]:
+        """The values of a template's placeholders."""
+        run = self._run
+        known = {"repository": run.repository.label, "branch": run.branch_name}
+        return known | {"previous_instructions": self._previous}
+
+    def build(self, values: Values) -> RequestOrProblems:
+        """The request as typed."""
+        if self._sent is not None:
+            return replace(self._sent, instructions=values["instructions"])
+        return continuation(self._run, values["instructions"])
+
+    def consequence(self, request: WriteRequest) -> str:
+        """The effect of sending."""
+        del request
+        later = "w sends this when it ends; now " if self._may_wait else ""
+        active = "" if self._has_ended else f" It is still active: {later}the service may refuse it."
+        return f"Continues {self._run.run_id} with its context.{active}"
+
+    def is_possible(self, action: str) -> bool:
+        """Sending can wait for the end of an active run."""
+        if action == "send_later":
+            return self._may_wait and not self.engine.actions.read_only
+        return super().is_possible(action)
+
+    def action_send_later(self) -> None:
+        """Leave it to be sent when the run ends."""
+        if isinstance(self.request, ContinueRun) and self.may_send():
+            self.enter("sending")
+            self.run_worker(self._send_later(self.request), group="send")
+
+    async def _send_later(self, request: ContinueRun) -> None:
+        try:
+            await self.engine.follow_ups.wait(request)
+        except (ActionRefusedError, StorageError) as error:
+            await self._back_to_fields(str(error))
+            return
+        await self.form_draft.done()
+        self.is_waiting = True
+        self.app.notify("It is sent when the run ends. Activity lists and cancels it.", markup=False)
+        self.dismiss(None)
+
+
+class OnboardForm(ActionForm):
+    """POST /external/gitlab/projects (spec 4.6 names it; its shape is our decision)."""
+
+    TITLE_TEXT = "Onboard a GitLab project"
+    DEFAULT_CSS = "OnboardForm FormDialog { height: 20; }"
+    REQUEST = OnboardProject
+    FIELDS = (
+        Field("project_path", "project", "Its path with all groups.", OPTIONAL, "group/project"),
+        Field("project_id", "project id", "A number; it is used if both are given.", NUMBER, "optional"),
+    )
+
+    def __init__(self, engine: Engine) -> None:
+        """Prepare for this engine's profile."""
+        super().__init__(engine, draft="gitlab.onboard")
+
+    def consequence(self, request: WriteRequest) -> str:
+        """The effect of sending."""
+        del request
+        return "Connects the project and sets up its webhook. Onboarding twice is harmless."
+
+
+AGAIN: Final = "again"
+"""The field for the repeated address; it is part of no request and no draft."""
+_EMAIL_HINT: Final = "Receives the invitation, valid for 30 days."
+_NOTICE: Final = (
+    "Each success creates another organization, even for an address that already has one. "
+    "While the outcome of an attempt is unknown, its address is blocked until you resolve it."
+)
+
+
+class OrganizationForm(ActionForm):
+    """POST /external/organizations (spec 4.1): the one write that must never happen twice by accident."""
+
+    TITLE_TEXT = "New organization"
+    DEFAULT_CSS = "OrganizationForm FormDialog { height: 20; }"
+    REQUEST = CreateOrganization
+    FIELDS = (
+        Field("email", "email", _EMAIL_HINT, LINE, "admin@customer.example"),
+        Field("offer_code", "offer code", "A partner offer. Empty: the standard trial.", OPTIONAL, "standard trial"),
+    )
+
+    def __init__(self, engine: Engine) -> None:
+        """Prepare for this engine's profile."""
+        self._attempts: tuple[Action, ...] = ()
+        super().__init__(engine, draft="organization.create")
+
+    def make_rows(self) -> Sequence[Widget]:
+        """What a success means, the address and the offer code."""
+        again = LineField(AGAIN, "once more", "Type the address again to create another organization for it.")
+        return (FormNotice(safe_text(_NOTICE)), *super().make_rows(), again)
+
+    async def on_mount(self) -> None:
+        """Hide the repeated address; the ledger says whether it is needed."""
+        self.fields[AGAIN].display = False
+
+    def actions_changed(self) -> None:
+        """Update what the address already has."""
+        super().actions_changed()
+        self._read_attempts()
+
+    async def submit(self, request: WriteRequest) -> Action:
+        """Send the request; for an address that has an organization, only after it was typed again."""
+        return await self.engine.actions.submit(request, again=bool(self._made))
+
+    def enter(self, phase: FormPhase) -> None:
+        """Enter another phase; before the fields return, the ledger is read again."""
+        super().enter(phase)
+        if phase == "editing":
+            self._read_attempts()
+
+    def problems(self) -> tuple[FieldProblem, ...]:
+        """The problems; an address that has an organization must be typed again."""
+        found = super().problems()
+        email = self.values["email"].strip()
+        if self._made and self.fields[AGAIN].value.strip().casefold() != email.casefold():
+            return (*found, FieldProblem(AGAIN, f"Type {email} again to create one more."))
+        return found
+
+    def consequence(self, request: WriteRequest) -> str:
+        """The effect of sending, with earlier successes."""
+        del request
+        made = len(self._made)
+        another = f" It has {made} from here already; this creates one more." if made else ""
+        return f"Creates one organization and invites {self.values['email'].strip()} to administer it.{another}"
+
+    @work(group="attempts")
+    async def _read_attempts(self) -> None:
+        try:
+            self._attempts = await self.engine.ledger.organizations()
+        except StorageError as error:
+            self.dialog.note(safe_text(str(error)), "warn")
+        self._show_attempts()
+
+    def on_form_field_changed(self, event: FormField.Changed) -> None:
+        """Update the line under the address."""
+        if event.field == "email":
+            self._show_attempts()
+
+    def _show_attempts(self) -> None:
+        """Show below the address what it already has."""
+        now, made = self.engine.clock(), self._made
+        unknown = next((attempt for attempt in self._its_attempts if attempt.is_open), None)
+        said = ""
+        if unknown is not None:
+            said = f"Blocked: the attempt {ago(unknown.created_at, now)} is unresolved."
+        elif made:
+            when = ago(made[0].settled_at or made[0].created_at, now)
+            said = f"Has one already ({when}); this adds another."
+        self.fields["email"].say(safe_text(said or _EMAIL_HINT), "warn" if said else "quiet")
+        self.fields[AGAIN].display = bool(made)
+
+    @property
+    def _its_attempts(self) -> tuple[Action, ...]:
+        """The attempts for the typed address, newest first."""
+        subject = CreateOrganization(self.values["email"].strip()).subject
+        return tuple(attempt for attempt in self._attempts if attempt.subject == subject)
+
+    @property
+    def _made(self) -> tuple[Action, ...]:
+        return tuple(attempt for attempt in self._its_attempts if attempt.state == "confirmed")
+
+
+async def like_of(engine: Engine, detail: RunDetail | None) -> ActionForm:
+    """Return the form that asks what began this run once more, as far as that is known.
+
+    Raises:
+        StorageError: The ledger cannot be read.
+    """
+    if detail is None:
+        return NewRunForm(engine)
+    run = detail.run
+    try:
+        asked = await what_began(engine.ledger, engine.extension.turns, detail, first=True)
+    except ApiError as error:
+        asked = Unavailable(f"The service could not be asked: {error.message}")
+    if isinstance(asked, Unavailable):
+        return NewRunForm(engine, run.repository.label, like=run.run_id, origin=f"not known. {asked.reason}")
+    origin = asked.origin if asked.is_told else ""
+    if not TEXT.shows(asked.words):
+        origin = f"{origin}; control characters are left out".removeprefix("; ")
+    request = asked.request
+    if isinstance(request, StartAgent):
+        form = StartAgentForm(engine, origin=origin)
+        form.begin_with(form.values_of(request), named("agent.like", run.run_id))
+        return form
+    branch = request.branch_name if isinstance(request, StartRun) else None
+    return NewRunForm(engine, run.repository.label, branch or "", asked.words, like=run.run_id, origin=origin)
+
+
+async def form_for(engine: Engine, action: Action) -> ActionForm:
+    """Return the right form with the action's request filled in; edits are a draft of that action.
+
+    Raises:
+        UnfaithfulError: No form shows the request exactly as it was sent.
+        StorageError: The cache cannot be read.
+    """
+    request: WriteRequest | None = None
+    with suppress(KeyError, TypeError, ValueError, IndexError):
+        request = asked_of(action)
+    if request is None:
+        raise UnfaithfulError("Another version of Runwarden wrote it; send it again from the command line.")
+    form: ActionForm
+    if isinstance(request, ContinueRun):
+        if (detail := await engine.cache.detail(request.run_id)) is None:
+            raise UnfaithfulError("Its run is not listed here: fetch older runs first, in the last line of Runs.")
+        finals = await engine.cache.final_statuses()
+        form = ContinueRunForm(engine, detail.run, final_statuses=finals, sent=request)
+    elif isinstance(request, StartRun):
+        form = NewRunForm(engine)
+    elif isinstance(request, StartAgent):
+        form = StartAgentForm(engine)
+    elif isinstance(request, CreateOrganization):
+        form = OrganizationForm(engine)
+    elif isinstance(request, OnboardProject):
+        form = OnboardForm(engine)
+    else:
+        raise UnfaithfulError("Cancel the run again instead: cancelling twice is harmless.")
+    values = form.values_of(request)
+    is_shown = all(field.kind.shows(values[field.key]) for field in form.FIELDS)
+    if form.build(values) != request or not is_shown:
+        raise UnfaithfulError("No form can show it exactly as it was sent; send it again from the command line.")
+    form.begin_with(values, named("resend", action.action_id))
+    return form

@@ -1,0 +1,317 @@
+"""`runwarden automations`: the rules of the configuration, in words, before and after they act."""
+
+import getpass
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import Any, Final, Literal, get_args
+
+import click
+
+from app.automations.acting import CannotActError
+from app.automations.bot import LEASE, Bot, document, rules_of
+from app.automations.occurrences import upcoming
+from app.automations.replay import WORDS, Replayed, replay
+from app.automations.rule import Rule, fingerprint
+from app.automations.sentence import limits, sentence, warnings
+from app.cli.context import Format, Invocation
+from app.cli.exits import Exit, failed
+from app.cli.options import COUNT, CommandGroup, FactCommand, async_command, completed, reading
+from app.cli.output import Column, Output
+from app.engine.files import author_of
+from app.engine.times import exact_ago, parse_duration, rfc3339, stamp
+from storage.records.decision import BY_HAND, Decision, Outcome
+
+EXITS: Final = {
+    "failed": Exit.FAILED,
+    "unknown": Exit.UNKNOWN_OUTCOME,
+    "limited": Exit.FAILED,
+    "skipped": Exit.FAILED,
+}
+"""The exit code of `automations run`, by outcome; of every other outcome it is 0."""
+NO_RULES: Final = "No automations are configured. See docs/automations.md for examples."
+NEXT: Final = 5
+"""Fire times that `check` shows."""
+TONES: Final = {"done": "good", "failed": "bad", "unknown": "warn", "interrupted": "warn", "waiting": "warn"}
+
+
+NAME: Final = click.argument("name", shell_complete=completed("automations"))
+
+
+@click.group(cls=CommandGroup)
+def automations() -> None:
+    """List, check, pause and approve what `runwarden watch` carries out."""
+
+
+@automations.command("list", cls=FactCommand)
+@async_command
+async def list_rules(invocation: Invocation, /) -> int:
+    """List the automations with their state and next time."""
+    now = datetime.now(UTC)
+    rules, entries = _rules(invocation), []
+    async with invocation.state() as state:
+        states = await state.rule_states()
+        for rule in rules:
+            its = states.get(rule.name)
+            last = await state.journal(rule.name, limit=1)
+            word = "off" if not rule.is_on else "paused" if its and its.paused else "on"
+            coming = next(upcoming(rule, its.since if its else now, now), None) if word == "on" else None
+            entry: dict[str, object] = {
+                "name": rule.name,
+                "state": word,
+                "paused": its.paused if its else None,
+                "sentence": sentence(rule, now),
+                "next": rfc3339(coming),
+                "last": last[0].outcome if last else None,
+            }
+            entries.append(entry)
+    columns: tuple[Column[dict[str, object]], ...] = (
+        Column("state", name="state"),
+        Column("automation", name="name"),
+        Column("does", name="sentence", flexible=True),
+        Column("next", name="next"),
+        Column("last", name="last"),
+    )
+    invocation.output.listing("automations", entries, columns, empty=NO_RULES)
+    return Exit.DONE
+
+
+@automations.command("check", cls=FactCommand)
+@click.argument("names", nargs=-1, metavar="[NAME...]", shell_complete=completed("automations"))
+@click.option(
+    "--replay",
+    "period",
+    callback=reading(parse_duration),
+    metavar="TIME",
+    help="Show what they would have done with the cached history, as in 30d.",
+)
+@async_command
+async def check(invocation: Invocation, /, *, names: tuple[str, ...], period: timedelta | None) -> int:
+    """Explain automations in plain sentences, with their next times and warnings about likely mistakes."""
+    now = datetime.now(UTC)
+    every = _rules(invocation)
+    silent = invocation.settings().notify.silent
+    chosen = [rule for rule in every if not names or rule.name in names]
+    if unknown := set(names) - {rule.name for rule in every}:
+        raise _no_rule(min(unknown), every)
+    entries: list[dict[str, Any]] = [
+        {
+            "name": rule.name,
+            "enabled": rule.is_on,
+            "sentence": sentence(rule, now),
+            "limits": limits(rule),
+            "next": [rfc3339(at) for at in islice(upcoming(rule, now, now), NEXT)],
+            "warnings": list(warnings(rule, every, now, silent)),
+        }
+        for rule in chosen
+    ]
+    replayed = dict[str, Replayed]()
+    if period is not None:
+        async with invocation.engine(needs_token=False) as engine:
+            replayed = await replay(engine, chosen, now - period, now)
+        for entry in entries:
+            found = replayed[entry["name"]]
+            newest = [document(one) for one in found.newest]
+            held_since = rfc3339(found.held_since)
+            entry["replay"] = {"counts": found.counts, "held_since": held_since, "newest": newest}
+    output = invocation.output
+    if output.format.is_json:
+        output.listing("automations", entries, ())
+    elif not entries:
+        output.note(NO_RULES)
+    for entry in [] if output.format.is_json else entries:
+        _print_check(output, entry, replayed.get(entry["name"]))
+    return Exit.DONE
+
+
+def _print_check(output: Output, entry: Mapping[str, Any], found: Replayed | None) -> None:
+    lines = [
+        f"{entry['name']}{'' if entry['enabled'] else ' (off)'}",
+        f"  {entry['sentence']}",
+        f"  {entry['limits']}",
+        *(f"  next     {stamp(datetime.fromisoformat(at))}" for at in entry["next"]),
+        *(f"  warning  {line}" for line in entry["warnings"]),
+    ]
+    if found is not None:
+        counts = ", ".join(f"{count} {WORDS.get(outcome, outcome)}" for outcome, count in found.counts.items())
+        held = "the cached history of that time is incomplete: there may have been more"
+        if found.held_since:
+            held = f"history complete since {stamp(found.held_since)}"
+        lines += [f"  replay   {counts or 'nothing would have triggered it'}", f"           {held}"]
+        if sum(found.counts.values()) > len(found.newest):
+            lines.append(f"           the newest {len(found.newest)}:")
+        for one in found.newest:
+            lines.append(f"           {stamp(one.occurrence.at)} {one.outcome}: {one.occurrence.cause} {one.reason}")
+    for line in (*lines, ""):
+        output.text(line)
+
+
+@automations.command("log", cls=FactCommand)
+@click.argument("name", required=False, shell_complete=completed("automations"))
+@click.option("--limit", type=COUNT, default=50, show_default=True, help="Maximum number of decisions.")
+@click.option("--outcome", "outcomes", multiple=True, type=click.Choice(get_args(Outcome)), help="Repeatable.")
+@async_command
+async def log(invocation: Invocation, /, *, name: str | None, limit: int, outcomes: tuple[Outcome, ...]) -> int:
+    """List what was decided and why, newest first."""
+    async with invocation.state() as state:
+        found = await state.journal(name, limit=limit, outcomes=outcomes)
+        counts = await state.outcomes()
+    now = datetime.now(UTC)
+    columns: tuple[Column[Decision], ...] = (
+        Column("decision", lambda d: str(d.decision_id), "decision"),
+        Column("outcome", lambda d: d.outcome, "outcome", tone=lambda d: TONES.get(d.outcome, "")),
+        Column("automation", lambda d: d.rule, "rule"),
+        Column("decided", lambda d: exact_ago(d.decided_at, now), "decided_at", lambda d: rfc3339(d.decided_at)),
+        Column("trigger", lambda d: d.occurrence.cause, "set_off_by", lambda d: d.occurrence.identity, flexible=True),
+        Column("why", lambda d: d.why, "reason", lambda d: d.reason, flexible=True),
+        Column("made", lambda d: d.result_id or "", "result_id"),
+    )
+    entries = [document(decision) for decision in found]
+    invocation.output.listing("decisions", entries, columns, found, empty="No automation was triggered yet.")
+    history = sum(count for (rule, outcome), count in counts.items() if outcome == "history" and name in {None, rule})
+    if history and not outcomes:
+        invocation.output.note(f"Not listed: {history:,} from before a rule was active (--outcome history).")
+    return Exit.DONE
+
+
+@automations.command("pause", cls=FactCommand)
+@NAME
+@async_command
+async def pause(invocation: Invocation, /, *, name: str) -> int:
+    """Pause an automation; what would set it off is entered as skipped."""
+    rule = _rule(invocation, name)
+    async with invocation.state() as state:
+        await state.begin_rule(rule.name, fingerprint(rule), datetime.now(UTC))
+        done = await state.pause(rule.name, f"{BY_HAND}{getpass.getuser()}")
+    invocation.output.record({"name": rule.name, "changed": done}, [("paused" if done else "unchanged", rule.name)])
+    return Exit.DONE
+
+
+@automations.command("resume", cls=FactCommand)
+@NAME
+@async_command
+async def resume(invocation: Invocation, /, *, name: str) -> int:
+    """Let a paused automation act again; what came in between stays undone."""
+    rule = _rule(invocation, name)
+    async with invocation.state() as state:
+        done = await state.resume(rule.name)
+    invocation.output.record({"name": rule.name, "changed": done}, [("resumed" if done else "unchanged", rule.name)])
+    return Exit.DONE
+
+
+NUMBERS: Final = click.argument("decisions", nargs=-1, required=True, type=COUNT, metavar="DECISION...")
+
+
+@automations.command("approve", cls=FactCommand)
+@NUMBERS
+@async_command
+async def approve(invocation: Invocation, /, *, decisions: tuple[int, ...]) -> int:
+    """Approve waiting decisions by their numbers in `automations log`; their requests are sent as they were shown."""
+    return await _answer(invocation, decisions, "approved")
+
+
+@automations.command("reject", cls=FactCommand)
+@NUMBERS
+@async_command
+async def reject(invocation: Invocation, /, *, decisions: tuple[int, ...]) -> int:
+    """Reject waiting decisions by their numbers in `automations log`; their requests are never sent."""
+    return await _answer(invocation, decisions, "rejected")
+
+
+async def _answer(invocation: Invocation, numbers: Sequence[int], word: Literal["approved", "rejected"]) -> int:
+    """Record the answer, and print each decision with its request; if one does not wait, none is answered."""
+    numbers, answered = tuple(dict.fromkeys(numbers)), list[Decision]()
+    async with invocation.state() as state:
+        for number in numbers:
+            held = await state.decision(number)
+            if held is None or held.outcome != "waiting":
+                was = (
+                    "There is no such decision" if held is None else f"Decision {number} is not waiting: {held.outcome}"
+                )
+                raise failed("not_found", f"{was}. See: runwarden automations log --outcome waiting")
+        for number in numbers:
+            is_in_time = await state.answer(number, word, author_of("cli"))
+            if (held := await state.decision(number)) is None or not is_in_time:
+                raise failed("not_found", f"Decision {number} is no longer waiting. See: runwarden automations log")
+            answered.append(held)
+        bot = await state.lease_owner(LEASE, state.clock())
+    output = invocation.output
+    if bot is None and word == "approved":
+        output.note(f"It is sent as soon as a bot is running: {invocation.command_line} watch")
+    documents = [_answered(each, word) for each in answered]
+    if output.format is not Format.TABLE and len(documents) > 1:
+        columns: tuple[Column[dict[str, Any]], ...] = (
+            Column("decision", name="decision"),
+            Column("automation", name="rule"),
+            Column("request", name="request", value=lambda one: one["request"] and f"POST {one['request']['path']}"),
+            Column("body", name="body", value=lambda one: one["request"] and output.json(one["request"]["body"])),
+        )
+        output.listing("decisions", documents, columns)
+        return Exit.DONE
+    for one in documents:
+        pairs = [(word, f"{one['decision']}"), ("automation", one["rule"])]
+        body = ""
+        if request := one["request"]:
+            body = output.json(request["body"])
+            pairs.append(("request", f"POST {request['path']}"))
+        is_table = output.format is Format.TABLE
+        output.record(one, pairs if is_table else [*pairs, ("body", body)])
+        if is_table and body:  # A field would be cut off.
+            output.print(body)
+    return Exit.DONE
+
+
+def _answered(decision: Decision, word: str) -> dict[str, Any]:
+    asked = decision.request_json
+    entry = document(decision)
+    return {
+        "decision": decision.decision_id,
+        "rule": decision.rule,
+        "outcome": word,
+        "request": None if asked is None else {"method": "POST", **json.loads(asked)},
+        "answered_by": entry["answered_by"],
+        "answered_at": entry["answered_at"],
+    }
+
+
+@automations.command("run", cls=FactCommand)
+@NAME
+@click.option("--run", "run_id", metavar="RUN_ID", help="The run to act on, if the automation needs one.")
+@async_command
+async def run(invocation: Invocation, /, *, name: str, run_id: str | None) -> int:
+    """Set an automation off now, within its limits; what became of it is its last line in the log."""
+    rule = _rule(invocation, name)
+    settings = invocation.settings()
+    seen = list[Decision]()
+    bot = await Bot.open(settings, invocation.profile(settings), lambda *_, **__: None, seen.append)
+    try:
+        await bot.set_off(rule, run_id)
+    except CannotActError as error:
+        raise failed("usage", f"{rule.name}: {error}.") from error
+    finally:
+        await bot.close()
+    if not seen:
+        raise failed("wrong_state", f"{rule.name} was already triggered just now. See: runwarden automations log")
+    last = seen[-1]
+    pairs = [("outcome", last.outcome), ("why", last.reason), ("made", last.result_id or "")]
+    invocation.output.record(document(last), [pair for pair in pairs if pair[1]])
+    return EXITS.get(last.outcome, Exit.DONE)
+
+
+def _rules(invocation: Invocation) -> tuple[Rule, ...]:
+    settings = invocation.settings()
+    return rules_of(settings.automations, invocation.profile(settings).name)
+
+
+def _rule(invocation: Invocation, name: str) -> Rule:
+    rules = _rules(invocation)
+    found = next((rule for rule in rules if rule.name.casefold() == name.casefold()), None)
+    if found is None:
+        raise _no_rule(name, rules)
+    return found
+
+
+def _no_rule(name: str, rules: tuple[Rule, ...]) -> Exception:
+    there_are = ", ".join(rule.name for rule in rules) or "none"
+    return failed("not_found", f"There is no automation {name!r}. There are: {there_are}.")

@@ -1,0 +1,271 @@
+"""A rule: its trigger, its action with the placeholders in its texts, and its limits."""
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import timedelta
+from typing import Annotated, ClassVar, Final, Literal
+
+from msgspec import Struct, field
+
+from app.engine.text import as_argument
+from app.engine.times import MAX_DURATION
+from app.profiles.settings import Between, OneOrMore, QuietHours
+from storage.records import ActionKind
+from storage.records.results import SEVERITIES, RunTurns, Severity
+
+Overlap = Literal["skip", "queue", "allow"]
+
+Count = Annotated[int, Between(1, 10_000)]
+
+
+class OnSchedule(Struct, frozen=True):
+    """At fixed times of a time zone's clock."""
+
+    cron: str = field(name="schedule")
+    """Five fields: minute, hour, day of the month, month, day of the week."""
+    timezone: str = "UTC"
+    """A name of the IANA database."""
+    jitter: timedelta = timedelta(0)
+    """Each time is moved later by up to this much, always by the same."""
+
+
+class OnInterval(Struct, frozen=True):
+    """At a fixed interval, counted from when the rule was first seen."""
+
+    every: Annotated[timedelta, Between(timedelta(minutes=1), MAX_DURATION)]
+
+
+class Scope(Struct, frozen=True):
+    """Which runs a trigger concerns: globs, of which any may match; empty means all."""
+
+    repositories: tuple[str, ...] = ()
+    branches: tuple[str, ...] = ()
+    labels: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Metadata that the run must have, all of it: each name with globs of which any may match its value."""
+
+
+class OnRun(Struct, frozen=True):
+    """A run changes its status, or ends with a finding or at a cost."""
+
+    NO_KEYS: ClassVar = ("scope",)
+    """Fields that are no keys of its table."""
+    to: str = field(default="", name="run")
+    """The new status; empty: any final one."""
+    was: str | None = field(default=None, name="from")
+    """The status before; None: any, and runs first seen with the new one."""
+    scope: Scope = Scope()
+    finding: Severity | None = None
+    """The least severity of a finding that its last turn reported."""
+    budget: Annotated[float, Between(0.01, 1.0)] | None = None
+    """The least share of the run's budget that it used."""
+
+    @property
+    def needs_results(self) -> bool:
+        """Whether the service has to be asked what the run did."""
+        return self.finding is not None or self.budget is not None
+
+    def is_met_by(self, results: RunTurns) -> bool:
+        """Whether what a run did is what the rule is about."""
+        if self.finding is None:
+            return self.budget is not None and (results.budget_used or 0.0) >= self.budget
+        heavy = SEVERITIES[: SEVERITIES.index(self.finding) + 1]
+        found = results.turns[-1].findings if results.turns else None
+        return any(one.severity in heavy for one in found or ())
+
+
+class OnStuck(Struct, frozen=True):
+    """A run takes far longer than its repository's runs do."""
+
+    scope: Scope = Scope()
+
+
+class OnHealth(Struct, frozen=True):
+    """A code host goes bad, or is well again."""
+
+    health: Literal["not ok", "recovered"] = "not ok"
+    lasting: timedelta = field(default=timedelta(0), name="for")
+    """How long the state must have lasted."""
+    platforms: OneOrMore = field(default=(), name="platform")
+    """Globs for the platforms' names; empty means all."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the rule fires when the host recovers; if not, it fires when the host goes bad."""
+        return self.health == "recovered"
+
+
+class OnUnknownAction(Struct, frozen=True):
+    """The outcome of a write stays unknown."""
+
+    older: timedelta = timedelta(0)
+    action: Literal["unknown"] = "unknown"
+
+
+class OnProposal(Struct, frozen=True):
+    """A program proposes it: nothing that happens by itself."""
+
+
+Trigger = OnSchedule | OnInterval | OnRun | OnStuck | OnHealth | OnUnknownAction | OnProposal
+
+
+class DoStart(Struct, frozen=True):
+    """Start a run."""
+
+    instructions: str = field(name="start")
+    repository: str
+    branch: str | None = None
+
+
+class DoAgent(Struct, frozen=True):
+    """Start a named agent."""
+
+    NO_KEYS: ClassVar = ("inputs",)
+    """Fields that are no keys of its table."""
+    agent: str
+    repository: str
+    branch: str | None = None
+    inputs: tuple[tuple[str, str], ...] = ()
+
+
+class DoContinue(Struct, frozen=True):
+    """Continue the run that set the rule off."""
+
+    instructions: str = field(name="continue")
+
+
+class DoRetry(Struct, frozen=True):
+    """Start the run that set the rule off again, with its own instructions as the ledger has them."""
+
+
+class DoCancel(Struct, frozen=True):
+    """Cancel the run that set the rule off, where the service offers that."""
+
+
+class DoNotify(Struct, frozen=True):
+    """Tell people."""
+
+    route: str = field(name="notify")
+    """One of `[notify.routes]`, or `default` for the channels of `[notify]` itself."""
+    title: str = ""
+    """Empty: made from the rule's name and what set it off."""
+    text: str = ""
+
+
+class DoCommand(Struct, frozen=True):
+    """Run a program on this machine; no shell is involved, and its environment holds no token."""
+
+    argv: tuple[str, ...] = field(name="command")
+
+
+class DoSend(Struct, frozen=True):
+    """Send the request that the decision keeps."""
+
+    kind: ActionKind
+
+
+Response = DoStart | DoAgent | DoContinue | DoRetry | DoCancel | DoNotify | DoCommand | DoSend
+
+
+class Limit(Struct, frozen=True):
+    """How often a rule may act at most."""
+
+    per_conversation: Count = 3
+    """For one run, through all its turns and all that was made from it."""
+    per_hour: Count = 20
+    per_day: Count = 100
+
+
+class Rule(Struct, frozen=True):
+    """One `[[automations]]` table."""
+
+    NO_KEYS: ClassVar = ("on", "do")
+    """Fields that are no keys of its table."""
+    name: str
+    """Its identity: a rule that is renamed is another one."""
+    on: Trigger
+    do: Response
+    profile: str | None = None
+    """None: every profile that is watched."""
+    is_on: bool = field(default=True, name="enabled")
+    overlap: Overlap = "skip"
+    """What to do while the run that it started last is still active."""
+    catch_up: timedelta = timedelta(hours=1)
+    """How late it may still act, once, for a missed time."""
+    pause_after: Annotated[int, Between(0, 10_000)] = 5
+    """Failures in a row after which it pauses itself; 0: never."""
+    limit: Limit = Limit()
+    quiet: QuietHours | None = None
+    """Hours of the local day in which it does nothing."""
+    needs_approval: bool = field(default=False, name="approval")
+    """Whether a user has to approve its requests."""
+    approval_expires: timedelta = timedelta(hours=24)
+
+
+def fingerprint(rule: Rule) -> str:
+    """A digest of the rule's definition."""
+    return hashlib.sha256(repr(rule).encode()).hexdigest()
+
+
+def fingerprint_of(rules: Iterable[Rule]) -> str:
+    """A digest of a set of rules, in any order."""
+    return hashlib.sha256("".join(sorted(map(fingerprint, rules))).encode()).hexdigest()
+
+
+_RUN: Final = ("run.id", "run.repository", "run.branch", "run.status", "run.was", "run.reason")
+_ALWAYS: Final = ("rule.name", "profile.name", "time", "date")
+_OF: Final[Mapping[type, tuple[str, ...]]] = {
+    OnSchedule: (),
+    OnInterval: (),
+    OnRun: _RUN,
+    OnStuck: _RUN,
+    OnHealth: ("host.platform", "host.status"),
+    OnUnknownAction: ("action.id", "action.kind", "action.subject"),
+    OnProposal: (),
+}
+_PLACEHOLDER: Final = re.compile(r"\{([a-z][a-z_]*(?:\.[a-z_]+)?)\}")
+"""JSON and shell braces in a text stay as they are."""
+
+
+def known_to(trigger: Trigger) -> tuple[str, ...]:
+    """The placeholders that this trigger fills."""
+    return (*_OF[type(trigger)], *_ALWAYS)
+
+
+def texts_of(do: Response) -> Iterator[str]:
+    """Every text of a response in which placeholders are filled."""
+    match do:
+        case DoStart(instructions, repository, branch):
+            yield from filter(None, (instructions, repository, branch))
+        case DoAgent(_, repository, branch, inputs):
+            yield from filter(None, (repository, branch, *(value for _, value in inputs)))
+        case DoContinue(instructions):
+            yield instructions
+        case DoNotify(_, title, text):
+            yield from (title, text)
+        case DoCommand(argv):
+            yield from argv
+        case DoRetry() | DoCancel() | DoSend():
+            pass
+
+
+def mentions(do: Response, name: str) -> bool:
+    """Whether a response has this placeholder."""
+    return any(name in names_in(text) for text in texts_of(do))
+
+
+def names_in(text: str) -> list[str]:
+    """The names of a text's placeholders, known or not."""
+    return [found for found in _PLACEHOLDER.findall(text) if "." in found or found in _ALWAYS]
+
+
+def filled(text: str, facts: Mapping[str, str]) -> str:
+    """The text with its facts, in one pass: a value with braces in it is never filled again."""
+    return _PLACEHOLDER.sub(lambda found: facts.get(found[1], found[0]), text)
+
+
+def filled_argument(argument: str, facts: Mapping[str, str]) -> str:
+    """One argument of a program: a placeholder's value never makes it an option or a file name."""
+    if _PLACEHOLDER.match(argument) is None:
+        return filled(argument, facts)
+    return as_argument(filled(argument, facts))

@@ -1,0 +1,461 @@
+"""The Automations tab: each rule as a sentence, with its last results and its next time; one of them in full."""
+
+import asyncio
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any, ClassVar, Final
+
+from textual import on
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.widget import Widget
+
+from app.automations.acting import CannotActError
+from app.automations.bot import LEASE, Bot, hand_over, process_of
+from app.automations.occurrences import is_within
+from app.automations.rule import OnRun, OnStuck, Rule, fingerprint
+from app.automations.screen_sheets import (
+    JOURNAL,
+    ApprovalsSheet,
+    Automations,
+    PreviewSheet,
+    ReplaySheet,
+    RulesFile,
+    read_automations,
+)
+from app.automations.tables import read_tables, save_table, with_enabled
+from app.console.base.screen import BaseScreen
+from app.console.messages import OpenRun
+from app.console.session import CURE_S, Session, mark_of
+from app.console.session.coalesced_task import CoalescedTask
+from app.console.session.troubles import UNREADABLE, storage_notice
+from app.console.sheets import ChoiceSheet
+from app.engine.engine import Engine
+from app.engine.events import Event, StateChangedElsewhere
+from app.engine.text import safe_text
+from app.engine.times import ago, started
+from app.profiles import ConfigError
+from storage.errors import StorageError
+from storage.records import FINAL_STATUSES, Run, RunFilter
+from storage.records.decision import Decision
+from storage.state import State
+from widgets.automations.rules import OUTCOMES, RulePane, RuleTable, RuleView, StatusLine, runs_of
+from widgets.frame.notice import Notice
+from widgets.kit.badges import run_badge
+from widgets.kit.line_table import LineTable
+from widgets.kit.table_and_facts import TableAndFacts
+
+READ_EVERY: Final = timedelta(seconds=15)
+RUNS_OFFERED: Final = 50
+RUNS_LOOKED_AT: Final = 1_000
+READING: Final = Notice("◌", "Reading the automations…", tone="busy")
+NONE_YET: Final = Notice(
+    "○",
+    "No automations yet",
+    (
+        "An automation starts, continues or retries runs, runs a program, or notifies people.",
+        "It acts on a schedule, or when a run, a code host or a write changes.",
+        "Press n to create one from a template, with a replay of what it would have done.",
+    ),
+    "plain",
+)
+NEEDS_A_FILE: Final = "There is no configuration file yet. Create one: runwarden config init"
+ABOUT_A_RULE: Final = frozenset({"edit", "replay", "pause", "switch", "set_off", "copy"})
+
+
+class AutomationsScreen(BaseScreen):
+    """All rules of this profile, and the one under the cursor in full."""
+
+    TAB = "automations"
+    CSS = """
+    #automations-status { height: 1; }
+    AutomationsScreen.-tall #automations-status { margin-bottom: 1; }
+    #automations { layout: vertical; }
+    AutomationsScreen.-tall RuleTable { height: auto; max-height: 50%; }
+    AutomationsScreen.-tall #automations.-empty RuleTable { height: 1fr; max-height: 100%; }
+    AutomationsScreen #automations RulePane {
+        width: 1fr; max-width: 100%; height: 1fr; border: none; border-top: solid $panel;
+    }
+    AutomationsScreen #automations RulePane:focus { border-top: solid $accent; }
+    AutomationsScreen.-short #automations RulePane { height: 11; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(
+            "v", "approvals", "approvals", tooltip="Approve or reject waiting requests", id="automations.approvals"
+        ),
+        Binding("n", "new", "new", tooltip="Create an automation from a template", id="automations.new"),
+        Binding("E", "edit", "edit", tooltip="Edit its table in the configuration", id="automations.edit"),
+        Binding(
+            "ctrl+g",
+            "replay",
+            "replay",
+            key_display="^g",
+            tooltip="Show what it would have done with the cached history",
+            id="automations.replay",
+        ),
+        Binding(
+            "P",
+            "pause",
+            "pause/resume",
+            tooltip="Events are skipped while it is paused",
+            id="automations.pause",
+        ),
+        Binding("D", "switch", "on/off", tooltip="Enable or disable it in the configuration", id="automations.switch"),
+        Binding("S", "set_off", "run now", tooltip="Run it now, within its limits", id="automations.set_off"),
+        Binding(
+            "y", "copy", "copy name", show=False, tooltip="Copy the name for the command line", id="automations.copy"
+        ),
+        Binding("r", "refresh", "refresh", tooltip="Reload the rules and their results", id="app.refresh"),
+    ]
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self._table = RuleTable(session.clock())
+        self._list = TableAndFacts(self._table, RulePane(), id="automations")
+        self._file = RulesFile(session.settings)
+        self._found: Automations | None = None
+        """The rules as read last."""
+        self._requested = ""
+        """The target to go to once the rules are read."""
+        self._empty = READING
+        """The reason for an empty table."""
+        self._trouble: Notice | None = None
+        """Trouble with the state or the configuration, which concerns this tab only."""
+        self._read_at = session.clock()
+        self._reader = CoalescedTask(self._read, self.run_worker)
+
+    def compose_body(self) -> Iterable[Widget]:
+        """Compose the bot's state, the rules and one of them."""
+        yield StatusLine()
+        yield self._list
+
+    @property
+    def _view(self) -> RuleView | None:
+        """The rule under the cursor."""
+        return self._table.item if self.is_mounted else None
+
+    @property
+    def _rule(self) -> Rule | None:
+        """The rule under the cursor."""
+        view, found = self._view, self._found
+        return next((rule for rule in found.rules if rule.name == view.key), None) if view and found else None
+
+    @property
+    def _engine(self) -> Engine:
+        """The open engine."""
+        if self.session.engine is None:
+            raise RuntimeError("No screen but Runs is entered before the engine is open.")
+        return self.session.engine
+
+    @property
+    def _state(self) -> State:
+        """The profile's state.
+
+        Raises:
+            StorageError: It cannot be used.
+        """
+        return self._engine.usable_state()
+
+    def on_mount(self) -> None:
+        """Focus the table and read the rules."""
+        self._explain()
+        self._table.focus()
+        self._reader.ask()
+
+    def on_screen_resume(self) -> None:
+        """Read what changed while another screen was shown."""
+        self._reader.ask()
+
+    def engine_changed(self, event: Event) -> None:
+        """Read again after another process decided; behind another screen, later."""
+        if isinstance(event, StateChangedElsewhere) and self.is_current:
+            self._reader.ask()
+
+    def tick(self, now: datetime) -> None:
+        """Update the ages and check the file: a bot that died and an edited file cause no event."""
+        self._list.tick(now)
+        if now - self._read_at >= READ_EVERY:
+            self._reader.ask()
+
+    def trouble(self) -> Notice | None:
+        """The banner's notice, or None."""
+        return self._trouble or super().trouble()
+
+    def show_trouble(self) -> None:
+        """Show trouble in the banner, and in the table while it is empty."""
+        super().show_trouble()
+        self._explain()
+
+    def _explain(self) -> None:
+        self._table.say(UNREADABLE if self.session.vitals.storage_trouble is not None else self._empty)
+
+    def go_to(self, target: str) -> None:
+        """Put the cursor on the rule of this name, or open the approval of this number."""
+        self._requested = target
+        self._reader.ask()
+
+    @property
+    def bookmark(self) -> str:
+        """The rule under the cursor."""
+        return "" if self._view is None else self._view.key
+
+    def return_to(self, bookmark: Any) -> None:
+        """Put the cursor on that rule."""
+        self._table.seek(bookmark)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Dim the keys that have no effect now; without rules, hide them."""
+        is_possible = self._rule is not None if action in ABOUT_A_RULE | {"approvals"} else True
+        if action == "approvals":
+            is_possible = self._found is not None and bool(self._found.waiting)
+        if action == "set_off" and self.session.profile.read_only:
+            is_possible = False
+        if not is_possible:
+            return False if self._rule is None else None
+        return super().check_action(action, parameters)
+
+    # Reading
+
+    async def _read(self) -> None:
+        session = self.session
+        engine = await session.opened()
+        self._read_at = session.clock()
+        settings = await asyncio.to_thread(self._file.read)
+        name = session.profile.name
+        problem = self._file.problem
+        try:
+            found = await read_automations(engine.usable_state(), settings, name, session.clock())
+        except StorageError as error:
+            # The trouble concerns this tab only: runs and hosts can still be stored.
+            self._trouble = storage_notice(str(error))
+            self._show(None)
+        else:
+            kept = "The previous rules are shown."
+            wrong = Notice("✗", "The configuration has a mistake", (safe_text(str(problem)), kept), "bad")
+            self._trouble = wrong if problem is not None else None
+            self._found = found
+            self._show(found)
+        self.show_trouble()
+        self.refresh_bindings()
+
+    def _show(self, found: Automations | None) -> None:
+        """Show the rules, or the reason for an empty table."""
+        views = found.views if found is not None else ()
+        self._empty = NONE_YET if found is not None else UNREADABLE
+        self._explain()
+        self._list.show(views)
+        self._table.refresh(layout=True)
+        if found is not None:
+            self.query_one(StatusLine).show(found.status)
+            target, self._requested = self._requested, ""
+            if any(target == str(decision.decision_id) for decision in found.waiting):
+                self._show_approvals(int(target))
+            elif target:
+                self._table.seek(target)
+
+    @on(LineTable.Highlighted)
+    def _highlighted(self) -> None:
+        """Read the rule's journal and its TOML."""
+        if self._view is not None:
+            self.run_worker(partial(self._read_more, self._view), exclusive=True, group="more")
+
+    async def _read_more(self, view: RuleView) -> None:
+        if self.session.engine is None:
+            return
+        journal = await self._state.journal(view.key, limit=JOURNAL)
+        written = await asyncio.to_thread(self._file.written, view.key)
+        if self._view is not None and self._view.key == view.key:
+            self.query_one(RulePane).show_more(self._view, journal, written, self.session.clock())
+
+    def action_refresh(self) -> None:
+        """Read the rules again and poll the service."""
+        self.session.poll_soon()
+        self._reader.ask()
+
+    @on(StatusLine.ApprovalsClicked)
+    def action_approvals(self) -> None:
+        """Show the requests that wait for approval."""
+        self._show_approvals()
+
+    def _show_approvals(self, first: int | None = None) -> None:
+        """Show the requests that wait for approval, beginning with this decision."""
+        self.app.push_screen(ApprovalsSheet(self.session, self._file, first), lambda _: self._reader.ask())
+
+    @property
+    def _login(self) -> str:
+        return self._engine.actions.actor.rpartition(":")[2]
+
+    # The rule's text
+
+    async def action_new(self) -> None:
+        """Write another automation."""
+        await self._edit(None)
+
+    async def action_edit(self) -> None:
+        """Edit the rule in $EDITOR, then in the form, which checks it."""
+        if (rule := self._rule) is not None:
+            await self._edit(rule.name)
+
+    async def _edit(self, name: str | None) -> None:
+        from app.automations.screen_form import AutomationForm
+
+        if (file := self._file.settings.file) is None:
+            self.session.notify(NEEDS_A_FILE, severity="warning", timeout=CURE_S)
+            return
+        try:
+            form = AutomationForm(self._engine, self._file, await asyncio.to_thread(read_tables, file), name)
+        except ConfigError as error:
+            self.session.notify(str(error), severity="warning", timeout=CURE_S)
+            return
+
+        async def closed(saved: str | None) -> None:
+            if saved is not None:
+                await self._hand_over(f"Saved: {safe_text(saved, limit=60)}.")
+
+        self.app.push_screen(form, closed)
+
+    async def action_switch(self) -> None:
+        """Switch the rule on or off in the configuration."""
+        rule, file = self._rule, self._file.settings.file
+        if rule is None or file is None:
+            self.session.notify(NEEDS_A_FILE, severity="warning", timeout=CURE_S)
+            return
+
+        def write() -> None:
+            tables = read_tables(file)
+            written = with_enabled(tables.written(rule.name), is_on=not rule.is_on)
+            self._file.use(save_table(tables, rule.name, written))
+
+        try:
+            await asyncio.to_thread(write)
+        except ConfigError as error:
+            self.session.notify(str(error), severity="error", timeout=CURE_S)
+        else:
+            await self._hand_over(f"{'Disabled' if rule.is_on else 'Enabled'}: {safe_text(rule.name, limit=60)}.")
+
+    async def _hand_over(self, what: str) -> None:
+        """Confirm what was written, and have a running bot read it."""
+        self.session.inbox.use_automations(self._file.settings.automations)
+        self._reader.ask()
+        bot = process_of(await self._state.lease_owner(LEASE, self.session.clock()))
+        if bot is None:
+            then = f"No bot is running: start one with {self._file.settings.command_line} watch."
+        elif hand_over(bot):
+            then = f"The bot (process {bot}) reloads it now."
+        else:
+            then = f"To reload it in the running bot: kill -HUP {bot}"
+        self.session.notify(f"{what} {then}", timeout=CURE_S)
+
+    # The rule at work
+
+    def action_replay(self) -> None:
+        """Show what the rule would have done."""
+        if (rule := self._rule) is not None:
+            self.app.push_screen(ReplaySheet(self._engine, rule))
+
+    async def action_pause(self) -> None:
+        """Pause the rule, or resume it."""
+        if (rule := self._rule) is None:
+            return
+        held = await self._state.begin_rule(rule.name, fingerprint(rule), self.session.clock())
+        if held.paused is None:
+            await self._state.pause(rule.name, f"by {self._login}")
+        else:
+            await self._state.resume(rule.name)
+        word = "Paused" if held.paused is None else "Resumed"
+        self.session.notify(f"{word}: {safe_text(rule.name, limit=60)}. Press P to undo.")
+        self._reader.ask()
+
+    def action_copy(self) -> None:
+        """Copy the rule's name."""
+        if (rule := self._rule) is not None:
+            self.session.copy(rule.name)
+
+    async def action_set_off(self) -> None:
+        """Set the rule off by hand, on a run if it needs one, once its effect was shown."""
+        if (rule := self._rule) is None:
+            return
+        if not isinstance(rule.on, OnRun | OnStuck):
+            await self._preview(rule, None)
+            return
+        statuses = ((rule.on.to,) if rule.on.to else tuple(FINAL_STATUSES)) if isinstance(rule.on, OnRun) else ()
+        found = await self._engine.cache.runs(RunFilter(statuses=statuses), RUNS_LOOKED_AT)
+        scope = rule.on.scope
+        runs = [run for run in found if is_within(scope, run.repository.label, run.branch_name)][:RUNS_OFFERED]
+        if not runs:
+            self.session.notify("It needs a run, but no cached run matches it.", severity="warning")
+            return
+
+        async def picked(run_id: str | None) -> None:
+            if run_id is not None:
+                await self._preview(rule, run_id)
+
+        choices = [(_run_line(run, self.session.run_now()), run.run_id) for run in runs]
+        self.app.push_screen(ChoiceSheet("Choose a run", choices), picked)
+
+    async def _preview(self, rule: Rule, run_id: str | None) -> None:
+        seen = list[Decision]()
+        bot = Bot(self._file.settings, self._engine, lambda *_, **__: None, seen.append)
+        try:
+            preview = await bot.preview(rule, run_id)
+        except CannotActError as error:
+            self.session.notify(f"{safe_text(rule.name, limit=60)}: {error}.", severity="warning")
+            return
+
+        def answered(is_sure: bool | None) -> None:
+            if is_sure:
+                self.run_worker(partial(self._set_off, bot, seen, rule, run_id))
+
+        limits = "It counts towards the limits and is recorded in the journal."
+        title = safe_text(f"Run now: {rule.name}", limit=80)
+        self.app.push_screen(PreviewSheet(title, mark_of(self.session), "Run it now", preview, limits), answered)
+
+    async def _set_off(self, bot: Bot, seen: list[Decision], rule: Rule, run_id: str | None) -> None:
+        try:
+            await bot.set_off(rule, run_id)
+        except CannotActError as error:
+            self.session.notify(f"{safe_text(rule.name, limit=60)}: {error}.", severity="warning")
+            return
+        if seen:
+            decision = seen[-1]
+            badge = OUTCOMES[decision.outcome]
+            why = f": {safe_text(decision.reason, limit=200)}" if decision.reason else ""
+            made = f" → {safe_text(decision.result_id)}" if decision.result_id else ""
+            self.session.notify(f"{badge.text}{made}{why}", title=safe_text(rule.name, limit=60), timeout=CURE_S)
+        self._reader.ask()
+
+    # Its runs
+
+    @on(LineTable.Chosen)
+    async def _chosen(self) -> None:
+        """Open a run that the journal names; with several, ask which."""
+        if (view := self._view) is None:
+            return
+        now = self.session.clock()
+        found = runs_of(await self._state.journal(view.key, limit=JOURNAL))
+        held = await self._engine.cache.details(tuple(found))
+        choices: list[tuple[Content, str]] = []
+        for run_id, decision in found.items():
+            if run_id in held:
+                badge, how = OUTCOMES[decision.outcome], "by"
+                if decision.result_id == run_id:
+                    how = view.did(decision)
+                said = safe_text(f"  {ago(decision.decided_at, now):<9} {how} {run_id}", limit=120)
+                choices.append((Content.assemble((badge.text, badge.style), said), run_id))
+        if len(choices) > 1:
+            self.app.push_screen(ChoiceSheet("Open a decision's run", choices), self._open_run)
+        elif choices:
+            self._open_run(choices[0][1])
+        else:
+            self.session.notify("No decision in its journal is about a cached run.")
+
+    def _open_run(self, run_id: str | None) -> None:
+        if run_id is not None:
+            self.post_message(OpenRun(run_id))
+
+
+def _run_line(run: Run, now: datetime) -> Content:
+    badge, when = run_badge(run.status), started(run.created_at, now)
+    where = f"{safe_text(run.repository.label, limit=60)}  {safe_text(run.branch_name, limit=60)}"
+    return Content.assemble((badge.text, badge.style), f"  {where}\n  {when}  {safe_text(run.run_id)}")

@@ -1,0 +1,283 @@
+"""The form of a rule: its TOML, checked while it is typed, replayed on request and written into the configuration."""
+
+import asyncio
+import re
+from collections.abc import Sequence
+from difflib import unified_diff
+from importlib import resources
+from typing import ClassVar, Final, cast
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.content import Content
+from textual.screen import ModalScreen
+
+from app.actions.drafts import FormDraft, named
+from app.actions.screen_instructions import from_editor
+from app.actions.second_press import SecondPress
+from app.automations.rule import Rule
+from app.automations.screen_sheets import ReplaySheet, RulesFile, view_of
+from app.automations.sentence import sentence
+from app.automations.tables import AutomationTables, read_rule, save_table
+from app.console.guard import guarded_event
+from app.console.session import CURE_S
+from app.console.session.coalesced_task import CoalescedTask, Start
+from app.console.sheets import OVER_CSS, ChoiceSheet
+from app.engine.engine import Engine
+from app.engine.text import safe_block, safe_text
+from app.engine.times import ago
+from app.profiles import ConfigError, Settings
+from widgets.automations.rules import Mistake, RuleEditor
+from widgets.forms.dialog import FormButton, FormDialog, FormPhase, bindings_of
+from widgets.forms.pages import RequestPreview
+from widgets.kit.after_refresh import after_refresh
+
+_WIDTHS: Final = [(0, "-narrow"), (110, "-wide")]
+DRAFT_AFTER_S: Final = 0.5
+ROOM_FOR_ALL: Final = 76
+DISPENSABLE: Final = frozenset({"editor", "fresh"})
+"""Buttons that narrower forms leave out; their keys remain."""
+_ROUTE: Final = re.compile(r'notify = "(\w+)"')
+_NEW: Final = """\
+[[automations]]
+name = ""
+on = { run = "failed" }
+do = { notify = "default" }
+"""
+
+
+def recipes(settings: Settings) -> tuple[str, ...]:
+    """Return one table for each recipe; a route that is not configured becomes `default`."""
+    routes = {route.name for route in settings.notify.routes}
+    text = resources.files("app.automations").joinpath("recipes.toml").read_text("utf-8")
+    text = _ROUTE.sub(lambda found: found[0] if found[1] in routes else 'notify = "default"', text)
+    return tuple(f"[[automations]]{part.rstrip()}\n" for part in text.split("[[automations]]")[1:])
+
+
+class AutomationForm(ModalScreen[str | None]):
+    """Closes with the rule's name once it is written."""
+
+    CSS_PATH = OVER_CSS
+    CSS = """
+    AutomationForm { align: center middle; background: $background 60%; }
+    AutomationForm FormDialog { width: 96%; max-width: 140; height: 100%; max-height: 36; }
+    AutomationForm.-wide RuleEditor { layout: horizontal; }
+    AutomationForm.-wide RuleEditor TextArea { width: 3fr; height: 100%; }
+    AutomationForm.-wide RuleEditor VerticalScroll { width: 2fr; height: 100%; border-top: none; padding: 0 1 0 2; }
+    """
+    HORIZONTAL_BREAKPOINTS = _WIDTHS
+    VERBS: ClassVar[tuple[FormButton, ...]] = (
+        FormButton("close", "Close", "esc", "back", ("editing",)),
+        FormButton("back", "Back", "esc", "back", ("preview",)),
+        FormButton("fresh", "Fresh", "^n", "fresh", ("editing",)),
+        FormButton("editor", "Editor", "^e", "edit", ("editing",)),
+        FormButton("template", "Recipe", "^t", "template", ("editing",)),
+        FormButton("replay", "Replay", "^g", "replay", ("editing",)),
+        FormButton("preview", "Preview", "^s", "forward", ("editing",), is_primary=True),
+        FormButton("save", "Save", "^s", "forward", ("preview",), is_primary=True),
+    )
+    BINDINGS: ClassVar[list[BindingType]] = bindings_of(VERBS)
+
+    def __init__(self, engine: Engine, file: RulesFile, tables: AutomationTables, name: str | None) -> None:
+        """Prepare; without a name it is a new rule.
+
+        Raises:
+            ConfigError: The file has no rule of that name.
+        """
+        super().__init__()
+        self._engine = engine
+        self._file = file
+        self._tables = tables
+        self._name = name
+        self._original = _NEW if name is None else tables.written(name)
+        fresh = {"table": self._original}
+        self._draft = FormDraft(engine, named("automation", name or ""), fresh, self._warn)
+        self._checking = CoalescedTask(self._check, cast("Start", self.run_worker))
+        self._second_press = SecondPress()
+        self._phase: FormPhase = "editing"
+        self._rule: Rule | None = None
+        """The rule as typed; None: the text is not a rule."""
+
+    def compose(self) -> ComposeResult:
+        """Compose one dialog."""
+        title = "New automation" if self._name is None else f"Automation: {safe_text(self._name, limit=60)}"
+        yield FormDialog(title, [RuleEditor()], self.VERBS, ("edit", "preview", "saved"))
+
+    @property
+    def _dialog(self) -> FormDialog:
+        return self.query_one(FormDialog)
+
+    @property
+    def _editor(self) -> RuleEditor:
+        return self.query_one(RuleEditor)
+
+    on_event = guarded_event
+
+    async def on_mount(self) -> None:
+        """Begin with the draft, if any."""
+        draft = await self._draft.restore()
+        self._editor.fill(self._original if draft is None else draft.values.get("table", self._original))
+        self._enter("editing")
+        if draft is not None:
+            when = ago(draft.saved_at, self._engine.clock())
+            self._dialog.note(safe_text(f"Your draft, typed {when}; press ^n for the file's version."), "warn")
+        else:
+            self._dialog.note(safe_text("Every key is in docs/automations.md; press ^t for a recipe."))
+        if self._name is not None:
+            # Where that is not possible, the form itself is the editor.
+            self.call_after_refresh(self._edit)
+
+    async def on_unmount(self) -> None:
+        """Keep the draft, however the form was closed."""
+        await self._draft.flush()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Each key works in its own phase only."""
+        del parameters
+        if action in {"fresh", "edit", "template", "replay"}:
+            return self._phase == "editing"
+        return self._phase != "sending" if action in {"forward", "back"} else True
+
+    async def action_forward(self) -> None:
+        """Preview the text, then write it."""
+        if self._phase == "preview":
+            if not self._second_press.press():
+                self._dialog.did(safe_text("Check it, then press ^s again to save."), "warn")
+                return
+            self._enter("sending")
+            self._dialog.sending(safe_text("Writing…"))
+            self.run_worker(self._save())
+            return
+        await self._check()
+        if self._rule is None:
+            self._dialog.note(safe_text("Cannot be saved yet: see the errors beside the text."), "bad")
+            self._editor.take_focus()
+            return
+        diff = list(unified_diff(self._old.splitlines(), self._editor.text.strip().splitlines(), lineterm="", n=100))
+        if not diff[2:]:
+            self._dialog.note(safe_text("Nothing has changed."))
+            return
+        effect = Content("Only this table changes. A running bot reloads the file and acts on new events only.")
+        self.query_one(RequestPreview).show(
+            "WRITE", safe_text(str(self._tables.file)), safe_block("\n".join(diff[3:])), effect
+        )
+        self._dialog.note(safe_text(""))
+        self._enter("preview")
+
+    def action_back(self) -> None:
+        """Go back one step; from the text, close."""
+        if self._phase == "editing":
+            self.dismiss(None)
+        else:
+            self._enter("editing")
+
+    def action_fresh(self) -> None:
+        """Replace the text with that of the file."""
+        self._editor.fill(self._original)
+        self._editor.take_focus()
+        self._dialog.note(safe_text("Loaded from the file; press ctrl+z for your version."))
+
+    def action_edit(self) -> None:
+        """Open the text in the user's editor, which takes the terminal."""
+        if problem := self._edit():
+            self._dialog.note(safe_text(problem), "warn")
+
+    def _edit(self) -> str:
+        """Let the user's editor change the text; return why it could not, or nothing."""
+        text, problem = from_editor(self.app, self._editor.text)
+        if not problem and text != self._editor.text.removesuffix("\n"):
+            self._editor.fill(text)
+        self._editor.take_focus()
+        return problem
+
+    def action_template(self) -> None:
+        """Replace the text with a chosen recipe."""
+
+        def fill(text: str | None) -> None:
+            if text is not None:
+                self._editor.fill(text)
+                self._editor.take_focus()
+
+        settings, now = self._file.settings, self._engine.clock()
+        read = [(_read(table, settings, ()), table) for table in recipes(settings)]
+        choices = [
+            (Content.assemble((rule.name, "bold"), f"\n   {sentence(rule, now)}"), table)
+            for rule, table in read
+            if isinstance(rule, Rule)
+        ]
+        self.app.push_screen(ChoiceSheet("Start from a recipe (ctrl+z to undo)", choices), fill)
+
+    async def action_replay(self) -> None:
+        """Replay the rule over the history."""
+        await self._check()
+        if self._rule is not None:
+            self.app.push_screen(ReplaySheet(self._engine, self._rule))
+
+    @on(RuleEditor.Changed)
+    def _changed(self) -> None:
+        self._dialog.banner(None)
+        self._draft.typed({"table": self._editor.text})
+        self._checking.ask()
+        self.set_timer(DRAFT_AFTER_S, self._draft.flush)
+
+    @property
+    def _old(self) -> str:
+        return "" if self._name is None else self._original.strip()
+
+    def _enter(self, phase: FormPhase) -> None:
+        self._phase = phase
+        self._dialog.enter(phase, frozenset() if self.size.width >= ROOM_FOR_ALL else DISPENSABLE)
+        if phase == "editing":
+            self._editor.take_focus()
+        elif phase == "preview":
+            # Focus the preview, never the dangerous button.
+            self.query_one(RequestPreview).focus()
+            self._second_press.forget()
+            after_refresh(self, self._second_press.painted)
+        self.refresh_bindings()
+
+    async def _check(self) -> None:
+        text, now = self._editor.text, self._engine.clock()
+        others = [name for name in self._tables.names if name != self._name]
+        found = await asyncio.to_thread(_read, text, self._file.settings, others)
+        if text != self._editor.text:
+            return  # The newer text is being checked already.
+        self._rule = None if isinstance(found, ConfigError) else found
+        if isinstance(found, ConfigError):
+            self._editor.show(_mistake(found), now)
+        else:
+            rest = [rule for rule in self._file.settings.automations if rule.name != self._name]
+            self._editor.show(view_of(found, None, [*rest, found], now), now)
+
+    async def _save(self) -> None:
+        rule, text = self._rule, self._editor.text
+        try:
+            self._file.use(await asyncio.to_thread(save_table, self._tables, self._name, text))
+        except ConfigError as error:
+            self._enter("editing")
+            self._dialog.banner(safe_text(str(error)))
+            return
+        await self._draft.done()
+        self.dismiss(rule.name if rule is not None else None)
+
+    def _warn(self, text: str) -> None:
+        # Through the app: the form may be closing, and its draft could not be stored.
+        self.app.notify(safe_text(text), severity="warning", markup=False, timeout=CURE_S)
+
+
+def _read(text: str, settings: Settings, others: Sequence[str]) -> Rule | ConfigError:
+    try:
+        return read_rule(text, settings, others)
+    except ConfigError as error:
+        return error
+
+
+def _mistake(error: ConfigError) -> Mistake:
+    key = (error.key or "").removeprefix("automations[1]").removeprefix(".")
+    line = f"line {error.line}" if error.line is not None else ""
+    return Mistake(
+        safe_text(", ".join(filter(None, (line, key)))),
+        safe_text(error.message[:1].upper() + error.message[1:], limit=400),
+        safe_text(error.cure, limit=400),
+    )

@@ -1,0 +1,583 @@
+"""The Automations tab: its data, and its sheets for a preview, the pending approvals and a replay."""
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from itertools import islice
+from pathlib import Path
+from typing import ClassVar, Final, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.widgets import Static
+
+from app.actions.second_press import SecondPress
+from app.automations.acting import in_words
+from app.automations.bot import LEASE, Preview, process_of, rules_of
+from app.automations.occurrences import upcoming
+from app.automations.proposals import PROPOSALS
+from app.automations.replay import SHOWN, WORDS, Replayed, replay
+from app.automations.rule import DoCancel, DoContinue, DoRetry, Rule, fingerprint_of
+from app.automations.sentence import limits, sentence, warnings
+from app.automations.tables import read_tables
+from app.console.session import Session, mark_of
+from app.console.session.coalesced_task import CoalescedTask, Start
+from app.console.sheets import Sheet, key_line, key_words
+from app.engine.engine import Engine
+from app.engine.files import author_of
+from app.engine.text import SafeText, safe_block, safe_text
+from app.engine.times import ago, stamp
+from app.profiles import ConfigError, Settings
+from app.profiles.load import parse
+from storage.records.decision import Decision, RuleState
+from storage.state import AT_WORK, State
+from widgets.automations.rules import OUTCOMES, STRIP, RuleView, Status, journal_lines, request_of, set_off_by, until
+from widgets.forms.pages import RequestPreview
+from widgets.kit.after_refresh import after_refresh
+from widgets.kit.badges import STYLES, Badge, ProfileMark
+from widgets.kit.cells import fit, shorten
+from widgets.kit.lead_list import LeadList, LeadRow
+from widgets.kit.line_text import LinePane
+
+JOURNAL: Final = 100
+"""The newest decisions of a rule that are shown."""
+MOST_WAITING: Final = 200
+UPCOMING: Final = 5
+_ON_RUN: Final[Mapping[type, str]] = {DoContinue: "continued", DoRetry: "continued", DoCancel: "cancelled"}
+"""Retrying a turn that continued a run continues it again; any other retry starts a run."""
+NO_BOT: Final = Badge("◌", "no bot is running:", "warn")
+OUTDATED: Final = Badge("▲", "the running bot uses an older file:", "warn")
+"""The bot acts by other rules than those on show."""
+
+
+class RulesFile:
+    """The rules of the configuration file; while it has a mistake, the rules read before."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.problem: ConfigError | None = None
+        """Why the file cannot be used."""
+        self._stamp = _stamp(settings.file)
+
+    def read(self) -> Settings:
+        """Return the settings with the file's automations and routes; reads it only if it changed. Blocks."""
+        file, stamp = self.settings.file, _stamp(self.settings.file)
+        if file is not None and stamp != self._stamp:
+            self._stamp = stamp
+            try:
+                new = parse(file, file.read_text("utf-8"))
+            except ConfigError as error:
+                self.problem = error
+            except (OSError, UnicodeDecodeError) as error:
+                self.problem = ConfigError(f"cannot be read: {error}.", cure="Correct it.", file=file)
+            else:
+                self.use(new)
+        return self.settings
+
+    def use(self, new: Settings) -> None:
+        """Use these automations and routes from now on."""
+        self.problem, self._stamp = None, _stamp(self.settings.file)
+        self.settings = replace(self.settings, automations=new.automations, notify=new.notify, profiles=new.profiles)
+
+    def written(self, name: str) -> tuple[SafeText, ...]:
+        """Return a rule's table as the file has it; empty: unknown. Blocks."""
+        try:
+            return () if self.settings.file is None else safe_block(read_tables(self.settings.file).written(name))
+        except ConfigError:
+            return ()
+
+
+class Automations(Struct, frozen=True):
+    """The rules of one profile, and the pending approvals."""
+
+    rules: tuple[Rule, ...]
+    views: tuple[RuleView, ...]
+    """One for each rule, in the same order."""
+    waiting: tuple[Decision, ...]
+    """The decisions that wait for approval, oldest first."""
+    status: Status | None
+    """The bot's state; None: there is nothing for a bot to do."""
+    bot: int | None
+    """The bot's process, or None."""
+
+
+class Approval(Struct, frozen=True):
+    """One pending decision."""
+
+    decision: Decision
+    words: SafeText
+    """What is asked, in one line."""
+    expires: timedelta
+    """How long it waits for an answer, from the decision on."""
+
+    @property
+    def key(self) -> str:
+        """Its decision's number."""
+        return str(self.decision.decision_id)
+
+    def lines(self, now: datetime, width: int, *, is_marked: bool) -> Content:
+        """Its rule, what set it off and until when it waits; what is asked and where, below."""
+        end = self.decision.decided_at + self.expires
+        expires = f"  expires {until(end, now) if end > now else 'now'}"
+        rule = safe_text(self.decision.rule, limit=max(1, width // 3))
+        facts = self.decision.occurrence.facts
+        # The words name the run's place.
+        cause = safe_text(facts.get("run.status", "")) if "run.id" in facts else set_off_by(self.decision, now)
+        room = max(1, width - 2 - len(expires))
+        return Content.assemble(
+            ("■ " if is_marked else "  ", "$accent"),
+            Content(fit(f"{rule}  {cause}", room)).stylize(f"{STYLES['warn']} bold", 0, len(rule)),
+            (f"{expires}\n  ", STYLES["quiet"]),
+            shorten(self.words, max(1, width - 2)),
+        )
+
+
+async def read_approvals(engine: Engine, settings: Settings) -> tuple[Approval, ...]:
+    """Read the pending approvals of an engine's profile, oldest first.
+
+    Raises:
+        StorageError: The state cannot be read.
+    """
+    rules = {rule.name: rule for rule in (*PROPOSALS.values(), *rules_of(settings.automations, engine.profile.name))}
+    waiting = (await engine.usable_state().journal(outcomes=("waiting",), limit=MOST_WAITING))[::-1]
+    now = engine.clock()
+    known = [(each, rules[each.rule]) for each in waiting if each.rule in rules]
+    ids = [each.occurrence.facts.get("run.id", "") for each, _ in known]
+    held = await engine.cache.details(ids)
+    return tuple(
+        Approval(each, safe_text(in_words(each, held.get(run_id)) or sentence(rule, now)), rule.approval_expires)
+        for (each, rule), run_id in zip(known, ids, strict=True)
+    )
+
+
+async def read_automations(state: State, settings: Settings, profile: str, now: datetime) -> Automations:
+    """Read the rules of a profile with their state, and the pending approvals.
+
+    Raises:
+        StorageError: The state cannot be read.
+    """
+    rules = rules_of(settings.automations, profile)
+    states = await state.rule_states()
+    waiting = (await state.journal(outcomes=("waiting",), limit=MOST_WAITING))[::-1]
+    bot = process_of(await state.lease_owner(LEASE, now))
+    views = []
+    for rule in rules:
+        journal = await state.journal(rule.name, limit=STRIP)
+        count = sum(decision.rule == rule.name for decision in waiting)
+        view = view_of(rule, states.get(rule.name), rules, now, settings.notify.silent, journal=journal, waiting=count)
+        views.append(view)
+    read = states.get(AT_WORK)
+    is_outdated = bot is not None and read is not None and read.fingerprint != fingerprint_of(rules)
+    if bot is None:
+        badge = NO_BOT
+        hint = f"{settings.command_line} watch starts one"
+    elif is_outdated:
+        badge, hint = OUTDATED, f"kill -HUP {bot}"
+    else:
+        badge = Badge("●", "a bot is at work:", "good")
+        hint = f"process {bot}"
+    status = Status(badge, safe_text(hint), len(waiting))
+    return Automations(rules, tuple(views), waiting, status if views or waiting or is_outdated else None, bot)
+
+
+def view_of(
+    rule: Rule,
+    state: RuleState | None,
+    rules: Sequence[Rule],
+    now: datetime,
+    silent: Collection[str] = (),
+    *,
+    journal: tuple[Decision, ...] = (),
+    waiting: int = 0,
+) -> RuleView:
+    """Return a rule as it is shown, with its next times."""
+    paused = state.paused if state is not None else None
+    return RuleView(
+        rule.name,
+        "off" if not rule.is_on else "paused" if paused else "on",
+        safe_text(sentence(rule, now), limit=1_000),
+        safe_text(limits(rule), limit=1_000),
+        safe_text(paused or ""),
+        tuple(islice(upcoming(rule, state.since if state is not None else now, now), UPCOMING)),
+        journal,
+        waiting,
+        tuple(safe_text(line) for line in warnings(rule, rules, now, silent)),
+        _ON_RUN.get(type(rule.do), ""),
+        state.since if state is not None else None,
+    )
+
+
+def _stamp(file: Path | None) -> tuple[int, int] | None:
+    try:
+        found = None if file is None else file.stat()
+    except OSError:
+        return None
+    return None if found is None else (found.st_mtime_ns, found.st_size)
+
+
+BOX = """
+    {name} {{ align: center middle; background: $background 60%; }}
+    {name} > Vertical {{
+        width: 92; max-width: 96%; height: auto; max-height: 96%; padding: 0 1;
+        border: round $warning; border-title-color: $warning; border-subtitle-color: $foreground 70%;
+        background: $surface;
+    }}
+    {name} .keys {{ height: 1; margin-bottom: 1; }}
+    {name} RequestPreview {{
+        height: auto; max-height: 100%; padding: 0; scrollbar-size-vertical: 1; scrollbar-background: $surface;
+    }}
+"""
+
+
+class PreviewSheet(Sheet[bool]):
+    """Shows the exact effect; enter does nothing, so that nothing is done by habit."""
+
+    LEAVE = "answer(False)"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+s,ctrl+enter", "answer(True)", "confirm", key_display="^s", id="confirm.yes"),
+        Binding("escape,n,q", "answer(False)", "cancel", key_display="esc", id="confirm.no"),
+    ]
+    CSS = BOX.format(name="PreviewSheet")
+
+    def __init__(self, title: SafeText, mark: ProfileMark, verb: str, preview: Preview, consequence: str) -> None:
+        """Prepare; `verb` says what is done: "Set it off"."""
+        super().__init__()
+        self._title, self._mark = title, mark
+        self._verb = verb
+        self._preview = preview
+        self._consequence = consequence
+        self._second_press = SecondPress()
+
+    def compose(self) -> ComposeResult:
+        """Compose the keys, always in view, above the request, which may be long."""
+        with Vertical() as box:
+            self._mark.entitle(box, self._title)
+            yield key_line(("^s", self._verb, "screen.answer(True)"), ("esc", "Leave it", "screen.answer(False)"))
+            yield RequestPreview()
+
+    def on_mount(self) -> None:
+        """Show the request and focus it: it may be long."""
+        preview, page = self._preview, self.query_one(RequestPreview)
+        page.show(preview.verb, safe_text(preview.target), safe_block(preview.body), Content(self._consequence))
+        page.focus()
+        after_refresh(self, self._second_press.painted)
+
+    def action_answer(self, answer: bool) -> None:
+        """Accept the answer, once the request was seen."""
+        if answer and not self._second_press.press():
+            self.query_one(Vertical).border_subtitle = "Check it, then press ^s again"
+        else:
+            self.dismiss(answer)
+
+
+class ApprovalsSheet(Sheet[None]):
+    """The pending approvals, oldest first; an answer goes to the marked ones, or to the one under the cursor."""
+
+    LEAVE = "leave"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(
+            "ctrl+s",
+            "answer(True)",
+            "approve",
+            key_display="^s",
+            tooltip="The bot sends it as shown",
+            id="approvals.approve",
+        ),
+        Binding("X", "answer(False)", "reject", tooltip="Reject it: it is never sent", id="approvals.reject"),
+        Binding("space", "mark", "mark", tooltip="Mark several to answer at once", id="approvals.mark"),
+        Binding("asterisk", "mark_all", "mark all", show=False, key_display="*", id="approvals.mark_all"),
+        Binding("enter", "request", "request", tooltip="Show the exact request, or the list", id="approvals.request"),
+        Binding("escape,q", "leave", "close", key_display="esc", id="approvals.close"),
+    ]
+    CSS = f"""
+    {BOX.format(name="ApprovalsSheet")}
+    ApprovalsSheet #answered {{ height: auto; }}
+    ApprovalsSheet LeadList, ApprovalsSheet LeadList:focus {{
+        height: auto; max-height: 70vh; padding: 0;
+        background: $surface; scrollbar-background: $surface; scrollbar-size-horizontal: 0;
+    }}
+    ApprovalsSheet RequestPreview {{ display: none; }}
+    ApprovalsSheet .-open {{ height: 96%; }}
+    ApprovalsSheet .-open LeadList {{ max-height: 30vh; margin-bottom: 1; }}
+    ApprovalsSheet .-open RequestPreview {{ display: block; height: 1fr; }}
+    """
+
+    def __init__(self, session: Session, file: RulesFile, first: int | None) -> None:
+        """Prepare; the cursor begins on the decision `first`."""
+        super().__init__()
+        self._session = session
+        self._file = file
+        self._list = LeadList(id="approvals")
+        self._list.seek("" if first is None else str(first))
+        self._waiting: tuple[Approval, ...] = ()
+        self._marked: set[str] = set()
+        """The keys of the marked ones."""
+        self._answer: tuple[tuple[Approval, ...], bool] | None = None
+        """Those whose answer is to be recorded, and whether it approves."""
+        self._answered: SafeText | None = None
+        """What became of the ones before. It stands here: a toast would cover the others."""
+        self._is_swapped = False
+        """Whether another process's answer changed what a key acts on, and no key was pressed since."""
+        self._reading = CoalescedTask(self._read, cast("Start", self.run_worker))
+        self._second_press = SecondPress()
+
+    def compose(self) -> ComposeResult:
+        """Compose the keys, always in view, above the list and the request of the one under the cursor."""
+        with Vertical():
+            yield Static(id="answered", markup=False)
+            yield key_line()
+            yield self._list
+            yield RequestPreview()
+
+    async def on_mount(self) -> None:
+        """Read the approvals, and again after each change."""
+        self._list.focus()
+        self._session.engine_changed.subscribe(self, lambda _: self._reading.ask())
+        self.set_interval(1.0, lambda: self._list.show(self._rows))
+        await self._read()
+        after_refresh(self, self._second_press.painted)
+
+    @property
+    def _chosen(self) -> tuple[Approval, ...]:
+        """What a key acts on: the marked ones or, without marks, the one under the cursor."""
+        here = {"" if self._list.row is None else self._list.row.key}
+        return tuple(each for each in self._waiting if each.key in (self._marked or here))
+
+    def action_answer(self, is_approved: bool) -> None:
+        """Approve or reject, once the list was seen."""
+        is_meant = self._second_press.press() and not self._is_swapped
+        self._is_swapped = False
+        if not is_meant:
+            again = "^s again to approve" if is_approved else "X again to reject"
+            self.query_one(Vertical).border_subtitle = f"Check it, then press {again}"
+        elif self._chosen:
+            self._answer = self._chosen, is_approved
+            self._reading.ask()
+
+    def action_mark(self) -> None:
+        """Mark or unmark the one under the cursor, and move to the next."""
+        if (row := self._list.row) is not None:
+            self._marked ^= {row.key}
+            self._show()
+            if row.key != self._waiting[-1].key:
+                self._list.action_cursor_down()
+
+    def action_mark_all(self) -> None:
+        """Mark all; if all are marked, unmark them."""
+        keys = {each.key for each in self._waiting}
+        self._marked = set() if keys <= self._marked else keys
+        self._show()
+
+    @on(LeadList.OptionSelected)
+    def action_request(self) -> None:
+        """Show the exact request, or the list alone."""
+        is_open = not self.query_one(Vertical).has_class("-open")
+        self.query_one(Vertical).set_class(is_open, "-open")
+        (self.query_one(RequestPreview) if is_open else self._list).focus()
+
+    def action_leave(self) -> None:
+        """Close the request, then the sheet."""
+        if self.query_one(Vertical).has_class("-open"):
+            self.action_request()
+        else:
+            self.dismiss(None)
+
+    async def _record(self, approvals: Sequence[Approval], is_approved: bool) -> SafeText:
+        engine = await self._session.opened()
+        state, author = engine.usable_state(), author_of("console")
+        done, late = list[Approval](), list[Approval]()
+
+        def named(those: list[Approval]) -> str:
+            return safe_text(those[0].decision.rule, limit=60) if len(those) == 1 else f"{len(those)} requests"
+
+        for each in approvals:
+            number = each.decision.decision_id
+            is_in_time = await state.answer(number, "approved" if is_approved else "rejected", author)
+            (done if is_in_time else late).append(each)
+        said = list[str]()
+        if done:
+            said.append(f"{'Approved' if is_approved else 'Rejected'}: {named(done)}.")
+        if done and is_approved:
+            bot = process_of(await state.lease_owner(LEASE, engine.clock()))
+            start = f"It is sent as soon as a bot is running: {self._file.settings.command_line} watch"
+            said.append(start if bot is None else "The bot sends it.")
+        if late:
+            said.insert(0, f"No longer waiting: {named(late)}; see the journal.")
+        return safe_text(" ".join(said))
+
+    async def _elsewhere(self, decision: Decision) -> SafeText:
+        engine = await self._session.opened()
+        now = await engine.usable_state().decision(decision.decision_id) or decision
+        said = "no longer waiting" if now.outcome == "expired" else "answered elsewhere"
+        return safe_text(f"{decision.rule}: {said}: {now.reason or now.outcome}.")
+
+    async def _read(self) -> None:
+        engine = await self._session.opened()
+        chosen, answered = self._chosen, tuple[Approval, ...]()
+        if self._answer is not None:
+            (answered, is_approved), self._answer = self._answer, None
+            self._answered = await self._session.guard(self._record, answered, is_approved)
+        waiting = await self._session.guard(read_approvals, engine, self._file.settings)
+        if waiting is None or waiting == self._waiting:
+            return
+        gone = [each for each in chosen if each not in (*waiting, *answered)]
+        if gone:
+            self._answered = await self._session.guard(self._elsewhere, gone[0].decision)
+        self._waiting = waiting
+        self._marked &= {each.key for each in waiting}
+        if not waiting:
+            if self._answered:
+                self._session.notify(self._answered)
+            self.dismiss(None)
+            return
+        self._show()
+        self._is_swapped = bool(gone) and any(each not in chosen for each in self._chosen)
+
+    @on(LeadList.OptionHighlighted)
+    def _show(self) -> None:
+        """Show the list, the keys, and the request of the one under the cursor."""
+        self._list.show(self._rows)
+        box, row, several = self.query_one(Vertical), self._list.row, len(self._marked)
+        marked = f", {several} marked" if several else ""
+        mark_of(self._session).entitle(box, f"Waiting for approval: {len(self._waiting)}{marked}")
+        box.border_subtitle = ""
+        number = f" {several}" if several else ""
+        self.query_one(".keys", Static).update(
+            key_words(
+                ("^s", f"approve{number}", "screen.answer(True)"),
+                ("X", f"reject{number}", "screen.answer(False)"),
+                ("space", "mark", "screen.mark"),
+                ("enter", "request", "screen.request"),
+                ("esc", "close", "screen.leave"),
+            )
+        )
+        answered = self.query_one("#answered", Static)
+        answered.display = bool(self._answered)
+        answered.update(f"{self._answered}\n")
+        here = next((each for each in self._waiting if row is not None and each.key == row.key), None)
+        if here is not None:
+            path, body = request_of(here.decision)
+            sends = "The bot sends this, byte for byte" if path else "The bot does this"
+            since = ago(here.decision.decided_at, self._session.clock())
+            consequence = Content(f"Asked {since}. {sends}, within seconds of its approval.")
+            self.query_one(RequestPreview).show("POST" if path else "", path or here.words, body, consequence)
+
+    def _rows(self, width: int) -> list[LeadRow]:
+        now = self._session.clock()
+        return [
+            LeadRow(each.lines(now, width, is_marked=each.key in self._marked), each.key, leads=True)
+            for each in self._waiting
+        ]
+
+
+HISTORY: Final = timedelta(days=30)
+BEAT_S: Final = 0.2
+"""How often the progress is checked."""
+BAR: Final = 30
+
+
+class _StoppedError(Exception):
+    """The sheet was closed."""
+
+
+class ReplaySheet(Sheet[None]):
+    """Shows the progress, then how often and when the rule would have acted."""
+
+    LEAVE = "dismiss(None)"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,enter", "dismiss(None)", "close", key_display="esc", id="replay.close"),
+    ]
+    CSS = BOX.format(name="ReplaySheet") + (
+        "ReplaySheet LinePane { height: auto; max-height: 100%; scrollbar-background: $surface; }"
+    )
+
+    def __init__(self, engine: Engine, rule: Rule) -> None:
+        super().__init__()
+        # A rule that is off is replayed as if it were on, so that it can be tried before it is switched on.
+        self._rule = replace(rule, is_on=True)
+        self._engine = engine
+        self._now = engine.clock()
+        self._reached = self._now - HISTORY
+        """The moment that the replay has come to."""
+        self._is_done = False
+        self._count: Sequence[Content] = ()
+        self._found: tuple[Decision, ...] = ()
+
+    def compose(self) -> ComposeResult:
+        """Compose the count and the list."""
+        with Vertical() as box:
+            box.border_title = Content(
+                f"What {safe_text(self._rule.name, limit=80)} would have done in {HISTORY.days} days"
+            )
+            box.border_subtitle = "esc close"
+            yield LinePane(lambda width: [*self._count, *journal_lines(self._found, self._now, width)])
+
+    def on_mount(self) -> None:
+        """Start the replay."""
+        self.query_one(LinePane).focus()
+        self.set_interval(BEAT_S, self.beat)
+        self.beat()
+        self.run_worker(self._replay())
+
+    def on_unmount(self) -> None:
+        """Stop the replay, at its next moment."""
+        self._is_done = True
+
+    def beat(self) -> None:
+        """Show how far the replay is."""
+        if not self._is_done:
+            share = (self._reached - self._now + HISTORY) / HISTORY
+            bar = f"{'▰' * int(share * BAR):▱<{BAR}}"
+            self._show(Content.assemble((bar, STYLES["busy"]), f" {share:.0%}  esc stop"))
+
+    async def _replay(self) -> None:
+        since = self._now - HISTORY
+
+        def work() -> Replayed:
+            found = replay(self._engine, (self._rule,), since, self._now, self._has_reached)
+            return asyncio.run(found)[self._rule.name]
+
+        try:
+            # On a thread with an event loop of its own: a long history must not hold up the keys.
+            found = await asyncio.to_thread(work)
+        except _StoppedError:
+            return
+        self._is_done, self._found = True, found.newest
+        self._show(Content.assemble(_counts(found), (_completeness(found, since), STYLES["quiet"]), "\n"))
+
+    def _has_reached(self, moment: datetime) -> None:
+        if self._is_done:
+            raise _StoppedError
+        self._reached = moment
+
+    def _show(self, content: Content) -> None:
+        self._count = content.split(allow_blank=True)
+        self.query_one(LinePane).paint()
+
+
+def _counts(found: Replayed) -> Content:
+    total = sum(found.counts.values())
+    if not total:
+        return Content("Nothing would have triggered it.")
+    parts = [
+        Content.assemble((f"{badge.glyph} {found.counts[outcome]:,} {WORDS.get(outcome, badge.word)}", badge.style))
+        for outcome, badge in OUTCOMES.items()
+        if outcome in found.counts
+    ]
+    times = "once" if total == 1 else f"{total:,} times"
+    newest = f"The newest {SHOWN} of them:" if total > SHOWN else ""
+    return Content.assemble(
+        (f"Triggered {times}: ", "bold"), Content("   ").join(parts), f"\n{newest}" if newest else ""
+    )
+
+
+def _completeness(found: Replayed, since: datetime) -> str:
+    """A sentence about how far back the cached history is complete; empty if it covers the whole time."""
+    if found.held_since is None:
+        return "\nThe cached history of that time may be incomplete: there may have been more."
+    return f"\nThe history is complete since {stamp(found.held_since)}." if found.held_since > since else ""

@@ -1,0 +1,202 @@
+"""A rule in plain sentences: its trigger, its action, its limits, and warnings about it."""
+
+from bisect import bisect_left
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from fnmatch import fnmatchcase
+from itertools import islice, takewhile
+from typing import Final
+
+from cronsim import CronSim
+
+from app.automations.fire_times import fire_times
+from app.automations.policy import is_quiet, lasts
+from app.automations.rule import (
+    DoAgent,
+    DoCancel,
+    DoContinue,
+    DoNotify,
+    DoRetry,
+    DoSend,
+    DoStart,
+    OnHealth,
+    OnInterval,
+    OnProposal,
+    OnRun,
+    OnSchedule,
+    OnStuck,
+    Overlap,
+    Rule,
+    Scope,
+)
+from app.engine.times import span
+from storage.records import FINAL_STATUSES, STATUS_BY_NAME, STATUS_ORDER
+from storage.records.results import SEVERITIES
+
+_OVERLAPS: Final[Mapping[Overlap, str]] = {
+    "skip": "not while its last run is active",
+    "queue": "one waits while its last run is active",
+    "allow": "also while its last run is active",
+}
+_LOOKED_AT: Final = 1_500
+"""How many fire times within a year are examined for warnings: more than the minutes of a day."""
+SHORTEST_CATCH_UP: Final = timedelta(minutes=1)
+HEALTH_KEPT: Final = timedelta(days=35)
+_YEAR = timedelta(days=400)
+_DAY = timedelta(days=1)
+_HOUR = timedelta(hours=1)
+_SHOWN: Final = 60
+"""Characters of a text that a sentence quotes."""
+
+
+def sentence(rule: Rule, now: datetime) -> str:
+    """The rule as one sentence."""
+    match rule.on:
+        case OnSchedule(cron, zone, jitter):
+            late = f", up to {_duration(jitter)} later" if jitter else ""
+            when = f"{CronSim(cron, now).explain()} ({zone}){late}"
+        case OnInterval(every):
+            when = f"Every {_duration(every)}"
+        case OnRun(to, was, scope, finding, budget):
+            known = STATUS_BY_NAME.get(to)
+            becomes = known.becomes if known and known.becomes else f"is {to}"
+            if finding is not None:
+                worse = " or worse" if finding != SEVERITIES[0] else ""
+                becomes = f"ends with a finding: {finding}{worse}"
+            if budget is not None:
+                becomes = f"ends and has used {budget:.0%} of its budget"
+            when = f"When a run{_scope(scope)} {becomes}{f' after {was}' if was else ''}"
+        case OnStuck(scope):
+            when = f"When a run{_scope(scope)} is stuck"
+        case OnHealth(_, lasting, platforms) as on:
+            host = f"code host {_listed(platforms)}" if platforms else "a code host"
+            bad = f"unhealthy{f' for {_duration(lasting)}' if lasting else ''}"
+            when = f"When {host} is {'healthy again' if on.is_over else bad}"
+        case OnProposal():
+            when = "When a program proposes it"
+        case _:
+            when = f"When the outcome of a write has been unknown for {_duration(rule.on.older)}"
+    match rule.do:
+        case DoStart(instructions, repository):
+            then = f"start a run on {repository}: {_quoted(instructions)}"
+        case DoAgent(agent, repository):
+            then = f"start the agent {agent} on {repository}"
+        case DoContinue(instructions):
+            then = f"continue it: {_quoted(instructions)}"
+        case DoRetry():
+            then = "start it again with its own instructions"
+        case DoCancel():
+            then = "cancel it"
+        case DoNotify(route):
+            then = f"notify {route}"
+        case DoSend(kind):
+            then = f"send its {kind}"
+        case _:
+            then = f"run {' '.join(rule.do.argv)}"
+    asked = ", once a person has approved it" if rule.needs_approval else ""
+    return f"{when}, {then}{asked}."
+
+
+def limits(rule: Rule) -> str:
+    """The rule's limits as one sentence."""
+    limit = rule.limit
+    parts = [
+        f"at most {limit.per_conversation} a conversation, {limit.per_hour} an hour, {limit.per_day} a day",
+        _OVERLAPS[rule.overlap],
+        f"at most {_duration(rule.catch_up)} late",
+    ]
+    if rule.quiet is not None:
+        parts.append(f"not from {rule.quiet.start:%H:%M} to {rule.quiet.end:%H:%M}")
+    if rule.pause_after:
+        parts.append(f"pauses after {rule.pause_after} failures in a row")
+    text = "; ".join(parts)
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def warnings(rule: Rule, rules: Sequence[Rule], now: datetime, silent: Collection[str] = ()) -> Iterator[str]:
+    """Probable mistakes: a rule that can never act, rules that trigger each other, or a silent route."""
+    if isinstance(rule.do, DoNotify) and rule.do.route in silent:
+        cure = "set notify.desktop or notify.command" if rule.do.route == "default" else "give the route a channel"
+        yield f"It tells no one: the channels of the route {rule.do.route!r} are off; {cure}, or name another route."
+    yield from _of_times(rule, now)
+    yield from _of_trigger(rule)
+    if rule.catch_up < SHORTEST_CATCH_UP and not lasts(rule):
+        yield f"It may never act: catch_up is {_duration(rule.catch_up)}, and what happened is often noticed later."
+    if rule.needs_approval and rule.approval_expires < SHORTEST_CATCH_UP:
+        yield f"It can hardly be approved in time: approval_expires is {_duration(rule.approval_expires)}."
+    fed = [other.name for other in rules if other.is_on and _feeds(rule, other)]
+    if rule.name in fed:
+        yield f"It can set itself off; limit.per_conversation ({rule.limit.per_conversation}) ends that."
+    for other in rules:
+        if other.name in fed and other.name > rule.name and _feeds(other, rule):
+            yield f"It and {other.name!r} can set each other off; limit.per_conversation ends that."
+
+
+def _of_times(rule: Rule, now: datetime) -> Iterator[str]:
+    match rule.on:
+        case OnSchedule():
+            year = takewhile(lambda at: at < now + _YEAR, fire_times(rule.on, rule.name, now))
+            times = list(islice(year, _LOOKED_AT))
+        case OnInterval(every):
+            times = [now + n * every for n in range(1, _LOOKED_AT)]
+        case _:
+            return
+    if times and all(is_quiet(rule, at) for at in times):
+        yield "It never acts: its quiet hours cover every one of its times."
+    for span_of, most, word in ((_DAY, rule.limit.per_day, "day"), (_HOUR, rule.limit.per_hour, "hour")):
+        # The largest number of times that lie within one span of this length.
+        if (count := max((bisect_left(times, at + span_of) - n for n, at in enumerate(times)), default=0)) > most:
+            yield f"It comes {count} times {'an' if word == 'hour' else 'a'} {word}, and limit.per_{word} is {most}."
+            return
+
+
+def _of_trigger(rule: Rule) -> Iterator[str]:
+    if isinstance(rule.do, DoCancel) and isinstance(rule.on, OnRun) and rule.on.to in FINAL_STATUSES:
+        yield "It never cancels anything: the run has ended."
+    match rule.on:
+        case OnRun(to=to, was=was):
+            for status in filter(None, (to, was)):
+                if status not in STATUS_ORDER:
+                    yield f"{status!r} is not a status that the API specifies: {', '.join(STATUS_ORDER)}."
+            if to == was:
+                yield "It never acts: no run changes to the status that it has."
+        case OnHealth(lasting=lasting) if lasting >= HEALTH_KEPT:
+            yield f"It never acts: only {HEALTH_KEPT.days} days of the code hosts' past are kept."
+
+
+def _feeds(rule: Rule, other: Rule) -> bool:
+    """Whether a run started by the one could trigger the other."""
+    if not isinstance(other.on, OnRun | OnStuck):
+        return False
+    repositories = other.on.scope.repositories
+    match rule.do:
+        case DoStart(_, repository) | DoAgent(_, repository):
+            return "{" in repository or not repositories or any(fnmatchcase(repository, glob) for glob in repositories)
+        case DoContinue() | DoRetry() | DoCancel():
+            return True
+        case _:
+            return False
+
+
+def _scope(scope: Scope) -> str:
+    where = f" in {_listed(scope.repositories)}" if scope.repositories else ""
+    branches = f" on {_listed(scope.branches)}" if scope.branches else ""
+    labels = " and ".join(f"{name}={_listed(globs)}" for name, globs in scope.labels)
+    return f"{where}{branches}{f' labelled {labels}' if labels else ''}"
+
+
+def _listed(words: Sequence[str]) -> str:
+    return " or ".join(words)
+
+
+def _quoted(text: str) -> str:
+    line = " ".join(text.split())
+    return f"“{line if len(line) <= _SHOWN else f'{line[: _SHOWN - 1]}…'}”"
+
+
+def _duration(duration: timedelta) -> str:
+    seconds = duration.total_seconds()
+    for unit, size in (("d", 86_400), ("h", 3600), ("m", 60)):
+        if seconds >= size and seconds % size == 0:
+            return f"{int(seconds // size)}{unit}"
+    return span(seconds, pads_hours=False)

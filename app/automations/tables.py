@@ -1,0 +1,148 @@
+"""The `[[automations]]` tables as written: tomlkit replaces or adds one, and leaves the rest of the file as it is."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from app.profiles.load import read_text, toml_values
+from app.profiles.settings import ConfigError, Settings
+from app.profiles.table import Table
+from app.profiles.write import save
+
+if TYPE_CHECKING:
+    from tomlkit import TOMLDocument
+    from tomlkit.items import AoT
+
+    from app.automations.rule import Rule
+
+_KEY: Final = "automations"
+
+
+class AutomationTables(Struct, frozen=True):
+    """One configuration file as it was read, and the names of its automations."""
+
+    file: Path
+    text: str
+    names: tuple[str, ...]
+
+    def written(self, name: str) -> str:
+        """The table of that name, as it is written, with the comments below it.
+
+        Raises:
+            ConfigError: There is none.
+        """
+        from tomlkit import document
+        from tomlkit.items import AoT
+
+        index, only_table = self._index(name), document()
+        only_table.append(_KEY, AoT([self._parsed()[1][index]]))
+        return only_table.as_string().replace("\r\n", "\n").strip() + "\n"
+
+    def with_table(self, name: str | None, written: str) -> str:
+        """The file's text with `written` in place of the named rule's table; without a name it is added at the end.
+
+        Raises:
+            ConfigError: The text is more than one table, or the file has no table of that name.
+        """
+        from tomlkit import parse as parsed
+
+        ending = "\r\n" if "\r\n" in self.text else "\n"
+        table_text = ending.join([*written.strip().splitlines(), ""])
+        _one(table_text)
+        document, tables = self._parsed()
+        if name is not None:
+            index = self._index(name)
+            before = tables[self._index(name)].as_string()
+            # The blank lines below a table are part of it.
+            below = before[len(before.rstrip()) :].removeprefix(ending)
+            tables[index] = parsed(table_text + below)[_KEY][0]
+        elif tables:
+            last = tables[-1].as_string()
+            is_last = document.as_string().rstrip().endswith(last.rstrip())
+            table = parsed(table_text if is_last else table_text + ending)[_KEY][0]
+            table.trivia.indent = "" if last.endswith(ending * 2) else ending
+            tables.append(table)
+        else:
+            document.append(_KEY, parsed(table_text)[_KEY])
+        return document.as_string()
+
+    def _parsed(self) -> "tuple[TOMLDocument, AoT]":
+        from tomlkit import parse
+        from tomlkit.exceptions import TOMLKitError
+        from tomlkit.items import AoT
+
+        cure = "Edit the file itself."
+        try:
+            document = parse(self.text)
+            tables = document.get(_KEY, AoT([]))
+        except TOMLKitError as error:  # It refuses some valid TOML.
+            raise ConfigError(f"this cannot be edited here: {error}.", cure=cure, file=self.file) from error
+        if not isinstance(tables, AoT) or len(tables) != len(self.names):
+            raise ConfigError("these automations are not tables of their own.", cure=cure, file=self.file)
+        return document, tables
+
+    def _index(self, name: str) -> int:
+        if name not in self.names:
+            raise ConfigError(f"there is no automation {name!r} any more.", cure="Read it again.", file=self.file)
+        return self.names.index(name)
+
+
+def read_tables(file: Path) -> AutomationTables:
+    """Read the automations of a file.
+
+    Raises:
+        ConfigError: It cannot be read.
+    """
+    text = read_text(file) or ""
+    tables = toml_values(file, text).get(_KEY)
+    found = tables if isinstance(tables, list) else []
+    return AutomationTables(file, text, tuple(str(each.get("name", "")) for each in found if isinstance(each, dict)))
+
+
+def read_rule(written: str, settings: Settings, others: Sequence[str] = ()) -> "Rule":
+    """Read the text of one automation's table; lines in errors count from the beginning of this text.
+
+    Raises:
+        ConfigError: It holds a mistake, or one of the others has its name.
+    """
+    from app.automations.read_rules import read_rules
+
+    (rule,) = read_rules(Table(Path("automation"), written, _one(written)), settings)
+    if rule.name.casefold() in {name.casefold() for name in others}:
+        raise ConfigError("another automation has this name.", cure="Choose another name.", key="name")
+    return rule
+
+
+def with_enabled(written: str, *, is_on: bool) -> str:
+    """A table with its key `enabled` set, which is added below the name where it is missing."""
+    from tomlkit import boolean, key, parse
+
+    document = parse(f"{written.rstrip()}\n")
+    (table,) = document[_KEY]
+    if "enabled" in table:
+        table["enabled"] = is_on
+    else:
+        keys = [name and name.key for name, _ in table.value.body]
+        below = keys.index("name") + 1 if "name" in keys else 0
+        table.value.body.insert(below, (key("enabled"), boolean(str(is_on).lower())))
+    return document.as_string()
+
+
+def save_table(tables: AutomationTables, name: str | None, written: str) -> Settings:
+    """Write the table into the file, and return the settings that it then holds.
+
+    Raises:
+        ConfigError: The file changed since it was read, cannot be written, or would not be valid; it was not touched.
+    """
+    return save(tables.file, tables.text, tables.with_table(name, written))
+
+
+def _one(text: str) -> dict[str, object]:
+    """The values of a text that holds one automation, and nothing else."""
+    values = toml_values(Path("automation"), text)
+    match values:
+        case {"automations": [dict()], **rest} if not rest:
+            return values
+    raise ConfigError("this is not one automation.", cure="Write one [[automations]] table, and nothing else.")

@@ -1,0 +1,113 @@
+"""`runwarden console` and `runwarden demo`: the console, or its first screen as text where there is no terminal."""
+
+import os
+import signal
+import sys
+import threading
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from app.cli.context import Invocation
+from app.cli.exits import Exit, failed, require_extra
+from app.cli.options import ScreenCommand
+
+if TYPE_CHECKING:
+    from app.profiles import Profile, Settings
+
+WEB_DRIVER: Final = "textual.drivers.web_driver:WebDriver"
+"""Set by textual-serve in the processes it starts."""
+_CHECK_PARENT_S: Final = 1.0
+_KILL_AFTER_S: Final = 5.0
+
+
+def end_with_server() -> None:
+    """End this process when its parent ends, even if the parent is killed."""
+
+    def watch(server: int) -> None:
+        while os.getppid() == server:
+            time.sleep(_CHECK_PARENT_S)
+        os.kill(os.getpid(), signal.SIGTERM)
+        # The app may hang without a terminal to draw on.
+        time.sleep(_KILL_AFTER_S)
+        os._exit(128 + signal.SIGTERM)
+
+    threading.Thread(target=watch, args=(os.getppid(),), name="server watch", daemon=True).start()
+
+
+def has_screen() -> bool:
+    """Whether there is a terminal to draw on."""
+    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
+@click.command(cls=ScreenCommand)
+@click.pass_obj
+def console(invocation: Invocation, /) -> int:
+    """Open the console. Without a terminal, print one snapshot after the first sync."""
+    return open_console(invocation)
+
+
+def open_console(invocation: Invocation) -> int:
+    """Show the chosen profile; return the exit code."""
+    settings = invocation.settings()
+    is_asked_for = invocation.profile_name or settings.default_profile or invocation.token_stream
+    if not settings.profiles and not is_asked_for and has_screen():
+        # A newcomer: nothing is configured, and a terminal is there to answer questions on.
+        from app.profiles import config_path
+        from app.profiles.screen_onboarding import run_onboarding
+
+        code = run_onboarding(config_path(invocation.config_file, os.environ))
+        if code != Exit.DONE:
+            return code
+        settings = invocation.settings()
+    return show(invocation, settings, invocation.profile(settings))
+
+
+def show(invocation: Invocation, settings: "Settings", profile: "Profile") -> int:
+    """Open the console on a terminal, else print a snapshot; return the exit code."""
+    in_browser = os.environ.get("TEXTUAL_DRIVER") == WEB_DRIVER
+    if in_browser:
+        end_with_server()
+    if in_browser or has_screen():
+        from app.console import run_console
+
+        if invocation.verbose and invocation.log_file is None:
+            raise failed("usage", "--verbose needs --log-file FILE here: the console uses the screen.")
+        invocation.begin_log()
+        return run_console(settings, profile)
+
+    async def snapshot() -> int:
+        # The console opens without it, and a signal during the import is heard.
+        from app.cli.snapshot import print_snapshot
+
+        return await print_snapshot(invocation.output, settings, profile)
+
+    return invocation.run(snapshot)
+
+
+@click.command(cls=ScreenCommand)
+@click.option("--no-console", is_flag=True, help="Run the service in the foreground; print one JSON line first.")
+@click.option("--keep", is_flag=True, help="Keep all files at the end, and print how to reopen them.")
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Create all files in this folder, or reopen a kept one.",
+)
+@click.pass_obj
+def demo(invocation: Invocation, /, *, no_console: bool, keep: bool, folder: Path | None) -> int:
+    """Start a service with repositories, agents and runs, and open the console on it."""
+    require_extra("service")
+    from app.demo import run_demo
+    from app.demo.service_process import DemoError
+
+    try:
+        return run_demo(None if no_console else partial(show, invocation), keep=keep, folder=folder)
+    except DemoError as error:
+        for line in error.log:
+            invocation.output.note(line)
+        heading = " Its last output is above." if error.log else ""
+        raise failed("demo", f"{error}{heading}", log=list(error.log)) from error

@@ -1,0 +1,80 @@
+"""The console's first screen as text, where there is no terminal."""
+
+from datetime import timedelta
+from typing import Final
+
+from app.cli.documents import COLUMNS, views
+from app.cli.exits import CommandFailedError, Exit, of_api_error
+from app.cli.output import Output, Table
+from app.engine.engine import Engine
+from app.engine.times import exact_ago, rfc3339
+from app.health.command import LEVELS
+from app.health.facts import level as level_of
+from app.profiles import Profile, Settings
+from storage.records import RunFilter
+
+_MOST_RUNS: Final = 20
+"""Runs in a snapshot."""
+_DAY: Final = timedelta(days=1)
+_START_ONE: Final = "No runs yet. Start one: runwarden runs start -R owner/repo INSTRUCTIONS"
+
+
+async def print_snapshot(output: Output, settings: Settings, profile: Profile) -> int:
+    """Ask the service once and print the snapshot; return the exit code.
+
+    Raises:
+        TokenError: There is no usable token.
+        CommandFailedError: The service could not be asked; the cached rows are printed.
+    """
+    async with await Engine.open(settings, profile, actor="cli") as engine:
+        if engine.token_problem is not None:
+            raise engine.token_problem
+        problem = await engine.refresh()
+        for line in await lines_of(engine, output.width):
+            output.text(line)
+    if problem is not None:
+        raise CommandFailedError(of_api_error(problem, hint="The rows above are from the cache."))
+    return Exit.DONE
+
+
+async def lines_of(engine: Engine, width: int | None) -> list[str]:
+    """The state of the cache as lines within `width` cells: freshness, counts, code hosts and the newest runs."""
+    now = engine.clock()
+    cache = engine.cache
+    runs = await cache.runs(RunFilter(), limit=_MOST_RUNS)
+    total = await cache.count(RunFilter())
+    counts = await cache.status_counts(RunFilter())
+    failed = (await cache.status_counts(RunFilter(since=now + await cache.run_clock_ahead() - _DAY))).get("failed", 0)
+    shown = await views(engine, runs)
+    links = await cache.links()
+    answered = {link.subject for link in links if link.last_ok_at}
+    link = next((each for each in links if each.subject == "runs"), None)
+    freshness = "not synced yet"
+    if link is not None and link.is_failing:
+        seen = f"last seen {exact_ago(link.last_ok_at, now)}" if link.last_ok_at else "never seen"
+        freshness = f"stale since {rfc3339(link.failing_since)}, {seen}: {link.error_message or link.error_kind}"
+    elif link is not None and link.last_ok_at is not None:
+        freshness = f"live  {rfc3339(link.last_ok_at)}"
+    hosts = []
+    for each in await cache.health():
+        if each.connected:
+            place = " ".join(part for part in (each.host, each.group) if part)
+            since = exact_ago(each.since, now)
+            level = LEVELS[level_of(each.status, engine.settings.console.health_ok)]
+            parts = (f"{each.platform} {each.status} since {since}", place, level.name.lower() if level else "")
+            hosts.append("  ".join(filter(None, parts)))
+    if not hosts:
+        hosts = ["no code host is connected" if "health" in answered else "code hosts: not seen yet"]
+    head = [
+        f"runwarden  {engine.profile.name}  {engine.profile.base_url}",
+        freshness,
+        f"{counts.get('working', 0)} working  {counts.get('queued', 0)} queued  {failed} failed/24h",
+        *hosts,
+        *([f"{link.dropped} entries of the list have no usable run id"] if link is not None and link.dropped else []),
+        "",
+    ]
+    if not shown:
+        return [*head, _START_ONE if "runs" in answered else "No runs yet."]
+    table = Table(COLUMNS, width, colour=False).lines(shown)
+    rest = [f"… and {total - len(shown)} more: runwarden runs list"] if total > len(shown) else []
+    return [*head, *table, *rest]

@@ -1,1 +1,0 @@
-"""One run on the full screen: its conversation, review, changes and log."""

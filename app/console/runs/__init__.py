@@ -1,1 +1,0 @@
-"""The Runs tab: finding runs, and acting on one or many."""

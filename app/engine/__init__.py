@@ -1,0 +1,1 @@
+"""One profile at work; and what every room uses: events, text, times, files."""

@@ -1,0 +1,1 @@
+"""The health of code hosts."""

@@ -1,0 +1,135 @@
+"""`runwarden health`: the code hosts, in the convention of monitoring plugins."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from enum import IntEnum
+from typing import Final
+
+import click
+from msgspec import Struct
+
+from app.api.errors import ApiError
+from app.cli.context import Format, Invocation
+from app.cli.exits import CommandFailedError, Failure, of_api_error
+from app.cli.options import FactCommand, async_command
+from app.cli.output import Column, Output
+from app.engine.times import clocks_apart, exact_ago, rfc3339
+from app.health.facts import HealthLevel
+from app.health.facts import level as level_of
+from app.runs.document import as_received
+from storage.records import PlatformHealth
+
+
+class ExitLevel(IntEnum):
+    """A monitoring plugin's result, which is its exit code."""
+
+    OK = 0
+    WARNING = 1
+    CRITICAL = 2
+    UNKNOWN = 3
+
+
+LEVELS: Final[Mapping[HealthLevel | None, ExitLevel]] = {
+    "well": ExitLevel.OK,
+    "impaired": ExitLevel.WARNING,
+    "bad": ExitLevel.CRITICAL,
+    None: ExitLevel.UNKNOWN,
+}
+_WORST_LAST: Final = (ExitLevel.OK, ExitLevel.UNKNOWN, ExitLevel.WARNING, ExitLevel.CRITICAL)
+"""A host that is known to be unwell counts more than one of which nothing is known."""
+
+
+@click.command(cls=FactCommand)
+@click.option("--cached", is_flag=True, help="Use the cache only; do not contact the service.")
+@async_command
+async def health(invocation: Invocation, /, *, cached: bool) -> int:
+    """Ask how the code hosts are: exit code 0 ok, 1 warning, 2 critical, 3 unknown.
+
+    Unknown also means that the service itself could not be asked.
+    """
+    invocation.is_plugin = True
+    async with invocation.engine(needs_token=not cached) as engine:
+        if not cached:
+            try:
+                await engine.health.refresh()
+            except ApiError as error:
+                raise CommandFailedError(of_api_error(error, hint="Show earlier results with --cached.")) from error
+        links = await engine.cache.links()
+        now, ahead = engine.clock(), engine.client.budget.clock_ahead
+        ok_words = engine.settings.console.health_ok
+        platforms = [each for each in await engine.cache.health() if each.connected]
+    hosts = [HostView(each, LEVELS[level_of(each.status, ok_words)], now) for each in platforms]
+    level = max((host.level for host in hosts), key=_WORST_LAST.index, default=ExitLevel.UNKNOWN)
+    output = invocation.output
+    facts = {host.platform.platform: host.facts() for host in hosts}
+    match output.format:
+        case Format.JSON:
+            checked_at = next((link.last_ok_at for link in links if link.subject == "health"), None)
+            document = {"status": level.name.lower(), "code_hosting": facts, "clock_ahead_s": ahead.total_seconds()}
+            output.record(document | {"as_of": rfc3339(checked_at), "source": "cache" if cached else "live"}, ())
+        case Format.TABLE:
+            said = ", ".join(f"{host.platform.platform} {host.platform.status}" for host in hosts)
+            output.text(f"RUNWARDEN {level.name} - {said or 'no code host is connected'}")
+            for host in hosts:
+                output.text(detail(host))
+            if ahead:
+                output.text(clocks_apart(ahead))
+        case Format.NDJSON | Format.CSV:
+            entries = [{"platform": name, **each} for name, each in facts.items()]
+            output.listing("code_hosting", entries, COLUMNS, hosts)
+    return level
+
+
+class HostView(Struct, frozen=True):
+    """One platform as shown."""
+
+    platform: PlatformHealth
+    level: ExitLevel
+    now: datetime
+
+    def facts(self) -> dict[str, object]:
+        """As JSON: the platform's object as received (spec 2.7), and our observations."""
+        platform = self.platform
+        return {
+            "status": platform.status,
+            **as_received(platform.raw_json),
+            "observed": {
+                "level": self.level.name.lower(),
+                "since": rfc3339(platform.since),
+                "checked_at": rfc3339(platform.checked_at),
+                "connected": platform.connected,
+            },
+        }
+
+
+def tell_unknown(output: Output, failure: Failure) -> int:
+    """Print why nothing is known, as a plugin does: on stdout, with exit code 3."""
+    if output.format.is_json:
+        output.failure(failure, {"status": "unknown", "code_hosting": {}})
+    else:
+        output.text(f"RUNWARDEN UNKNOWN - {failure.message}")
+        output.flush()
+    return ExitLevel.UNKNOWN
+
+
+def detail(host: HostView) -> str:
+    """A host's line: its status, since when, and its address."""
+    platform = host.platform
+    label = "".join(f" {part}" for part in (platform.host, platform.group) if part)
+    since = ", since when is not known yet"
+    if platform.since < platform.checked_at:
+        since = f" since {exact_ago(platform.since, host.now)}"
+    elif platform.before:
+        # The status was only seen once, so when it began is not known.
+        since = f", {platform.before} when last asked"
+    return f"{platform.platform}: {platform.status}{since}{label and ','}{label}"
+
+
+COLUMNS: Final[tuple[Column[HostView], ...]] = (
+    Column("platform", lambda h: h.platform.platform, "platform"),
+    Column("status", lambda h: h.platform.status, "status"),
+    Column("level", lambda h: h.level.name.lower(), "level"),
+    Column("host", lambda h: h.platform.host or "", "host"),
+    Column("group", lambda h: h.platform.group or "", "group"),
+    Column("since", lambda h: exact_ago(h.platform.since, h.now), "since", lambda h: rfc3339(h.platform.since)),
+)

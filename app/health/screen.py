@@ -1,0 +1,586 @@
+"""The Health tab: the code hosts now and over time, our link to the service, and the token."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from itertools import groupby, pairwise
+from math import floor
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+from textual import on
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.widget import Widget
+from textual.widgets import OptionList, Static
+
+from app.console.base.screen import BaseScreen
+from app.console.leads import of_platform, runs_lead
+from app.console.messages import GoToTab
+from app.console.session import Session
+from app.console.session.coalesced_task import CoalescedTask
+from app.console.session.feeds import link_of
+from app.console.session.troubles import UNREADABLE
+from app.engine.events import CacheChangedElsewhere, Event, HealthChanged, LinkChanged
+from app.engine.text import SafeText, safe_text
+from app.engine.times import age, ago, clock_time, span
+from app.health.facts import HealthLevel, Incident, Uptime, flips, incidents, level, slices, uptime
+from app.runs.query import parse
+from app.runs.screen_actions import ids_of, show_many, with_engine
+from storage.cache.cache import Cache
+from storage.records import ACTIVE_STATUSES, HealthSpan, LinkState, PlatformHealth, RunFilter, RunSort
+from storage.records.activity import ActivityFilter, PollSpan
+from storage.records.health import NO_STATUS
+from storage.records.insights import FailedRuns
+from storage.records.service_traits import Wait
+from widgets.frame.freshness import REFUSED, PollTiming, freshness, next_poll, trouble_word
+from widgets.frame.notice import NoticePage
+from widgets.health.cards import BLANK, HostFacts, incident_row, poll_row, titled
+from widgets.kit.badges import STYLES, Badge, health_badge, run_badge
+from widgets.kit.lead_list import LeadList, LeadRow
+
+if TYPE_CHECKING:
+    from app.engine.engine import Engine
+
+FailedByIncident = Mapping[tuple[str, datetime], FailedRuns]
+"""The failed runs of each incident, by its platform and start."""
+MOST: Final = 20
+"""The most incidents that are shown; further ones are counted."""
+MOST_POLLS: Final = 100
+LONGEST_WINDOW: Final = timedelta(days=30)
+WINDOWS: Final = (("24h", timedelta(days=1)), ("7d", timedelta(days=7)), ("30d", LONGEST_WINDOW))
+SLICES: Final = 288
+"""More than most screens have columns; several share a cell."""
+SLICE: Final = timedelta(days=1) / SLICES
+FLAPPING: Final = timedelta(minutes=15)
+LONGEST_GAP: Final = timedelta(minutes=10)
+"""Samples further apart do not cover the time between them, unless they are meant to be that far apart."""
+_WELL: Final = "ok"
+
+
+class PlatformHistory(Struct, frozen=True):
+    """The past of one platform, as read at one time."""
+
+    history: tuple[HealthLevel | None, ...]
+    uptimes: tuple[Uptime, ...]
+    """One for each of `WINDOWS`."""
+    flips: int = 0
+    """Changes between well and unwell within `FLAPPING`."""
+    incidents: tuple[Incident, ...] = ()
+    """The incidents, newest first."""
+
+
+NOTHING_SEEN: Final = PlatformHistory((), (Uptime(LONGEST_WINDOW, 0, 0),) * len(WINDOWS))
+
+
+class SampleReader(Struct, frozen=True):
+    """Makes histories of samples."""
+
+    healthy_words: frozenset[str]
+    hold: timedelta
+    """A shorter recovery ends no incident."""
+    longest_gap: timedelta
+
+    def pasts(
+        self, hosts: Sequence[PlatformHealth], spans: Sequence[HealthSpan], now: datetime
+    ) -> dict[str, PlatformHistory]:
+        """Return each platform's past by name; without samples it is empty."""
+        own = {platform: tuple(group) for platform, group in groupby(spans, lambda span: span.platform)}
+        return {
+            host.platform: self._past(own.get(host.platform, ()), now, self.healthy_words, connected=host.connected)
+            for host in hosts
+        }
+
+    def link_past(self, polls: Sequence[PollSpan], now: datetime) -> PlatformHistory:
+        """Our link's past, from the polls of runs, newest first; its incidents are those without an answer."""
+        past = self._past(_link_spans(polls, self.longest_gap), now, frozenset({_WELL}))
+        return replace(past, incidents=tuple(one for one in past.incidents if one.worst == "bad"))
+
+    def _past(
+        self, spans: tuple[HealthSpan, ...], now: datetime, words: frozenset[str], *, connected: bool = True
+    ) -> PlatformHistory:
+        return PlatformHistory(
+            slices(spans, now, SLICES, SLICE, words),
+            tuple(uptime(spans, window, now, words) for _, window in WINDOWS),
+            flips(spans, words, now - FLAPPING),
+            incidents(spans, words, self.hold, connected=connected),
+        )
+
+
+def recent_incidents(pasts: dict[str, PlatformHistory], since: datetime) -> tuple[Incident, ...]:
+    """Incidents of platforms and of our link that last or ended after `since`: lasting ones first, then the newest."""
+    found = [one for past in pasts.values() for one in past.incidents if (one.recovered_at or one.until) >= since]
+    return tuple(sorted(found, key=lambda one: (one.goes_on, one.start), reverse=True))
+
+
+def _link_spans(polls: Sequence[PollSpan], longest_gap: timedelta) -> tuple[HealthSpan, ...]:
+    """Spans, oldest first; each lasts until the next one, unless that is too far away."""
+    # A refused token is an answer too; without a token nothing was asked.
+    words: dict[str | None, str] = {
+        None: _WELL,
+        "rate_limited": "slow",
+        **dict.fromkeys(REFUSED, _WELL),
+        "token": NO_STATUS,
+    }
+    found: list[HealthSpan] = []
+    for poll in reversed(polls):
+        word = words.get(poll.error_kind) or trouble_word(poll.error_kind).removeprefix("service ")
+        found.append(HealthSpan(OUR_LINK, word, poll.first_at, poll.last_at))
+    joined = [
+        replace(one, end=after.start) if timedelta(0) <= after.start - one.end <= longest_gap else one
+        for one, after in pairwise(found)
+    ]
+    return (*joined, *found[-1:])
+
+
+OUR_LINK: Final = "our link"
+PERMISSION: Final = "Runs need Administrator scope; the organization needs API access."
+WAIT: Final = "Polling continues; press r to ask now."
+_LINK_ADVICE: Final = {
+    "unreachable": f"Check your network, then base_url in the configuration. {WAIT}",
+    "timed_out": f"The service is slow, or something on the way drops the answer. {WAIT}",
+    "not_found": "Correct base_url in the configuration: it ends in the version, such as /v1.",
+    "rate_limited": "The whole organization shares this limit. Polls pause for as long as the service asked.",
+    "unusable_answer": f"Something that is not the service may be answering: check base_url. {WAIT}",
+}
+_CONNECTING: Final = Badge("◌", "connecting…", "wait")
+RENEW: Final = "Create an API token in the organization's settings, give it to this profile, then start again."
+_HOST_ADVICE: Final = {
+    NO_STATUS: "The service gives no status for this host.",
+    "unauthorized": "The service has lost access to this host: connect it again in the organization's settings.",
+    "unreachable": "The service cannot reach this host: check the host, its address and its firewall.",
+}
+_OTHER_ADVICE: Final = "The service has trouble with this host: check the host's own status. Runs on it may fail."
+FLAPS: Final = 4
+"""This many changes within `FLAPPING` are called flapping."""
+CLEARLY_MORE: Final = 1.25
+"""A longer window is shown only if this many times more of it was seen than of the shorter one."""
+NAMED_FROM: Final = 0.5
+"""The share of a window that must have been seen before its uptime is called that of the window."""
+
+
+def link_row(
+    links: tuple[LinkState, ...], past: PlatformHistory, timing: PollTiming, now: datetime, wait: Wait | None = None
+) -> HostFacts:
+    """The row of our link and its next poll; a service that refuses the token answers, and without one is not asked."""
+    runs = link_of(links, "runs")
+    said: list[str] = []
+    for link in links:
+        polls = f"{link.failures} polls" if link.failures > 1 else "1 poll"
+        if link.failing_since is not None:
+            word = f"{trouble_word(link.error_kind)} since {clock_time(link.failing_since, now)}, {polls}"
+        else:
+            word = f"answered {ago(link.last_ok_at, now)}" if link.last_ok_at is not None else "not asked yet"
+        said.append(f"{link.subject} {word}")
+    row = HostFacts(
+        "link",
+        OUR_LINK,
+        _CONNECTING,
+        about=safe_text(" · ".join(said)),
+        history=past.history,
+        uptime=figures(past.uptimes),
+    )
+    if runs is not None and runs.is_failing and runs.error_kind not in REFUSED:
+        since = f"since {clock_time(runs.failing_since, now)}" if runs.failing_since else ""
+        since = f"{since} · {next_poll(wait, now)}".removeprefix(" · ")
+        why = safe_text(runs.error_message or "", limit=200)
+        advice = _LINK_ADVICE.get(runs.error_kind or "", WAIT)
+        badge = Badge("✗", trouble_word(runs.error_kind), "bad")
+        return replace(row, badge=badge, since=since, note=f"{why}\n{advice}".strip())
+    if runs is None or (runs.last_ok_at is None and not runs.is_failing):
+        return row
+    if runs.error_kind == "token":
+        return replace(row, badge=Badge("◌", "not asked", "wait"), since="there is no usable token")
+    if runs.is_failing:
+        return replace(row, badge=Badge("✓", "answers", "good"), since=trouble_word(runs.error_kind))
+    badge = freshness(runs, timing, now, wait)
+    return replace(row, badge=Badge("✓", "up", "good") if badge.tone == "good" else badge)
+
+
+def token_row(links: tuple[LinkState, ...], now: datetime) -> HostFacts:
+    """The row of the token: whether the service accepts it, with the scopes that this console needs."""
+    runs = link_of(links, "runs")
+    accepted = HostFacts("token", "token", Badge("✓", "accepted", "good"), since="can list runs")
+    if runs is None or (runs.last_ok_at is None and runs.error_kind not in REFUSED):
+        return replace(accepted, badge=Badge("◌", "not known yet", "wait"), since="until the service answers")
+    since = f"since {clock_time(runs.failing_since, now)}" if runs.failing_since else ""
+    if runs.error_kind == "forbidden":
+        badge = Badge("✗", "not permitted (403)", "bad")
+        return replace(accepted, badge=badge, since=since, note=f"{PERMISSION} {RENEW}")
+    if runs.error_kind in REFUSED:
+        word = "refused (401)" if runs.error_kind == "not_authorized" else "missing"
+        note = RENEW if runs.error_kind == "not_authorized" else safe_text(runs.error_message or RENEW, limit=300)
+        return replace(accepted, badge=Badge("✗", word, "bad"), since=since, note=note)
+    if runs.is_failing and runs.last_ok_at is not None:
+        said = f"when last asked, {ago(runs.last_ok_at, now)}; the link is down"
+        return replace(accepted, since=said, is_stale=True)
+    return accepted
+
+
+def summary(
+    hosts: Sequence[PlatformHealth], links: tuple[LinkState, ...], healthy_words: frozenset[str], now: datetime
+) -> SafeText:
+    """How many hosts are well, and when they were asked."""
+    here = [host for host in hosts if host.connected]
+    if not here:
+        return safe_text("Code hosts, and the link to the service")
+    levels = [level(host.status, healthy_words) for host in here]
+    unwell, unknown = len(here) - levels.count("well") - levels.count(None), levels.count(None)
+    parts = [f"{count} {word}" for count, word in ((unwell, "unhealthy"), (unknown, "unknown")) if count]
+    hosts_text = "1 code host" if len(here) == 1 else f"{len(here)} code hosts"
+    health = link_of(links, "health")
+    asked = ""
+    if health is not None and health.last_ok_at is not None:
+        asked = f"{' when last asked,' if health.is_failing else ' · asked'} {ago(health.last_ok_at, now)}"
+    return safe_text(f"{hosts_text}, {', '.join(parts) or 'all healthy'}{asked}")
+
+
+def no_hosts(links: tuple[LinkState, ...]) -> HostFacts:
+    """The row shown without code hosts."""
+    health = link_of(links, "health")
+    row = HostFacts("", "code hosts", Badge("◌", "asking…", "wait"))
+    if health is None or (health.last_ok_at is None and not health.is_failing):
+        return row
+    if health.last_ok_at is None:
+        return replace(row, badge=Badge("◌", "not known", "wait"), note="The service has not answered yet; see below.")
+    note = "Connect GitHub or GitLab in the organization's settings; it then appears here."
+    return replace(row, badge=Badge("○", "none connected", "quiet"), note=note)
+
+
+def host_row(
+    host: PlatformHealth,
+    past: PlatformHistory,
+    healthy_words: frozenset[str],
+    now: datetime,
+    under_way: Mapping[str, int],
+    *,
+    is_stale: bool,
+) -> HostFacts:
+    """Return a code host's row; it is stale after a failed health poll.
+
+    `under_way` counts its active runs by status.
+    """
+    badge = health_badge(host.status, healthy_words) if host.connected else Badge("⊘", "not connected", "quiet")
+    where = " · ".join(safe_text(part, limit=120) for part in (host.host, host.group) if part)
+    is_flapping = past.flips >= FLAPS and host.connected
+    checked, lasts = ago(host.checked_at, now), age(host.since, now)
+    since = f"for {'a moment' if lasts == 'now' else lasts} · checked {checked}"
+    note = "" if badge.tone == "good" else _HOST_ADVICE.get(host.status.casefold(), _OTHER_ADVICE)
+    if not host.connected:
+        note = "Connect it in the organization's settings; it then reappears."
+    if is_stale:
+        since = f"when last asked, {checked}"
+        note = "No newer answer, for the reason below: this is the last known state."
+    return HostFacts(
+        f"host:{host.platform}",
+        safe_text(host.platform, limit=30),
+        badge,
+        since=since,
+        about=safe_text(where),
+        under_way=tuple((run_badge(status), count) for status, count in under_way.items()),
+        history=past.history,
+        uptime=figures(past.uptimes),
+        warning=f"⇄ flapping: {past.flips} changes in {span(FLAPPING.total_seconds())[:-3]}" if is_flapping else "",
+        note=note,
+        is_stale=is_stale or not host.connected,
+        leads=True,
+    )
+
+
+def incident_key(incident: Incident) -> str:
+    """The key of the incident's line."""
+    return f"incident:{incident.platform}:{incident.start.isoformat()}"
+
+
+def no_incidents(pasts: dict[str, PlatformHistory]) -> str:
+    """The text shown without incidents, with how much of the time was seen."""
+    seen_s = max((past.uptimes[-1].known_s for past in pasts.values()), default=0.0)
+    if not seen_s:
+        return "The hosts were not observed yet."
+    return f"None in the last 30 days, observed for {span(seen_s)}."
+
+
+def figures(uptimes: Sequence[Uptime]) -> tuple[str, ...]:
+    """The uptimes of `WINDOWS` that were seen; a window that was hardly seen more than a shorter one is left out."""
+    found: list[str] = []
+    seen_s = 0.0
+    for (name, _), up in zip(WINDOWS, uptimes, strict=True):
+        if up.share is not None and up.known_s > seen_s * CLEARLY_MORE:
+            seen_s = up.known_s
+            # Rounded down: 100% means that no failure at all was seen.
+            share = "100%" if up.share == 1 else f"{floor(up.share * 10_000) / 100:.2f}%"
+            named = f"{name} " if up.known_share >= NAMED_FROM else ""
+            found.append(f"{named}{share} of {span(up.known_s)} seen")
+    return tuple(found)
+
+
+DAY: Final = timedelta(days=1)
+HOUR: Final = timedelta(hours=1)
+"""How far back the runs of an unhealthy host are shown at least."""
+LINK_POLLS: Final = 2_000
+"""The newest stretches of polls that make up the link's past."""
+SETTLED: Final = timedelta(hours=1)
+"""This long after an incident its failed runs are not counted again."""
+
+
+class HealthView(Struct, frozen=True):
+    """The data of the tab, as read at one time."""
+
+    hosts: tuple[PlatformHealth, ...] = ()
+    links: tuple[LinkState, ...] = ()
+    pasts: dict[str, PlatformHistory] = field(default_factory=dict)
+    """The history of each platform."""
+    link_past: PlatformHistory = NOTHING_SEEN
+    under_way: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Active runs by platform and status."""
+    incidents: tuple[Incident, ...] = ()
+    """The incidents, lasting ones first, then the newest."""
+    failed: FailedByIncident = field(default_factory=dict)
+    polls: tuple[PollSpan, ...] = ()
+    """The polls, newest first."""
+    statuses: tuple[str, ...] = ()
+    """All statuses ever seen."""
+
+
+class HealthScreen(BaseScreen):
+    """A row for each code host, for our link and for the token, then the incidents and the polls."""
+
+    TAB = "health"
+    CSS = """
+    #health-summary { height: 1; padding: 0 1; }
+    #health-nothing, HealthScreen.-unreadable #health { display: none; }
+    HealthScreen.-unreadable #health-nothing { display: block; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("T", "retry", "retry failed", tooltip="Retry the failed runs of this row", id="health.retry"),
+        Binding(
+            "exclamation_mark",
+            "incident",
+            "next incident",
+            key_display="!",
+            tooltip="Go to the next incident",
+            id="health.incident",
+        ),
+        Binding("r", "refresh", "refresh", tooltip="Ask the service now", id="app.refresh"),
+    ]
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self._view: HealthView | None = None
+        self._list = LeadList(id="health")
+        self._reader = CoalescedTask(self._read, self.run_worker)
+
+    def compose_body(self) -> Iterable[Widget]:
+        """Compose a summary and one list."""
+        yield NoticePage(id="health-nothing")
+        yield Static(id="health-summary", markup=False)
+        yield self._list
+
+    def on_mount(self) -> None:
+        """Read the data."""
+        self._list.focus()
+        self._reader.ask()
+
+    def engine_changed(self, event: Event) -> None:
+        """Read again after an event; while another screen is shown, `on_screen_resume` does that later."""
+        if isinstance(event, HealthChanged | LinkChanged | CacheChangedElsewhere) and self.is_current:
+            self._reader.ask()
+
+    def on_screen_resume(self) -> None:
+        """Read what changed while another screen was shown."""
+        self._reader.ask()
+
+    def tick(self, now: datetime) -> None:
+        """Update the ages."""
+        self._show(now)
+
+    def go_to(self, target: str) -> None:
+        """Put the cursor on this platform."""
+        self._list.seek(f"host:{target}")
+
+    @property
+    def bookmark(self) -> str:
+        """The row under the cursor."""
+        return self._key
+
+    def return_to(self, bookmark: str) -> None:
+        """Put the cursor on that row."""
+        self._list.seek(bookmark)
+
+    def show_trouble(self) -> None:
+        """Update the banner; while our own files fail, no row waits for an answer."""
+        super().show_trouble()
+        self.query_one(NoticePage).show(self.session.vitals.storage_trouble or UNREADABLE)
+        was_answered = any(link.last_ok_at is not None for link in (self._view or HealthView()).links)
+        self.set_class(self.session.vitals.storage_trouble is not None and not was_answered, "-unreadable")
+
+    def action_refresh(self) -> None:
+        """Poll the service now."""
+        self.session.poll_soon()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Offer a retry only on rows that lead to runs, and the next incident only if there is one."""
+        view = self._view or HealthView()
+        if action == "incident":
+            return bool(view.incidents)
+        if action == "retry":
+            is_here = self._lead(self._key) is not None and not self.session.profile.read_only
+            return "failed" in view.statuses and (is_here or None)
+        return super().check_action(action, parameters)
+
+    def action_incident(self) -> None:
+        """Put the cursor on the next incident; from the last one, on the first."""
+        keys = [incident_key(one) for one in (self._view or HealthView()).incidents[:MOST]]
+        here = keys.index(self._key) if self._key in keys else -1
+        self._list.seek(keys[(here + 1) % len(keys)])
+
+    def action_retry(self) -> None:
+        """Send the instructions of this row's failed runs again, after a confirmation."""
+        lead = self._lead(self._key)
+        if lead is not None:
+            runs = replace(parse(lead.target or "", self.session.run_now()).filter, statuses=("failed",))
+            with_engine(self, partial(self._retry, runs), "form")
+
+    async def _retry(self, runs: RunFilter, engine: "Engine") -> None:
+        if ids := await ids_of(self.session, engine, runs, RunSort()):
+            await show_many(self, engine, "retry", ids, lambda _: self.session.poll_soon())
+        elif not await engine.cache.count(runs):
+            self.session.notify("No failed run in this row.")
+
+    @property
+    def _key(self) -> str:
+        """The key of the row under the cursor; empty: there is none."""
+        return "" if self._list.row is None else self._list.row.key
+
+    @on(OptionList.OptionHighlighted)
+    def _highlighted(self) -> None:
+        self.refresh_bindings()
+
+    @on(OptionList.OptionSelected)
+    def _chosen(self, message: OptionList.OptionSelected) -> None:
+        if (lead := self._lead(message.option_id or "")) is not None:
+            self.post_message(lead)
+
+    def _lead(self, key: str) -> GoToTab | None:
+        """Link to the runs of a host since its last change, or of a day; or to the failed runs of an incident."""
+        view, ahead = self._view or HealthView(), self._ahead
+        for host in view.hosts:
+            if key == f"host:{host.platform}":
+                now = self.session.clock()
+                is_well = level(host.status, self.session.healthy_words) == "well"
+                since = now - DAY if is_well else min(host.since, now - HOUR)
+                return runs_lead(of_platform(host.platform), since + ahead)
+        for one in view.incidents:
+            if key == incident_key(one) and one.platform != OUR_LINK:
+                failed = view.failed.get((one.platform, one.start), FailedRuns())
+                start = one.start + ahead
+                end = (one.recovered_at or one.until) + ahead
+                first = min(start, failed.oldest_at or start)
+                return runs_lead(of_platform(one.platform), first, None if one.goes_on else end)
+        return None
+
+    async def _read(self) -> None:
+        engine = self.session.engine
+        if engine is None:
+            return
+        before, now = self._view or HealthView(), self.session.clock()
+        self._view = await read_health(engine.cache, self._past_reader, now, self._ahead, before)
+        self._show(self.session.clock())
+        self.refresh_bindings()
+
+    def _show(self, now: datetime) -> None:
+        if (view := self._view) is not None:
+            said = summary(view.hosts, view.links, self.session.healthy_words, now)
+            self.query_one("#health-summary", Static).update(Content.styled(said, STYLES["quiet"]))
+            # Without runs there is nothing to link to.
+            is_leading = bool(view.statuses)
+            self._list.show(
+                lambda width: [replace(one, leads=one.leads and is_leading) for one in self._drawn(view, now, width)]
+            )
+
+    def _drawn(self, view: HealthView, now: datetime, width: int) -> Iterator[LeadRow]:
+        session, words = self.session, self.session.healthy_words
+        is_stale = session.vitals.now.health_is_stale
+        if why := session.vitals.files_trouble:
+            files = HostFacts("files", "our files", Badge("✗", "unusable", "bad"), note=why)
+            yield from (files.row(width), BLANK)
+        for host in view.hosts:
+            past = view.pasts.get(host.platform, NOTHING_SEEN)
+            under_way = view.under_way.get(host.platform, {})
+            yield from (host_row(host, past, words, now, under_way, is_stale=is_stale).row(width), BLANK)
+        if not view.hosts:
+            yield from (no_hosts(view.links).row(width), BLANK)
+        link = link_row(view.links, view.link_past, session.vitals.timing, now, session.vitals.now.wait)
+        yield from (link.row(width), BLANK, token_row(view.links, now).row(width), BLANK)
+        incidents = [
+            incident_row(
+                one,
+                None if one.platform == OUR_LINK else view.failed.get((one.platform, one.start), FailedRuns()).number,
+                words,
+                now,
+                incident_key(one),
+            )
+            for one in view.incidents[:MOST]
+        ]
+        if (more := len(view.incidents) - MOST) > 0:
+            incidents.append(LeadRow(Content.styled(f"and {more} older ones", STYLES["quiet"])))
+        yield from titled("Incidents, 30 days", incidents, no_incidents(view.pasts))
+        polls = [poll_row(poll, now, width) for poll in view.polls[:MOST_POLLS]]
+        yield from titled("Polls", polls, "The service was not polled yet.")
+
+    @property
+    def _ahead(self) -> timedelta:
+        """How far the clock of the runs, which also dates the hosts, is ahead of ours."""
+        return self.session.run_now() - self.session.clock()
+
+    @property
+    def _past_reader(self) -> SampleReader:
+        session = self.session
+        hold = timedelta(seconds=session.settings.notify.hold_s)
+        # Samples meant to be far apart still cover the time between them.
+        gap = max(LONGEST_GAP, timedelta(seconds=3 * session.profile.poll.health_s))
+        return SampleReader(session.healthy_words, hold, gap)
+
+
+async def read_health(
+    cache: Cache, reader: SampleReader, now: datetime, ahead: timedelta, before: HealthView
+) -> HealthView:
+    """Read the data; the runs' clock is `ahead` of ours. Figures of incidents long over are copied from `before`.
+
+    Raises:
+        StorageError: The cache cannot be read.
+    """
+    since = now - LONGEST_WINDOW
+    # Disconnected hosts come last.
+    hosts = tuple(sorted(await cache.health(), key=lambda host: not host.connected))
+    pasts = reader.pasts(hosts, await cache.health_spans(since, longest_gap=reader.longest_gap), now)
+    polls = await cache.polls(ActivityFilter(kinds=("poll.runs",), since=since), limit=LINK_POLLS)
+    link_past = reader.link_past(polls.newest, now)
+    incidents = recent_incidents({**pasts, OUR_LINK: link_past}, since)
+    failed: dict[tuple[str, datetime], FailedRuns] = {}
+    for one in (each for each in incidents[:MOST] if each.platform != OUR_LINK):
+        key = (one.platform, one.start)
+        end = one.recovered_at or one.until
+        if key in before.failed and one in before.incidents and end < now - SETTLED:
+            failed[key] = before.failed[key]
+        else:
+            failed[key] = await cache.failed_between(of_platform(one.platform), one.start + ahead, end + ahead)
+    return HealthView(
+        hosts,
+        await cache.links(),
+        pasts,
+        link_past,
+        {
+            host.platform: {
+                status: await cache.count(replace(of_platform(host.platform), statuses=(status,)))
+                for status in reversed(ACTIVE_STATUSES)
+            }
+            for host in hosts
+            if host.connected
+        },
+        incidents,
+        failed,
+        (await cache.polls(ActivityFilter(), limit=MOST_POLLS)).newest,
+        await cache.known_statuses(),
+    )

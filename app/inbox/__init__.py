@@ -1,0 +1,1 @@
+"""The inbox: what needs a person."""

@@ -1,0 +1,344 @@
+"""The inbox: causes that wait, less those that were dealt with; the same for every console and command of a folder."""
+
+import re
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import groupby
+from typing import Final, Self
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from app.automations.acting import in_words
+from app.automations.bot import LEASE, rules_of
+from app.automations.occurrences import reason_of
+from app.automations.rule import Rule
+from app.engine.engine import Engine
+from app.engine.text import plural, safe_text
+from app.engine.times import span
+from app.health.facts import Incident
+from app.notify.incidents import IncidentReader
+from app.runs.document import as_received
+from storage.records import RunFilter, RunRow, RunSort
+from storage.records.action import KIND_WORDS
+from storage.records.decision import FINISHED_OUTCOMES
+from storage.records.inbox import NO_TIME, InboxEntry, InboxItem, InboxKind, Mark
+from storage.records.repository import DEFAULT_PLATFORM
+from storage.state import State
+
+LOOK_BACK: Final = timedelta(days=14)
+"""Runs that failed longer ago are no longer news."""
+MOST_RUNS: Final = 5_000
+MOST_MESSAGES: Final = 100
+MOST_ENTRIES: Final = 50
+"""Runs listed for one item."""
+SILENT_AFTER: Final = timedelta(minutes=10)
+"""A bot that was idle this long is missed; cron starts one more often."""
+_LONGEST_REASON: Final = 100
+_LONGEST_CURE: Final = 1000
+"""A command that was cut off cannot be pasted, and paths are long."""
+_LONGEST: Final = 200
+_RUNS_AT_ONCE: Final = 50
+"""A screen that reads in between does not wait for more than these."""
+_DAY: Final = timedelta(days=1)
+_NO_MARK: Final = Mark()
+
+
+@dataclass(slots=True)
+class Cause:
+    """The waiting events that have one cause."""
+
+    key: str
+    kind: InboxKind
+    one: str
+    """The title while one event is not done."""
+    many: str = ""
+    """The title while several are not done, without their number in front. Empty: as `one`."""
+    entries: list[InboxEntry] = field(default_factory=list)
+    cure: str = ""
+    """The cure, as a command without its program."""
+    subject: str = ""
+    group: str = ""
+    """The key of marks on all causes in a repository, such as those by a notification's number."""
+    choices: tuple[str, ...] = ()
+    """The answers that a question offers."""
+    by: str = ""
+    """Who asks for an approval, and about which run."""
+
+
+class Inbox(Struct, frozen=True):
+    """One profile's inbox."""
+
+    engine: Engine
+    causes: "Causes"
+
+    @classmethod
+    def of(cls, engine: Engine, automations: Callable[[], Sequence[Rule]] | None = None) -> Self:
+        """The inbox of an engine's profile; if the state cannot be used, everything waits.
+
+        `automations`: the current rules, if they may have changed since the engine was opened.
+        """
+        automations = automations or (lambda: engine.settings.automations)
+        return cls(engine, Causes(engine, engine.state if isinstance(engine.state, State) else None, automations))
+
+    async def items(self, *, with_done: bool = False) -> tuple[InboxItem, ...]:
+        """The open items, the most severe first, then the newest; new activity brings an item back."""
+        now = self.engine.clock()
+        marks = {} if with_done else await self._marks()
+        causes = await self.causes.read(now)
+        command_line = self.engine.settings.command_line
+        items = [item for cause in causes if (item := _item(cause, marks, now, command_line)) is not None]
+        return tuple(sorted(items, key=lambda item: (item.rank, -item.at.timestamp(), item.key)))
+
+    async def done(self, items: Sequence[InboxItem]) -> None:
+        """Mark the items as done, up to now: later events bring them back."""
+        await self._mark({entry.key: Mark(done_until=entry.at) for entry in await self._whole(items)})
+
+    async def snooze(self, items: Sequence[InboxItem], until: datetime) -> None:
+        """Snooze the items until then; earlier events bring them back sooner."""
+        marks = await self._marks()
+        await self._mark(
+            {
+                entry.key: replace(marks.get(entry.key, _NO_MARK), snoozed_until=until, seen_until=entry.at)
+                for entry in await self._whole(items)
+            }
+        )
+
+    async def mute(self, items: Sequence[InboxItem]) -> None:
+        """Take the items out for good, whatever comes later."""
+        keys = [key for item in items for key in (item.key, *(entry.key for entry in item.newest))]
+        await self._mark(dict.fromkeys(keys, Mark(is_muted=True)))
+
+    async def undo(self) -> tuple[str, ...]:
+        """Undo the last change of any console and return its keys; called again, undo the one before it."""
+        return await self.engine.usable_state().undo(self.engine.clock())
+
+    async def can_undo(self) -> bool:
+        """Whether there is a change to undo."""
+        return any(mark != _NO_MARK for mark in (await self._marks()).values())
+
+    async def _mark(self, marked: Mapping[str, Mark]) -> None:
+        await self.engine.usable_state().mark(marked, self.engine.clock())
+
+    async def _marks(self) -> Mapping[str, Mark]:
+        return {} if self.causes.state is None else await self.causes.state.marks()
+
+    async def _whole(self, items: Sequence[InboxItem]) -> Iterable[InboxEntry]:
+        """The entries to mark: the newest of each key, and of each repository whose items are all chosen."""
+        found = {entry.key: entry for item in items for entry in item.newest}
+        others = {item.group for item in await self.items() if item.key not in {each.key for each in items}}
+        for item in sorted(items, key=lambda item: item.at):
+            if item.group and item.group not in others:
+                found[item.group] = InboxEntry(item.group, item.at)
+        return found.values()
+
+
+def _item(cause: Cause, marks: Mapping[str, Mark], now: datetime, command_line: str) -> InboxItem | None:
+    """The open part of the cause, or None."""
+    held = [(entry, [marks.get(key, _NO_MARK) for key in {entry.key, cause.group}]) for entry in cause.entries]
+    undone = [(entry, own) for entry, own in held if not any(mark.is_done(entry.at) for mark in own)]
+    # A snoozed item comes back with the first news of the same cause.
+    is_hidden = all(any(mark.hides(entry.at, now) for mark in own) for entry, own in undone)
+    if is_hidden or marks.get(cause.key, _NO_MARK).is_muted:
+        return None
+    entries = sorted((entry for entry, _ in undone), key=lambda entry: entry.at, reverse=True)
+    cure = cause.cure or (f"runs view {entries[0].run_id}" if entries[0].run_id else "")
+    title = cause.one if len(entries) == 1 or not cause.many else f"{len(entries):,} {cause.many}"
+    newest = {entry.key: entry for entry in reversed(entries)}
+    back, known = "", [mark for _, own in held for mark in own]
+    if snoozed := [mark.snoozed_until for mark in known if mark.snoozed_until is not None]:
+        back = "snoozed until now" if snoozed[0] <= now else "back before its snooze ended"
+    elif any(mark.done_until is not None for mark in known):
+        back = "again after it was done"
+    return InboxItem(
+        key=cause.key,
+        kind=cause.kind,
+        title=safe_text(title, limit=_LONGEST),
+        at=entries[0].at,
+        count=len(entries),
+        cure=safe_text(f"{command_line} {cure}", limit=_LONGEST_CURE) if cure else "",
+        choices=cause.choices,
+        by=cause.by,
+        subject=cause.subject,
+        group=cause.group,
+        entries=tuple(entries[:MOST_ENTRIES]),
+        newest=tuple(newest.values()),
+        is_old=now - entries[0].at > _DAY,
+        back=back,
+    )
+
+
+@dataclass(slots=True)
+class Causes:
+    """Reads the causes from one profile's files."""
+
+    engine: Engine
+    state: State | None
+    automations: Callable[[], Sequence[Rule]]
+    """The rules as they are configured now."""
+    _incidents: IncidentReader = field(init=False)
+    _reasons: dict[tuple[str, datetime | None], str] = field(default_factory=dict)
+    """Why runs failed, as the service says it, by run and its last change."""
+
+    def __post_init__(self) -> None:
+        self._incidents = IncidentReader.of(self.engine.cache, self.engine.settings, self.engine.profile)
+
+    async def read(self, now: datetime) -> list[Cause]:
+        """Read all causes of the present."""
+        incidents = await self._incidents.read(now)
+        found = await self._runs(now, incidents)
+        for one in (each for each in incidents if not each.is_over):
+            title = f"Code host {one.platform} is {one.word}"
+            if not one.goes_on:
+                lasted = span(one.lasted.total_seconds())
+                title = f"Code host {one.platform} was {one.word} for {lasted}, and has recovered"
+            key = f"host:{one.platform}"
+            found.append(_single("host", key, title, one.start, one.platform))
+        for action in await self.engine.ledger.unresolved():
+            title = f"Unknown outcome: {KIND_WORDS[action.kind]} {action.subject}".rstrip()
+            number = action.action_id
+            cure = f"actions resolve {number}"
+            found.append(_single("unknown", f"action:{number}", title, action.created_at, number, cure))
+        if self.state is not None:
+            found += [*await self._automations(now, self.state), *await self._deliveries(now, self.state)]
+        return found
+
+    async def _runs(self, now: datetime, incidents: Sequence[Incident]) -> list[Cause]:
+        cache = self.engine.cache
+        ahead = await self.engine.cache.run_clock_ahead()
+        condition = RunFilter(statuses=("failed",), since=now + ahead - LOOK_BACK)
+        rows = await cache.rows(condition, RunSort(), offset=0, limit=MOST_RUNS)
+        await self._read_reasons(rows)
+        failed: dict[str, Cause] = {}
+        questions = await cache.questions()
+        asking = list[Cause]()
+        for run in rows:
+            if (asked := questions.get(run.run_id)) is not None:
+                key, title = f"question:{run.run_id}", f"{run.repository} asks: {' '.join(asked.question.split())}"
+                cure = f"runs continue {shlex.quote(run.run_id)} ANSWER"
+                entries = [_entry(key, run, ahead)]
+                asking.append(Cause(key, "question", title, "", entries, choices=asked.choices, cure=cure))
+                continue
+            named, colon, _ = run.repository.partition(":")
+            platform = named if colon else DEFAULT_PLATFORM
+            at = _ended(run, ahead)
+            troubles = (one for one in incidents if one.platform == platform and one.start <= at)
+            host = next((one for one in troubles if not one.is_over or at <= one.until), None)
+            reason = self._reasons.get((run.run_id, run.updated_at), "")
+            about, why = reason, f": {reason}" if reason else ""
+            if host is not None:
+                about = host.platform
+                why = f" while {host.platform} was {host.word}"
+            what = f"failed in {run.repository}{why}"
+            group = f"failed:{run.repository}"
+            # Without digits: most reasons that differ in them alone have one cause.
+            slug = re.sub(r"[^a-z]+", "-", about.casefold())[:40].strip("-")
+            key = f"{group}:{slug}" if slug else group
+            cause = failed.setdefault(key, Cause(key, "failed", f"A run {what}", f"runs {what}", group=group))
+            cause.entries.append(_entry(key, run, ahead))
+        stuck: dict[str, Cause] = {}
+        for one in await cache.following.stuck_runs():
+            key = f"stuck:{one.repository}"
+            took = span((one.last_seen_at - one.active_since).total_seconds())
+            single = f"A run is stuck in {one.repository}: {one.status} for {took}"
+            many = f"runs are stuck in {one.repository}, the longest for {took}"
+            cause = stuck.setdefault(key, Cause(key, "stuck", single, many))
+            entry = InboxEntry(f"stuck:{one.run_id}", one.active_since - ahead, one.run_id, "", one.status)
+            cause.entries.append(entry)
+        return [*failed.values(), *asking, *stuck.values(), *await self._ended(ahead)]
+
+    async def _read_reasons(self, rows: Sequence[RunRow]) -> None:
+        new = [row.run_id for row in rows if (row.run_id, row.updated_at) not in self._reasons]
+        known: dict[str, str] = {}
+        for at in range(0, len(new), _RUNS_AT_ONCE):
+            details = await self.engine.cache.details(new[at : at + _RUNS_AT_ONCE])
+            known |= {
+                run_id: safe_text(reason_of(as_received(each.run.raw_json)), limit=_LONGEST_REASON)
+                for run_id, each in details.items()
+            }
+        self._reasons = {
+            (row.run_id, row.updated_at): known.get(row.run_id) or self._reasons.get((row.run_id, row.updated_at), "")
+            for row in rows
+        }
+
+    async def _ended(self, ahead: timedelta) -> list[Cause]:
+        """The followed runs that have ended, except failed ones."""
+        found = []
+        for row in [pin.row for pin in await self.engine.cache.following.pins() if pin.row is not None]:
+            if row.is_final and row.status != "failed":
+                key = f"ended:{row.run_id}"
+                title = f"Followed run {row.status}: {row.repository}"
+                found.append(Cause(key, "ended", title, entries=[_entry(key, row, ahead)]))
+        return found
+
+    async def _automations(self, now: datetime, state: State) -> list[Cause]:
+        """What waits for approval, what is paused or was held back, and a bot that is missing."""
+        rules = [rule for rule in rules_of(self.automations(), self.engine.profile.name) if rule.is_on]
+        found = list[Cause]()
+        states = await state.rule_states()
+        names = {rule.name for rule in rules}
+        waiting = await state.open_decisions(outcome="waiting")
+        held = await self.engine.cache.details([each.occurrence.facts.get("run.id", "") for each in waiting])
+        for each in waiting:
+            run_id = each.occurrence.facts.get("run.id", "")
+            words = in_words(each, held.get(run_id))
+            title = f"Approve {words}" if words else f"{each.rule} waits for approval"
+            number = str(each.decision_id)
+            cure = f"automations approve {number}"
+            cause = _single("approval", f"approval:{number}", title, each.decided_at, number, cure)
+            cause.by = f"{each.rule}, about {run_id}" if run_id else each.rule
+            found.append(cause)
+        for name in (rule.name for rule in rules):
+            stored = states.get(name)
+            if stored is not None and stored.paused:
+                # The last line does not count: every time that is skipped while the rule is paused writes one.
+                last = next(iter(await state.journal(name, limit=1, outcomes=FINISHED_OUTCOMES)), None)
+                at = stored.since if last is None else last.decided_at
+                title = f"{name} is paused: {stored.paused}"
+                cure = f"automations resume {shlex.quote(name)}"
+                found.append(_single("paused", f"paused:{name}", title, at, name, cure))
+        for newest, count in await state.limited(now - LOOK_BACK):
+            if newest.rule in names:
+                title = f"{newest.rule} reached its limit, {plural(count, 'time')}: {newest.reason}"
+                key = f"limited:{newest.rule}"
+                cure = f"automations log {shlex.quote(newest.rule)}"
+                found.append(_single("limited", key, title, newest.decided_at, newest.rule, cure))
+        until = await state.lease_until(LEASE)
+        is_approved = bool(await state.open_decisions(outcome="approved"))
+        if (rules or is_approved) and (until is None or until < now - SILENT_AFTER):
+            why = "A request is approved" if is_approved else "Automations are configured"
+            title = f"{why}, but no bot is running"
+            found.append(_single("bot", "bot", title, until or NO_TIME, "", "watch"))
+        return found
+
+    async def _deliveries(self, now: datetime, state: State) -> list[Cause]:
+        """The messages that a route did not take."""
+        lost = [
+            each for each in await state.recent_deliveries(MOST_MESSAGES, "failed") if each.made_at > now - LOOK_BACK
+        ]
+        found = []
+        for route, group in groupby(sorted(lost, key=lambda each: each.message.route), lambda each: each.message.route):
+            deliveries, key = list(group), f"undelivered:{route}"
+            entries = [InboxEntry(key, one.made_at) for one in deliveries]
+            newest = max(deliveries, key=lambda one: one.made_at).message.title
+            single = f"Not delivered over {route}"
+            many = f"messages not delivered over {route}, latest"
+            cure = f"notify test {shlex.quote(route)}"
+            found.append(Cause(key, "undelivered", f"{single}: {newest}", f"{many}: {newest}", entries, cure, route))
+        return found
+
+
+def _single(kind: InboxKind, key: str, title: str, at: datetime, subject: str, cure: str = "") -> Cause:
+    return Cause(key, kind, title, "", [InboxEntry(key, at)], cure, subject)
+
+
+def _entry(key: str, run: RunRow, ahead: timedelta) -> InboxEntry:
+    return InboxEntry(key, _ended(run, ahead), run.run_id, run.branch_name, run.status)
+
+
+def _ended(run: RunRow, ahead: timedelta) -> datetime:
+    # A run without any readable time is old: it cannot come back as news again and again.
+    at = run.updated_at or run.created_at
+    return NO_TIME if at is None else at - ahead

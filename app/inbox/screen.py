@@ -1,0 +1,376 @@
+"""The Inbox tab: what needs the user's attention. Looking at it changes nothing."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import date, datetime, time, timedelta
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from textual import on
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.message import Message
+from textual.widget import Widget
+from textual.widgets import Static
+
+from app.console.base.screen import INBOX, BaseScreen
+from app.console.leads import runs_lead
+from app.console.messages import GoToTab, OpenRun
+from app.console.session import Session, mark_of
+from app.console.session.troubles import UNREADABLE
+from app.console.sheets import ChoiceSheet
+from app.engine.text import plural, safe_text
+from storage.records import RunFilter
+from storage.records.inbox import InboxEntry, InboxItem
+from widgets.frame.notice import Notice
+from widgets.inbox.items import SEVERITY_TONES, InboxRow, inbox_columns, rows_of, when
+from widgets.kit.badges import STYLES
+from widgets.kit.line_table import LineTable
+from widgets.kit.table_and_facts import FactPane, TableAndFacts
+
+if TYPE_CHECKING:
+    from storage.records import Action
+
+READING: Final = Notice("◌", "Reading the inbox…", tone="busy")
+NOT_ASKED: Final = Notice("◌", "Nothing is known yet", ("The service has not answered since this profile was set up.",))
+NOTHING: Final = Notice(
+    "✓",
+    "The inbox is empty",
+    (
+        (
+            "Failed and stuck runs, unhealthy code hosts, unknown outcomes, approvals and paused automations"
+            " appear here until you mark them as done."
+        ),
+        "Press u to undo your last change.",
+    ),
+    "good",
+)
+MORNING: Final = time(8)
+TABS_OF: Final = {
+    "host": "health",
+    "unknown": "activity",
+    "approval": "automations",
+    "paused": "automations",
+    "limited": "automations",
+}
+"""The tabs of subjects that are not runs."""
+
+
+class InboxScreen(BaseScreen):
+    """The items by severity, age and cause."""
+
+    TAB = INBOX
+    CSS = """
+    #inbox-summary { height: 1; padding: 0 2; color: $foreground 70%; }
+    InboxScreen.-tall #inbox-summary { margin-bottom: 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("c", "answer", "answer", tooltip="Answer the agent's question", id="run.continue"),
+        Binding("e", "done", "done", tooltip="Mark as done, until a new event", id="inbox.done"),
+        Binding("h", "snooze", "snooze", tooltip="Hide for a while, or until a new event", id="inbox.snooze"),
+        Binding("m", "mute", "mute", tooltip="Hide for good", id="inbox.mute"),
+        Binding("u", "undo", "undo", tooltip="Undo the last change; press again for earlier ones", id="inbox.undo"),
+        Binding("space", "mark", "mark", tooltip="Mark for an action on several", id="inbox.mark"),
+        Binding(
+            "asterisk",
+            "mark_all",
+            "mark all",
+            show=False,
+            key_display="*",
+            tooltip="Mark all, or none",
+            id="inbox.mark_all",
+        ),
+        Binding("escape", "clear", "clear marks", show=False, id="inbox.clear"),
+        Binding("r", "refresh", "refresh", show=False, tooltip="Ask the service now", id="app.refresh"),
+    ]
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self._table = LineTable[InboxRow](session.clock(), inbox_columns)
+        self._list = TableAndFacts(self._table, FactPane[InboxRow](), id="inbox")
+        self._marked: set[str] = set()
+        self._gone: InboxItem | None = None
+        """The item that disappeared under the cursor by itself: the user did not choose the one in its place."""
+        self._here = ""
+        """The item under the cursor when the list was shown last."""
+        self._put_away: frozenset[str] = frozenset()
+        """Items that the user puts away: the cursor may move on from them."""
+
+    def compose_body(self) -> Iterable[Widget]:
+        """Compose a summary, the list, and the facts of one item."""
+        yield Static(id="inbox-summary", markup=False)
+        yield self._list
+
+    def on_mount(self) -> None:
+        """Show the items."""
+        self.session.inbox.changed.subscribe(self, lambda _: self._show())
+        self._table.focus()
+        self._show()
+        self.session.inbox.ask()
+
+    def tick(self, now: datetime) -> None:
+        """Update the ages."""
+        self._list.tick(now)
+
+    def go_to(self, target: str) -> None:
+        """Put the cursor on the item of this key."""
+        self._table.seek(target)
+
+    @property
+    def bookmark(self) -> str:
+        """The item under the cursor."""
+        return "" if self._item is None else self._item.key
+
+    def return_to(self, bookmark: str) -> None:
+        """Put the cursor on that item, if it is still there."""
+        self.go_to(bookmark)
+
+    def trouble(self) -> Notice | None:
+        """A notice if nothing can be put away."""
+        if why := self.session.inbox.trouble:
+            return Notice("✗", "Items cannot be changed", (why,), "bad")
+        return super().trouble()
+
+    def show_trouble(self) -> None:
+        """Update the banner and the reason for an empty list, which may be the same trouble."""
+        super().show_trouble()
+        self._table.say(self._nothing)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Hide the keys that have no effect now."""
+        if action in {"done", "snooze", "mute", "mark", "mark_all"} and self.is_mounted:
+            return self._table.item is not None
+        if action == "answer":
+            return self._item is not None and self._item.kind == "question"
+        if action == "undo":
+            return self.session.inbox.can_undo
+        return super().check_action(action, parameters)
+
+    # Its keys
+
+    async def action_done(self) -> None:
+        """Mark the chosen items as done."""
+        if (items := self._chosen()) and (inbox := self.session.inbox.inbox) is not None:
+            await inbox.done(items)
+            self._say_put_away("Done", items)
+
+    async def action_mute(self) -> None:
+        """Mute the chosen items for good."""
+        if (items := self._chosen()) and (inbox := self.session.inbox.inbox) is not None:
+            await inbox.mute(items)
+            self._say_put_away("Muted", items)
+
+    def action_snooze(self) -> None:
+        """Ask until when, and snooze the chosen items."""
+        if items := self._chosen():
+            choices = [(Content(said), until) for said, until in snoozes(self.session.clock())]
+
+            async def put_off(until: datetime | None) -> None:
+                if until is not None and (inbox := self.session.inbox.inbox) is not None:
+                    await inbox.snooze(items, until)
+                    self._say_put_away("Snoozed", items)
+
+            self.app.push_screen(ChoiceSheet("Snooze", choices), put_off)
+
+    async def action_answer(self) -> None:
+        """Answer what a run's agent asks: with one of its choices or in words, in a form that shows what is sent."""
+        item, engine = self._item, self.session.engine
+        detail = None if item is None or engine is None else await engine.cache.detail(item.entries[0].run_id)
+        if item is None or engine is None or detail is None:
+            self.session.notify(self.session.not_open)
+            return
+        if self._marked - {item.key}:
+            self.session.notify(f"{plural(len(self._marked), 'item')} marked: one is answered at a time. esc unmarks.")
+            return
+        run = detail.run
+        asked = (await engine.cache.questions()).get(run.run_id)
+        question = item.title if asked is None else " ".join(asked.question.split())
+
+        def write(answer: str) -> None:
+            from app.actions.screen_writes import ContinueRunForm
+
+            self.app.push_screen(ContinueRunForm(engine, run, question=question, said=answer), self._answered)
+
+        def choose(answer: str | Message | None) -> None:
+            if isinstance(answer, Message):
+                self.post_message(answer)
+            elif answer is not None:
+                write(answer)
+
+        if not item.choices:
+            write("")
+            return
+        choices: list[tuple[Content, str | Message]] = [
+            *((Content(safe_text(each, limit=200)), each) for each in item.choices),
+            (Content("type another answer"), ""),
+            (Content("open the run"), OpenRun(run.run_id)),
+        ]
+        sheet = ChoiceSheet(item.title, choices)
+        sheet.mark = mark_of(engine)
+        self.app.push_screen(sheet, choose)
+
+    def _answered(self, action: "Action | None") -> None:
+        if action is None:
+            return
+        self.session.inbox.ask()
+        if action.state == "confirmed":
+            self.session.notify("Answered: the run continues.")
+        elif action.state == "unknown":
+            self.session.notify("Whether the answer arrived is unknown: see Activity.", severity="warning")
+        else:
+            why = "" if action.error is None else f" {action.error.message}"
+            self.session.notify(f"Not answered.{safe_text(why)}", severity="error")
+
+    async def action_undo(self) -> None:
+        """Undo the last change, of this or another console."""
+        if (inbox := self.session.inbox.inbox) is None:
+            self.session.notify(self.session.not_open)
+            return
+        keys = await inbox.undo()
+        self.session.inbox.ask()
+        self.session.notify("Undone." if keys else "There is nothing to undo.")
+
+    def action_mark(self) -> None:
+        """Mark or unmark the item under the cursor, and move to the next."""
+        if (item := self._item) is not None:
+            self._marked ^= {item.key}
+            self._show()
+            self._table.action_move(1)
+
+    def action_mark_all(self) -> None:
+        """Mark all items; if all are marked, unmark them."""
+        keys = {item.key for item in self._items}
+        self._marked = set() if keys <= self._marked else keys
+        self._show()
+
+    def action_clear(self) -> None:
+        """Unmark all."""
+        self._marked = set()
+        self._show()
+
+    def action_refresh(self) -> None:
+        """Poll the service now."""
+        self.session.poll_soon()
+
+    # Its widgets' messages
+
+    @on(LineTable.Highlighted)
+    def _highlighted(self) -> None:
+        if self._item is not None and self._item.key != self._here:
+            self._gone = None
+
+    @on(LineTable.Chosen)
+    def _chosen_item(self) -> None:
+        self.run_worker(self._open)
+
+    async def _open(self) -> None:
+        if (item := self._item) is None:
+            return
+        if item.kind == "question":
+            await self.action_answer()
+            return
+        runs = [entry for entry in item.entries if entry.run_id]
+        if len(runs) > 1:
+            now = self.session.clock()
+            lines = [f"{when(run.at, now):<9} {run.branch_name}  {run.run_id}" for run in runs]
+            choices: list[tuple[Content, Message]] = [
+                (Content(safe_text(line, limit=120)), OpenRun(run.run_id))
+                for line, run in zip(lines, runs, strict=True)
+            ]
+            choices += await self._listed(item, runs)
+            self.app.push_screen(ChoiceSheet("Open", choices), self._go)
+        elif runs:
+            self._go(OpenRun(runs[0].run_id))
+        else:
+            self._go(GoToTab(TABS_OF.get(item.kind, "automations"), item.subject))
+
+    def _go(self, lead: Message | None) -> None:
+        if lead is not None:
+            self.post_message(lead)
+
+    async def _listed(self, item: InboxItem, runs: Sequence[InboxEntry]) -> list[tuple[Content, Message]]:
+        """A choice that shows all of the item's runs in the list; none if no query finds them."""
+        if item.kind == "stuck":
+            return [(Content("list all stuck runs"), GoToTab("runs", "is:stuck"))]
+        engine = self.session.engine
+        if item.kind != "failed" or engine is None:
+            return []
+        held = (await engine.cache.details(tuple(entry.run_id for entry in runs))).values()
+        created = [detail.run.created_at for detail in held if detail.run.created_at is not None]
+        labels = tuple(sorted({detail.run.repository.label for detail in held}))
+        if not created:
+            return []
+        lead = runs_lead(RunFilter(statuses=("failed",), repositories=labels), min(created))
+        return [(Content("list all failures there since the first of these"), lead)]
+
+    # Internals
+
+    @property
+    def _items(self) -> tuple[InboxItem, ...]:
+        return self.session.inbox.items or ()
+
+    @property
+    def _item(self) -> InboxItem | None:
+        row = self._table.item
+        return None if row is None else row.item
+
+    @property
+    def _nothing(self) -> Notice:
+        if self.session.vitals.storage_trouble:
+            return UNREADABLE
+        if self.session.inbox.items is None:
+            return READING
+        return NOTHING if self.session.vitals.now.known else NOT_ASKED
+
+    def _chosen(self) -> tuple[InboxItem, ...]:
+        """The marked items, or the one under the cursor, unless it only took the place of one that disappeared."""
+        if self.session.inbox.trouble:
+            self.session.notify("Items cannot be changed: see Health (2).", severity="warning")
+            return ()
+        if marked := tuple(item for item in self._items if item.key in self._marked):
+            return marked
+        if (gone := self._gone) is not None:
+            self._gone = None
+            self.session.notify(f"Gone: {gone.title}. Press again for the one under the cursor.")
+            return ()
+        return () if self._item is None else (self._item,)
+
+    def _say_put_away(self, how: str, items: tuple[InboxItem, ...]) -> None:
+        self._put_away = frozenset(item.key for item in items)
+        self._marked -= self._put_away
+        what = items[0].title if len(items) == 1 else f"{len(items):,} items"
+        self.session.notify(f"{how}: {what}. Press u to undo.")
+        self.session.inbox.ask()
+
+    def _show(self) -> None:
+        items, before = self._items, self._item
+        keys = {item.key for item in items}
+        self._marked &= keys
+        if before is not None and before.key not in keys | self._put_away:
+            self._gone = before
+        self._list.show(rows_of(items, self._marked))
+        self._here = "" if self._item is None else self._item.key
+        self._table.say(self._nothing)
+        counts = Counter(item.severity for item in items)
+        parts = [(f"  {counts[each]:,} {each}", STYLES[tone]) for each, tone in SEVERITY_TONES.items() if counts[each]]
+        marked = f"   ■ {len(self._marked):,} marked" if self._marked else ""
+        said = Content.assemble(f"{len(items):,} waiting", *parts, (marked, "$accent")) if items else Content()
+        self.query_one("#inbox-summary", Static).update(said)
+        self.refresh_bindings()
+
+
+def snoozes(now: datetime) -> tuple[tuple[str, datetime], ...]:
+    """The ends of a snooze: an hour, tomorrow morning and Monday morning, by the local clock."""
+    today = now.astimezone().date()
+    hour = now + timedelta(hours=1)
+    tomorrow = _morning(today + timedelta(days=1))
+    monday = _morning(today + timedelta(days=7 - today.weekday()))
+    return (
+        (f"an hour, until {hour.astimezone():%H:%M}", hour),
+        (f"until tomorrow morning, {tomorrow.astimezone():%a %H:%M}", tomorrow),
+        (f"until Monday, {monday.astimezone():%d %b %H:%M}", monday),
+    )
+
+
+def _morning(day: date) -> datetime:
+    # A naive time is local: it is eight by the wall clock also after the clocks changed.
+    return datetime.combine(day, MORNING).astimezone()

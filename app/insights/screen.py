@@ -1,0 +1,529 @@
+"""The Insights tab: outcomes, durations and concurrency of runs, as charts and as numbers."""
+
+import asyncio
+import csv
+import json
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, time, timedelta
+from functools import partial
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from msgspec import Struct
+from textual import on
+from textual.binding import Binding, BindingType
+from textual.containers import Container, Horizontal, Vertical
+from textual.content import Content
+from textual.widget import Widget
+from textual.widgets import OptionList, Static
+
+from app.console.base.screen import BaseScreen
+from app.console.leads import runs_lead
+from app.console.session import Session
+from app.console.session.coalesced_task import CoalescedTask
+from app.console.session.troubles import UNREADABLE
+from app.console.sheets import ExportScreen
+from app.engine.atomic_file import replacing
+from app.engine.events import CacheChangedElsewhere, Event, LinkChanged, RunsChanged
+from app.engine.text import csv_cell, json_escaped, safe_text
+from storage.cache.cache import Cache
+from storage.records import RunFilter
+from storage.records.insights import Concurrency, Outcomes, RepositoryFigures
+from widgets.frame.notice import Notice, NoticePage
+from widgets.insights.charts import (
+    COMPLETED,
+    FAILED,
+    NOT_FETCHED,
+    OTHERWISE,
+    UNFINISHED,
+    UNKNOWN,
+    Chart,
+    ChartStep,
+    InsightsView,
+    OutcomesChart,
+    counted,
+    draw_concurrency,
+    extent,
+    repository_rows,
+    table_rows,
+)
+from widgets.kit.badges import STYLES
+from widgets.kit.clickable import Chip, ChipBar
+from widgets.kit.lead_list import LeadList
+
+if TYPE_CHECKING:
+    from app.engine.engine import Engine
+
+
+class InsightSpan(Struct, frozen=True):
+    """A stretch of time up to now."""
+
+    name: str
+    """Such as `7d`."""
+    title: str
+    step: ChartStep
+    count: int
+    """Hours or days, the current one included."""
+    fine: timedelta
+    """The steps over which concurrency is averaged."""
+
+    def edges(self, now: datetime) -> tuple[datetime, ...]:
+        """The beginning of each hour or day and the end of the last one, in local time, daylight saving included."""
+        if self.step == "hour":
+            last = now.astimezone().replace(minute=0, second=0, microsecond=0).astimezone(UTC)
+            return tuple(last + timedelta(hours=index) for index in range(1 - self.count, 2))
+        today = now.astimezone().date()
+        days = (today + timedelta(days=index) for index in range(1 - self.count, 2))
+        return tuple(datetime.combine(each, time.min).astimezone().astimezone(UTC) for each in days)
+
+    def fine_edges(self, now: datetime) -> tuple[datetime, ...]:
+        """From the first of `edges` to now, in finer steps."""
+        first = self.edges(now)[0]
+        whole = max(0, -((first - now) // self.fine) - 1)
+        return (*(first + self.fine * index for index in range(whole + 1)), now)
+
+
+SPANS: Final = (
+    InsightSpan("24h", "the last 24 hours", "hour", 24, timedelta(minutes=15)),
+    InsightSpan("7d", "the last 7 days", "day", 7, timedelta(hours=2)),
+    InsightSpan("30d", "the last 30 days", "day", 30, timedelta(hours=6)),
+)
+
+
+async def read_insights(cache: Cache, span: InsightSpan, now: datetime) -> InsightsView:
+    """Read the figures of a stretch up to now.
+
+    Raises:
+        StorageError: The cache cannot be read.
+    """
+    edges = span.edges(now)
+    return InsightsView(
+        title=span.title,
+        step=span.step,
+        at=now,
+        outcomes=await cache.outcomes(edges),
+        concurrency=await cache.concurrency(span.fine_edges(now)),
+        repositories=await cache.repository_figures(edges[0]),
+        coverage=await cache.coverage(),
+    )
+
+
+WHAT_COMES: Final = (
+    "The outcomes of each hour or day, the number of runs at once, and each repository's success rate and durations"
+    " will appear here."
+)
+ASKING: Final = Notice(
+    "◌",
+    "Asking the service for its runs…",
+    (WHAT_COMES, "", "The newest appear first, older days as they are fetched."),
+    "busy",
+)
+NO_RUN_YET: Final = Notice(
+    "○",
+    "The service has no run yet",
+    (WHAT_COMES, "", "Press n in Runs to start one."),
+    "plain",
+)
+
+
+def legend(view: InsightsView) -> Content:
+    """Explain the bars, with the numbers of the whole time."""
+    counts = [(FAILED, view.failed), (COMPLETED, view.completed), (UNFINISHED, view.unfinished)]
+    if view.ended_otherwise:
+        counts.insert(2, (OTHERWISE, view.ended_otherwise))
+    return Content("   ").join(
+        Content.assemble((badge.glyph * 2, badge.style), f" {count:,} {badge.word}") for badge, count in counts
+    )
+
+
+def busiest(view: InsightsView) -> Content:
+    """How many runs are under way now, and the most at once, as far as that time was fetched."""
+    fetched = [each for each in view.concurrency if view.is_fetched(each)]
+    unknown = f"{UNKNOWN.glyph * 2} {NOT_FETCHED}"
+    if not fetched:
+        return Content.styled(unknown, STYLES["quiet"])
+    most = max(fetched, key=lambda each: each.average)
+    when = most.start.astimezone()
+    now = f"now {view.concurrency[-1].average:,.1f} · most {most.average:,.1f} from {when:%a %H:%M}"
+    return Content.styled(now if len(fetched) == len(view.concurrency) else f"{unknown}   {now}", STYLES["quiet"])
+
+
+def nothing(span: InsightSpan, view: InsightsView) -> Notice:
+    """The reason for missing figures, once the service has answered."""
+    if view.coverage.whole and view.coverage.first_run_at is None:
+        return NO_RUN_YET
+    wider = next((each for each in SPANS if _hours(each) > _hours(span)), None)
+    what_now = f"Press t for {wider.title}." if wider is not None else "Older runs are in Runs."
+    if view.is_complete:
+        return Notice("○", f"No run was created in {span.title}", (what_now,), "plain")
+    lines = ("The history of that time is not complete yet,", "so there may have been some. " + what_now)
+    return Notice("◌", f"No run of {span.title} is known", lines, "warn")
+
+
+def _hours(span: InsightSpan) -> int:
+    return span.count * (24 if span.step == "day" else 1)
+
+
+FORMATS: Final = (".csv", ".json")
+COLUMNS: Final = ("figure", "from", "to", "repository", "measure", "value")
+
+OUTCOMES: Final = {name: name for name in ("completed", "failed", "unfinished", "ended_otherwise")}
+DURATIONS: Final = {"success": "success_rate", "p50_s": "p50_s", "p95_s": "p95_s", "timed": "timed_runs"}
+"""The measures, with their names in JSON."""
+
+CsvRow = tuple[str, str, str, str, str, float | int | None]
+
+
+def write(view: InsightsView, path: Path) -> None:
+    """Write the figures in the format of the file's name, completely or not at all.
+
+    Raises:
+        OSError: The file could not be written.
+    """
+    text = as_json(view) if path.suffix.lower() == ".json" else as_csv(view)
+    with replacing(path) as file:
+        file.write(text)
+
+
+def as_csv(view: InsightsView) -> str:
+    """Format as CSV, one figure a line."""
+    buffer = StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    since, until = _time(view.since) or "", _time(view.at) or ""
+    rows: list[CsvRow] = []
+    for outcome in view.outcomes:
+        start = _time(outcome.start) or ""
+        end = _time(outcome.end) or ""
+        rows += [("outcomes", start, end, "", measure, getattr(outcome, measure)) for measure in OUTCOMES]
+    for each in view.repositories:
+        measures = OUTCOMES | DURATIONS
+        rows += [("repositories", since, until, each.repository, name, getattr(each, name)) for name in measures]
+    for moment in view.concurrency:
+        start = _time(moment.start) or ""
+        end = _time(moment.end) or ""
+        rows.append(("concurrency", start, end, "", "average", _average(moment, view)))
+    writer.writerows([csv_cell(value) for value in row] for row in rows)
+    return buffer.getvalue()
+
+
+def as_json(view: InsightsView) -> str:
+    """Format as one JSON document; `complete_since` is null if nothing is known to be complete."""
+
+    def figures(each: Outcomes | RepositoryFigures, measures: Mapping[str, str]) -> dict[str, float | int | None]:
+        return {name: getattr(each, measure) for measure, name in measures.items()}
+
+    document = {
+        "from": _time(view.since),
+        "to": _time(view.at),
+        "complete_since": _time(view.coverage.complete_since),
+        "complete": view.is_complete,
+        "outcomes": [
+            {"from": _time(each.start), "to": _time(each.end), **figures(each, OUTCOMES)} for each in view.outcomes
+        ],
+        "repositories": [
+            {"repository": each.repository, **figures(each, OUTCOMES | DURATIONS)} for each in view.repositories
+        ],
+        "concurrency": [
+            {"from": _time(each.start), "to": _time(each.end), "average": _average(each, view)}
+            for each in view.concurrency
+        ],
+    }
+    return json_escaped(json.dumps(document, indent=2)) + "\n"
+
+
+def _average(each: Concurrency, view: InsightsView) -> float | None:
+    """The average; None: the runs of that time were not fetched."""
+    return round(each.average, 4) if view.is_fetched(each) else None
+
+
+def _time(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+AT_MOST_EVERY: Final = timedelta(seconds=5)
+"""Figures of many runs are not computed more often, however often runs change."""
+FIRST: Final = SPANS[1]
+
+
+class InsightsScreen(BaseScreen):
+    """Charts of a stretch of time, or the same numbers as tables."""
+
+    TAB = "insights"
+    CSS = """
+    #insight-bar { height: 1; padding: 0 1; }
+    #insight-extent { width: 1fr; height: 1; text-align: right; text-wrap: nowrap; text-overflow: ellipsis; }
+    InsightsScreen.-tall #insight-bar { margin-bottom: 1; }
+    #insights, #insight-charts, #insight-tables { height: 1fr; }
+    #insight-charts { padding: 0 1; }
+    #insight-tables { display: none; padding: 0 1; }
+    #insights.-tables #insight-charts, #insights.-nothing #insight-charts { display: none; }
+    #insights.-tables #insight-tables { display: block; }
+    #insights.-nothing #insight-tables, #insight-nothing { display: none; }
+    #insights.-nothing #insight-nothing { display: block; }
+    #insight-over-time { height: 1fr; min-height: 8; }
+    .insight-panel {
+        width: 1fr; height: 1fr; border: round $panel; padding: 0 1; background: $surface;
+        border-title-color: $foreground; border-title-style: bold; border-subtitle-color: $foreground 70%;
+    }
+    .insight-panel:focus-within { border: round $primary 60%; }
+    .insight-panel > Static { height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
+    .insight-panel.-all { height: auto; max-height: 50%; }
+    #insight-repositories-list { padding: 0; height: auto; max-height: 100%; background: $surface; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("left", "bar(-1)", "a day", key_display="← →", tooltip="Choose an hour or a day", id="insights.bar"),
+        Binding("right", "bar(1)", "later", show=False, id="insights.bar_later"),
+        Binding("j,down,k,up", "rows", "to the repositories", show=False, id="insights.rows"),
+        Binding("t", "when", "when", tooltip="Show the last 24 hours, 7 days or 30 days", id="insights.when"),
+        Binding(
+            "equals_sign",
+            "tables",
+            "tables",
+            key_display="=",
+            tooltip="Switch between tables and charts",
+            id="insights.tables",
+        ),
+        Binding("x", "export", "export", tooltip="Write these numbers to a CSV or JSON file", id="insights.export"),
+        Binding("r", "refresh", "refresh", tooltip="Ask the service now", id="app.refresh"),
+    ]
+
+    def __init__(self, session: Session, engine: "Engine") -> None:
+        super().__init__(session)
+        self._engine = engine
+        self._span = FIRST
+        self._view: InsightsView | None = None
+        self._said: Notice | None = None
+        """The notice in place of figures, or None."""
+        self._is_stale = False
+        """Whether runs changed since the figures were read."""
+        self._chart = OutcomesChart(id="insight-outcomes-chart")
+        self._rows = LeadList(id="insight-repositories-list")
+        self._tables = LeadList(id="insight-tables")
+        self._reader = CoalescedTask(self._read, self.run_worker)
+
+    def compose_body(self) -> Iterable[Widget]:
+        """Compose the stretch of time and three charts, three tables or a notice."""
+        with Horizontal(id="insight-bar"):
+            yield ChipBar(id="insight-spans")
+            yield Static(id="insight-extent", markup=False)
+        with Container(id="insights", classes="-nothing"):
+            yield NoticePage(id="insight-nothing")
+            with Vertical(id="insight-charts"):
+                with Horizontal(id="insight-over-time"):
+                    with Vertical(classes="insight-panel", id="insight-outcomes"):
+                        yield Static(id="insight-legend", markup=False)
+                        yield self._chart
+                    with Vertical(classes="insight-panel", id="insight-concurrency"):
+                        yield Static(id="insight-busiest", markup=False)
+                        yield Chart(draw_concurrency, id="insight-concurrency-chart")
+                with Vertical(classes="insight-panel -all", id="insight-repositories"):
+                    yield self._rows
+            yield self._tables
+
+    def on_mount(self) -> None:
+        """Read the figures."""
+        self._say(Notice("◌", f"Counting the runs of {self._span.title}…", tone="busy"))
+        self._name_spans()
+        self._reader.ask()
+
+    def show_trouble(self) -> None:
+        """Update the banner and the notice in place of figures, which may be the same trouble."""
+        super().show_trouble()
+        if self._view is not None and not self._view.runs:
+            self._say(self._nothing(self._view))
+            self._say_extent(self._view)
+
+    def trouble(self) -> Notice | None:
+        """The banner's notice, unless the figures' place already shows it."""
+        is_said = self._view is not None and not self._view.runs and not self._was_answered
+        return None if is_said else super().trouble()
+
+    def on_screen_resume(self) -> None:
+        """Read what changed while another screen was shown."""
+        if self._view is not None:
+            self._is_stale = True
+            self.tick(self._engine.clock())
+
+    def engine_changed(self, event: Event) -> None:
+        """Note that figures may have changed; they are read by the tick, not for every run."""
+        if isinstance(event, RunsChanged | CacheChangedElsewhere):
+            self._is_stale = True
+        if isinstance(event, RunsChanged | CacheChangedElsewhere | LinkChanged) and not (
+            self._view and self._view.runs
+        ):
+            self._reader.ask()
+
+    def tick(self, now: datetime) -> None:
+        """Read the figures if they may have changed and are old enough; time alone changes them too."""
+        view = self._view
+        if view is None:
+            return
+        age = now - view.at
+        if (self._is_stale and age >= AT_MOST_EVERY) or age >= self._span.fine:
+            self._reader.ask()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Hide or dim the keys that have no effect now."""
+        if action in {"export", "tables"}:
+            return self._view is not None and bool(self._view.runs)
+        if action in {"bar", "rows"}:
+            return self._view is not None and bool(self._view.runs) and not self._shows_tables
+        return super().check_action(action, parameters)
+
+    # Its keys
+
+    def action_when(self) -> None:
+        """Show the next stretch of time."""
+        self.action_span(SPANS[(SPANS.index(self._span) + 1) % len(SPANS)].name)
+
+    def action_span(self, name: str) -> None:
+        """Show another stretch of time."""
+        span = next(span for span in SPANS if span.name == name)
+        if span != self._span:
+            self._span = span
+            self._name_spans()
+            self._reader.ask()
+
+    def action_tables(self) -> None:
+        """Switch between charts and tables."""
+        self.query_one("#insights").toggle_class("-tables")
+        self._list.focus()
+        self.refresh_bindings()
+
+    def action_bar(self, step: int) -> None:
+        """Move the cursor in the outcomes, or move it there from the repositories."""
+        if self._chart.has_focus:
+            self._chart.move(step)
+        self._chart.focus()
+
+    def action_rows(self) -> None:
+        """Move the cursor to the repositories."""
+        self._rows.focus()
+
+    def action_export(self) -> None:
+        """Ask for a file and write the figures."""
+        view, day = self._view, self._engine.clock().astimezone()
+        if view is None:
+            return
+
+        async def written(path: Path) -> str:
+            await asyncio.to_thread(write, view, path)
+            return f"Written: {path}"
+
+        name = f"runwarden-{self._engine.profile.name}-{self._span.name}-{day:%Y-%m-%d}.csv"
+        suggested = Path.cwd() / "".join(c if c.isalnum() or c in "-._" else "-" for c in name)
+        sheet = ExportScreen("Export these figures", suggested, FORMATS, written)
+        self.app.push_screen(sheet, lambda said: self.session.notify(said) if said else None)
+
+    def action_refresh(self) -> None:
+        """Poll the service now."""
+        self._engine.polling.poll_soon("runs")
+        self._reader.ask()
+
+    @on(OptionList.OptionSelected)
+    def _row_chosen(self, message: OptionList.OptionSelected) -> None:
+        view, (kind, _, key) = self._view, (message.option_id or "").partition(":")
+        if view is None:
+            return
+        if kind == "repo":
+            self.post_message(runs_lead(RunFilter(repositories=(key,)), view.since))
+        elif kind == "at":
+            self._open_outcome(next(each for each in view.outcomes if each.start.isoformat() == key))
+
+    @on(OutcomesChart.Chosen)
+    def _bar_chosen(self, message: OutcomesChart.Chosen) -> None:
+        if self._view is not None:
+            self._open_outcome(self._view.outcomes[message.index])
+
+    @on(OutcomesChart.Highlighted)
+    def _bar_highlighted(self, message: OutcomesChart.Highlighted) -> None:
+        view, index = self._view, message.index
+        said = "" if view is None or index is None else counted(view.outcomes[index], view)
+        self.query_one("#insight-outcomes").border_subtitle = said
+        self.refresh_bindings()
+
+    @on(OptionList.OptionHighlighted)
+    def _row_highlighted(self) -> None:
+        self.refresh_bindings()
+
+    def _open_outcome(self, each: Outcomes) -> None:
+        self.post_message(runs_lead(RunFilter(), each.start, None if each.end > self.session.run_now() else each.end))
+
+    # Internals
+
+    @on(ChipBar.Clicked)
+    def _span_clicked(self, message: ChipBar.Clicked) -> None:
+        self.action_span(message.name)
+
+    @property
+    def _shows_tables(self) -> bool:
+        return self.is_mounted and self.query_one("#insights").has_class("-tables")
+
+    @property
+    def _list(self) -> LeadList:
+        return self._tables if self._shows_tables else self._rows
+
+    async def _read(self) -> None:
+        span, now = self._span, self.session.run_now()
+        self._is_stale = False
+        view = await read_insights(self._engine.cache, span, now)
+        if span == self._span:
+            self._show(view)
+
+    def _show(self, view: InsightsView) -> None:
+        is_first = self._view is None
+        self._view = view
+        self._say_extent(view)
+        self.refresh_bindings()
+        if not view.runs:
+            self._say(self._nothing(view))
+            return
+        self._said = None
+        self.query_one("#insights").remove_class("-nothing")
+        self.query_one("#insight-outcomes").border_title = f"Outcomes by {view.step}"
+        self.query_one("#insight-concurrency").border_title = "Runs at once, on average"
+        self.query_one("#insight-repositories").border_title = "Success and duration by repository"
+        self.query_one("#insight-legend", Static).update(legend(view))
+        self.query_one("#insight-busiest", Static).update(busiest(view))
+        for chart in self.query(Chart):
+            chart.show(view)
+        self._rows.show(partial(repository_rows, view))
+        self._tables.show(lambda _: [*table_rows(view)])
+        if is_first:
+            self._list.focus()
+
+    def _nothing(self, view: InsightsView) -> Notice:
+        if self.session.vitals.storage_trouble:
+            return UNREADABLE
+        if self._was_answered:
+            return nothing(self._span, view)
+        return self.session.vitals.trouble or ASKING
+
+    def _say_extent(self, view: InsightsView) -> None:
+        said = extent(view) if view.runs or self._was_answered else ""
+        self.query_one("#insight-extent", Static).update(Content.styled(said, STYLES["quiet"]))
+
+    @property
+    def _was_answered(self) -> bool:
+        link = self.session.vitals.now.runs_link
+        return link is not None and link.last_ok_at is not None
+
+    def _say(self, notice: Notice) -> None:
+        if notice == self._said:
+            return
+        self._said = notice
+        self.query_one(NoticePage).show(notice)
+        self.query_one("#insights").add_class("-nothing")
+
+    def _name_spans(self) -> None:
+        chips = tuple(
+            Chip(
+                span.name,
+                safe_text(f"[{span.name}]" if span == self._span else f" {span.name} "),
+                span == self._span,
+            )
+            for span in SPANS
+        )
+        self.query_one("#insight-spans", ChipBar).show(chips)

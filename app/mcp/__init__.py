@@ -1,0 +1,1 @@
+"""The same facts and proposals as tools for programs (MCP)."""

@@ -1,0 +1,1 @@
+"""Partner organizations: attempts, invitations and imports."""

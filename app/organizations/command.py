@@ -1,0 +1,269 @@
+"""`runwarden orgs` and `runwarden gitlab`: organizations and projects, onboarded once each (spec 4.1, 4.6)."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from msgspec.structs import replace
+
+from app.actions.command_writes import (
+    DRY_RUN_OPTION,
+    BatchRow,
+    WriteCommand,
+    WriteOptions,
+    carry_out,
+    each_in_turn,
+    exit_of,
+    perform,
+    request_document,
+    send,
+    tell_batch,
+    write_options,
+)
+from app.api.errors import ApiError, NotOfferedError
+from app.api.requests import CreateOrganization, OnboardProject, ResendInvitation
+from app.cli.context import Invocation
+from app.cli.documents import invitation_ends_at, organization_document, state_text
+from app.cli.exits import CommandFailedError, ErrorDetail, Exit, failed, of_api_error
+from app.cli.options import CommandGroup, FactCommand, async_command
+from app.cli.output import Column
+from app.engine.times import exact_ago, rfc3339
+from app.organizations.facts import newest, short
+from app.runs.document import as_received
+from storage.base_error import RunwardenError
+from storage.records import Action
+from storage.values import utc_now
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from app.organizations.imports import Imported, ImportRow
+    from storage.records.results import Invitation
+
+MOST_PROBLEMS: Final = 20
+"""Problems of a file that one message lists."""
+NOTHING_SENT: Final = frozenset({"already_created", "to_create", "not_tried"})
+"""Outcomes of a row for which nothing was sent."""
+
+
+LONGEST_ID: Final = 100
+"""Digits; Python refuses to read very long numbers."""
+COLUMNS: "Final[tuple[Column[Imported], ...]]" = (
+    Column("line", lambda r: str(r.row.line), "line"),
+    Column("outcome", lambda r: r.outcome, "outcome"),
+    Column("email", lambda r: r.row.email, "email", flexible=True),
+    Column("offer code", lambda r: r.row.offer_code or "", "offer_code", flexible=True),
+    Column("organization", lambda r: (r.action.result_id if r.action else None) or "", "organization_id"),
+    Column("error", lambda r: r.action.error.message if r.action and r.action.error else "", "error", flexible=True),
+    Column("action", lambda r: r.action.action_id if r.action else "", "action_id"),
+)
+
+
+@click.group(cls=CommandGroup)
+def orgs() -> None:
+    """Create, import and list partner organizations."""
+
+
+@orgs.command("import", cls=FactCommand)
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True))
+@DRY_RUN_OPTION
+@click.pass_obj
+def import_organizations(invocation: Invocation, /, *, file: Path, dry_run: bool) -> int:
+    """Create an organization for each row of FILE, a CSV with the columns email and offer_code; - is stdin.
+
+    It may be interrupted and started again: emails whose organization was created from here are skipped. It stops
+    at the first row whose outcome is unknown, or when the service cannot be reached.
+    """
+    # Read outside the event loop, where Ctrl-C still ends it.
+    rows = _rows(file)
+    return invocation.run(lambda: _import(invocation, rows, dry_run=dry_run))
+
+
+def _rows(path: Path) -> "tuple[ImportRow, ...]":
+    """The rows of a CSV file with a header that has `email` and, optionally, `offer_code`.
+
+    Raises:
+        CommandFailedError: The file cannot be read, a row cannot be used, or an email is there twice.
+    """
+    from app.organizations.imports import LARGEST, ImportFileError, parse_rows, read_rows
+
+    is_stdin = str(path) == "-"
+    origin = "stdin" if is_stdin else str(path)
+    try:
+        rows = parse_rows(sys.stdin.buffer.read(LARGEST + 1), origin) if is_stdin else read_rows(path)
+    except ImportFileError as error:
+        raise failed("usage", str(error)) from error
+    found: list[ErrorDetail] = [
+        {"line": row.line, "field": problem.field, "message": problem.message}
+        for row in rows
+        for problem in row.problems
+    ]
+    if found:
+        lines = [f"Line {row.line}: {problem.message}" for row in rows for problem in row.problems]
+        raise failed("invalid", f"{origin}: nothing was sent. {' '.join(lines[:MOST_PROBLEMS])}", problems=found)
+    return rows
+
+
+async def _import(invocation: Invocation, rows: "Sequence[ImportRow]", *, dry_run: bool) -> int:
+    from app.organizations.imports import Import, Imported
+
+    async with invocation.writer(dry_run=dry_run) as engine:
+        base_url = engine.client.base_url
+        most = 0 if dry_run else None
+        work = Import(engine.ledger, lambda request, key: carry_out(engine, request, key=key), most)
+
+        async def create(row: "ImportRow") -> tuple[Imported, str, str]:
+            result = await work.create(row)
+            if dry_run and result.outcome == "not_tried":
+                result = replace(result, outcome="to_create")
+            return result, result.outcome, row.email
+
+        def done(results: "Sequence[Imported]") -> dict[str, object]:
+            return {"rows": [_row_document(result) for result in results], "base_url": base_url}
+
+        results = await each_in_turn(invocation, rows, create, done, "created")
+    results += [Imported(row, "not_tried") for row in rows[len(results) :]]
+    documents = [_row_document(result) for result in results]
+    columns = COLUMNS
+    if dry_run:
+        for document, result in zip(documents, results, strict=True):
+            is_sent = result.outcome == "to_create"
+            document["request"] = request_document(base_url, result.row.request) if is_sent else None
+
+        def request(result: Imported) -> str:
+            if result.outcome != "to_create":
+                return ""
+            sent = request_document(base_url, result.row.request)
+            return f"{sent['method']} {sent['url']} {invocation.output.json(sent['body'])}"
+
+        columns = (*COLUMNS, Column("request", request, "request", flexible=True))
+    told = [
+        BatchRow(result.row.email, result.action, document, _exit(result))
+        for result, document in zip(results, documents, strict=True)
+    ]
+    return tell_batch(invocation, told, columns, results, base_url, dry_run=dry_run)
+
+
+def _exit(result: "Imported") -> Exit:
+    """The exit code that this row would have without the others."""
+    if result.outcome == "blocked":
+        return Exit.UNKNOWN_OUTCOME
+    if result.outcome in NOTHING_SENT or result.action is None:
+        return Exit.DONE
+    return exit_of(result.action)
+
+
+def _row_document(result: "Imported") -> dict[str, object]:
+    attempt = organization_document(result.action) if result.action else {}
+    return {
+        "line": result.row.line,
+        "email": result.row.email,
+        "offer_code": result.row.offer_code,
+        "outcome": result.outcome,
+        **{name: attempt.get(name) for name in ("action_id", "organization", "error")},
+    }
+
+
+@orgs.command("create", cls=WriteCommand, kind="organization.create")
+@click.argument("email")
+@click.option("--offer-code", metavar="CODE", help="A partner offer code. Default: the standard trial.")
+@write_options
+@click.option("--again", is_flag=True, help="Create another one even if EMAIL has one already.")
+@async_command
+async def create(invocation: Invocation, /, *, email: str, offer_code: str | None, **options: Any) -> int:
+    """Create an organization and invite EMAIL as its administrator."""
+    return await send(invocation, CreateOrganization(email.strip(), offer_code), WriteOptions(**options))
+
+
+@orgs.command("resend", cls=WriteCommand, kind="invitation.resend")
+@click.argument("which", metavar="EMAIL|ORGANIZATION_ID|INVITATION_ID")
+@write_options
+@async_command
+async def resend(invocation: Invocation, /, *, which: str, **given: Any) -> int:
+    """Invite an organization's administrator again, for 30 days; the code mailed before no longer works.
+
+    A service need not offer this: the specification has no invitations.
+    """
+    options = WriteOptions(**given)
+    async with invocation.writer(dry_run=options.dry_run) as engine:
+        try:
+            told = await engine.client.invitations()
+        except ApiError as error:
+            raise CommandFailedError(of_api_error(error, hint="Its operator can send the mail again.")) from error
+        asked = which.strip().casefold()
+        named = [one for one in told if asked in {one.invitation_id.casefold(), one.organization_id.casefold()}]
+        found = named or [one for one in told if one.email.casefold() == asked]
+        if not found:
+            raise failed("not_found", f"The service knows no invitation of {which}. See: runwarden orgs list")
+        if len({one.organization_id for one in found}) > 1:
+            ids = ", ".join(dict.fromkeys(one.organization_id for one in found))
+            raise failed("usage", f"{which} was invited to several organizations. Name one: {ids}.")
+        report = await perform(invocation, engine, ResendInvitation(found[0].invitation_id), options)
+    return report()
+
+
+@orgs.command("list", cls=FactCommand)
+@click.option("--cached", is_flag=True, help="Do not ask the service what became of the invitations.")
+@async_command
+async def list_organizations(invocation: Invocation, /, *, cached: bool) -> int:
+    """List the organizations requested from here, newest first, and what became of their invitations.
+
+    If the service does not tell that, as the specification's own API cannot, an invitation is `unknown`.
+    """
+    async with invocation.ledger() as ledger:
+        found = await ledger.organizations()
+    told: tuple[Invitation, ...] = ()
+    if not cached and any(action.state == "confirmed" for action in found):
+        try:
+            async with invocation.engine(needs_token=True) as engine:
+                told = await engine.client.invitations()
+        except NotOfferedError:
+            pass
+        except RunwardenError as error:
+            invocation.output.note(f"What became of the invitations is unknown: {error}")
+    now = utc_now()
+    invited = {action.action_id: newest(told, action.result_id, _email(action)) for action in found}
+    entries = [organization_document(action, invited[action.action_id]) for action in found]
+
+    def name(action: Action) -> str:
+        return str(as_received(action.response_json).get("organization_name") or "")
+
+    def invitation(action: Action) -> str:
+        return short(invited[action.action_id], now)[0] if invitation_ends_at(action) else ""
+
+    def ends(action: Action) -> object:
+        return rfc3339(invitation_ends_at(action))
+
+    columns: tuple[Column[Action], ...] = (
+        Column("state", state_text, "state", lambda a: a.state),
+        Column("email", _email, "email", flexible=True),
+        Column("organization", name, "organization", flexible=True),
+        Column("id", lambda a: a.result_id or "", "organization_id"),
+        Column("asked", lambda a: exact_ago(a.created_at, now), "created_at", lambda a: rfc3339(a.created_at)),
+        Column("invitation", invitation, "invitation_expires_at", ends),
+        Column("action", lambda a: a.action_id, "action_id"),
+    )
+    invocation.output.listing("organizations", entries, columns, found, empty="No organizations requested yet.")
+    return Exit.DONE
+
+
+def _email(action: Action) -> str:
+    return str(as_received(action.body_json).get("email", ""))
+
+
+@click.group(cls=CommandGroup)
+def gitlab() -> None:
+    """Onboard GitLab projects."""
+
+
+@gitlab.command("onboard", cls=WriteCommand, kind="gitlab.onboard")
+@click.argument("project")
+@write_options
+@async_command
+async def onboard(invocation: Invocation, /, *, project: str, **options: Any) -> int:
+    """Onboard PROJECT: group/project, or its numeric id. Exit code 1 if GitLab refuses it."""
+    name = project.removeprefix("gitlab:")
+    is_id = name.isascii() and name.isdecimal() and len(name) <= LONGEST_ID
+    request = OnboardProject(project_id=int(name)) if is_id else OnboardProject(project_path=name)
+    return await send(invocation, request, WriteOptions(**options))

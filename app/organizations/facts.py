@@ -1,0 +1,57 @@
+"""Invitations in words: what became of each, where the service tells it (docs/results.md)."""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Final
+
+from app.engine.times import age, ago, stamp
+from storage.records import Tone
+from storage.records.results import Invitation
+
+SOON: Final = timedelta(days=3)
+"""An invitation that ends within this time is highlighted."""
+UNKNOWN: Final = "unknown"
+_TONES: Final[dict[str, Tone]] = {"accepted": "good", "waiting": "warn", "refused": "bad", "expired": "warn"}
+CLOSED: Final = frozenset({"accepted", "withdrawn"})
+"""States after which an invitation cannot be sent again."""
+
+
+def newest(told: Iterable[Invitation], organization_id: str | None, email: str) -> Invitation | None:
+    """The newest invitation of an address to an organization; None: the service tells of none."""
+    wanted = organization_id, email.casefold()
+    return next((one for one in told if (one.organization_id, one.email.casefold()) == wanted), None)
+
+
+def short(invitation: Invitation | None, now: datetime) -> tuple[str, Tone]:
+    """What became of it, in at most 17 cells; None is unknown."""
+    if invitation is None:
+        return UNKNOWN, "quiet"
+    tone = _TONES.get(invitation.state, "plain")
+    if invitation.state == "accepted" and invitation.accepted_at is not None:
+        return f"accepted {ago(invitation.accepted_at, now)}", tone
+    if invitation.state == "waiting":
+        return "not sent yet", tone
+    if invitation.state != "sent" or invitation.expires_at is None:
+        return invitation.state, tone
+    what = "outbox" if invitation.mail == "outbox" else "sent"
+    left = age(invitation.expires_at, now).removeprefix("in ")
+    return f"{what}, {left} left", "warn" if invitation.expires_at - now < SOON else tone
+
+
+def full(invitation: Invitation | None, until: datetime, now: datetime) -> str:
+    """The same in a sentence, with where its mail went; `until` is the spec's end where the service tells none."""
+    if invitation is None:
+        return f"unknown: this service does not tell; unless it was accepted, it ends {stamp(until)}"
+    said, _ = short(invitation, now)
+    sent_at = "" if invitation.sent_at is None else f" {stamp(invitation.sent_at)}"
+    ends = "" if invitation.expires_at is None else f", until {stamp(invitation.expires_at)}"
+    match invitation.state:
+        case "sent" if invitation.mail == "outbox":
+            return f"written into the service's outbox folder{sent_at}; pass it on from there{ends}"
+        case "sent":
+            return f"handed to the mail server{sent_at}; whether it arrived, the service cannot tell{ends}"
+        case "waiting" | "refused":
+            again = "; it is tried again" if invitation.state == "waiting" else ""
+            return f"not sent: {invitation.failure or 'no attempt yet'}{again}"
+        case _:
+            return said if invitation.state == "accepted" else f"{said}{ends.replace('until', 'since')}"

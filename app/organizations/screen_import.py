@@ -1,0 +1,372 @@
+"""Organizations from a file: shown before they are sent, sent one after the other, resumed at any time."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, cast
+
+from msgspec.structs import replace
+from textual import on, work
+from textual.binding import Binding, BindingType
+from textual.widget import Widget
+from textual.widgets import Input
+
+from app.actions.drafts import FormDraft
+from app.actions.refusals import ActionRefusedError, AlreadyAskedError
+from app.actions.screen_resolve import ResolveForm
+from app.actions.second_press import SecondPress
+from app.api.requests import CreateOrganization
+from app.console.base.screen import BaseScreen
+from app.console.session import CURE_S, Session
+from app.console.session.coalesced_task import CoalescedTask
+from app.console.sheets import typed_path
+from app.engine.events import ActionChanged, CacheChangedElsewhere, Event
+from app.engine.text import SafeText, plural, safe_text
+from app.organizations.imports import Import, Imported, ImportFileError, ImportRow, read_rows, standing
+from storage.errors import StorageError
+from storage.records import Action
+from widgets.forms.field import FormField
+from widgets.frame.notice import Notice
+from widgets.kit.after_refresh import after_refresh
+from widgets.kit.badges import Tone
+from widgets.kit.line_table import LineTable
+from widgets.organizations.table import ImportBar, ImportLine, ImportRowState, counts, import_columns
+
+if TYPE_CHECKING:
+    from app.engine.engine import Engine
+
+Phase = Literal["idle", "asked", "sending", "stopping"]
+"""`asked`: the next press sends; `stopping`: the row on its way is the last."""
+MOST: Final = 50
+"""The number sent at once, unless another is typed."""
+NO_FILE: Final = Notice(
+    "○",
+    "Name a CSV file above",
+    (
+        "Its first line: email and, optionally, offer_code.",
+        "You see what would be done before anything is sent.",
+        "You can stop and continue later: what was created",
+        "is skipped, and no one is invited twice.",
+    ),
+    "plain",
+)
+
+
+class OrganizationImportScreen(BaseScreen):
+    """An import: the file, its rows, and their outcomes."""
+
+    TAB = "organizations"
+    CSS = """
+    OrganizationImportScreen.-tall ImportBar { padding-bottom: 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        # With priority over the field's own keys, which have no hint in the footer to click.
+        Binding("enter", "read", "read the file", key_display="enter", priority=True, id="import.read"),
+        Binding("ctrl+s", "go", "create them", key_display="^s", priority=True, id="import.go"),
+        Binding("X", "stop", "stop", tooltip="Stop after the current row", id="import.stop"),
+        Binding("v", "resolve", "resolve", tooltip="Record the result of an unknown outcome", id="import.resolve"),
+        Binding("n", "file", "file", tooltip="Another file", id="import.file"),
+        Binding("escape", "back", "back", key_display="esc", priority=True, id="import.back"),
+    ]
+
+    def __init__(self, session: Session, engine: "Engine") -> None:
+        super().__init__(session)
+        self._engine = engine
+        self._bar, self._table = ImportBar(MOST), LineTable[ImportLine](engine.clock(), import_columns)
+        self._rows: tuple[ImportRow, ...] = ()
+        self._lines: dict[int, ImportLine] = {}
+        """The rows with their states, by their line in the file."""
+        self._file = ""
+        """The file's name when it was read last."""
+        self._phase: Phase = "idle"
+        self._second_press = SecondPress()
+        self._stopped_by: Imported | None = None
+        """The row that ended the last sending, or None."""
+        self._paused = ""
+        """Why the last sending ended early, if no row was the reason."""
+        warn = partial(session.notify, severity="warning", timeout=CURE_S)
+        fresh = {"path": "", "most": str(MOST)}
+        self._form_draft = FormDraft(engine, "organization.import", fresh, warn)
+        self._planner = CoalescedTask(self._plan, self.run_worker)
+
+    def compose_body(self) -> Iterable[Widget]:
+        """Compose the fields and the rows."""
+        yield self._bar
+        yield self._table
+
+    def on_mount(self) -> None:
+        """Resume the import that was begun before."""
+        self._resume()
+
+    @work
+    async def _resume(self) -> None:
+        self._table.say(NO_FILE)
+        self._bar.file.take_focus()
+        if (draft := await self._form_draft.restore()) is not None:
+            self._bar.file.fill(draft.values.get("path", ""))
+            self._bar.most.fill(draft.values.get("most", str(MOST)))
+            await self._open()
+
+    def engine_changed(self, event: Event) -> None:
+        """Read the rows again after an action changed."""
+        if isinstance(event, ActionChanged | CacheChangedElsewhere) and not self._is_under_way:
+            self._planner.ask()
+
+    def tick(self, now: datetime) -> None:
+        """Move the ages."""
+        self._table.tick(now)
+
+    @property
+    def _is_under_way(self) -> bool:
+        return self._phase in {"sending", "stopping"}
+
+    @property
+    def _to_send(self) -> tuple[ImportRow, ...]:
+        return tuple(row for row in self._rows if self._lines[row.line].state == "to_create")
+
+    @property
+    def _most(self) -> int | None:
+        """The number to send at once; None: the text is not a valid number."""
+        text = self._bar.most.value.strip()
+        return int(text) if text.isascii() and text.isdigit() and int(text) > 0 else None
+
+    @property
+    def _unknown(self) -> Action | None:
+        """The unknown outcome under the cursor; from elsewhere, the first one."""
+        item = self._table.item if self.is_mounted else None
+        if item is not None and item.unknown is not None:
+            return item.unknown
+        return next((line.unknown for line in self._lines.values() if line.unknown is not None), None)
+
+    # Its keys
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Dim or hide the keys that have nothing to do now."""
+        if action in {"go", "resolve"}:
+            can_go = bool(self._to_send) and not self._engine.actions.read_only
+            can = can_go if action == "go" else self._unknown is not None
+            return True if can and not self._is_under_way else None
+        if action == "read":
+            # A file that was not read yet, or that has the focus: it may have changed.
+            text = self._bar.file.value.strip() if self.is_mounted and not self._is_under_way else ""
+            return bool(text) and (text != self._file or self._bar.file.has_focus_within)
+        if action in {"stop", "file"}:
+            return self._is_under_way == (action == "stop")
+        return super().check_action(action, parameters)
+
+    async def action_read(self) -> None:
+        """Read the named file."""
+        # Through the field, whose last change must arrive before the result of reading.
+        await self._bar.file.query_one(Input).action_submit()
+
+    def action_go(self) -> None:
+        """Describe what would be sent; pressed once more, send it."""
+        if self._most is None:
+            self._bar.most.take_focus()
+        elif self._phase != "asked":
+            self._phase = "asked"
+            self._second_press.forget()
+            self._bar.say(*self._remark())
+            self._table.focus()
+            after_refresh(self, self._second_press.painted)
+        elif not self._second_press.press():
+            self.session.notify("Check it, then press ^s again to create them.", severity="warning")
+        else:
+            self._phase = "sending"
+            self._stopped_by = None
+            self._paused = ""
+            self.refresh_bindings()
+            self.run_worker(self._send, group="import")
+
+    def action_stop(self) -> None:
+        """Stop after the row being sent."""
+        if self._is_under_way:
+            self._phase = "stopping"
+
+    def action_file(self) -> None:
+        """Focus the file's name."""
+        self._bar.file.take_focus()
+
+    def action_resolve(self) -> None:
+        """Open the form that resolves an unknown outcome."""
+        if self._unknown is not None:
+            self.app.push_screen(ResolveForm(self._engine, self._unknown), lambda _: self._planner.ask())
+
+    def action_back(self) -> None:
+        """Go back one step: from the question, or to the organizations; not while rows are sent."""
+        if self._is_under_way:
+            self.session.notify("A row is being sent: press X to stop after it.", severity="warning")
+        elif self._phase == "asked":
+            self._withdraw()
+        else:
+            self.dismiss()
+
+    # Its widgets' messages
+
+    @on(Input.Submitted)
+    def _entered(self) -> None:
+        self.run_worker(self._open)
+
+    @on(FormField.Changed)
+    def _typed(self, message: FormField.Changed) -> None:
+        self._withdraw()
+        self._form_draft.typed({"path": self._bar.file.value, "most": self._bar.most.value})
+        if message.field == "most":
+            wrong = self._most is None
+            self._bar.most.complain(safe_text("A whole number, from 1.") if wrong else None)
+        else:
+            self._bar.file.complain(None)
+        self.refresh_bindings()
+
+    def _withdraw(self) -> None:
+        """Withdraw the question whether to send, if it was asked."""
+        if self._phase == "asked":
+            self._phase = "idle"
+            self._bar.say(*self._remark())
+
+    @on(LineTable.Highlighted)
+    def _highlighted(self) -> None:
+        self.refresh_bindings()
+
+    @on(LineTable.Chosen)
+    def _chosen(self) -> None:
+        if self._table.item is not None and self._table.item.unknown is not None:
+            self.action_resolve()
+
+    # Reading and sending
+
+    async def _open(self) -> None:
+        """Read the file and show its rows; questions and remarks about earlier rows are void."""
+        text = self._bar.file.value.strip()
+        if not text or self._is_under_way:
+            return
+        self._file = text
+        self._phase = "idle"
+        self._stopped_by = None
+        self._paused = ""
+        self._rows, self._lines = (), {}
+        try:
+            rows = await asyncio.to_thread(lambda: read_rows(typed_path(text)))
+        except ImportFileError as error:
+            self._bar.file.complain(safe_text(str(error)))
+        else:
+            self._lines = {row.line: line(standing(row, ())) for row in rows}
+            self._rows = rows
+            await self._form_draft.flush()
+            self._table.focus()
+        await self._plan()
+
+    async def _plan(self) -> None:
+        """Give each row its state by the ledger; a row created or rejected here stays so until its action changes."""
+        if self._is_under_way:
+            return
+        attempts: defaultdict[str, list[Action]] = defaultdict(list)
+        for action in await self._engine.ledger.organizations():
+            attempts[action.subject].append(action)
+        for row in self._rows:
+            before = self._lines[row.line]
+            found = line(standing(row, attempts[row.subject]))
+            if before.action != found.action or before.state not in {"created", "rejected"}:
+                self._lines[row.line] = found
+        self._show()
+        self._bar.say(*self._remark())
+        self.refresh_bindings()
+
+    def _show(self) -> None:
+        shown = tuple(self._lines.values())
+        self._table.show(shown)
+        self._bar.show_counts(counts(shown))
+
+    async def _send(self) -> None:
+        most = self._most or MOST
+        work = Import(self._engine.ledger, self._submit, most=most)
+        rows = self._to_send
+        refused = ""
+        self._bar.disabled = True
+        try:
+            for row in rows:
+                if self._phase != "sending" or work.is_spent or work.stopped_by is not None:
+                    break
+                self._lines[row.line] = replace(self._lines[row.line], state="sending")
+                self._show()
+                self._bar.show_progress(work.sent, min(most, len(rows)), safe_text(row.email))
+                self._lines[row.line] = line(await work.create(row))
+                self._show()
+        except (ActionRefusedError, StorageError) as error:
+            refused = str(error)
+        finally:
+            was_stopped = self._phase == "stopping"
+            left = len(self._to_send)
+            self._phase, self._stopped_by = "idle", work.stopped_by
+            if work.stopped_by is None and left and was_stopped:
+                self._paused = f"Stopped. Press ^s to continue with {_organizations(left)}."
+            elif work.stopped_by is None and left and work.is_spent:
+                self._paused = f"{work.sent:,} were sent, the most at a time. Press ^s to continue."
+            self._bar.disabled = False
+        await self._plan()
+        if refused:
+            self._bar.say(safe_text(refused), "bad")
+        elif not self._to_send and self._stopped_by is None:
+            await self._form_draft.done()
+
+    async def _submit(self, request: CreateOrganization, key: str) -> Action:
+        try:
+            return await self._engine.actions.submit(request, key=key)
+        except AlreadyAskedError as asked:
+            return asked.existing  # Another import sent the same row first.
+
+    def _remark(self) -> tuple[SafeText, Tone]:
+        """The question, or why the last sending ended, or what the key does."""
+        most, count = self._most or MOST, len(self._to_send)
+        if self._phase == "asked":
+            first = f"{most:,} of {_organizations(count)}" if most < count else _organizations(count)
+            people = "1 person" if min(most, count) == 1 else f"{min(most, count):,} people"
+            return safe_text(f"^s again: create {first} and invite {people}; esc: cancel"), "warn"
+        if not self._lines:
+            return safe_text(""), "quiet"
+        if (stop := self._stopped_by) is not None:
+            here = self._lines.get(stop.row.line)
+            if stop.outcome != "unknown" or (here is not None and here.unknown is not None):
+                error = stop.action.error if stop.action is not None else None
+                kind, message = (error.kind, error.message) if error is not None else ("", "")
+                if stop.outcome in {"unknown", "blocked"}:
+                    why = f"Line {stop.row.line}'s outcome is unknown: press v to resolve it, ^s to continue."
+                elif kind == "rate_limited":
+                    why = "The organization's rate limit is spent (429): wait, then press ^s to continue."
+                elif kind in {"not_authorized", "forbidden", "not_found"}:
+                    why = f"Refused, as every other row would be: {message} Nothing more was sent."
+                else:
+                    why = f"Line {stop.row.line} could not be sent: {message} Press ^s to continue."
+                return safe_text(why), "warn"
+        if self._engine.actions.read_only:
+            return safe_text("Read-only: nothing can be sent from here."), "warn"
+        if self._paused:
+            return safe_text(self._paused), "warn"
+        return safe_text(
+            f"Press ^s to create {_organizations(count)}." if count else "Nothing is left to create."
+        ), "quiet"
+
+
+def line(result: Imported) -> ImportLine:
+    """Describe a row by its result."""
+    row, action = result.row, result.action
+    state: ImportRowState
+    if row.problems:
+        state = "twice" if row.is_twice else "invalid"
+    elif result.outcome == "blocked" and action is not None and action.state == "unknown":
+        state = "unknown"
+    elif result.outcome in {"not_tried", "not_sent"} or (result.outcome == "rejected" and result.ends_the_import):
+        # A row refused for a reason other than its own can be sent again.
+        state = "to_create"
+    else:
+        state = cast("ImportRowState", result.outcome)
+    problem = safe_text(" ".join(each.message for each in row.problems))
+    email = safe_text(row.email, limit=254)
+    offer = safe_text(row.offer_code or "", limit=100)
+    return ImportLine(row.line, email, offer, state, problem, action)
+
+
+def _organizations(count: int) -> str:
+    return plural(count, "organization")

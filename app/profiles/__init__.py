@@ -1,0 +1,55 @@
+"""The configuration: one TOML file and a few environment variables, as frozen settings.
+
+Imports nothing slow, such as pydantic: it is loaded before the first painted screen.
+"""
+
+from app.profiles.load import Choice, load
+from app.profiles.paths import (
+    CACHE_FILE,
+    LEDGER_FILE,
+    STATE_FILE,
+    config_path,
+    data_folder,
+    data_root,
+    example_text,
+    mirrors_folder,
+)
+from app.profiles.settings import (
+    ConfigError,
+    ConsoleSettings,
+    HistorySettings,
+    NotifyRoute,
+    NotifySettings,
+    PollSettings,
+    Profile,
+    RepositoryAddress,
+    Settings,
+    Template,
+    UserCommand,
+    ViewSettings,
+)
+
+__all__ = [
+    "CACHE_FILE",
+    "LEDGER_FILE",
+    "STATE_FILE",
+    "Choice",
+    "ConfigError",
+    "ConsoleSettings",
+    "HistorySettings",
+    "NotifyRoute",
+    "NotifySettings",
+    "PollSettings",
+    "Profile",
+    "RepositoryAddress",
+    "Settings",
+    "Template",
+    "UserCommand",
+    "ViewSettings",
+    "config_path",
+    "data_folder",
+    "data_root",
+    "example_text",
+    "load",
+    "mirrors_folder",
+]

@@ -1,0 +1,274 @@
+"""`runwarden config`, `profiles`, `token` and `backup`: the configuration, and the files on this machine."""
+
+import os
+from collections.abc import Awaitable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from app.api.errors import ForbiddenError, NotAuthorizedError
+from app.cli.context import Format, Invocation
+from app.cli.exits import ErrorDetail, Exit, failed
+from app.cli.options import CommandGroup, FactCommand, async_command
+from app.cli.output import Column, Document, facts
+from app.profiles import LEDGER_FILE, STATE_FILE, ConfigError, Settings, config_path, data_folder, example_text
+from app.profiles.load import mistakes, read_text, toml_values
+from app.profiles.settings import ConsoleSettings
+from app.profiles.table import KeyPath, Table, line_of
+from app.profiles.token import FileToken, TokenError
+
+_EDITING: Final = {
+    "edit": ("app.cli.editing:edit", "Open the configuration in $EDITOR, and keep what was saved if it is valid."),
+    "set": (
+        "app.cli.editing:set_value",
+        "Set KEY, such as poll.runs_s or profiles.acme.read_only, to VALUE; comments and order of the file stay.",
+    ),
+}
+
+
+@click.group(cls=CommandGroup, elsewhere=_EDITING)
+def config() -> None:
+    """Show, check, create, edit or change the configuration file."""
+
+
+@config.command("path", cls=FactCommand)
+@click.pass_obj
+def show_path(invocation: Invocation) -> int:
+    """Print the path of the configuration file; it need not exist."""
+    path = config_path(invocation.config_file, os.environ)
+    document = {"path": str(path), "exists": path.is_file()}
+    if invocation.format is Format.TABLE:
+        invocation.output.text(str(path))
+    else:
+        invocation.output.record(document, [("path", str(path)), ("exists", "yes" if document["exists"] else "no")])
+    return Exit.DONE
+
+
+@config.command("check", cls=FactCommand)
+@click.pass_obj
+def check(invocation: Invocation) -> int:
+    """Check the configuration, token files included, and show the settings in effect, or all mistakes.
+
+    Nothing is sent, and no program is run for a token.
+    """
+    try:
+        settings, found = invocation.settings(), list[ConfigError]()
+    except ConfigError as error:
+        if error.file is None or not error.path:
+            raise
+        settings, found = mistakes(error.file, read_text(error.file) or "")
+    if settings.file is not None:
+        text = read_text(settings.file) or ""
+        found += _unusable(settings, Table(settings.file, text, toml_values(settings.file, text)))
+    found.sort(key=lambda each: each.line or 0)
+    if found:
+        problems: list[ErrorDetail] = [{"line": each.line, "key": each.key, "message": str(each)} for each in found]
+        first, said = found[0], [str(each) for each in found]
+        if not invocation.output.format.is_json:
+            for line in said[:-1]:
+                invocation.output.note(line)
+            said = said[-1:]
+        message, file = " ".join(said), str(first.file)
+        raise failed("config", message, file=file, line=first.line, key=first.key, problems=problems)
+    profile = invocation.profile(settings)
+    names = [each.name for each in settings.profiles]
+    folder = str(data_folder(settings, profile))
+    document: dict[str, object] = {
+        "ok": True,
+        "file": None if settings.file is None else str(settings.file),
+        "profiles": names,
+        "profile": profile.name,
+        "base_url": profile.base_url,
+        "read_only": profile.read_only,
+        "data_folder": folder,
+    }
+    read_only = "yes" if profile.read_only else "no"
+    shown = {
+        "file": settings.file or "none: only the environment",
+        "profiles": ", ".join(names),
+        "read_only": read_only,
+    }
+    pairs = [(name, str(shown.get(name, value))) for name, value in document.items() if name != "ok"]
+    invocation.output.record(document, pairs)
+    return Exit.DONE
+
+
+def _unusable(settings: Settings, root: Table) -> Iterator[ConfigError]:
+    """The values that only the console or the start of a profile would find wrong."""
+    if settings.keys or any(command.key for command in settings.commands):
+        from app.console.keys.keymap import problems
+
+        for said in problems(settings.keys, settings.commands):
+            line = line_of(root.text, _place_of_key(root, settings, said))
+            yield ConfigError(said, cure="", file=root.file, line=line)
+    if settings.console.theme != ConsoleSettings().theme:
+        from app.console.themes import theme_problem
+
+        if said := theme_problem(settings.console.theme):
+            yield root.table("console").mistake("theme", said, "")
+    for profile in settings.profiles:
+        if isinstance(profile.token, FileToken):
+            try:
+                profile.token.read({})
+            except TokenError as error:
+                table = root.table("profiles").table(profile.name)
+                yield table.mistake("token_file", error.message, error.cure)
+
+
+def _place_of_key(root: Table, settings: Settings, said: str) -> KeyPath:
+    """Where the key stands that a sentence of `problems` begins with."""
+    begun = said.removeprefix("keys.").removeprefix("commands, ")
+    if (name := next((name for name in settings.keys if begun.startswith(f"{name}: ")), None)) is not None:
+        return ("keys", name) if name in root.table("keys").values else ("keys", *name.split("."))
+    commands = enumerate(root.tables("commands"))
+    places = (("commands", at, "key") for at, one in commands if begun.startswith(f"{one.values.get('name')}: "))
+    return next(places, ("commands",))
+
+
+@config.command("keys", cls=FactCommand)
+@click.pass_obj
+def keys(invocation: Invocation) -> int:
+    """List the ids for [keys], with their current keys."""
+    from app.console.keys.keymap import catalog
+
+    own = invocation.settings().keys
+    entries: list[Document] = [
+        {"id": fact.id, "keys": own[fact.id].split(",") if fact.id in own else [*fact.keys], "does": fact.does}
+        for fact in catalog()
+    ]
+    columns: tuple[Column[Any], ...] = (
+        Column("id", name="id"),
+        Column("keys", lambda entry: " ".join(entry["keys"]), "keys", lambda entry: " ".join(entry["keys"])),
+        Column("does", name="does", flexible=True),
+    )
+    invocation.output.listing("keys", entries, columns)
+    return Exit.DONE
+
+
+@config.command("init", cls=FactCommand)
+@click.option("--force", is_flag=True, help="Replace an existing file.")
+@click.pass_obj
+def init(invocation: Invocation, *, force: bool) -> int:
+    """Create the configuration file from the commented example, readable by you alone."""
+    path = config_path(invocation.config_file, os.environ)
+    flags = os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if force else os.O_EXCL)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with os.fdopen(os.open(path, flags, 0o600), "w", encoding="utf-8") as file:
+            file.write(example_text())
+    except FileExistsError as error:
+        raise failed(
+            "config", f"{path} exists already. Edit it, or replace it with --force.", file=str(path)
+        ) from error
+    except OSError as error:
+        raise failed("config", f"{path} cannot be written: {error.strerror}.", file=str(path)) from error
+    invocation.output.record({"path": str(path), "created": True}, [("created", str(path))])
+    invocation.output.note("Set your service's address in it, then: runwarden config check")
+    return Exit.DONE
+
+
+@click.group(cls=CommandGroup)
+def profiles() -> None:
+    """List the configured services."""
+
+
+@profiles.command("list", cls=FactCommand)
+@click.pass_obj
+def list_profiles(invocation: Invocation) -> int:
+    """List every profile with its address and the source of its token."""
+    settings = invocation.settings()
+    try:
+        chosen = invocation.profile(settings).name
+    except ConfigError:
+        chosen = ""
+    entries: list[Document] = [
+        facts(profile, "name base_url read_only")
+        | {"default": profile.name == chosen, "token_from": str(profile.token)}
+        for profile in settings.profiles
+    ]
+    columns: tuple[Column[Any], ...] = (
+        Column("profile", lambda each: each["name"], "profile"),
+        Column("default", lambda each: "yes" if each["default"] else "", "default", lambda each: each["default"]),
+        Column("base_url", name="base_url", flexible=True),
+        Column("token from", name="token_from", flexible=True),
+        Column("read_only", lambda each: "yes" if each["read_only"] else "no", "read_only"),
+    )
+    empty = "No profile is configured. Create a file with: runwarden config init"
+    invocation.output.listing("profiles", entries, columns, empty=empty)
+    return Exit.DONE
+
+
+@click.group(cls=CommandGroup)
+def token() -> None:
+    """Check the API token."""
+
+
+@token.command("check", cls=FactCommand)
+@async_command
+async def check_token(invocation: Invocation, /) -> int:
+    """Ask the service whether it accepts the token: exit code 0 if runs may be read, 4 if not.
+
+    The API does not report when a token expires, or whether it may create organizations.
+    """
+    async with invocation.engine(needs_token=True) as engine:
+        origin = str(engine.profile.token)
+        asked = {"base_url": engine.profile.base_url, "token_from": origin}
+        try:
+            health = await _is_allowed(engine.client.health())
+            runs = await _is_allowed(engine.client.list_runs(page_size=1))
+        except NotAuthorizedError:
+            invocation.beside_error = {"valid": False, **asked, "runs": False, "health": False}
+            raise
+    document = {"valid": True, **asked, "runs": runs, "health": health}
+    pairs = [
+        ("token", "accepted"),
+        ("service", engine.profile.base_url),
+        ("token from", origin),
+        ("runs", "allowed" if runs else "not allowed: it needs scope admin"),
+        ("health", "allowed" if health else "not allowed"),
+    ]
+    invocation.output.record(document, pairs)
+    return Exit.DONE if runs else Exit.NOT_AUTHORIZED
+
+
+async def _is_allowed(request: Awaitable[object]) -> bool:
+    try:
+        await request
+    except ForbiddenError:
+        return False
+    return True
+
+
+@click.command("backup", cls=FactCommand)
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--all-profiles", is_flag=True, help="Of every configured service.")
+@click.pass_obj
+def backup(invocation: Invocation, /, *, folder: Path, all_profiles: bool) -> int:
+    """Copy the ledger and the automations' state into FOLDER, which must be new or empty.
+
+    Consoles and bots may go on working: each copy is complete and of one moment. To restore, end them all and put the
+    files back where they were.
+    """
+    from storage.database import copy_database  # sqlite3
+
+    settings = invocation.settings()
+    copied: list[str] = []
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise failed("usage", f"{folder} is not empty. Name a new folder for each backup.")
+        for profile in settings.profiles if all_profiles else (invocation.profile(settings),):
+            source = data_folder(settings, profile)
+            for file in (LEDGER_FILE, STATE_FILE):
+                if (source / file).exists():
+                    target = folder / source.name / file
+                    target.parent.mkdir(mode=0o700, exist_ok=True)
+                    copy_database(source / file, target)
+                    copied.append(str(target))
+    except OSError as error:
+        raise failed("usage", f"{folder} cannot be written: {error.strerror or error}.") from error
+    if not copied:
+        raise failed("not_found", "Nothing to copy yet: there is no ledger and no state.")
+    invocation.output.record({"folder": str(folder), "files": copied}, [("copied", each) for each in copied])
+    return Exit.DONE

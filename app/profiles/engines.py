@@ -1,0 +1,137 @@
+"""The engines of all profiles: one polls, the others are open for reading; each token is read once."""
+
+import asyncio
+import os
+import shlex
+from collections.abc import Callable, Mapping, MutableMapping
+from contextlib import AsyncExitStack
+from datetime import datetime
+from io import StringIO
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from app.profiles import Profile, Settings
+from app.profiles.token import EnvToken, StreamToken, Token, TokenError
+
+if TYPE_CHECKING:
+    from app.engine.engine import Engine
+
+
+class ProfileEngines:
+    """Opens the profiles' engines on demand and closes them at the end."""
+
+    def __init__(
+        self, settings: Settings, current: Profile, env: MutableMapping[str, str], clock: Callable[[], datetime]
+    ) -> None:
+        """Open nothing yet; remove all tokens from the environment, which commands inherit.
+
+        `current` may differ from the configured profile of the same name.
+        """
+        configured = {profile.name: profile for profile in settings.profiles}
+        # --read-only applies to this console, not only to its first profile.
+        is_forced = current.read_only and not configured.get(current.name, current).read_only
+        self.profiles = tuple(
+            replace(profile, read_only=profile.read_only or is_forced)
+            for profile in {**configured, current.name: current}.values()
+        )
+        """All profiles, in the order of the configuration."""
+        self.settings = settings
+        self._current = current.name
+        self._clock = clock
+        self._variables = _tokens_removed(self.profiles, env)
+        self._tokens: dict[str, Token] = {}
+        """Tokens read so far, by profile."""
+        self._engines: dict[str, asyncio.Task[Engine]] = {}
+
+    def profile(self, name: str) -> Profile:
+        """The profile of that name."""
+        return next(profile for profile in self.profiles if profile.name == name)
+
+    def adopt(self, engine: "Engine") -> None:
+        """Keep an engine that the caller opened, to close it with the others, unless its profile has one already."""
+        if engine.profile.name in self._engines:
+            return
+
+        async def opened() -> "Engine":
+            return engine
+
+        self._engines[engine.profile.name] = asyncio.create_task(opened())
+
+    async def engine(self, name: str) -> "Engine":
+        """Open a profile's engine; it polls only after `at_work`.
+
+        Raises:
+            StorageError: Its files cannot be used; the message names the cure.
+        """
+        task = self._engines.get(name)
+        if task is None:
+            task = self._engines[name] = asyncio.create_task(self._open(self.profile(name)))
+        try:
+            # The caller may be cancelled half-way; a half-open engine must be finished before it can be closed.
+            return await asyncio.shield(task)
+        except Exception:
+            self._engines.pop(name, None)
+            raise
+
+    async def at_work(self, name: str) -> "Engine":
+        """Open a profile's engine and let it poll.
+
+        Raises:
+            StorageError: As for `engine`.
+        """
+        engine = await self.engine(name)
+        engine.start_polling()
+        return engine
+
+    async def let_go(self, name: str) -> None:
+        """Close one profile's engine, if it is open."""
+        task = self._engines.pop(name, None)
+        if task is not None:
+            await (await task).close()
+
+    async def close(self) -> None:
+        """Close every engine."""
+        tasks, self._engines = list(self._engines.values()), {}
+        async with AsyncExitStack() as stack:
+            for engine in await asyncio.gather(*tasks, return_exceptions=True):
+                if not isinstance(engine, BaseException):
+                    stack.push_async_callback(engine.close)
+
+    async def _open(self, profile: Profile) -> "Engine":
+        from app.engine.engine import Engine
+
+        token = await self._token(profile)
+        if token is not None:
+            profile = replace(profile, token=StreamToken(StringIO(token.reveal())))
+        settings = self.settings
+        if profile.name != self._current:
+            command_line = f"{settings.command_line} {shlex.quote(f'--profile={profile.name}')}"
+            settings = replace(settings, command_line=command_line)
+        return await Engine.open(settings, profile, actor="console", clock=self._clock)
+
+    async def _token(self, profile: Profile) -> Token | None:
+        """The profile's token; None: there is none, and the engine reports why."""
+        if profile.name not in self._tokens:
+            source = profile.token
+            if isinstance(source, EnvToken):
+                if not source.meant_for and source.variable in self._variables:
+                    self._tokens[profile.name] = self._variables[source.variable]
+            else:
+                try:
+                    self._tokens[profile.name] = await asyncio.to_thread(source.read, os.environ)
+                except TokenError:
+                    return None
+        return self._tokens.get(profile.name)
+
+
+def _tokens_removed(profiles: tuple[Profile, ...], env: MutableMapping[str, str]) -> Mapping[str, Token]:
+    """Remove the tokens from the environment and return them by variable."""
+    tokens: dict[str, Token] = {}
+    for variable in {profile.token.variable for profile in profiles if isinstance(profile.token, EnvToken)}:
+        try:
+            tokens[variable] = Token(env.get(variable, "").strip())
+        except TokenError:
+            continue  # The variable stays: the engine reports what is wrong with it.
+        del env[variable]
+    return tokens

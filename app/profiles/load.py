@@ -1,0 +1,307 @@
+"""Loads settings from a TOML file, the environment and the options, or raises one error that says what to correct."""
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import reduce
+from operator import getitem
+from pathlib import Path
+from typing import Any, Final, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from app.profiles.address import base_address
+from app.profiles.paths import config_path
+from app.profiles.repositories import read_repositories
+from app.profiles.settings import (
+    DEFAULT_ROUTE,
+    ENVIRONMENT_PROFILE,
+    ConfigError,
+    Keys,
+    NotifyRoute,
+    NotifySettings,
+    PollSettings,
+    Profile,
+    Settings,
+    UserCommand,
+    ViewSettings,
+)
+from app.profiles.table import LEFT_OUT, KeyPath, Table, check_route
+from app.profiles.token import CommandToken, EnvToken, FileToken, KeyringToken, TokenSource
+
+_TOKEN_KEYS: Final = ("token_env", "token_file", "token_command", "token_keyring")
+
+
+class Choice(Struct, frozen=True):
+    """The command line's options, each of which beats the environment. None: not given."""
+
+    config: Path | None = None
+    profile: str | None = None
+    data_dir: Path | None = None
+
+    @property
+    def command_line(self) -> str:
+        """The beginning of a command with the same options."""
+        options = {"--config": self.config, "--profile": self.profile, "--data-dir": self.data_dir}
+        given = [word for name, value in options.items() if value is not None for word in (name, str(value))]
+        return shlex.join(["runwarden", *given])
+
+
+NOTHING_CHOSEN: Final = Choice()
+
+
+def load(path: Path | None, env: Mapping[str, str], choice: Choice = NOTHING_CHOSEN) -> Settings:
+    """Load the settings from a file (see `config_path`; the user's own need not exist) and the environment.
+
+    What the command line chose beats the environment, see `app.profiles.load`.
+
+    Raises:
+        ConfigError: The file cannot be read, or it or the environment holds a mistake.
+    """
+    file = config_path(path, env)
+    text = read_text(file)
+    if text is None and file != config_path(None, {}):  # the user's own file is optional
+        raise ConfigError("there is no such file.", cure="Make one with `runwarden config init`.", file=file)
+    return _with_environment(Settings() if text is None else parse(file, text), env, choice)
+
+
+def read_text(file: Path) -> str | None:
+    """The text of a file with its own line ends; None: there is none.
+
+    Raises:
+        ConfigError: It cannot be read.
+    """
+    try:
+        return file.read_bytes().decode("utf-8")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ConfigError(
+            f"this cannot be read: {error.strerror}.", cure="Correct its permissions.", file=file
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError("this is not UTF-8 text.", cure="Save it as UTF-8.", file=file) from error
+
+
+def parse(file: Path, text: str) -> Settings:
+    """Parse the text of a file.
+
+    Raises:
+        ConfigError: It holds a mistake.
+    """
+    return _settings(Table(file, text, toml_values(file, text)))
+
+
+def mistakes(file: Path, text: str) -> tuple[Settings, list[ConfigError]]:
+    """What is right in the text of a file, and all mistakes in it but those that follow from another.
+
+    Raises:
+        ConfigError: It is not TOML.
+    """
+    values = toml_values(file, text)
+    found: dict[KeyPath, ConfigError] = {}
+    missing: list[object] = []
+    while True:
+        try:
+            return _settings(Table(file, text, values)), list(found.values())
+        except ConfigError as error:
+            if not any(name in missing for name in _texts(values, error.path)):
+                found.setdefault(error.path, error)
+            missing.append(_leave_out(values, error.path))
+
+
+def _leave_out(values: Any, path: KeyPath) -> object:
+    """Remove a key, or the table that lacks it; return its name."""
+    *above, last = path
+    holder = reduce(getitem, above, values)
+    if isinstance(holder, list):
+        holder[cast("int", last)] = LEFT_OUT
+    elif last in holder:
+        del holder[last]
+    else:
+        return _leave_out(values, path[:-1])
+    return last
+
+
+def _texts(values: Any, path: KeyPath) -> Sequence[object]:
+    """The value at a place, or those of its list; empty: there is none."""
+    try:
+        value = reduce(getitem, path, values)
+    except LookupError:
+        return ()
+    return value if isinstance(value, list) else (value,)
+
+
+def toml_values(file: Path, text: str) -> dict[str, object]:
+    """Parse a text of TOML; `file` is for the message.
+
+    Raises:
+        ConfigError: It is not TOML.
+    """
+    import tomllib  # imported only if there is a file: it takes a fifth of the time to start
+
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        found = re.search(r"at line (\d+)", str(error))
+        line = int(found[1]) if found else None
+        raise ConfigError(f"this is not TOML: {error}.", cure="Correct that line.", file=file, line=line) from error
+
+
+def _settings(root: Table) -> Settings:
+    poll = root.table("poll").into(PollSettings)
+    profiles = _profiles(root.table("profiles"), poll)
+    settings = root.into(
+        Settings,
+        also=("automations",),
+        poll=poll,
+        notify=_notify(root.table("notify")),
+        views=root.named("views", lambda table: table.into(ViewSettings)),
+        keys=dict(_keys(root.table("keys"))),
+        commands=root.named("commands", lambda table: table.into(UserCommand)),
+        repositories=read_repositories(root.table("repositories")),
+        automations=(),
+        profiles=profiles,
+        file=root.file,
+    )
+    names = [profile.name for profile in profiles]
+    if settings.default_profile not in {None, ENVIRONMENT_PROFILE, *names}:
+        root.fail("default_profile", "there is no such profile.", f"There are: {', '.join(names) or 'none'}.")
+    if "automations" not in root.values:
+        return settings
+    from app.automations.read_rules import (
+        read_rules,  # imported only if there are automations: it needs a library for schedules
+    )
+
+    return replace(settings, automations=read_rules(root, settings))
+
+
+def _notify(table: Table) -> NotifySettings:
+    tables = table.table("routes")
+    routes = {name: tables.table(name).into(NotifyRoute, name=name) for name in tables.values}
+    names = [DEFAULT_ROUTE, *routes]
+    for name, route in routes.items():
+        if name == DEFAULT_ROUTE:
+            tables.fail(name, "this name means the channels of [notify] itself.", "Choose another name.")
+        if route.is_silent:
+            cure = "Give it command, desktop, urls_env or urls_file."
+            tables.table(name).fail("command", "this route leads nowhere.", cure)
+        passed, here = {name}, route.fallback
+        while here and here != DEFAULT_ROUTE:
+            check_route(tables.table(name), "fallback", here, names)
+            if here in passed:
+                tables.table(name).fail("fallback", "this leads back to itself.", "Let it end somewhere.")
+            passed.add(here)
+            here = routes[here].fallback
+    notify = table.into(NotifySettings, routes=tuple(routes.values()))
+    for rule, rule_table in zip(notify.rules, table.tables("rules"), strict=True):
+        for name in rule.routes:
+            check_route(rule_table, "route" if rule.route else "routes", name, names)
+    return notify
+
+
+def _profiles(table: Table, poll: PollSettings) -> tuple[Profile, ...]:
+    profiles = []
+    for name in table.values:
+        if name == ENVIRONMENT_PROFILE:
+            table.fail(name, "this name belongs to RUNWARDEN_BASE_URL.", "Choose another name.")
+        own = table.table(name)
+        own_poll = own.table("poll").into(PollSettings, poll)
+        profiles.append(own.into(Profile, also=_TOKEN_KEYS, name=name, token=_token(own), poll=own_poll))
+    shared = []
+    for profile in profiles:
+        # Profiles with different addresses do not share a variable, unless they name it.
+        others = (each for each in profiles if each.token == profile.token and each.base_url != profile.base_url)
+        is_named = not table.table(profile.name).values.keys().isdisjoint(_TOKEN_KEYS)
+        other = None if is_named else next(others, None)
+        token = profile.token if other is None else EnvToken(meant_for=f"the profile {other.name} uses it as well")
+        shared.append(replace(profile, token=token))
+    return tuple(shared)
+
+
+def _token(table: Table) -> TokenSource:
+    given = [key for key in _TOKEN_KEYS if key in table.values]
+    if len(given) > 1:
+        table.fail(given[1], f"the token has two sources, {given[0]} and this.", "Keep one of them.")
+    match given:
+        case ["token_file"]:
+            return FileToken(table.get("token_file", Path))
+        case ["token_command"]:
+            return CommandToken(table.get("token_command", tuple[str, ...]))
+        case ["token_keyring"]:
+            return KeyringToken(table.get("token_keyring", str))
+        case _:
+            return EnvToken(table.get("token_env", str, EnvToken().variable))
+
+
+def _keys(table: Table) -> Iterator[tuple[str, str]]:
+    # `run.continue = "C"` is a table within a table to TOML, and an id to people.
+    for name, value in table.values.items():
+        if isinstance(value, dict):
+            yield from ((f"{name}.{rest}", keys) for rest, keys in _keys(table.table(name)))
+        else:
+            yield name, table.get(name, Keys)
+
+
+def _with_environment(settings: Settings, env: Mapping[str, str], choice: Choice) -> Settings:
+    """The file's settings with the environment's on top, and the command line's choice above both."""
+    beaten = dict(_beaten(settings, env, choice))
+    used = {name: value for name, value in env.items() if value and name not in beaten}
+    if choice.data_dir is not None:
+        settings = replace(settings, data_dir=choice.data_dir.expanduser())
+    elif folder := used.get("RUNWARDEN_DATA_DIR"):
+        settings = replace(settings, data_dir=Path(folder).expanduser())
+    if (address := env.get("RUNWARDEN_BASE_URL")) and beaten.get("RUNWARDEN_BASE_URL") != "--config":
+        try:
+            profile = Profile(ENVIRONMENT_PROFILE, base_address(address), EnvToken(), poll=settings.poll)
+        except ValueError as error:
+            if "RUNWARDEN_BASE_URL" in used:
+                raise ConfigError(f"{error}.", cure="Correct the address.", key="RUNWARDEN_BASE_URL") from error
+        else:
+            # An address in the environment wins over the file's default profile.
+            profiles = (profile, *settings.profiles)
+            settings = replace(settings, profiles=profiles, default_profile=ENVIRONMENT_PROFILE)
+    if name := used.get("RUNWARDEN_PROFILE"):
+        settings = replace(settings, default_profile=name)
+    owner = env.get("RUNWARDEN_BASE_URL", "")
+    with suppress(ValueError):
+        owner = base_address(owner)
+    profiles = settings.profiles
+    if owner:
+        # The variable RUNWARDEN_TOKEN belongs to the address that the environment names.
+        foreign = EnvToken(meant_for=f"RUNWARDEN_BASE_URL is {owner}")
+        profiles = tuple(
+            replace(each, token=EnvToken() if each.base_url == owner else foreign)
+            if isinstance(each.token, EnvToken) and each.token.variable == EnvToken().variable
+            else each
+            for each in profiles
+        )
+    return replace(
+        settings,
+        profiles=profiles,
+        command_line=choice.command_line,
+        unused=tuple(f"{name} is not used: {option} was given." for name, option in beaten.items()),
+    )
+
+
+def _beaten(settings: Settings, env: Mapping[str, str], choice: Choice) -> Iterator[tuple[str, str]]:
+    """Yield each environment variable that an option overrides, with that option."""
+    by_config = choice.config and "--config"
+    by_profile = choice.profile and "--profile"
+    only = settings.profiles[0].name if len(settings.profiles) == 1 else None
+    # A file that names no service, or several and no default, leaves the choice to the variable.
+    names_service = by_config and settings.profiles and "--config"
+    named = choice.profile or settings.default_profile or only
+    folder = choice.data_dir or settings.data_dir
+    asks_for_address = choice.profile == ENVIRONMENT_PROFILE
+    beaten_by = {
+        "RUNWARDEN_CONFIG": (by_config, str(choice.config)),
+        "RUNWARDEN_PROFILE": (by_profile or (by_config and named and "--config"), named),
+        "RUNWARDEN_BASE_URL": (None if asks_for_address else names_service or by_profile, None),
+        "RUNWARDEN_DATA_DIR": ("--data-dir" if choice.data_dir else by_config and folder and "--config", str(folder)),
+    }
+    for variable, (option, value) in beaten_by.items():
+        if option and env.get(variable, "") not in {"", value}:
+            yield variable, option

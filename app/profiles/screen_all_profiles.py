@@ -1,0 +1,242 @@
+"""The runs of all profiles in one list: each action goes to the profile of its row."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from msgspec.structs import replace
+from textual import on
+from textual.binding import Binding, BindingType
+from textual.widget import Widget
+from textual.widgets import Input
+
+from app.console.base.screen import ALL
+from app.console.messages import OpenRun
+from app.console.session import Session
+from app.console.session.coalesced_task import CoalescedTask
+from app.engine.text import plural, safe_text
+from app.profiles import Profile
+from app.profiles.engines import ProfileEngines
+from app.profiles.screen_profiles import GENTLE_S, LOOK_S, ProfileOverview
+from app.runs.query import parse
+from app.runs.screen_actions import RUN_BINDINGS, RunActions, hidden
+from app.runs.screen_views import TableQuery, chosen_order, problem_texts
+from storage.cache.merged import MergedCaches
+from storage.records import FIELD_BY_NAME
+from storage.records.run import whose
+from widgets.frame.freshness import PollTiming, freshness
+from widgets.frame.header_bar import Vitals
+from widgets.frame.notice import Notice
+from widgets.kit.badges import HUE_TONES, Badge, ProfileMark
+from widgets.runs.columns import DEFAULT_COLUMNS, ColumnChoice
+from widgets.runs.filter import FilterBar, SearchInput, ViewTab
+from widgets.runs.table import RunTable
+
+if TYPE_CHECKING:
+    from app.engine.engine import Engine
+
+UNREADABLE: Final = Badge("✗", "files unusable", "bad")
+COLUMNS: Final = ColumnChoice(("status", "profile", *DEFAULT_COLUMNS[1:]))
+
+
+class AllProfilesScreen(RunActions):
+    """The matching runs of every profile, however many."""
+
+    TAB = ALL
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *RUN_BINDINGS,
+        Binding("slash", "search", "search", key_display="/", tooltip="Words, or status:failed …", id="runs.search"),
+        hidden("escape", "clear", "clear", tooltip="The marks, or else the line", id="runs.clear"),
+    ]
+
+    def __init__(self, session: Session, profile_engines: ProfileEngines) -> None:
+        super().__init__(session)
+        self._engines = profile_engines
+        self._overview = ProfileOverview(profile_engines, session.profile.name, session.clock)
+        self._timing = PollTiming(session.clock(), GENTLE_S)
+        self._open: dict[str, Engine] = {}
+        """The engines of the profiles whose files can be read."""
+        self._query = TableQuery()
+        self.bar = FilterBar(lambda line: parse(line, session.clock()).spans)
+        self.bar.views.can_save = False
+        self.table = RunTable(session.clock(), COLUMNS, confirmed_for=session.settings.history.confirmed_for)
+        self._profiles = CoalescedTask(self._read_profiles, self.run_worker)
+        self._rows = CoalescedTask(self._read_rows, self.run_worker)
+
+    def compose_body(self) -> Iterable[Widget]:
+        """Compose the filter and the table."""
+        yield self.bar
+        yield self.table
+
+    def on_mount(self) -> None:
+        """Read every profile's cache, and poll the services of those that are not on show."""
+        facts = self._overview.facts.values()
+        self.table.profile_tones = {each.name: HUE_TONES[each.color] for each in facts if each.color}
+        self.table.notice = Notice("◌", "Reading the runs of all profiles…", tone="busy")
+        self.table.focus()
+        self._show_query()
+        self.set_interval(LOOK_S, self._profiles.ask)
+
+    def on_screen_resume(self) -> None:
+        """Read at once after another screen was on show."""
+        self._profiles.ask()
+
+    def tick(self, now: datetime) -> None:
+        """Update the ages."""
+        self._show_vitals(self.session.vitals.now)
+        self.table.tick(now)
+
+    # The profiles
+
+    async def _read_profiles(self) -> None:
+        if self.is_current:
+            async for _ in self._overview.round():
+                facts = self._overview.facts.values()
+                if all(each.vitals is not None or each.problem for each in facts):
+                    readable = [each.name for each in facts if not each.problem]
+                    self._open = {name: await self._engines.engine(name) for name in readable}
+                    self._rows.ask()
+                self._show_vitals(self.session.vitals.now)
+
+    def in_header(self, _: Vitals) -> Vitals:
+        """The sums of all profiles, and each one's link to its service."""
+        now, own = self.session.clock(), self.session.vitals.timing
+        links, known = [], []
+        for name, facts in self._overview.facts.items():
+            link = None if facts.vitals is None else facts.vitals.runs_link
+            fresh = freshness(link, own if facts.is_current else self._timing, now)
+            links.append((ProfileMark(name, facts.color), UNREADABLE if facts.problem else fresh))
+            known += [] if facts.vitals is None else [facts.vitals]
+        sums = {key: sum(getattr(each, key) for each in known) for key in ("working", "queued", "failed_today")}
+        return replace(Vitals(ALL, can_switch=True, links=tuple(links), known=bool(known)), **sums)
+
+    @property
+    def acting_engine(self) -> "Engine | str":
+        """The engine of the row's profile, or of the marked rows if they are all of one."""
+        here = {"" if self.table.row is None else self.table.row.profile}
+        profiles = {whose(row_id)[0] for row_id in self.table.marks.ids} or here
+        if len(profiles) > 1:
+            return f"The marked runs are of {' and '.join(sorted(profiles))}: one action goes to one profile."
+        return self._open.get(profiles.pop(), "No run is selected: an action goes to the profile of its run.")
+
+    @property
+    def acting_profile(self) -> Profile:
+        """Its profile; without one, that on show."""
+        engine = self.acting_engine
+        return self.session.profile if isinstance(engine, str) else engine.profile
+
+    @property
+    def focused_run_id(self) -> str | None:
+        """The marked run, or else the one under the cursor, by its id in its profile; None: several are marked."""
+        return self.chosen_ids[0] if len(self.chosen_ids) == 1 else None
+
+    @property
+    def chosen_ids(self) -> tuple[str, ...]:
+        """The marked runs, or else the one under the cursor, by their ids in their profile."""
+        here = () if self.table.row is None else (self.table.row.run_id,)
+        return tuple(whose(row_id)[1] for row_id in self.table.marks.ids or here)
+
+    def action_refresh_now(self) -> None:
+        """Poll every service now."""
+        self._overview.make_due()
+        self.session.poll_soon()
+        self._profiles.ask()
+
+    def trouble(self) -> None:
+        """Nothing: the header has the trouble of each link."""
+
+    # The rows
+
+    async def _read_rows(self) -> None:
+        if not self._open:
+            return
+        merged, now = MergedCaches({name: engine.cache for name, engine in self._open.items()}), self.session.clock()
+        for name, engine in self._open.items():
+            vitals, ahead = self._overview.facts[name].vitals, await engine.cache.run_clock_ahead()
+            link = None if vitals is None else vitals.runs_link
+            as_of = link.last_ok_at if link is not None and link.is_failing else None
+            self.table.profile_times[name] = ahead, None if as_of is None else as_of + ahead
+        request = self.table.request(self._query.condition(now), self._query.sort)
+        self.table.show(await merged.window(request), request)
+        self.table.mark_stuck(await merged.stuck())
+        self.table.notice = Notice("∅", "No run of any profile matches", ("escape shows all.",))
+        self.bar.views.tabs = (ViewTab(safe_text(plural(self.table.count, "run"))),)
+        self.refresh_bindings()
+
+    @on(RunTable.WindowRequested)
+    def _window_requested(self) -> None:
+        self._rows.ask()
+
+    @on(RunTable.Highlighted)
+    @on(RunTable.Marked)
+    def _show_chosen(self) -> None:
+        self._show_query()
+        self.show_trouble()
+        self.refresh_bindings()
+
+    @on(RunTable.Chosen)
+    def _run_chosen(self, message: RunTable.Chosen) -> None:
+        profile, run_id = whose(message.run_id)
+        self.post_message(OpenRun(run_id, profile))
+
+    @on(RunTable.SortRequested)
+    def _sort_requested(self, message: RunTable.SortRequested) -> None:
+        if message.column in FIELD_BY_NAME:
+            self._show(replace(self._query, sort=chosen_order(message.column, self._query.sort)))
+
+    # The query
+
+    def _show(self, query: TableQuery) -> None:
+        follow = query.sort == self._query.sort
+        self._query = query
+        self.table.sort = query.sort
+        self.table.start_over(follow=follow)
+        self._rows.ask_anew()
+        self._show_query()
+
+    def _show_query(self) -> None:
+        query, marks = self._query.query(self.session.clock()), len(self.table.marks)
+        self.table.words = tuple(query.filter.search.casefold().split())
+        if self._query.cursor is None:
+            self.bar.line.put(self._query.line, 0)
+        marked = [safe_text(f"■ {marks:,} marked")] if marks else []
+        texts = problem_texts(query.problems[0]) if query.problems else marked
+        self.bar.remark(*texts, tone="bad" if query.problems else "busy")
+
+    def go_to(self, target: str) -> None:
+        """Show the runs that match a line."""
+        self._show(replace(self._query, line=target, cursor=None))
+
+    @property
+    def bookmark(self) -> tuple[TableQuery, str | None]:
+        """The query and the row under the cursor."""
+        return self._query, None if self.table.row is None else self.table.row.run_id
+
+    def return_to(self, bookmark: tuple[TableQuery, str | None]) -> None:
+        """Restore that query, with the cursor on that row."""
+        self._show(bookmark[0])
+        if bookmark[1] is not None:
+            self.table.seek(bookmark[1])
+
+    def action_search(self) -> None:
+        """Focus the line."""
+        self.bar.line.focus()
+
+    def action_clear(self) -> None:
+        """Remove the marks, or else the filter."""
+        if self.table.marks:
+            self.table.mark(self.table.marks.ids, is_marked=False)
+        else:
+            self.go_to("")
+
+    @on(Input.Changed, "SearchInput")
+    def _line_typed(self) -> None:
+        line = self.bar.line
+        if line.has_focus:
+            self._show(replace(self._query, line=line.value, cursor=line.cursor_position))
+
+    @on(SearchInput.Left)
+    @on(SearchInput.Cleared)
+    def _line_left(self, message: SearchInput.Left | SearchInput.Cleared) -> None:
+        self.set_focus(self.table)
+        self.go_to(self.bar.line.value.strip() if isinstance(message, SearchInput.Left) else "")

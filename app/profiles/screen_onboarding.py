@@ -1,0 +1,420 @@
+"""The answers of the first start: their mistakes, and whether the service accepts them."""
+
+import asyncio
+import os
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar, Final, Literal
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
+from textual.screen import Screen
+from textual.widgets import Button, Static
+
+from app.api.client import Client
+from app.api.errors import ApiError, ForbiddenError
+from app.console.guard import CONSOLE_CSS, BaseApp
+from app.console.sheets import OVER_CSS
+from app.console.terminal.process import ending_with_terminal, follow_window, restore_on_signals
+from app.console.themes import DEFAULT, FEW_COLOURS, THEMES
+from app.engine.text import safe_text
+from app.profiles import ConfigError, Profile
+from app.profiles.address import base_address, is_loopback
+from app.profiles.token import CommandToken, EnvToken, FileToken, Token, TokenError, TokenSource
+from app.profiles.write import add_profile, keep_token, name_problem
+from widgets.forms.facts import FormChoice
+from widgets.forms.field import FormField, LineField, SecretField
+from widgets.kit.badges import STYLES, Tone
+
+TokenOrigin = Literal["pasted", "variable", "file", "command"]
+"""The token's source. `pasted`: stored in a file of its own."""
+
+
+class Origin(Struct, frozen=True):
+    """One of the token's sources, and the field that asks for it."""
+
+    title: str
+    label: str
+    hint: str
+    placeholder: str = ""
+
+
+ORIGINS: Final[dict[TokenOrigin, Origin]] = {
+    "pasted": Origin(
+        "pasted here, kept in a file that only you can read", "token", "From its settings: API, Create API Token."
+    ),
+    "variable": Origin("an environment variable", "variable", "It must be set whenever the console starts."),
+    "file": Origin("an existing file", "file", "Readable by you alone: chmod 600.", "~/.secrets/runwarden.token"),
+    "command": Origin(
+        "the output of a command (a password manager)",
+        "command",
+        "With its arguments; no shell is involved.",
+        "pass show runwarden",
+    ),
+}
+_DULL: Final = frozenset({"api", "www", "app", "runs", "agents"})
+"""First parts of a host name that do not identify its owner."""
+UNWRITTEN: Final = Path()
+"""Placeholder until a pasted token is written."""
+DEADLINE_S: Final = 20.0
+_WORDS: Final[Mapping[str, tuple[str, str]]] = {
+    "not_authorized": ("The service refused the token (401).", "Is it complete, for this service, and not expired?"),
+    "forbidden": (
+        "The service accepts the token, but it may not list runs (403).",
+        "It needs Administrator scope, and its organization API access.",
+    ),
+    "not_found": ("There is no such API at this address (404).", "The address ends in the version, such as /v1."),
+    "rate_limited": ("The organization's rate limit is spent (429).", "Try again in a minute."),
+    "server_failed": ("The service fails to answer.", "Try again later."),
+    "unusable_answer": ("Something answers there, but not this API.", "Is it the service's base address?"),
+    "timed_out": (f"Nothing answered within {DEADLINE_S:.0f} s.", "Is the address right, and is a VPN needed?"),
+}
+
+
+class Answers(Struct, frozen=True):
+    """The answers, as typed."""
+
+    base_url: str
+    name: str
+    origin: TokenOrigin
+    token: str
+    """The token, the variable, the path or the command line, depending on its origin."""
+    read_only: bool
+
+    def __repr__(self) -> str:
+        # A token may be among them.
+        return f"Answers({self.name!r})"
+
+
+def suggested_name(base_url: str) -> str:
+    """Suggest a profile's name from the service's host."""
+    try:
+        host = urlsplit(base_address(base_url)).hostname or ""
+    except ValueError:
+        return ""
+    if is_loopback(host):
+        return "local"
+    parts = host.split(".")
+    names = [part for part in parts[: max(1, len(parts) - 1)] if part not in _DULL]
+    return (names or parts)[0]
+
+
+def validated(answers: Answers, here: Path) -> tuple[Profile | None, Mapping[str, str]]:
+    """The profile, or None with the problems by field; relative paths start at `here`."""
+    problems: dict[str, str] = {}
+    base_url = ""
+    try:
+        base_url = base_address(answers.base_url)
+    except ValueError as error:
+        text = str(error)
+        # A text that begins with a scheme keeps its lower case.
+        problems["base_url"] = f"{text}." if text.startswith("http") else f"{text[:1].upper()}{text[1:]}."
+    if problem := name_problem(answers.name.strip()):
+        problems["name"] = problem
+    source = _source(answers, here)
+    if isinstance(source, str):
+        problems["token"] = source
+    if problems or isinstance(source, str):
+        return None, problems
+    return Profile(answers.name.strip(), base_url, source, answers.read_only), problems
+
+
+def _source(answers: Answers, here: Path) -> TokenSource | str:
+    """The token's source, or the problem with it."""
+    typed = answers.token.strip()
+    match answers.origin:
+        case "pasted":
+            try:
+                Token(typed)
+            except TokenError as error:
+                return str(error)
+            return FileToken(UNWRITTEN)
+        case "variable":
+            is_name = typed.isascii() and typed.replace("_", "a").isalnum() and not typed[0].isdigit()
+            return EnvToken(typed) if is_name else "A variable's name is letters, digits and _."
+        case "file":
+            return FileToken(here / Path(typed).expanduser()) if typed else "Which file?"
+        case "command":
+            try:
+                argv = tuple(shlex.split(typed))
+            except ValueError:
+                return "A quote is not closed."
+            return CommandToken(argv) if argv else "Which command?"
+
+
+class CheckResult(Struct, frozen=True):
+    """The result of asking the service."""
+
+    is_good: bool
+    text: str
+    """What happened and what to do; printable."""
+    token_is_at_fault: bool = False
+
+
+async def check(new: Profile, pasted: str) -> CheckResult:
+    """Ask the service for its newest run, with the pasted token or the one from the profile's source."""
+    try:
+        token = Token(pasted) if pasted else await _resolved(new.token)
+    except TokenError as error:
+        return CheckResult(is_good=False, text=safe_text(str(error)), token_is_at_fault=True)
+    client = Client(new.base_url, token, deadline_s=DEADLINE_S)
+    try:
+        await client.list_runs(page_size=1)
+    except ApiError as error:
+        what, cure = _WORDS.get(error.kind, (safe_text(error.message, limit=200), "Is the address right?"))
+        is_token = error.kind == "not_authorized" or isinstance(error, ForbiddenError)
+        return CheckResult(is_good=False, text=f"{what} {cure}", token_is_at_fault=is_token)
+    finally:
+        await client.aclose()
+    return CheckResult(is_good=True, text="The service accepts the token.")
+
+
+async def _resolved(source: TokenSource) -> Token:
+    env = dict(os.environ)
+    try:
+        # A command or a keyring may take its time.
+        return await asyncio.to_thread(source.read, env)
+    finally:
+        if isinstance(source, EnvToken) and source.variable in env:
+            # Reading removed it; the console needs it again.
+            os.environ[source.variable] = env[source.variable]
+
+
+_HEIGHTS: Final = [(0, "-short"), (32, "-tall")]
+_ORIGINS: Final[tuple[TokenOrigin, ...]] = tuple(ORIGINS)
+_ACCESS: Final = ("view and act", "view only: nothing is ever changed")
+
+
+class OnboardingScreen(Screen[str | None]):
+    """Closes with the new profile's name; None: the user left without one."""
+
+    CSS_PATH = [OVER_CSS, Path(__file__).with_name("onboarding.tcss")]  # noqa: RUF012
+    VERTICAL_BREAKPOINTS = _HEIGHTS
+    AUTO_FOCUS = ""
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+s,ctrl+enter", "go", "check and open", priority=True, id="onboarding.go"),
+        Binding("ctrl+y", "write_anyway", "write anyway", priority=True, id="onboarding.anyway"),
+        Binding("escape", "leave", "leave", priority=True, id="onboarding.leave"),
+        # With priority the focus has moved before the next key is read: a token typed at once is never an address.
+        Binding("tab", "app.focus_next", show=False, priority=True),
+        Binding("shift+tab", "app.focus_previous", show=False, priority=True),
+        Binding("enter", "next_field", show=False, priority=True),
+    ]
+
+    def __init__(self, file: Path, variables: frozenset[str]) -> None:
+        super().__init__()
+        self._file = file
+        self._variables = variables
+        self._suggested = ""
+        """The suggested name, as long as it was not replaced."""
+        self._origin_choice = FormChoice([origin.title for origin in ORIGINS.values()])
+        self._access_choice = FormChoice(_ACCESS)
+        self._checking = False
+        self._doubted: Profile | None = None
+        """The profile that the service did not confirm, and that may be written anyway."""
+
+    def compose(self) -> ComposeResult:
+        """Compose the questions, the result and the buttons."""
+        with Vertical(id="onboarding") as sheet:
+            sheet.border_title = Content("Welcome to runwarden")
+            with VerticalScroll(id="questions", can_focus=False):
+                yield Static("Nothing is configured yet. Where is your code-review service?", markup=False)
+                yield LineField(
+                    "base_url",
+                    "service",
+                    "Its address, with the version at the end.",
+                    placeholder="https://api.example.com/v1",
+                )
+                yield LineField("name", "name", "A name of your choice.")
+                yield _labelled("token from", self._origin_choice, "origin")
+                for key, origin in ORIGINS.items():
+                    field = SecretField if key == "pasted" else LineField
+                    value = "RUNWARDEN_TOKEN" if key == "variable" else ""
+                    yield field(key, origin.label, origin.hint, value=value, placeholder=origin.placeholder)
+                yield _labelled("access", self._access_choice, "access")
+            yield Static(id="verdict")
+            with Horizontal(id="verbs"):
+                yield Button("esc Leave", id="leave", action="screen.leave", compact=True)
+                yield Button("^y Write anyway", id="anyway", action="screen.write_anyway", compact=True)
+                yield Static(id="spring")
+                yield Button("^s Check and open", id="go", action="screen.go", compact=True)
+
+    def on_mount(self) -> None:
+        """Fill in the likeliest answers."""
+        self._origin_choice.chosen = _ORIGINS.index("variable" if "RUNWARDEN_TOKEN" in self._variables else "pasted")
+        self._access_choice.chosen = 0
+        self._say(f"Will be written to {safe_text(str(self._file), limit=200)}, readable by you alone.", "quiet")
+        self._field("base_url").take_focus()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """During the check only leaving is possible."""
+        del parameters
+        if action == "go":
+            return not self._checking
+        if action == "write_anyway":
+            return self._doubted is not None and not self._checking
+        return not isinstance(self.focused, Button) if action == "next_field" else True
+
+    def action_go(self) -> None:
+        """Check the answers, ask the service, write, and open the console."""
+        new = self._complain(everywhere=True)
+        if new is None:
+            return
+        self._checking = True
+        self._doubt(None)
+        self._say(f"Asking {safe_text(new.base_url, limit=120)} …", "busy")
+        self.run_worker(self._check(new), group="check", exclusive=True)
+
+    def action_write_anyway(self) -> None:
+        """Write the profile although the service did not confirm it."""
+        if self._doubted is not None:
+            self._write(self._doubted)
+
+    def action_leave(self) -> None:
+        """Stop the check, or leave."""
+        if self._checking:
+            self.workers.cancel_group(self, "check")
+            self._checking = False
+            self._say("Stopped. Nothing was written.", "quiet")
+            return
+        self.dismiss(None)
+
+    def action_next_field(self) -> None:
+        """Go on to the next field."""
+        self.focus_next()
+
+    @on(FormField.Changed)
+    def _changed(self, event: FormField.Changed) -> None:
+        self._doubt(None)
+        if event.field == "base_url":
+            field = self._field("name")
+            if field.value in {"", self._suggested}:
+                self._suggested = suggested_name(self._field("base_url").value) or self._suggested
+                field.fill(self._suggested)
+        if self._field(event.field).has_class("-error"):
+            self._complain()
+
+    @on(FormField.Left)
+    def _left(self) -> None:
+        self._complain()
+
+    @on(FormChoice.Changed)
+    def _chosen(self) -> None:
+        self._doubt(None)
+        for origin in ORIGINS:
+            self._field(origin).display = origin == self._origin
+        variable = self._field("variable").value
+        is_set = f"{variable} is set." if variable in self._variables else f"{variable} is not set here."
+        self._field("variable").say(safe_text(f"{is_set} {ORIGINS['variable'].hint}"))
+
+    async def _check(self, new: Profile) -> None:
+        result = await check(new, self._token if self._origin == "pasted" else "")
+        self._checking = False
+        if result.is_good:
+            self._write(new)
+            return
+        self._say(f"{result.text} Nothing was written.", "bad")
+        self._field(self._origin if result.token_is_at_fault else "base_url").take_focus()
+        self._doubt(new)
+
+    def _write(self, new: Profile) -> None:
+        kept: Path | None = None
+        try:
+            if new.token == FileToken(UNWRITTEN):
+                kept = keep_token(self._file.resolve().parent, new.name, Token(self._token))
+                # A relative path: the configuration resolves it against its own folder.
+                new = Profile(new.name, new.base_url, FileToken(Path(kept.name)), new.read_only)
+            add_profile(self._file, new)
+        except ConfigError as error:
+            if kept is not None:
+                kept.unlink(missing_ok=True)
+            self._say(safe_text(str(error), limit=300), "bad")
+            return
+        self._field("pasted").fill("")
+        self.dismiss(new.name)
+
+    def _complain(self, *, everywhere: bool = False) -> Profile | None:
+        """Show the problems of visited fields, or of all; return the profile if there are none."""
+        new, problems = validated(self._answers, Path.cwd())
+        first: FormField | None = None
+        for key in ("base_url", "name", self._origin):
+            problem = problems.get("token" if key in ORIGINS else key)
+            field = self._field(key)
+            if everywhere:
+                field.insist()
+            field.complain(safe_text(problem) if problem and field.touched else None)
+            first = first or (field if problem else None)
+        if everywhere and first is not None:
+            first.take_focus()
+        return new
+
+    def _doubt(self, new: Profile | None) -> None:
+        self._doubted = new
+        self.query_one("#anyway").display = new is not None
+        self.refresh_bindings()
+
+    def _say(self, text: str, tone: Tone) -> None:
+        mark = {"bad": "✗ ", "busy": "◌ "}.get(tone, "")
+        self.query_one("#verdict", Static).update(Content.assemble((f"{mark}{text}", STYLES[tone])))
+
+    @property
+    def _answers(self) -> Answers:
+        return Answers(
+            base_url=self._field("base_url").value,
+            name=self._field("name").value,
+            origin=self._origin,
+            token=self._token,
+            read_only=self._access_choice.chosen == 1,
+        )
+
+    @property
+    def _origin(self) -> TokenOrigin:
+        return _ORIGINS[self._origin_choice.chosen or 0]
+
+    @property
+    def _token(self) -> str:
+        return self._field(self._origin).value.strip()
+
+    def _field(self, key: str) -> FormField:
+        return self.query_one(f"#field-{key}", FormField)  # type: ignore[type-abstract]  # it is only asked whether it is one
+
+
+def _labelled(label: str, choice: FormChoice, name: str) -> Horizontal:
+    return Horizontal(Static(label, classes="onboarding--label", markup=False), choice, id=name, classes="choice")
+
+
+class OnboardingApp(BaseApp[str]):
+    """Returns the new profile's name, or None."""
+
+    TITLE = "runwarden"
+    CSS_PATH = CONSOLE_CSS
+    ENABLE_COMMAND_PALETTE: ClassVar[bool] = False
+
+    def __init__(self, file: Path, variables: frozenset[str]) -> None:
+        """Prepare; `file` is the configuration to write, `variables` the names of the set environment variables."""
+        super().__init__()
+        self._file = file
+        self._variables = variables
+        for theme in THEMES:
+            self.register_theme(theme)
+        self.theme = FEW_COLOURS if self.console.color_system == "standard" else DEFAULT
+
+    def on_mount(self) -> None:
+        """Show the only screen."""
+        restore_on_signals(self)
+        self.push_screen(OnboardingScreen(self._file, self._variables), self.exit)
+
+
+def run_onboarding(file: Path) -> int:
+    """Ask for a first profile on this terminal and write it; return the exit code, 0 also without a profile."""
+    follow_window()
+    app = OnboardingApp(file, frozenset(name for name, value in os.environ.items() if value))
+    with ending_with_terminal():
+        app.run()
+    return app.return_code or 0

@@ -1,0 +1,466 @@
+"""The settings as frozen values; a field's default here is the program's default."""
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from datetime import UTC, datetime, time, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, NamedTuple, Self, get_args
+
+from msgspec import Struct, field
+from msgspec.structs import force_setattr
+
+from app.profiles.address import base_address
+from app.profiles.token import TokenSource
+from storage.base_error import RunwardenError
+from storage.records.alert import Level
+from storage.records.query import GROUPINGS, RunSort
+
+if TYPE_CHECKING:
+    from app.automations.rule import Rule
+
+Markup = Literal["text", "markdown", "html"]
+ProfileColor = Literal["auto", "red", "green", "blue", "yellow", "purple"]
+AlertKind = Literal["failed", "stuck", "host", "link", "action", "run", "rule"]
+"""The first parts of inbox keys, which rules may name."""
+DEFAULT_ROUTE: Final = "default"
+LONGEST_WAIT: Final = timedelta(days=7)
+"""The longest duration in `[notify]`."""
+NOTIFY_PLACEHOLDERS: Final = (
+    "title", "body", "kind", "level", "profile", "platform", "run_id", "repository", "branch", "status", "count", "id"
+)  # fmt: skip
+"""Placeholders in a command's arguments, and in the title and the text of a route."""
+COMMAND_PLACEHOLDERS: Final = ("run_id", "repository", "branch", "status", "profile", "base_url")
+"""Placeholders in a command's arguments; the first four are facts of the run in focus."""
+MAY_BE_EMPTY: Final = "may be empty"
+"""Marks a list that may have no entries; a string may be empty if that is its default."""
+ONE_OR_MORE: Final = "one or more"
+"""Marks a list that may also be written as one string."""
+
+
+class Between(NamedTuple):
+    """The limits of a number or a duration, both included."""
+
+    least: Any
+    most: Any
+
+
+OneOrMore = Annotated[tuple[str, ...], ONE_OR_MORE]
+Texts = Annotated[tuple[str, ...], MAY_BE_EMPTY]
+Wait = Annotated[timedelta, Between(timedelta(0), LONGEST_WAIT)]
+Repeat = Annotated[timedelta, Between(timedelta(minutes=1), LONGEST_WAIT)]
+
+
+class MistakeError(ValueError):
+    """A setting that cannot be used; the reader adds file and line."""
+
+    def __init__(self, key: str, message: str, cure: str) -> None:
+        super().__init__(message)
+        self.key, self.message, self.cure = key, message, cure
+
+
+def check_placeholders(key: str, texts: Iterable[str], known: Collection[str]) -> None:
+    """Refuse a placeholder that is never filled.
+
+    Raises:
+        MistakeError: A text holds one.
+    """
+    for name in (name for text in texts for name in re.findall(r"\{([^{}]*)\}", text)):
+        if name not in known:
+            there_are = ", ".join(f"{{{each}}}" for each in known)
+            raise MistakeError(key, f"there is no placeholder {{{name}}}.", f"There are: {there_are}.")
+
+
+_QUIET_HOURS: Final = r"\s*(\d{1,2}):(\d{2})\s*-\s*(\d{1,2}):(\d{2})\s*"
+
+
+class QuietHours(Struct, frozen=True):
+    """A part of the day, which goes over midnight if its end is earlier than its start."""
+
+    start: time
+    """Inclusive."""
+    end: time
+    """Exclusive."""
+
+    @classmethod
+    def parse(cls, text: str) -> Self | None:
+        """Hours as people write them: `22:00-07:00`; None: the text is empty.
+
+        Raises:
+            ValueError: The text is not such hours; the message shows an example.
+        """
+        if not text.strip():
+            return None
+        found = re.fullmatch(_QUIET_HOURS, text)
+        try:
+            start, end = (time(int(found[n]), int(found[n + 1])) for n in (1, 3)) if found else (None, None)
+        except ValueError:
+            start = end = None
+        if start is None or end is None or start == end:
+            raise ValueError(f"{text!r} are not valid hours: write them as in 22:00-07:00")
+        return cls(start, end)
+
+    def cover(self, local: time) -> bool:
+        """Whether this time of the day is quiet."""
+        if self.start < self.end:
+            return self.start <= local < self.end
+        return local >= self.start or local < self.end
+
+
+class NotifyRoute(Struct, frozen=True):
+    """A named set of channels for notifications."""
+
+    NO_KEYS: ClassVar = ("name",)
+    """Fields that are no keys of its table."""
+    name: str
+    command: tuple[str, ...] = ()
+    """As `NotifySettings.command`."""
+    desktop: bool = False
+    urls_env: str | None = None
+    """The environment variable that holds Apprise's addresses, with blanks between them."""
+    urls_file: Path | None = None
+    """The file that holds them, one a line; its owner alone may read it."""
+    title: str = ""
+    """The title, with placeholders; empty: the notification's own. So is `text`."""
+    text: str = ""
+    markup: Markup = "text"
+    """The markup of title and text, for Apprise."""
+    repeat: Repeat | None = None
+    """How often the notification of an unacknowledged problem is repeated. None: never."""
+    give_up: Repeat = timedelta(days=1)
+    """After how long nothing is repeated or delivered any longer."""
+    fallback: str = ""
+    """The route that is used when this one fails. Empty: the channels of `[notify]`, if it has any."""
+
+    def __post_init__(self) -> None:
+        for key, texts in (("command", self.command), ("title", (self.title,)), ("text", (self.text,))):
+            check_placeholders(key, texts, NOTIFY_PLACEHOLDERS)
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it has no channel."""
+        return not (self.desktop or self.command or self.urls_env or self.urls_file)
+
+
+class NotifyRule(Struct, frozen=True):
+    """A row of the routing table: matching alerts go over its routes; the first match counts."""
+
+    route: OneOrMore = ()
+    routes: tuple[str, ...] = ()
+    """The same as `route`; only one of the two is given."""
+    severity: Level = "information"
+    """The lowest severity that matches."""
+    kind: Annotated[tuple[AlertKind, ...], ONE_OR_MORE] = ()
+    """Empty: all."""
+    repository: OneOrMore = ()
+    """Globs of repositories. Empty: all, and alerts that belong to no repository."""
+    hours: QuietHours | None = None
+    """The hours of the local day in which the rule holds. None: always."""
+
+    def __post_init__(self) -> None:
+        if bool(self.route) == bool(self.routes):
+            raise MistakeError("route", "a rule needs a route.", 'Write route = "…" or routes = ["…"].')
+        force_setattr(self, "routes", self.routes or self.route)
+
+
+class NotifySettings(Struct, frozen=True):
+    """The subjects and channels of notifications."""
+
+    on: Texts = ("pinned", "failed", "stuck", "health", "link", "automations")
+    """`pinned`: whatever a followed run does. `stuck`, `health` and `link`, the token included. `automations` that wait
+    for approval, reach a limit or pause themselves. Any other word is the status of a run."""
+    bell: bool = True
+    desktop: bool = False
+    command: Texts = ()
+    """An argument list with placeholders such as `{title}`; no shell. Empty: none."""
+    quiet: QuietHours | None = None
+    """When bell, desktop and command are off. None: never."""
+    hold_s: Annotated[float, Between(0, 3_600)] = 60.0
+    """How long a problem must last before it is reported, and a recovery before it counts."""
+    routes: tuple[NotifyRoute, ...] = ()
+    """Named ways for automations and `rules`."""
+    rules: tuple[NotifyRule, ...] = ()
+    """The routing table; empty: the channels above take everything."""
+    group_wait: Wait = timedelta(seconds=30)
+    """How long a bot collects alerts of a group before its first message."""
+    group_interval: Wait = timedelta(minutes=5)
+    """The shortest time between two messages of a group."""
+    heartbeat_env: str = ""
+    """The environment variable with the address that is asked for while all is well. Empty: none."""
+    heartbeat_every: Annotated[timedelta, Between(timedelta(seconds=10), LONGEST_WAIT)] = timedelta(minutes=1)
+
+    def __post_init__(self) -> None:
+        check_placeholders("command", self.command, NOTIFY_PLACEHOLDERS)
+
+    @property
+    def silent(self) -> frozenset[str]:
+        """The routes without a working channel."""
+        return frozenset(route.name for route in (self.route(DEFAULT_ROUTE), *self.routes) if route.is_silent)
+
+    def route(self, name: str) -> NotifyRoute:
+        """The route of this name; `default`, or a missing one, is made of the channels above."""
+        own = NotifyRoute(DEFAULT_ROUTE, self.command, self.desktop)
+        return next((route for route in self.routes if route.name == name), own)
+
+    def is_quiet(self, route: str, now: datetime) -> bool:
+        """Whether the channels above, if the route means those, have to be quiet."""
+        return route == DEFAULT_ROUTE and self.quiet is not None and self.quiet.cover(now.astimezone().time())
+
+
+PRODUCTION: Final = re.compile(r"\bprod|_prod")
+"""Finds the names of profiles that are red unless configured otherwise: a word in them begins with `prod`."""
+ENVIRONMENT_PROFILE: Final = "environment"
+"""The profile defined by RUNWARDEN_BASE_URL and RUNWARDEN_TOKEN."""
+
+
+class ConfigError(RunwardenError):
+    """The configuration cannot be used; `str()` names file, line, key, what is wrong and the cure."""
+
+    kind: ClassVar[str] = "config"
+
+    path: tuple[str | int, ...] = ()
+    """Of the key in its file, as `app.profiles.table` has it; empty where that is not known."""
+
+    def __init__(
+        self, message: str, *, cure: str, file: Path | None = None, key: str | None = None, line: int | None = None
+    ) -> None:
+        self.file = file
+        """None: the mistake is not in a file (the environment, or nothing is configured)."""
+        self.key = key
+        """Dotted, as in `profiles.acme.base_url`."""
+        self.line = line
+        """Counted from 1; None: it concerns no single line."""
+        self.message = message
+        self.cure = cure
+        location = "" if file is None else f"{file}{f':{line}' if line is not None else ''}: "
+        super().__init__(f"{location}{f'{key}: ' if key else ''}{message} {cure}".rstrip())
+
+
+class PollSettings(Struct, frozen=True):
+    """How often the service is polled, and for how many runs."""
+
+    runs_s: Annotated[float, Between(1, 86_400)] = 10.0
+    """Seconds between polls of the runs."""
+    health_s: Annotated[float, Between(1, 86_400)] = 30.0
+    """Seconds between polls of the code hosts' health."""
+    deadline_s: Annotated[float, Between(0.1, 600)] = 20.0
+    """Seconds until one request must be answered in full."""
+    page_size: Annotated[int, Between(1, 100)] = 100
+    """Runs per page, 1 to 100 (spec 8)."""
+    first_runs: Annotated[int, Between(1, 1_000_000)] = 1_000
+    """How many runs the first sync fetches."""
+
+
+class HistorySettings(Struct, frozen=True):
+    """How much of the service's history is fetched in the background, and kept."""
+
+    days: Annotated[float, Between(0, 36_500)] = 30.0
+    """How many days before the newest run are fetched."""
+    runs: Annotated[int, Between(0, 100_000_000)] = 100_000
+    """The maximum number of runs that are fetched."""
+    keep_days: Annotated[float, Between(0, 36_500)] = 400.0
+    """Days after their creation for which runs that have ended are kept. 0: for ever."""
+    max_mb: Annotated[int, Between(0, 10_000_000)] = 2_000
+    """Megabytes beyond which the oldest runs that have ended are dropped. 0: no limit."""
+    confirmed_for: ClassVar[timedelta] = timedelta(days=7)
+    """How long a run counts as live after the service confirmed it."""
+
+
+class ConsoleSettings(Struct, frozen=True):
+    """How the console looks and what it links to."""
+
+    theme: str = "runwarden"
+    run_url: str = ""
+    """A web address with `{run_id}`, `{repository}` or `{branch}` in it; empty: runs are not opened in a browser."""
+    health_ok: tuple[str, ...] = ("ok", "healthy", "connected")
+    """Statuses of a healthy code host, in lower case; the spec names none."""
+    send_cap: Annotated[int, Between(1, 500)] = 25
+    """Maximum number of runs that one instruction may go to."""
+    mouse: bool = True
+    """False: leave the mouse to the terminal, for selecting text."""
+    tour: bool = False
+    """Show a newcomer around, in a line above the keys."""
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "health_ok", tuple(word.casefold() for word in self.health_ok))
+        used = set(re.findall(r"\{([^{}]*)\}", self.run_url))
+        is_web = self.run_url.startswith(("https://", "http://"))
+        if self.run_url and not (is_web and used and used <= {"run_id", "repository", "branch"}):
+            cure = 'Write it as in "https://example.com/runs/{run_id}"; {repository} and {branch} may be used as well.'
+            raise MistakeError("run_url", "this is not a web address with a placeholder for the run.", cure)
+
+
+class RepositoryAddress(Struct, frozen=True):
+    """The address of repositories whose names match."""
+
+    pattern: str
+    """In lower case and with the platform: `github:acme/*`."""
+    address: str
+    """With placeholders such as `{path}`, see `app.profiles.repositories`; a local path is absolute."""
+
+
+class ResultsSettings(Struct, frozen=True):
+    """How the results of a run are found and kept."""
+
+    reviews: Texts = ("reviews/*.md",)
+    """Patterns of the Markdown files that are a run's review."""
+    mirrors_mb: Annotated[int, Between(1, 10_000_000)] = 2_000
+    """Megabytes of fetched repositories beyond which those that were used least recently are dropped."""
+
+
+def _query(text: str) -> str:
+    from app.runs.query import parse  # only where there are views: it is on the way to the first painted screen
+
+    if problems := parse(text, datetime.now(UTC)).problems:
+        raise ValueError(f"at character {problems[0].start + 1}: {problems[0].message} {problems[0].cure}")
+    return text
+
+
+def _order(text: str) -> RunSort:
+    from app.runs.query import read_order
+
+    return read_order(text)
+
+
+def _grouping(text: str) -> str:
+    if text not in GROUPINGS:
+        raise ValueError(f"runs are not grouped by {text!r}: write {' or '.join(GROUPINGS)}")
+    return text
+
+
+def _keys(text: str) -> str:
+    if len(text.split()) > 1 or text != text.strip():
+        raise ValueError('a key has no blanks in it: write it as in "C", "ctrl+l" or "f5", several with commas')
+    return text
+
+
+Keys = Annotated[str, _keys]
+
+
+class ViewSettings(Struct, frozen=True):
+    """A view of the runs: a tab that sets the query and the order."""
+
+    name: str
+    query: Annotated[str, _query] = ""
+    """A valid line of the query language."""
+    sort: Annotated[RunSort | None, _order] = None
+    """None: keep the table's order."""
+    group: Annotated[str | None, _grouping] = None
+    """The grouping; empty: none. None: unchanged."""
+
+
+class UserCommand(Struct, frozen=True):
+    """A program of the user's own, offered in the palette."""
+
+    name: str
+    argv: tuple[str, ...]
+    """With placeholders such as `{run_id}`; no shell is involved."""
+    key: Annotated[str | None, _keys] = None
+    """None: in the palette only."""
+    confirm: bool = False
+    """Whether to show it in full and ask before running it."""
+    terminal: bool = False
+    """Whether it gets the terminal, as an editor or a pager needs. False: it runs beside the console."""
+
+    def __post_init__(self) -> None:
+        check_placeholders("argv", self.argv, COMMAND_PLACEHOLDERS)
+
+
+class Template(Struct, frozen=True):
+    """Instructions to start a form with."""
+
+    name: str
+    instructions: str
+
+
+class Profile(Struct, frozen=True):
+    """One service, seen with one token."""
+
+    NO_KEYS: ClassVar = ("name", "token")
+    """Fields that are no keys of its table."""
+    name: str
+    base_url: Annotated[str, base_address]
+    """Normal form, see `app.profiles.address.base_address`."""
+    token: TokenSource
+    read_only: bool = False
+    """Whether writes are refused."""
+    poll: PollSettings = PollSettings()
+    """`[poll]`, with this profile's own `[profiles.NAME.poll]` on top."""
+    color: ProfileColor = "auto"
+    """The colour of its name; `auto`: see `Settings.color_of`."""
+
+
+class Settings(Struct, frozen=True):
+    """The whole configuration."""
+
+    NO_KEYS: ClassVar = ("file", "command_line", "unused")
+    """Fields that are no keys of its table."""
+    default_profile: str | None = None
+    """None: the environment's profile, or the only one there is."""
+    data_dir: Path | None = None
+    """None: the platform's data folder of the user."""
+    poll: PollSettings = PollSettings()
+    history: HistorySettings = HistorySettings()
+    console: ConsoleSettings = ConsoleSettings()
+    notify: NotifySettings = NotifySettings()
+    views: tuple[ViewSettings, ...] = ()
+    """Views of the runs, in the order of their tabs."""
+    keys: Mapping[str, str] = field(default_factory=dict)
+    """Keys by action id, replacing the console's own: `runwarden config keys` lists the ids."""
+    commands: tuple[UserCommand, ...] = ()
+    templates: tuple[Template, ...] = ()
+    repositories: tuple[RepositoryAddress, ...] = ()
+    """The most specific pattern first."""
+    results: ResultsSettings = ResultsSettings()
+    automations: tuple["Rule", ...] = ()
+    """In the order of the file; `runwarden watch` carries them out."""
+    profiles: tuple[Profile, ...] = ()
+    """In the order of the file; the environment's first."""
+    file: Path | None = None
+    """The file these came from; None: there is none."""
+    command_line: str = "runwarden"
+    """The beginning of a command that means the same service and the same files."""
+    unused: tuple[str, ...] = ()
+    """A sentence for each environment variable that an option beats."""
+
+    def color_of(self, name: str) -> str:
+        """The colour of a profile's name; empty: none, as there is no other profile.
+
+        `auto` is red for a profile named like `prod`; the others get the other colours in turn.
+        """
+        colors = {profile.name: profile.color for profile in self.profiles}
+        own = colors.get(name, "auto")
+        if own != "auto":
+            return own
+        if PRODUCTION.search(name.casefold()):
+            return "red" if len(colors) > 1 else ""
+        plain = [each for each, color in colors.items() if color == "auto" and not PRODUCTION.search(each.casefold())]
+        others = get_args(ProfileColor)[2:]
+        return others[plain.index(name) % len(others)] if name in plain and len(colors) > 1 else ""
+
+    def profile(self, name: str | None = None) -> Profile:
+        """The profile of that name; without one the default.
+
+        Raises:
+            ConfigError: There is no such profile, or none to choose.
+        """
+        wanted = name or self.default_profile
+        if wanted is None and len(self.profiles) == 1:
+            return self.profiles[0]
+        for profile in self.profiles:
+            if profile.name == (wanted or ENVIRONMENT_PROFILE):
+                return profile
+        names = ", ".join(profile.name for profile in self.profiles)
+        if not names:
+            raise ConfigError(
+                "No service is configured." if wanted is None else f"There is no profile {wanted!r}.",
+                cure="Set RUNWARDEN_BASE_URL and RUNWARDEN_TOKEN, or write a profile into the file that `runwarden "
+                "config init` makes. To look around without a service: `runwarden demo`, which names its --config.",
+                file=self.file,
+            )
+        if wanted is None:
+            raise ConfigError(
+                "There are several profiles and none is the default.",
+                cure=f"Name one with --profile or in default_profile: {names}.",
+                file=self.file,
+            )
+        raise ConfigError(f"There is no profile {wanted!r}.", cure=f"There are: {names}.", file=self.file)

@@ -1,0 +1,215 @@
+"""TOML tables read as structs: their fields are the keys; a mistake names its file, line, key and cure."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from datetime import timedelta
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Final, Literal, NoReturn, TypeVar, Union, cast, get_args, get_origin
+
+from msgspec import Struct
+
+from app.engine.text import closest
+from app.engine.times import parse_duration
+from app.profiles.settings import MAY_BE_EMPTY, ONE_OR_MORE, Between, ConfigError, MistakeError, QuietHours
+
+KeyPath = tuple[str | int, ...]
+"""As in `("profiles", "acme", "base_url")`; a number is a place in an array of tables, counted from 0."""
+
+LEFT_OUT: Final = None
+"""In an array of tables: a table that was found wrong before, see `app.profiles.load.mistakes`."""
+_MOST_LINES: Final = 5_000
+"""Longer files would take seconds to search."""
+_NAMES: Final[Mapping[type, str]] = {
+    str: "a string in quotes", bool: "true or false", int: "a whole number", float: "a number",
+    list: 'a list of strings, as in ["a", "b"]',
+}  # fmt: skip
+_FOUND: Final[Mapping[type, str]] = {
+    str: "a string", bool: "true or false", int: "a number", float: "a number", list: "a list", dict: "a table"
+}  # fmt: skip
+_PARSERS: Final[Mapping[type, Callable[[str], object]]] = {timedelta: parse_duration, QuietHours: QuietHours.parse}
+_REQUIRED: Final = object()
+S = TypeVar("S", bound=Struct)
+T = TypeVar("T")
+
+
+class Table(Struct, frozen=True):
+    """One table of a file, and its path in it."""
+
+    file: Path
+    text: str
+    values: Mapping[str, object]
+    path: KeyPath = ()
+
+    def into(self, kind: type[S], base: S | None = None, also: Collection[str] = (), **given: object) -> S:
+        """The table as a struct; `base` has the defaults, `given` what was read already, `also` further keys.
+
+        Raises:
+            ConfigError: A key is missing, unknown, or has a wrong value.
+        """
+        names: tuple[str, ...] = kind.__struct_fields__
+        keys = dict(zip(names, kind.__struct_encode_fields__, strict=True))
+        defaults = dict(zip(reversed(names), reversed(kind.__struct_defaults__), strict=False))
+        no_keys = getattr(kind, "NO_KEYS", ())
+        known = {*(key for name, key in keys.items() if name not in no_keys), *also}
+        for key in self.values:
+            if key not in known:
+                meant = closest(key, known)
+                cure = f"Did you mean {meant}?" if meant else f"There are: {', '.join(sorted(known))}."
+                self.fail(key, "there is no such key.", cure)
+        for name, key in keys.items():
+            if name not in no_keys and name not in given:
+                default = defaults.get(name, _REQUIRED) if base is None else getattr(base, name)
+                given[name] = self.get(key, kind.__annotations__[name], default)
+        try:
+            return kind(**given)
+        except MistakeError as mistake:
+            self.fail(mistake.key, mistake.message, mistake.cure)
+
+    def get(self, key: str, kind: object, default: object = _REQUIRED) -> Any:
+        """One value, of a type as fields have them."""
+        marks: list[Any] = []
+        while get_origin(kind) in {Annotated, Union, UnionType}:
+            if get_origin(kind) is Annotated:
+                kind, *marks = get_args(kind)
+            else:
+                kind = next(each for each in get_args(kind) if each is not NoneType)
+        if key not in self.values:
+            if default is _REQUIRED:
+                shown = '["…"]' if get_origin(kind) is tuple else '"…"'
+                self.fail(key, "this key is missing.", f"Add a line: {key} = {shown}")
+            return default
+        parse = next(filter(callable, marks), None) or _PARSERS.get(cast("type", kind))
+        if parse is None and _is_struct(kind):
+            return self.table(key).into(cast("type", kind))
+        if get_origin(kind) is tuple:
+            (item,) = {each for each in get_args(kind) if each is not Ellipsis}
+            if _is_struct(item):
+                return tuple(table.into(cast("type", item)) for table in self.tables(key))
+            if ONE_OR_MORE in marks and not isinstance(self.values[key], list):
+                return (self.get(key, item),)
+            texts = self._typed(key, list)
+            if not all(isinstance(each, str) and each for each in texts) or not (texts or MAY_BE_EMPTY in marks):
+                self.fail(key, "this is not a list of strings.", 'Write it as in ["a", "b"].')
+            return tuple(self._word(key, each, get_args(item)) for each in texts)
+        bounds = next((mark for mark in marks if isinstance(mark, Between)), None)
+        if kind in {bool, int, float}:
+            is_whole = kind is float and type(self.values[key]) is int
+            number: Any = self.values[key] if is_whole else self._typed(key, cast("type", kind))
+            if bounds and not bounds.least <= number <= bounds.most:
+                self.fail(key, f"{number} is out of range.", f"Use {bounds.least} to {bounds.most}.")
+            return float(number) if is_whole else number
+        text = self._typed(key, str)
+        if not text.strip() and default != "" and kind is not QuietHours:
+            self.fail(key, "this is empty.", "Give it a value, or remove the key.")
+        if get_origin(kind) is Literal:
+            return self._word(key, text, get_args(kind))
+        if kind is Path:
+            return self.file.parent / Path(text).expanduser()
+        try:
+            value = parse(text) if parse else text
+        except ValueError as error:
+            self.fail(key, f"{str(error).rstrip('.')}.", "Correct it.")
+        if bounds and not bounds.least <= value <= bounds.most:
+            least = f"{bounds.least.total_seconds():g}s"
+            most = f"{bounds.most.days}d"
+            self.fail(key, f"{text} is out of range: write {least} to {most}.", "Correct it.")
+        return value
+
+    def table(self, key: str) -> "Table":
+        """A table within; empty if the key is absent."""
+        wanted = f"a table: [{dotted((*self.path, key))}]"
+        values = self._typed(key, dict, wanted) if key in self.values else {}
+        return Table(self.file, self.text, values, (*self.path, key))
+
+    def tables(self, key: str) -> "Iterator[Table]":
+        """An array of tables within."""
+        wanted = f"an array of tables: [[{dotted((*self.path, key))}]]"
+        for index, values in enumerate(self._typed(key, list, wanted) if key in self.values else ()):
+            if values is LEFT_OUT:
+                continue
+            if not isinstance(values, dict):
+                self.fail(key, f"this must be {wanted}.", "See `runwarden config init` for an example.")
+            yield Table(self.file, self.text, values, (*self.path, key, index))
+
+    def named(self, key: str, read: "Callable[[Table], T]") -> tuple[T, ...]:
+        """An array of tables within, no two of which have the same name."""
+        found: dict[str, T] = {}
+        for table in self.tables(key):
+            value = read(table)
+            name = str(table.values["name"]).casefold()
+            if name in found:
+                table.fail("name", f"another {key.removesuffix('s')} has this name.", "Rename one of them.")
+            found[name] = value
+        return tuple(found.values())
+
+    def fail(self, key: str, message: str, cure: str) -> NoReturn:
+        """Report what is wrong with a key.
+
+        Raises:
+            ConfigError: Always, with file and line.
+        """
+        raise self.mistake(key, message, cure)
+
+    def mistake(self, key: str, message: str, cure: str) -> ConfigError:
+        """What is wrong with a key, with file and line."""
+        path = (*self.path, key)
+        error = ConfigError(message, cure=cure, file=self.file, key=dotted(path), line=line_of(self.text, path))
+        error.path = path
+        return error
+
+    def _typed(self, key: str, kind: type[T], wanted: str = "") -> T:
+        value = self.values[key]
+        # In Python true is a number; in a configuration it is a mistake.
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            found = _FOUND.get(type(value), "a date or time")
+            self.fail(key, f"this must be {wanted or _NAMES[kind]}.", f"It is {found}.")
+        return value
+
+    def _word(self, key: str, text: str, words: tuple[str, ...]) -> str:
+        if words and text not in words:
+            self.fail(key, f"{text!r} is not known here.", f"Use one of: {', '.join(words)}.")
+        return text
+
+
+def _is_struct(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Struct)
+
+
+def check_route(table: Table, key: str, name: str, names: Collection[str]) -> None:
+    """Refuse a route that is not one of these.
+
+    Raises:
+        ConfigError: It is not.
+    """
+    if name not in names:
+        table.fail(key, f"there is no route {name!r}.", f"There are: {', '.join(names)}.")
+
+
+def dotted(path: KeyPath) -> str:
+    """A path in dotted form: `profiles.acme.base_url`, `templates[2].name` (counted from 1)."""
+    return "".join(f"[{step + 1}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")
+
+
+def line_of(text: str, path: KeyPath) -> int | None:
+    """The line, counted from 1, where a key's statement (or the nearest table around it) begins; None: not found."""
+    import tomllib  # only after a mistake
+
+    # The key is in the last statement of the shortest parsable beginning that holds it.
+    lines = text.splitlines(keepends=True)[:_MOST_LINES]
+    statement = 1
+    found = dict[int, int]()
+    for end in range(1, len(lines) + 1):
+        try:
+            value: Any = tomllib.loads("".join(lines[:end]))
+        except tomllib.TOMLDecodeError:
+            continue  # inside a value of several lines
+        for depth, step in enumerate(path, 1):
+            try:
+                value = value[step]
+            except (LookupError, TypeError):
+                break
+            found.setdefault(depth, statement)
+        if len(path) in found:
+            break
+        statement = end + 1
+    return max(found.items(), default=(0, None))[1]

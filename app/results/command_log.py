@@ -1,0 +1,194 @@
+"""`runwarden runs log`: what a turn printed, to its present end or until the turn ends."""
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Literal
+
+import click
+from msgspec.structs import asdict, replace
+
+from app.api.errors import ApiError
+from app.cli.context import Format, Invocation
+from app.cli.exits import CommandFailedError, Exit, of_api_error
+from app.cli.options import RUN_ID, FactCommand, async_command
+from app.cli.output import Output
+from app.engine.text import safe_log_line
+from app.engine.times import rfc3339
+from app.results.command_results import require
+from app.results.steps import StepLines
+from app.runs.command_lookup import RunLookup
+from storage.records.results import LogChunk, LogStep, Unavailable
+
+if TYPE_CHECKING:
+    from app.engine.engine import Engine
+
+LogForm = Literal["bytes", "lines", "steps"]
+"""`steps`: where the service tells them, else lines."""
+TAIL: Final = 64 << 10
+"""Bytes of a log that are shown unless all are asked for."""
+WAIT_S: Final = 20
+"""How long the service may hold an answer back until the log grows."""
+REST_S: Final = 1.0
+"""Pause after an answer without anything new."""
+PAUSE_S: Final = 3.0
+"""Pause after a fault of the connection."""
+LONGEST_LINE: Final = 1 << 16
+"""Bytes of a line without an end that are held before they are printed, unless nothing is cut."""
+LONGEST_SHOWN: Final = 4_000
+"""Characters shown of a line, unless nothing is cut."""
+NO_LIMIT: Final = 1 << 26
+PASSING: Final = frozenset({"unreachable", "timed_out", "server_failed", "rate_limited"})
+"""Kinds of failures that following waits out."""
+
+
+@click.command("log", cls=FactCommand)
+@RUN_ID
+@click.option("--turn", type=click.IntRange(1), metavar="N", help="The log of turn N. Default: the last one.")
+@click.option("-f", "--follow", is_flag=True, help="Print new output until the turn ends; exit 1 if it failed.")
+@click.option("--all", "everything", is_flag=True, help="Print from the beginning instead of the last 64 KiB.")
+@click.option("--raw", is_flag=True, help="Print the log's bytes unchanged, for a file or another program.")
+@async_command
+async def log(invocation: Invocation, *, run_id: str, turn: int | None, **options: bool) -> int:
+    """Print what a turn's agent printed, and what the service did for it.
+
+    The end of it, or all of it. Where the service knows the agent's program, this is a conversation: what the agent
+    said, ran and edited, with the beginning and the end of long outputs. On a terminal colours are shown and every
+    other control is visible; into a pipe it is plain lines, with --raw the log's own bytes. --all cuts nothing.
+    """
+    is_table = invocation.format is Format.TABLE
+    if not is_table and (options["follow"] or options["raw"]):
+        raise click.UsageError("--follow and --raw print a log as it comes: leave out --json and --output")
+    async with invocation.engine(needs_token=True) as engine:
+        run = await RunLookup(engine).named(run_id)
+        run_turns = require(await engine.extension.turns(run.run_id))
+        number = turn or (run_turns.turns[-1].number if run_turns.turns else 1)
+        offset = 0 if options["everything"] else -TAIL
+        forms: tuple[LogForm, ...] = ("lines", "steps")
+        if is_table:
+            forms = ("bytes",) if options["raw"] else ("steps",)
+        readers = [
+            LogReader(engine, invocation.output, run.run_id, number, form, options["everything"], is_kept=not is_table)
+            for form in forms
+        ]
+        chunk, *_ = [await reader.print(offset) for reader in readers]
+        if options["follow"]:
+            await readers[0].follow(chunk)
+            ended = require(await engine.extension.turns(run.run_id))
+            outcome = next((each.outcome for each in ended.turns if each.number == number), None)
+            invocation.output.note(f"turn {number}: {outcome or 'not ended'}")
+            return Exit.DONE if outcome == "completed" else Exit.FAILED
+    if not is_table:
+        text = "\n".join(readers[0].lines)
+        steps = None if readers[1].steps is None else [_document(step) for step in readers[1].steps]
+        facts = {"run_id": run.run_id, "turn": number, "size": chunk.size, "ended": chunk.ended}
+        invocation.output.record({**facts, "text": text, "steps": steps}, [("log", text)])
+    return Exit.DONE
+
+
+def _document(step: LogStep) -> dict[str, object]:
+    return asdict(step) | {"at": rfc3339(step.at)}
+
+
+@dataclass(slots=True)
+class LogReader:
+    """Reads one turn's log, and prints it."""
+
+    engine: "Engine"
+    output: Output
+    run_id: str
+    turn: int
+    form: LogForm
+    is_whole: bool
+    """Whether nothing is cut."""
+    is_kept: bool
+    """Whether lines and steps are kept whole instead of printed."""
+    lines: list[str] = field(default_factory=list)
+    steps: list[LogStep] | None = None
+    """None: the service tells no steps."""
+    _rest: bytes = b""
+    """A line that has no end yet."""
+    _drawn: StepLines = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Draw no step yet."""
+        self._drawn = StepLines("--all shows them", whole=self.is_whole)
+
+    async def print(self, offset: int) -> LogChunk:
+        """Print from an offset to the present end; return the last piece."""
+        chunk = require(await self._read(offset, 0))
+        if offset < 0 < chunk.offset and self.form != "bytes":
+            if not (self.form == "steps" and self.is_kept):
+                self.output.note(f"{chunk.offset:,} earlier bytes are left out: --all prints them.")
+            chunk = replace(chunk, data=chunk.data.partition(b"\n")[2] or chunk.data)
+        while True:
+            if self.form == "steps" and self.is_kept and chunk.steps is None:
+                return chunk
+            self._print(chunk)
+            if chunk.next_offset >= chunk.size or chunk.next_offset == chunk.offset:
+                break
+            chunk = require(await self._read(chunk.next_offset, 0))
+        if self._rest and chunk.ended:
+            self._line(self._rest)
+            self._rest = b""
+        return chunk
+
+    async def follow(self, last: LogChunk) -> None:
+        """Print new output until the turn has ended and all of it is here; failures of the connection are waited out.
+
+        Raises:
+            ApiError: Waiting would change nothing.
+            CommandFailedError: The log is gone.
+        """
+        chunk = last
+        while not (chunk.ended and chunk.next_offset >= chunk.size):
+            asked = chunk.next_offset
+            try:
+                chunk = require(await self._read(asked, WAIT_S))
+            except CommandFailedError as error:
+                if error.failure.kind not in PASSING:
+                    raise
+                self.output.note(f"Still following; {error.failure.message}")
+                await asyncio.sleep(PAUSE_S)
+                continue
+            if chunk.offset < asked:
+                self.output.note("The log was replaced by a shorter one.")
+            self._print(chunk)
+            self.output.flush()
+            if chunk.next_offset == chunk.offset and not chunk.ended:
+                await asyncio.sleep(REST_S)  # The service may answer at once, although it was asked to wait.
+        if self._rest:
+            self._line(self._rest)
+
+    async def _read(self, offset: int, wait_s: int) -> LogChunk | Unavailable:
+        before = 0 if self.form == "steps" else None
+        try:
+            return await self.engine.extension.log(self.run_id, self.turn, offset=offset, wait_s=wait_s, before=before)
+        except ApiError as error:
+            raise CommandFailedError(of_api_error(error)) from error
+
+    def _print(self, chunk: LogChunk) -> None:
+        if self.form == "bytes":
+            self.output.write(chunk.data)
+            return
+        if chunk.steps is not None and self.is_kept:
+            self.steps = [*(self.steps or ()), *chunk.steps]
+            return
+        for step in chunk.steps or ():
+            for drawn in self._drawn.of(step):
+                self.output.print(drawn.drawn(colour=self.output.colour))
+        *lines, self._rest = (self._rest + chunk.data).split(b"\n")
+        if len(self._rest) > (NO_LIMIT if self.is_whole or self.is_kept else LONGEST_LINE):
+            lines.append(self._rest)
+            self._rest = b""
+        for line in lines:
+            self._line(line)
+
+    def _line(self, raw: bytes) -> None:
+        limit = NO_LIMIT if self.is_whole or self.is_kept else LONGEST_SHOWN
+        line = safe_log_line(
+            raw.decode("utf-8", "replace"), limit=limit, colour=self.output.colour and not self.is_kept
+        )
+        if self.is_kept:
+            self.lines.append(line)
+        else:
+            self.output.print(line)

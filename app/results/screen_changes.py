@@ -1,0 +1,457 @@
+"""The changes of a run or of one turn: the files and their diffs."""
+
+import asyncio
+import os
+import re
+import shlex
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from textual import on
+from textual.app import App, ComposeResult, SuspendNotSupported
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.message import Message
+
+from app.actions.screen_instructions import EditorError, editor_command
+from app.console.session import CURE_S
+from app.console.sheets import ConfirmSheet, NotSureError
+from app.engine.text import SafeText, plural, safe_text
+from app.results.checkout import AnotherRepositoryError, apply, check, check_out, check_remotes
+from app.results.diff import Patch
+from app.results.git import GitError
+from app.runs.screen_subject import SearchedPart, hidden, showing_failure, unavailable
+from storage.records.results import Change, ChangedFile, Unavailable
+from widgets.kit.badges import STYLES
+from widgets.kit.line_table import LineColumn, LineTable, TableLine
+from widgets.kit.text_view import TextSearch
+from widgets.results.diff import Colours, DiffRows, DiffView, colours
+
+if TYPE_CHECKING:
+    from app.results.source import Results
+    from app.runs.screen_subject import RunSubject, RunVersion
+    from storage.records import Repository, RunDetail
+
+
+MOST_REMARKS: Final = 6
+_UNUSUAL: Final = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+async def apply_sheet(results: "Results", detail: "RunDetail", change: "Change") -> ConfirmSheet:
+    """Return a sheet that applies a change to a checkout.
+
+    Raises:
+        GitError: It must not be applied.
+    """
+    repository = detail.run.repository
+
+    async def remark(folder: Path) -> str:
+        """Compare the checkout's remotes with the repository's address; return what is unusual about them."""
+        return await check_remotes(folder, repository, results.repositories.address(repository))
+
+    async def apply_anyway(folder: Path) -> str:
+        done = await apply(change, folder)
+        return f"Applied {plural(done.files, 'file')} in {done.folder}. Look at it with git status."
+
+    async def apply_checked(folder: Path) -> str:
+        try:
+            await remark(folder)
+        except AnotherRepositoryError as error:
+            raise NotSureError(f"{error} Press ctrl+s to apply it anyway.") from error
+        return await apply_anyway(folder)
+
+    patch = Patch(change.patch)
+    await asyncio.to_thread(patch.read)
+    remarks = check(change, patch)[:MOST_REMARKS]
+    nearest = nearest_checkout(results, repository)
+    offered: Path | str = ""
+    try:
+        remotes = await remark(nearest)
+        offered = nearest
+    except GitError as error:
+        remotes = str(error) if isinstance(error, AnotherRepositoryError) else ""
+    added, removed = lines_of(change)
+    size = f"{plural(len(change.files), 'file')}, +{added:,} -{removed:,}"
+    care = "Nothing is committed. One with uncommitted changes is left alone; untracked files are never overwritten."
+    facts = [
+        Content(f"{size}, since {safe_text(change.base_name)}."),
+        *([] if change.is_pushed else [Content.styled("It was not pushed: no branch has it.", STYLES["warn"])]),
+        Content(care),
+        *(Content.styled(safe_text(each), STYLES["warn"]) for each in (*remarks, remotes) if each),
+    ]
+    do = apply_checked, apply_anyway
+    return ConfirmSheet("Apply to a checkout", facts, offered, *do, verb="Apply it", leaving="Leave it")
+
+
+def lines_of(change: "Change") -> tuple[int, int]:
+    """How many lines a change adds and removes."""
+    files = change.files
+    return sum(file.additions or 0 for file in files), sum(file.deletions or 0 for file in files)
+
+
+def checkout_sheet(results: "Results", detail: "RunDetail") -> ConfirmSheet:
+    """Return a sheet that checks a run's branch out in a new folder."""
+    run = detail.run
+    facts = [
+        Content(safe_text(f"{run.branch_name} of {run.repository.label}, in a new folder beside the checkout below.")),
+        Content("Hooks and filters of the repository are not run."),
+    ]
+
+    async def do(folder: Path) -> str:
+        done = await check_out(await results.repositories.history(detail), run.branch_name, folder)
+        shares = f" It needs {done.shares} to stay." if done.shares else ""
+        return f"Checked out {done.commit[:10]} in {done.folder}.{shares}"
+
+    nearest = nearest_checkout(results, run.repository)
+    return ConfirmSheet("Check the branch out", facts, nearest, do, verb="Check it out", leaving="Leave it")
+
+
+def nearest_checkout(results: "Results", repository: "Repository") -> Path:
+    """The configured checkout of a repository, else the working folder."""
+    try:
+        folder = Path(results.repositories.mirror(repository).address).expanduser()
+        # A bare repository has no files to apply anything to.
+        if (folder / ".git").exists():
+            return folder
+    except (GitError, RuntimeError, OSError):
+        pass
+    try:
+        return Path.cwd()
+    except OSError:  # The working folder was deleted.
+        return Path(tempfile.gettempdir())
+
+
+def show_in_program(app: "App[Any]", text: bytes, path: str, *, in_pager: bool) -> str:
+    """Show a copy of a file in the user's pager or editor; return "" or the failure.
+
+    This blocks the event loop until the program ends: it has the terminal, on which the console must not draw.
+    """
+    try:
+        command = shlex.split(os.environ.get("PAGER") or "less") if in_pager else editor_command(os.environ)
+        with tempfile.TemporaryDirectory(prefix="runwarden-") as folder:
+            # The name is foreign: only its ending is kept, for the editor.
+            file = Path(folder) / (_UNUSUAL.sub("-", path.rsplit("/", 1)[-1])[-80:].lstrip("-.") or "file")
+            file.write_bytes(text)
+            file.chmod(0o400)
+            with app.suspend():
+                subprocess.run([*command, os.fspath(file)], check=False)
+    except SuspendNotSupported:
+        return "No program can be opened in this terminal."
+    except (OSError, ValueError, EditorError) as error:
+        return f"The program could not be started: {error}"
+    return ""
+
+
+FIRST: Final = 500
+"""Lines of the patch read before the first frame."""
+STEP: Final = 20_000
+WIDE: Final = 100
+"""Columns needed for the files beside the diff."""
+
+
+class FileItem:
+    """A changed file as a line of the list."""
+
+    def __init__(self, file: ChangedFile, number: int, most: int) -> None:
+        """Prepare; `most` is the largest number of lines that a file gained or lost."""
+        count = count_width(most)
+        self.number = number
+        self.key = str(number)
+        counts = ("bin", "") if file.is_binary else (f"+{file.additions or 0:,}", f"-{file.deletions or 0:,}")
+        self._cells: TableLine = (
+            (safe_text(file.path, limit=1_000), "plain"),
+            (SafeText(f"{counts[0]:>{count}}"), "good"),
+            (SafeText(f"{counts[1]:>{count}}"), "bad"),
+        )
+
+    def cells(self, now: datetime) -> TableLine:
+        """Return the name and the counts."""
+        del now
+        return self._cells
+
+
+def count_width(most: int) -> int:
+    """Cells of a number of lines with its sign."""
+    return max(3, len(f"+{most:,}"))
+
+
+class ChangesPart(SearchedPart):
+    """The files, and the diff."""
+
+    DEFAULT_CSS = """
+    ChangesPart { layout: vertical; }
+    ChangesPart > LineTable { height: auto; max-height: 6; border-bottom: solid $panel; }
+    ChangesPart.-wide { layout: horizontal; }
+    ChangesPart.-wide > LineTable {
+        width: 40%; min-width: 48; max-width: 80; height: 1fr; max-height: 100%; border: none;
+        border-right: solid $panel;
+    }
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("A", "apply", "apply", tooltip="Apply the change to a local checkout", id="run.apply"),
+        Binding("B", "check_out", "check out", tooltip="Check the branch out in a new folder", id="run.check_out"),
+        hidden("right_curly_bracket", "step_file(1)", "next file", key_display="}", id="run.next_file"),
+        hidden("left_curly_bracket", "step_file(-1)", "previous file", key_display="{", id="run.prev_file"),
+        hidden("ctrl+e", "open_file(False)", "editor", tooltip="Open a copy of the file in $EDITOR", id="run.editor"),
+        hidden("L", "open_file(True)", "pager", tooltip="Open a copy of the file in $PAGER", id="run.pager"),
+        hidden("H", "copy_hunk", "copy hunk", tooltip="Copy the hunk under the cursor", id="run.copy_hunk"),
+    ]
+
+    @dataclass
+    class NotFound(Message):
+        """A finding's file is neither among the changed ones nor known from git."""
+
+        path: str
+        reason: str
+
+    def __init__(self, subject: "RunSubject") -> None:
+        super().__init__(subject)
+        self._files: LineTable[FileItem] = LineTable(self.session.clock(), self._columns)
+        self.view = DiffView()
+        self.search = TextSearch(self.view, self.start)
+        self._shown: RunVersion | None = None
+        self._most = 0
+        """The most lines that a file gained or lost."""
+        self._change: Change | None = None
+        self._is_whole = False
+        """Whether all lines of the shown change were read."""
+        self._is_beside = False
+        """Whether a file is shown that was not changed."""
+        self._lexing = asyncio.Lock()
+        self._target: tuple[str, int | None] | None = None
+        """The file and line for the cursor once the diff is read."""
+
+    @property
+    def body(self) -> DiffView:
+        """The widget to focus: the diff."""
+        return self.view
+
+    def compose(self) -> ComposeResult:
+        """Compose the files, and the diff below a search."""
+        yield self._files
+        yield self.search
+
+    def on_resize(self) -> None:
+        """Put the files beside the diff, or above it."""
+        self.set_class(self.size.width >= WIDE, "-wide")
+
+    @property
+    def has_text(self) -> bool:
+        """Whether a change is shown."""
+        return self._change is not None and bool(self._change.files)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Disable what has nothing to act on."""
+        detail = self.subject.detail
+        if action == "check_out":
+            return detail is not None and self.subject.results.repositories.is_configured(detail.run.repository)
+        if action == "open_file":
+            # Only where the files themselves can be read, not only their changes.
+            return self._change is not None and any(file.new_blob or file.old_blob for file in self._change.files)
+        if action in {"apply", "step_file", "copy_hunk"}:
+            return self.has_text and not self._is_beside
+        return super().check_action(action, parameters)
+
+    def action_step_file(self, step: int) -> None:
+        """Go to the next or the previous file."""
+        self.view.action_file(step)
+
+    def show(self) -> None:
+        """Read the change, unless the one on show is current."""
+        # A change that is shown in part so far is read to its end without another start.
+        if self.subject.version != self._shown:
+            self.start(self._read, exclusive=True, group="change")
+        else:
+            self._settle()
+
+    def rest(self) -> None:
+        """Show the change the next time, if a file beside it was shown."""
+        if self._is_beside:
+            self._clear()
+
+    def go_to(self, path: str, line: int | None) -> None:
+        """Put the cursor on a line of a file, changed or not, once it is read; report it if it is not known."""
+        self._target = path, line
+        self.show()
+
+    async def _read(self) -> None:
+        subject = self.subject
+        detail = self.subject.detail
+        wanted = self.subject.version
+        if detail is None:
+            return
+        if not wanted.is_same_turn(self._shown):
+            self._clear()
+            self.view.say(unavailable("Reading the changes…", "The first time, its repository is fetched."))
+        with showing_failure(self.view.say):
+            change = await self.subject.results.change(detail, subject.turn)
+        self._clear()
+        self._shown = wanted
+        if isinstance(change, Unavailable):
+            self._is_whole = True
+            self.view.say(unavailable("The changes are not available.", change.reason))
+            self._settle()
+            return
+        self._change = change
+        await self._show(change)
+
+    def _clear(self) -> None:
+        self._change, self._shown, self._is_whole, self._is_beside = None, None, False, False
+        self._files.display = False
+        self.view.show(DiffRows(Patch(b"")), (), ())
+        self.refresh_bindings()
+
+    async def _show(self, change: Change) -> None:
+        self._most = most = max((max(file.additions or 0, file.deletions or 0) for file in change.files), default=0)
+        self._files.show([FileItem(file, number, most) for number, file in enumerate(change.files)])
+        self._files.display = len(change.files) > 1
+        rows = DiffRows(Patch(change.patch))
+        rows.extend(FIRST)
+        self.view.show(rows, change.files, self._about(change), is_whole_file=self._is_beside)
+        detail, turn = self.subject.detail, self.subject.turn
+        may_change = detail is not None and not detail.is_final and turn in {None, self.subject.last_turn}
+        self.view.say(unavailable(f"Nothing was changed{' so far' if may_change else ''}.", change.note))
+        self.refresh_bindings()
+        self._settle()
+        while not rows.is_complete:
+            await asyncio.to_thread(rows.extend, STEP)
+            self.view.grew()
+            self._settle()
+        self._is_whole = True
+        self._settle()
+
+    def _columns(self, width: int) -> tuple[LineColumn, ...]:
+        count = count_width(self._most)
+        name = LineColumn("file", 0, max(8, width - 2 * (count + 1)), cut="middle")
+        counts = (LineColumn(f"{sign:>{count}}", part, count) for part, sign in enumerate("+-", 1))
+        return name, *counts
+
+    def _about(self, change: Change) -> tuple[str, ...]:
+        """The facts about the change, the most important first."""
+        if self._is_beside:
+            return safe_text(change.note), f"as of {(change.head or '')[:10]}"
+        added, removed = lines_of(change)
+        whole = "whole run" if self.subject.turn is None else f"turn {self.subject.turn}"
+        base = f"since {safe_text(change.base_name)}" if change.base_name else ""
+        ends = f"{(change.base or '')[:10]}…{(change.head or '')[:10]}" if change.head else ""
+        source = "from git" if change.source == "git" else "from the service"
+        state = "" if change.is_pushed else "not pushed"
+        return state, base, source, f"+{added:,} -{removed:,}", safe_text(change.note), whole, safe_text(ends)
+
+    def _settle(self) -> None:
+        """Put the cursor where a finding leads; give up once everything was read."""
+        if self._target is None:
+            return
+        if self._change is not None and self.view.go_to_line(*self._target):
+            self._target = None
+        elif self._is_whole:
+            self.start(partial(self._read_beside, *self._target), exclusive=True, group="change")
+            self._target = None
+
+    async def _read_beside(self, path: str, line: int | None) -> None:
+        """Show a file that was not changed, at this line."""
+        if (detail := self.subject.detail) is None:
+            return
+        version = self.subject.version
+        file = await self.subject.results.file(detail, path, self.subject.turn)
+        if not self.display:
+            return  # Another tab is on show by now.
+        if isinstance(file, Unavailable):
+            self.post_message(self.NotFound(path, file.reason))
+            return
+        self._clear()
+        self._shown, self._change, self._is_beside = version, file, True
+        await self._show(file)
+        self.view.go_to_line(path, line)
+
+    def action_copy_hunk(self) -> None:
+        """Copy the hunk under the cursor."""
+        if text := self.view.hunk_text():
+            self.session.copy_as_is(text, f"Copied the hunk: {plural(len(text.splitlines()), 'line')}")
+
+    def action_open_file(self, in_pager: bool) -> None:
+        """Open a copy of the file in a program."""
+
+        async def open_file(file: ChangedFile) -> None:
+            detail = self.subject.detail
+            blob = file.new_blob or file.old_blob
+            if detail is None or blob is None:
+                self.session.notify("The file itself needs its repository: name it under [repositories].")
+                return
+            text = await self.subject.results.blob(detail, blob)
+            if isinstance(text, Unavailable):
+                self.session.notify(text.reason, severity="warning")
+            elif problem := show_in_program(self.app, text, file.path, in_pager=in_pager):
+                self.session.notify(problem, severity="warning")
+
+        if (file := self.view.file) is not None:
+            self.start(partial(open_file, self.view.changed(file)), exclusive=True, group="open file")
+
+    def action_apply(self) -> None:
+        """Offer to apply the change to a checkout."""
+
+        async def offer() -> None:
+            if (detail := self.subject.detail) is None or self._change is None:
+                self.session.notify("There is no change to apply yet.")
+                return
+            try:
+                sheet = await apply_sheet(self.subject.results, detail, self._change)
+            except GitError as error:
+                self.session.notify(str(error), severity="error")
+            else:
+                self.app.push_screen(sheet, self._taken_over)
+
+        self.start(offer, exclusive=True, group="pick")
+
+    def action_check_out(self) -> None:
+        """Offer to check the branch out."""
+        if (detail := self.subject.detail) is not None:
+            self.app.push_screen(checkout_sheet(self.subject.results, detail), self._taken_over)
+
+    def _taken_over(self, said: str | None) -> None:
+        if said is not None:
+            self.session.notify(said, timeout=CURE_S)
+
+    @on(DiffView.FileEntered)
+    def _file_entered(self, message: DiffView.FileEntered) -> None:
+        # Another change may be shown by now.
+        if self._change is None or message.file != self.view.file:
+            return
+        path = self.view.changed(message.file).path
+        paths = [file.path for file in self._change.files]
+        if path in paths:
+            self._files.seek(str(paths.index(path)))
+
+    @on(LineTable.Highlighted)
+    @on(LineTable.Chosen)
+    def _file_picked(self, message: LineTable.Highlighted | LineTable.Chosen) -> None:
+        item = self._files.item
+        if item is None or self._change is None or not self._files.has_focus:
+            return
+        self.view.go_to_line(self._change.files[item.number].path, None)
+        if isinstance(message, LineTable.Chosen):
+            self.view.focus()
+
+    @on(DiffView.ColoursRequested)
+    def _colours_requested(self, message: DiffView.ColoursRequested) -> None:
+        self.start(partial(self._colour, message.file, self._shown), group="colours")
+
+    async def _colour(self, file: int, shown: "RunVersion | None") -> None:
+        detail = self.subject.detail
+        async with self._lexing:
+            # Another change may be shown by now, with fewer files.
+            is_gone = shown != self._shown or file >= self.view.count
+            if detail is None or is_gone or (facts := self.view.changed(file)).is_binary:
+                return
+            sides: list[Colours] = []
+            for blob, path in ((facts.old_blob, facts.old_path or facts.path), (facts.new_blob, facts.path)):
+                text = None if blob is None else await self.subject.results.blob(detail, blob)
+                sides.append(await asyncio.to_thread(colours, text, path) if isinstance(text, bytes) else ())
+            if shown == self._shown:
+                self.view.colour(file, *sides)

@@ -1,0 +1,231 @@
+"""The log of one turn, read from its end backwards and followed while the turn works."""
+
+import asyncio
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+
+from app.engine.text import plural, safe_text
+from app.engine.times import span
+from app.results.steps import LABEL, StepLines
+from app.runs.screen_subject import SearchedPart, showing_failure, unavailable
+from storage.records.results import LogChunk, Unavailable
+from widgets.kit.text_view import TextPiece, TextSearch
+from widgets.results.log import FAILED_STEP, LogSpool, LogView
+
+if TYPE_CHECKING:
+    from app.runs.screen_subject import RunSubject
+
+
+PIECE: Final = 256 * 1024
+"""Bytes of one request."""
+WAIT_S: Final = 20.0
+"""How long the service may delay an answer until there is more output."""
+PAUSE_S: Final = 5.0
+"""The pause after a failed request."""
+REST_S: Final = 1.0
+"""The pause after an answer without new output."""
+QUIET_FROM: Final = timedelta(seconds=3)
+"""After this time without output, the log is reported as waiting."""
+
+
+class LogPart(SearchedPart):
+    """Reads a log while it is shown: as a conversation where the service tells its steps."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("exclamation_mark", "error", "next error", key_display="!", id="log.error"),
+        Binding("i", "raw_log", "raw", tooltip="Show the raw log with full times", id="log.raw"),
+    ]
+
+    def __init__(self, subject: "RunSubject") -> None:
+        super().__init__(subject)
+        self._spool = LogSpool()
+        self._view = LogView(self._spool)
+        self.search = TextSearch(self._view, self.start, self._read_earlier)
+        self._shown: tuple[str, int] | None = None
+        """The run and the turn whose log is shown."""
+        self._whole = 0
+        """Bytes of the whole log."""
+        self._has_ended = False
+        self._grown_at: datetime | None = None
+        self._problem = ""
+        self._is_reading = asyncio.Lock()
+        self._is_raw = False
+        """Whether the user wants no steps."""
+        self._offers_steps = False
+        """Whether the service told steps of this log."""
+        self._lines = StepLines("")
+
+    @property
+    def body(self) -> LogView:
+        """The widget to focus: the lines."""
+        return self._view
+
+    def compose(self) -> ComposeResult:
+        """Compose the lines below a search."""
+        yield self.search
+
+    @property
+    def has_text(self) -> bool:
+        """Whether lines are held."""
+        return bool(self._spool.count)
+
+    def show(self) -> None:
+        """Read, and follow while the turn works."""
+        turn = self.subject.run_id, self.subject.turn or self.subject.last_turn
+        if turn != self._shown:
+            self._shown, self._offers_steps = turn, False
+            self._start_over()
+        self.start(self._follow, exclusive=True, group="log")
+
+    def _start_over(self) -> None:
+        self._whole = 0
+        self._has_ended = False
+        self._grown_at = None
+        self._drop()
+        self.refresh_bindings()
+        self._view.say(unavailable("Reading the log…", ""))
+
+    def _drop(self) -> None:
+        self._spool.clear()
+        self._lines = StepLines("Press i for the raw log")
+        self._view.changed()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Disable keys without effect; only steps tell what failed."""
+        if action == "error":
+            return self.has_text and bool(self._view.label)
+        return self.has_text if action == "raw_log" else super().check_action(action, parameters)
+
+    def action_raw_log(self) -> None:
+        """Switch between steps, or lines with short times, and the log as it is."""
+        self._view.is_raw = self._is_raw = not self._is_raw
+        self._view.refresh()
+        if self._offers_steps:
+            self._start_over()
+            self.start(self._follow, exclusive=True, group="log")
+
+    def _hold(self, chunk: LogChunk) -> int:
+        """Hold a piece, drawn if it has steps; return how many lines came before those held so far."""
+        if chunk.steps is None:
+            self._view.label = 0
+            return self._spool.put(chunk)
+        self._view.label, self._offers_steps = LABEL + 1, True
+        lines = (line for step in chunk.steps for line in self._lines.of(step))
+        return self._spool.put(chunk, "".join(f"{line.drawn(colour=True)}\n" for line in lines).encode())
+
+    def rest(self) -> None:
+        """Stop following."""
+        self.screen.workers.cancel_group(self.screen, "log")
+
+    def tick(self, now: datetime) -> None:
+        """Report what is shown, and since when there was no new output."""
+        spool, size = self._spool, self._whole
+        held = plural(spool.count, "line")
+        if spool.begin:
+            whole = f"{size / 1e6:.1f} MB" if size // 1_000_000 else f"{size / 1e3:.0f} KB"
+            held = f"the last {held} of {whole}"
+        pieces = [TextPiece(f" turn {self._shown[1] if self._shown else 1} · {held}", "quiet")]
+        if self._problem:
+            pieces.append(TextPiece(f" · {self._problem}", "bad"))
+        elif self._has_ended:
+            pieces.append(TextPiece(" · ended", "quiet"))
+        else:
+            since = now - self._grown_at if self._grown_at is not None else timedelta(0)
+            waits = f"waiting for output {span(since.total_seconds())}" if since >= QUIET_FROM else "following"
+            pieces.append(TextPiece(f" · {waits if self._view.follows else 'more at the end: G'}", "busy"))
+        self._view.tell(pieces)
+
+    def action_error(self) -> None:
+        """Go to the next step that failed."""
+        self.search.seek(FAILED_STEP, 1)
+
+    @on(LogView.EarlierRequested)
+    def _earlier_requested(self, message: LogView.EarlierRequested) -> None:
+        if self._view.has_focus:
+            self.start(self._read_all if message.up_to_first else self._read_earlier, group="log earlier")
+
+    @on(TextSearch.Missed)
+    def _missed(self, message: TextSearch.Missed) -> None:
+        self.session.notify(message.text)
+
+    async def _follow(self) -> None:
+        spool = self._spool
+        while not (self._has_ended and spool.end >= self._whole):
+            # A log that is new or was replaced is read from its end.
+            offset = spool.end if spool.end or self._grown_at is not None else -PIECE
+            if not await self._take(offset, WAIT_S if offset >= 0 and not self._has_ended else 0.0):
+                return
+
+    async def _take(self, offset: int, wait_s: float = 0.0) -> bool:
+        """Request a piece and show it; return whether there is a log."""
+        shown = self._shown
+        if shown is None:
+            return False
+        with showing_failure(self._view.say):
+            chunk = await self.subject.results.log(
+                *shown, offset=offset, wait_s=wait_s, before=None if self._is_raw else 0
+            )
+        if self._shown != shown:
+            return False
+        if isinstance(chunk, Unavailable) and self._grown_at is not None:
+            self._problem = safe_text(chunk.reason)
+            self.tick(self.session.clock())
+            await asyncio.sleep(PAUSE_S)
+            return True
+        if isinstance(chunk, Unavailable):
+            self._has_ended = True
+            self._view.say(unavailable("No log to show.", chunk.reason))
+            return False
+        self._put(chunk)
+        if chunk.next_offset == chunk.offset and not chunk.ended:
+            await asyncio.sleep(REST_S)  # A service that does not delay its answers must not be asked endlessly.
+        return True
+
+    def _put(self, chunk: LogChunk) -> int:
+        follows, self._problem = self._view.follows, ""
+        spool = self._spool
+        if chunk.size < spool.end:
+            # It shrank: the log was replaced.
+            self._drop()
+            self._whole, self._grown_at = 0, None
+            self.session.notify("The log was replaced by another one.")
+            return 0
+        if spool.end and chunk.offset != spool.end and not chunk.offset < spool.begin <= chunk.next_offset:
+            return 0  # Requested before the view moved away.
+        if chunk.next_offset > chunk.offset or self._grown_at is None:
+            self._grown_at = self.session.clock()
+        detail = self.subject.detail
+        is_last = self._shown == (self.subject.run_id, self.subject.last_turn)
+        if chunk.ended and not self._has_ended and is_last and detail is not None and not detail.is_final:
+            self.session.poll_soon()  # The run's status comes with the list, which is polled later.
+        self._whole, self._has_ended = chunk.size, chunk.ended
+        had_none, before = not spool.count, self._hold(chunk)
+        if had_none:
+            self.refresh_bindings()
+        if not chunk.size:
+            follows_on = "" if chunk.ended else "Its first lines will appear here."
+            self._view.say(unavailable("The log is empty." if chunk.ended else "The log is empty so far.", follows_on))
+        self._view.changed(before=before, follow=follows and not before)
+        self.tick(self.session.clock())
+        return before
+
+    async def _read_earlier(self) -> int | None:
+        """Read what comes before the lines held; return how many lines are new, or None."""
+        async with self._is_reading:
+            shown, begin, is_raw = self._shown, self._spool.begin, self._is_raw
+            if shown is None or not begin:
+                return None
+            offset, before = (-PIECE, begin) if self._view.label else (max(0, begin - PIECE), None)
+            chunk = await self.subject.results.log(*shown, offset=offset, before=before)
+            is_other = self._shown != shown or self._is_raw != is_raw
+            return None if isinstance(chunk, Unavailable) or is_other else self._put(chunk)
+
+    async def _read_all(self) -> None:
+        """Read the log from its first line on, and go there."""
+        while await self._read_earlier() is not None:
+            pass
+        self._view.put_cursor(0)

@@ -1,0 +1,172 @@
+"""The review: the run's Markdown and its findings, which link to the changes."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.message import Message
+
+from app.engine.text import safe_text
+from app.runs.screen_subject import SearchedPart, hidden, showing_failure, unavailable
+from storage.records.results import Finding, Review, Unavailable
+from widgets.kit.lead_list import LeadList
+from widgets.kit.text_view import TextSearch
+from widgets.results.review import ReviewView, finding_rows, review_lines
+
+if TYPE_CHECKING:
+    from app.runs.screen_subject import RunSubject, RunVersion
+
+WIDE: Final = 120
+
+
+class ReviewPart(SearchedPart):
+    """One review at a time, and the list of its findings."""
+
+    DEFAULT_CSS = """
+    ReviewPart { layout: vertical; }
+    ReviewPart > LeadList {
+        height: auto; max-height: 9; border-bottom: solid $panel; scrollbar-size-horizontal: 0;
+    }
+    ReviewPart.-wide { layout: horizontal; }
+    ReviewPart.-wide > LeadList {
+        width: 40%; height: 1fr; max-height: 100%; border: none; border-right: solid $panel;
+    }
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "open", "open", key_display="enter", tooltip="The finding's file and line", id="lines.open"),
+        Binding("right_parenthesis", "finding(1)", "next finding", key_display=")", id="review.next_finding"),
+        hidden("left_parenthesis", "finding(-1)", "previous finding", key_display="(", id="review.prev_finding"),
+        hidden("right_curly_bracket", "turn_to(1)", "next file", key_display="}", id="run.next_file"),
+        hidden("left_curly_bracket", "turn_to(-1)", "previous file", key_display="{", id="run.prev_file"),
+    ]
+
+    @dataclass
+    class FindingChosen(Message):
+        """A finding was chosen."""
+
+        finding: Finding
+
+    def __init__(self, subject: "RunSubject") -> None:
+        super().__init__(subject)
+        self._findings = LeadList(id="run-findings")
+        self._findings.can_focus = False
+        self._view = ReviewView()
+        self.search = TextSearch(self._view, self.start)
+        self._reviews: tuple[Review, ...] = ()
+        self._number = 0
+        self._shown: RunVersion | None = None
+
+    @property
+    def body(self) -> ReviewView:
+        """The widget to focus: the text."""
+        return self._view
+
+    def compose(self) -> ComposeResult:
+        """Compose the findings, and the text below a search."""
+        yield self._findings
+        yield self.search
+
+    def on_resize(self) -> None:
+        """Put the findings beside the text, or above it."""
+        self.set_class(self.size.width >= WIDE, "-wide")
+
+    @property
+    def has_text(self) -> bool:
+        """Whether a review is shown."""
+        return bool(self._reviews)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Disable stepping through a single review, or through no findings."""
+        if action in {"open", "finding"}:
+            return self._findings.row is not None
+        return len(self._reviews) > 1 if action == "turn_to" else super().check_action(action, parameters)
+
+    def show(self) -> None:
+        """Read the reviews, unless those on show are current."""
+        self.start(self._read, exclusive=True, group="review")
+
+    async def _read(self) -> None:
+        subject, detail = self.subject, self.subject.detail
+        wanted = subject.version
+        if detail is None or wanted == self._shown:
+            return
+        if not wanted.is_same_turn(self._shown):
+            self._show_none("Reading the review…", "The first time, its repository is fetched.")
+        with showing_failure(self._view.say):
+            reviews = await self.subject.results.reviews(detail, subject.turn)
+        if isinstance(reviews, Unavailable):
+            self._show_none("There is no review to show.", reviews.reason)
+        else:
+            self._reviews, self._number = reviews, min(self._number, len(reviews) - 1)
+            self._show()
+        self._shown = wanted
+
+    def _show_none(self, title: str, reason: str) -> None:
+        self._reviews, self._shown = (), None
+        self.refresh_bindings()
+        self._findings.display = False
+        self._findings.show(lambda _: ())
+        self._view.take(())
+        self._view.tell("", ())
+        self._view.say(unavailable(title, reason))
+
+    def _show(self) -> None:
+        review = self._reviews[self._number]
+        self.refresh_bindings()
+        self._findings.display = bool(review.findings)
+        self._findings.show(lambda _: finding_rows(review.findings))
+        several = f"{self._number + 1}/{len(self._reviews)}  " if len(self._reviews) > 1 else ""
+        source = "from git" if review.source == "git" else "from the service"
+        count = len(review.findings)
+        found = f"{count:,} finding{'' if count == 1 else 's'}"
+        self._view.tell(f"{several}{safe_text(review.path)}", (found, safe_text(review.note), source))
+        self._lay_out()
+
+    def action_turn_to(self, step: int) -> None:
+        """Show the next or the previous review."""
+        if self._reviews:
+            self._number = (self._number + step) % len(self._reviews)
+            self._show()
+
+    @on(ReviewView.LayoutRequested)
+    def _lay_out(self) -> None:
+        async def lay_out() -> None:
+            # A blank comes before each line, and the lines may need a scrollbar.
+            width = self._view.scrollable_content_region.width - 2
+            self._view.take(await asyncio.to_thread(review_lines, self._reviews[self._number].text, width))
+
+        if self._reviews:
+            self.start(lay_out, exclusive=True, group="review lines")
+
+    @property
+    def _here(self) -> int:
+        """The number of the finding whose words are under the cursor; above the first one, of that."""
+        findings = self._reviews[self._number].findings if self._reviews else ()
+        return max(0, sum(finding.at <= self._view.source for finding in findings) - 1)
+
+    @on(ReviewView.Moved)
+    def _moved(self) -> None:
+        self._findings.seek(str(self._here))
+
+    @on(LeadList.OptionHighlighted)
+    def _highlighted(self) -> None:
+        row = self._findings.row
+        if row is not None and self._reviews and int(row.key) != self._here:  # It was clicked.
+            self._view.go_to(self._reviews[self._number].findings[int(row.key)].at)
+
+    def action_finding(self, step: int) -> None:
+        """Go to the next or the previous finding."""
+        places = [finding.at for finding in self._reviews[self._number].findings][::step]
+        here = step * self._view.source
+        if (there := next((at for at in places if step * at > here), None)) is not None:
+            self._view.go_to(there)
+
+    @on(LeadList.OptionSelected)
+    def action_open(self) -> None:
+        """Open the finding under the cursor."""
+        if self._findings.row is not None:
+            self.post_message(self.FindingChosen(self._reviews[self._number].findings[int(self._findings.row.key)]))

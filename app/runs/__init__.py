@@ -1,0 +1,1 @@
+"""Runs: the list, search, views, one run and its pane, and their commands."""

@@ -1,0 +1,31 @@
+"""`runwarden runs`: listing, showing, starting, waiting for and exporting runs, and what they did."""
+
+from typing import Final
+
+import click
+
+from app.cli.options import CommandGroup
+
+_COMMANDS: Final = {
+    "list": ("app.runs.command_list:list_runs", "List runs, newest first."),
+    "view": ("app.results.command_results:view", "Show a run: fields, timeline and turns."),
+    "start": ("app.actions.command_start:start", "Start a run."),
+    "continue": ("app.actions.command_start:continue_run", "Continue a run's conversation."),
+    "retry": ("app.actions.command_retry:retry", "Retry failed runs."),
+    "wait": ("app.runs.command_wait:wait", "Wait until runs have ended."),
+    "log": ("app.results.command_log:log", "Print what a turn's agent printed."),
+    "diff": ("app.results.command_changes:diff", "Print what a run changed, as a patch."),
+    "review": ("app.results.command_changes:review", "Print what a run found."),
+    "apply": ("app.results.command_changes:apply", "Apply what a run changed to a checkout."),
+    "checkout": ("app.results.command_changes:checkout", "Check a run's branch out in a new folder."),
+    "cancel": ("app.results.command_results:cancel", "Cancel a run that is queued or working."),
+    "open": ("app.results.command_results:open_", "Open a run in the browser."),
+    "sync": ("app.runs.command_sync:sync", "Fetch the history that is missing."),
+    "export": ("app.runs.command_list:export", "Export runs that match to a file."),
+    "show": ("app.results.command_results:show", ""),
+}
+
+
+@click.group(cls=CommandGroup, elsewhere=_COMMANDS)
+def runs() -> None:
+    """List, start, continue, retry and wait for runs; show and apply what they did."""

@@ -1,0 +1,325 @@
+"""`runwarden runs list` and `runs export`: runs by any filter, printed as they come."""
+
+import sys
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import click
+from msgspec.structs import asdict
+
+from app.api.errors import ApiError, NotFoundError
+from app.cli.context import Format, Invocation
+from app.cli.documents import CACHED_HINT, CHUNK, COLUMNS, RunDocument, continued_from, views
+from app.cli.exits import CommandFailedError, Exit, failed, of_api_error
+from app.cli.options import COUNT, OUT_OPTION, FactCommand, async_command, completed, options_of, reading
+from app.cli.output import Rows, exporting
+from app.cli.progress import Bar
+from app.engine.text import closest, plural
+from app.engine.times import exact_ago, parse_period, rfc3339
+from storage.records import ACTIVE_STATUSES, FINAL_STATUSES, Coverage, CoverageGap, Run, RunFilter
+
+if TYPE_CHECKING:
+    from app.engine.engine import Engine
+    from app.engine.files import ProfileFiles
+
+
+def _time(text: str) -> str:
+    parse_period(text, datetime.now(UTC))
+    return text  # The clock it counts from is known only later.
+
+
+def _label(text: str) -> str:
+    if "://" in text:  # The list would be empty, without a reason.
+        raise ValueError(f"{text!r} is an address: write owner/repo, or gitlab:group/project.")
+    # Labels of GitHub repositories have no prefix.
+    return text.replace("github:", "", 1) if text.startswith(("github:", "!github:")) else text
+
+
+FILTERS: Final = options_of(
+    click.option(
+        "--status",
+        "statuses",
+        multiple=True,
+        metavar="STATUS",
+        shell_complete=completed("statuses"),
+        help="Repeatable; !failed means any other.",
+    ),
+    click.option(
+        "-R",
+        "--repository",
+        "repositories",
+        multiple=True,
+        callback=reading(_label),
+        metavar="REPO",
+        shell_complete=completed("repositories"),
+        help="owner/repo or gitlab:group/project; * matches anything, ! inverts.",
+    ),
+    click.option("--branch", "branches", multiple=True, metavar="BRANCH", help="* matches anything, ! inverts."),
+    click.option(
+        "--from",
+        "since",
+        callback=reading(_time),
+        metavar="TIME",
+        help="Created at or after this time: -2h, -7d, RFC 3339.",
+    ),
+    click.option(
+        "--to",
+        "until",
+        callback=reading(_time),
+        metavar="TIME",
+        help="Created at or before this time; a date includes its day.",
+    ),
+    click.option(
+        "--search",
+        default="",
+        metavar="QUERY",
+        help="Words in run id, repository or branch, and conditions: status:failed repo:acme/* -branch:main since:7d.",
+    ),
+    click.option("--active", is_flag=True, help="Only runs that have not ended."),
+)
+
+
+def run_filter(
+    *,
+    statuses: tuple[str, ...],
+    repositories: tuple[str, ...],
+    branches: tuple[str, ...],
+    since: str | None,
+    until: str | None,
+    search: str,
+    active: bool,
+    now: datetime | None = None,
+) -> RunFilter:
+    """The filter that the options describe; times such as `-2h` count back from `now`. None: from this machine's now.
+
+    Raises:
+        CommandFailedError: The time range is empty, or the query means nothing.
+    """
+
+    def asked(values: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(value for value in values if not value.startswith("!"))
+
+    def excluded(values: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(value[1:] for value in values if value.startswith("!"))
+
+    now = now or datetime.now(UTC)
+    found = RunFilter(
+        statuses=asked(statuses),
+        not_statuses=excluded(statuses),
+        repositories=asked(repositories),
+        not_repositories=excluded(repositories),
+        branches=asked(branches),
+        not_branches=excluded(branches),
+        since=None if since is None else parse_period(since, now)[0],
+        until=None if until is None else parse_period(until, now)[1],
+        active=active,
+    )
+    if search:
+        from app.runs.query import both, parse
+
+        query = parse(search, now)
+        if query.problems:
+            raise failed("usage", f"--search, {query.problems[0]}", problems=[asdict(each) for each in query.problems])
+        found = both(found, query.filter)
+    contradicted = set(found.statuses) & set(found.not_statuses)
+    problem = ""
+    if found.since and found.until and found.since > found.until:
+        problem = "The time range ends before it begins."
+    elif contradicted:
+        problem = f"The status {min(contradicted)} is both asked for and excluded: keep one of the two."
+    elif active and found.statuses and set(found.statuses) <= FINAL_STATUSES:
+        problem = f"--active excludes the status {found.statuses[0]}, which ends a run: keep one of the two."
+    if problem:
+        raise failed("usage", problem)
+    return found
+
+
+def _unknown(status: str, known: Collection[str]) -> CommandFailedError:
+    from app.runs.query import unknown_status
+
+    return failed("usage", " ".join(unknown_status(status, known)))
+
+
+DEFAULT_LIMIT: Final = 50
+VERSION_HINT: Final = "Check the base address: it ends with the version, as in https://api.example.com/v1."
+
+
+@click.command("list", cls=FactCommand)
+@FILTERS
+@click.option("--limit", type=COUNT, default=None, help=f"Maximum number of runs.  [default: {DEFAULT_LIMIT}]")
+@click.option("--all", "everything", is_flag=True, help="No maximum.")
+@click.option("--cached", is_flag=True, help="Use the cache only; do not contact the service.")
+@async_command
+async def list_runs(
+    invocation: Invocation, /, *, limit: int | None, everything: bool, cached: bool, **filters: Any
+) -> int:
+    """List runs from the service, newest first, and cache them."""
+    if everything and limit is not None:
+        raise failed("usage", "--limit and --all contradict each other: use one of them.")
+    most = None if everything else limit or DEFAULT_LIMIT
+    async with _opened(invocation, filters, most, is_cached=cached) as listing:
+        with exporting(invocation, None, "runs", COLUMNS) as rows:
+            await listing.print(rows)
+        more = await listing.more()
+        remark = await listing.remark(rows.count)
+    rows.end(more, empty="No run matches.")
+    if invocation.format is Format.TABLE:
+        invocation.output.note(remark)
+    return Exit.DONE
+
+
+@click.command("export", cls=FactCommand)
+@FILTERS
+@click.option("--limit", type=COUNT, default=None, help="Maximum number of runs. Default: all.")
+@click.option("--cached", is_flag=True, help="Use the cache only; do not contact the service.")
+@OUT_OPTION
+@async_command
+async def export(
+    invocation: Invocation, /, *, limit: int | None, cached: bool, out: Path | None, **filters: Any
+) -> int:
+    """Write every run that matches, as NDJSON unless --output says otherwise."""
+    invocation.asked_format = invocation.asked_format or Format.NDJSON
+    async with _opened(invocation, filters, limit, is_cached=cached) as listing:
+        with exporting(invocation, out, "runs", COLUMNS) as rows:
+            await listing.print(rows)
+            rows.end(await listing.more())
+    return Exit.DONE
+
+
+@asynccontextmanager
+async def _opened(
+    invocation: Invocation, filters: dict[str, Any], limit: int | None, *, is_cached: bool
+) -> "AsyncIterator[_RunList]":
+    run_filter(**filters)  # Mistakes are reported before anything is opened.
+    async with invocation.files() if is_cached else invocation.engine(needs_token=True) as engine:
+        # Relative times count by the service's clock, as far as its offset is known.
+        condition = run_filter(**filters, now=engine.clock() + await engine.cache.run_clock_ahead())
+        yield _RunList(engine, condition, limit, is_cached)
+
+
+@dataclass(slots=True)
+class _RunList:
+    """One listing, from the service or from the cache, with its remarks."""
+
+    engine: "Engine | ProfileFiles"
+    """An engine, unless the cache alone is asked."""
+    condition: RunFilter
+    limit: int | None
+    is_cached: bool
+    dropped: int = 0
+    asked_at: datetime = field(init=False)
+    coverage: Coverage = field(default_factory=Coverage)
+    seen_at: tuple[datetime, datetime] | None = None
+    """The earliest and the latest time at which the service showed a run of this list."""
+    long_ago: int = 0
+    """The number of its runs that were not confirmed for too long to count as live."""
+
+    async def print(self, rows: Rows[RunDocument]) -> None:
+        """Print the runs, page by page.
+
+        Raises:
+            CommandFailedError: A request failed, or the cache alone can answer.
+        """
+        if self.condition.stuck and not self.is_cached:
+            raise failed("usage", "is:stuck is only known to the cache: add --cached.")
+        known = FINAL_STATUSES | set(ACTIVE_STATUSES) | set(await self.engine.cache.known_statuses())
+        for status in self.condition.not_statuses:
+            if status not in known and closest(status, known):
+                raise _unknown(status, known)
+        self.asked_at = self.engine.clock()
+        # Read at the first row, because other processes go on filling the cache.
+        self.coverage = await self.engine.cache.coverage()
+        continued = await continued_from(self.engine)
+        # Rows on a terminal are progress enough.
+        with closing(Bar(sys.stderr if rows.output.width is None and not self.is_cached else None)) as bar:
+            async for runs in self._held() if self.is_cached else self._fetched():
+                shown = await views(self.engine, runs, continued)
+                times = [view.detail.last_seen_at for view in shown if view.detail]
+                confirmed_for = self.engine.settings.history.confirmed_for
+                self.long_ago += sum(time < self.asked_at - confirmed_for for time in times)
+                if times:
+                    self.seen_at = min(*(self.seen_at or times), *times), max(*(self.seen_at or times), *times)
+                rows.add((view.document() for view in shown), shown)
+                rows.output.flush()
+                bar.note(plural(rows.count, "run"))
+        # The service may use statuses that were never seen here: a status is called unknown only if no run has it.
+        unknown = [] if rows.count else [status for status in self.condition.statuses if status not in known]
+        if unknown:
+            raise _unknown(unknown[0], known)
+
+    async def _held(self) -> AsyncIterator[Sequence[Run]]:
+        self.dropped = self.coverage.dropped
+        left, last = self.limit, None
+        while left != 0:
+            runs = await self.engine.cache.runs(self.condition, min(CHUNK, left or CHUNK), last)
+            if not runs:
+                return
+            yield runs
+            last = runs[-1]
+            left = None if left is None else left - len(runs)
+
+    async def _fetched(self) -> AsyncIterator[Sequence[Run]]:
+        try:
+            async for page in cast("Engine", self.engine).listing.pages(self.condition, limit=self.limit):
+                self.dropped += page.dropped
+                yield page.runs
+        except ApiError as error:
+            # The list always exists, so 404 means that the address does not lead to the API.
+            hint = VERSION_HINT if isinstance(error, NotFoundError) else CACHED_HINT
+            raise CommandFailedError(of_api_error(error, hint=hint)) from error
+        self.coverage = await self.engine.cache.coverage()
+
+    async def _as_of(self) -> datetime | None:
+        if not self.is_cached or self.coverage.as_of is not None:
+            return self.coverage.as_of if self.is_cached else self.asked_at
+        links = await self.engine.cache.links()
+        polled = [link.last_ok_at for link in links if link.subject == "runs" and link.last_ok_at]
+        return max([*polled, *(self.seen_at or ())], default=None)
+
+    async def more(self) -> dict[str, object]:
+        """The document's keys besides the runs."""
+        as_of = await self._as_of()
+        coverage = self.coverage
+        # `complete_since` holds only if nothing is missing from then until `as_of`.
+        is_current = as_of is not None and coverage.is_current(as_of)
+        newest = coverage.ranges[0].end if coverage.ranges else None
+        gaps = coverage.gaps if is_current else (CoverageGap(newest, None), *coverage.gaps)
+        return {
+            "as_of": rfc3339(as_of),
+            "complete_since": rfc3339(coverage.complete_since) if is_current else None,
+            "complete": [{"from": rfc3339(one.start), "to": rfc3339(one.end)} for one in coverage.ranges if one.end],
+            "missing": [{"from": rfc3339(one.after), "to": rfc3339(one.before)} for one in gaps],
+            "confirmed_since": rfc3339(self.seen_at[0]) if self.seen_at else None,
+            "source": "cache" if self.is_cached else "live",
+            **({"dropped": self.dropped} if self.dropped else {}),
+        }
+
+    async def remark(self, count: int) -> str:
+        """The remark below the table."""
+        parts = []
+        if self.limit is not None and count == self.limit:
+            parts.append(f"The newest {self.limit}; --limit N or --all shows more.")
+        if self.dropped:
+            parts.append(f"Left out {self.dropped} entries of the service's list: they have no usable run id.")
+        if not self.is_cached:
+            return " ".join(parts)
+        as_of = await self._as_of()
+        since = rfc3339(self.coverage.complete_since)
+        extent = f"complete since {since}" if since else "runs may be missing"
+        if self.coverage.is_disordered:
+            extent = "this service's list is out of order: completeness unknown"
+        elif self.coverage.whole:
+            extent = "complete since the beginning"
+        parts.append(f"From the cache, as of {exact_ago(as_of, self.asked_at) if as_of else 'never'}; {extent}.")
+        if self.long_ago and self.seen_at:
+            are = "1 of them was" if self.long_ago == 1 else f"{self.long_ago:,} of them were"
+            days = f"{self.engine.settings.history.confirmed_for / timedelta(days=1):g} days"
+            parts.append(f"{are} last confirmed more than {days} ago, the oldest on {self.seen_at[0]:%Y-%m-%d}.")
+        if not count and not self.coverage.whole:
+            held = await self.engine.cache.count(RunFilter())
+            parts.append(f"Searched only the {held:,} cached runs. Leave out --cached to ask the service.")
+        return " ".join(parts)

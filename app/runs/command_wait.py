@@ -1,0 +1,188 @@
+"""`runwarden runs wait`, and waiting for the run that a write started."""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+
+import click
+from msgspec import Struct
+
+from app.api.errors import ApiError, ForbiddenError, NotAuthorizedError, RateLimitedError
+from app.cli.context import Invocation
+from app.cli.documents import COLUMNS, badge, views
+from app.cli.exits import Exit, Failure
+from app.cli.options import RUN_IDS, FactCommand, async_command, options_of, reading
+from app.engine.times import parse_duration, rfc3339
+from app.runs.command_lookup import RunLookup
+from storage.records import ACTIVE_STATUSES, Run
+
+if TYPE_CHECKING:
+    from app.engine.engine import Engine
+
+
+DEFAULT_TIMEOUT: Final = "30m"
+FIRST_PAUSE_S: Final = 0.5
+LONGEST_PAUSE_S: Final = 5.0
+GROWTH: Final = 1.3
+MOST_LOOK_UPS: Final = 3
+"""Runs looked up one by one; for more, a sweep of all active runs is cheaper."""
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class WaitResult(Struct, frozen=True):
+    """The result of waiting for one run."""
+
+    outcome: Literal["ended", "waiting", "lost", "unlisted"]
+    """`unlisted`: no run with that id has appeared in the service's list so far."""
+    run: Run | None
+
+
+def _duration(text: str) -> timedelta:
+    # A bare number means seconds, as usual on a command line.
+    return parse_duration(f"{text.strip()}s" if text.strip().replace(".", "", 1).isdecimal() else text)
+
+
+def _timeout(name: str, text: str) -> Callable[[F], F]:
+    return click.option(
+        "--timeout",
+        name,
+        callback=reading(_duration),
+        default=DEFAULT_TIMEOUT,
+        show_default=True,
+        metavar="TIME",
+        help=text,
+    )
+
+
+wait_options: Final = options_of(
+    click.option("--wait", "waits", is_flag=True, help="Wait until the run ends."),
+    _timeout("timeout", "How long to wait."),
+)
+"""The options of a command that starts a run, and may wait for its end."""
+
+
+@click.command("wait", cls=FactCommand)
+@RUN_IDS
+@_timeout("patience", "Such as 90s, 30m, 2h.")
+@async_command
+async def wait(invocation: Invocation, *, run_ids: tuple[str, ...], patience: timedelta) -> int:
+    """Wait until all of these runs have ended: exit code 0 if all completed, 1 if one did not, 3 on a time-out."""
+    output = invocation.output
+    async with invocation.engine(needs_token=True) as engine:
+        lookup = RunLookup(engine)
+        named = dict.fromkeys([(await lookup.current(text)).run_id for text in run_ids])
+        results = await RunWaiter(engine, output.note).until_final(list(named), patience)
+        shown = await views(engine, [result.run for result in results.values() if result.run is not None])
+        now = engine.clock()
+    failure = wait_failure(results)
+    more: dict[str, object] = {"as_of": rfc3339(now), "source": "live"}
+    if failure is not None and failure.exit is not Exit.FAILED:
+        more["error"] = failure.as_json()
+    output.listing("runs", [view.document() for view in shown], COLUMNS, shown, more=more)
+    if failure is None:
+        return Exit.DONE
+    if not output.format.is_json:
+        output.note(f"runwarden: {failure.message}")
+    return failure.exit
+
+
+class RunWaiter(Struct, frozen=True):
+    """Polls, ever more slowly, until runs have ended."""
+
+    engine: "Engine"
+    tell: Callable[[str], None]
+    """Reports progress."""
+    may_appear: bool = False
+    """Whether a run that is not listed yet is waited for; otherwise it counts as lost."""
+    is_stale: bool = False
+    """Whether the cache may hold an earlier turn of a run: the service is asked first."""
+
+    async def until_final(self, run_ids: Sequence[str], patience: timedelta) -> Mapping[str, WaitResult]:
+        """Wait until each run has ended or is lost, or time is up.
+
+        Temporary faults of the network or the service are waited out; a refused token is not.
+
+        Raises:
+            NotAuthorizedError, ForbiddenError: Waiting longer would change nothing.
+        """
+        deadline = time.monotonic() + patience.total_seconds()
+        statuses: dict[str, str] = {}
+        examined = set(ACTIVE_STATUSES)
+        pause_s = FIRST_PAUSE_S
+        if self.is_stale:
+            await self._refresh(run_ids, sweep=True)
+        while True:
+            results = {run_id: await self._result(run_id) for run_id in run_ids}
+            for run_id, result in results.items():
+                if result.run is not None and statuses.get(run_id) != result.run.status:
+                    statuses[run_id] = result.run.status
+                    self.tell(f"{run_id}  {badge(result.run.status)}")
+            remaining_s = deadline - time.monotonic()
+            waiting = {
+                run_id: statuses.get(run_id, "")
+                for run_id, result in results.items()
+                if result.outcome in {"waiting", "unlisted"}
+            }
+            if not waiting or remaining_s <= 0:
+                await self.engine.runs.learn_of_failures()
+                return {run_id: await self._result(run_id) for run_id in run_ids}
+            # A refresh asks for other runs of a status that the spec does not name: it may be learnt as final. A run
+            # that is not listed yet has none, and cannot be looked up by its id.
+            is_sweep_due = len(waiting) > MOST_LOOK_UPS or not examined.issuperset(waiting.values())
+            examined.update(filter(None, waiting.values()))
+            asked_for_s = await self._refresh(list(waiting), sweep=is_sweep_due)
+            await asyncio.sleep(max(0.0, min(max(pause_s, asked_for_s), remaining_s)))
+            pause_s = min(pause_s * GROWTH, LONGEST_PAUSE_S)
+
+    async def _result(self, run_id: str) -> WaitResult:
+        detail = await self.engine.cache.detail(run_id)
+        if detail is None:
+            return WaitResult("unlisted" if self.may_appear else "lost", None)
+        if detail.is_final:
+            return WaitResult("ended", detail.run)
+        return WaitResult("lost" if detail.presence == "lost" else "waiting", detail.run)
+
+    async def _refresh(self, run_ids: Sequence[str], *, sweep: bool) -> float:
+        """Refresh each run; return the seconds to pause, if the service or a fault asks for it."""
+        try:
+            if sweep:
+                await self.engine.runs.refresh()
+            else:
+                for run_id in run_ids:
+                    await RunLookup(self.engine).current(run_id)
+        except (NotAuthorizedError, ForbiddenError):
+            raise
+        except RateLimitedError as error:
+            self.tell(f"Still waiting; {error.message}")
+            return error.retry_after_s or LONGEST_PAUSE_S
+        except ApiError as error:
+            self.tell(f"Still waiting; {error.message}")
+            return LONGEST_PAUSE_S
+        return 0.0
+
+
+def wait_failure(results: Mapping[str, WaitResult]) -> Failure | None:
+    """The failure that the results amount to; None: every run completed."""
+
+    def ids(outcome: str) -> list[str]:
+        return [run_id for run_id, result in results.items() if result.outcome == outcome]
+
+    bad = [
+        each.run for each in results.values() if each.outcome == "ended" and each.run and each.run.status != "completed"
+    ]
+    if bad:
+        said = ", ".join(f"{run.run_id} ({run.status})" for run in bad)
+        return Failure("run_failed", f"Not completed: {said}.", Exit.FAILED, {"run_ids": [run.run_id for run in bad]})
+    if lost := ids("lost"):
+        return Failure(
+            "not_found", f"The service no longer shows {', '.join(lost)}.", Exit.NOT_FOUND, {"run_ids": [*lost]}
+        )
+    if unlisted := ids("unlisted"):
+        said = f"no run with the id {', '.join(unlisted)} is listed. Whether one exists is unknown."
+        return Failure("waited_too_long", f"Time is up; {said}", Exit.TIMED_OUT, {"run_ids": [*unlisted]})
+    if unended := ids("waiting"):
+        said = f"Time is up; not ended yet: {', '.join(unended)}."
+        return Failure("waited_too_long", said, Exit.TIMED_OUT, {"run_ids": [*unended]})
+    return None

@@ -1,0 +1,25 @@
+"""The query language: one line of text for a `RunFilter`, and back.
+
+Pure: no I/O, no clock of its own, nothing but the standard library and the records. See docs/query.md.
+"""
+
+from app.runs.query.parse import Query, QueryProblem, SpanKind, TextSpan, both, parse, read_order
+from app.runs.query.suggest import Suggestion, Vocabulary, suggestions
+from app.runs.query.terms import unknown_status
+from app.runs.query.write import written, written_order
+
+__all__ = [
+    "Query",
+    "QueryProblem",
+    "SpanKind",
+    "Suggestion",
+    "TextSpan",
+    "Vocabulary",
+    "both",
+    "parse",
+    "read_order",
+    "suggestions",
+    "unknown_status",
+    "written",
+    "written_order",
+]

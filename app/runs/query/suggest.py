@@ -1,0 +1,107 @@
+"""Completions for a line: keys, and their known values."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from msgspec import Struct
+
+from app.runs.query.terms import KEYS, STATES, KeyName, Term, key_name, terms
+from app.runs.query.write import value_text
+from storage.records import KNOWN_STATUSES
+
+MOST: Final = 12
+"""Maximum number of suggestions."""
+_TIMES: Final = ("1h", "24h", "7d", "30d")
+_SHORTEST_NAME: Final = 2
+"""Characters of a word before it is completed as a repository."""
+
+
+class Vocabulary(Struct, frozen=True):
+    """Known names, best first."""
+
+    repositories: tuple[str, ...] = ()
+    """Labels."""
+    branches: tuple[str, ...] = ()
+    statuses: tuple[str, ...] = ()
+    """In addition to those that the spec names."""
+
+
+class Suggestion(Struct, frozen=True):
+    """A text that completes the token under the cursor."""
+
+    start: int
+    """Index of the first character it replaces."""
+    end: int
+    """Index behind the last one."""
+    insert: str
+    about: str = ""
+    """A description, or empty."""
+
+    def applied(self, line: str) -> tuple[str, int]:
+        """The line with the suggestion applied, and the new cursor."""
+        return line[: self.start] + self.insert + line[self.end :], self.start + len(self.insert)
+
+
+def suggestions(line: str, cursor: int, known: Vocabulary) -> tuple[Suggestion, ...]:
+    """Complete the token that the cursor touches, from 0 to the line's length."""
+    found = next((term for term in terms(line) if term.start <= cursor <= term.end), None)
+    if found is None:
+        options = _keys("", cursor, cursor)
+    elif found.key is None:
+        options = _of_word(found, line[found.key_end : cursor], known)
+    elif cursor < found.key_end:
+        options = _keys(found.key, found.key_end - len(found.key) - 1, found.key_end)
+    else:
+        options = _values(found, cursor, known)
+    return tuple(option for option in options if line[option.start : option.end] != option.insert)[:MOST]
+
+
+def _keys(start_of_name: str, start: int, end: int) -> Iterator[Suggestion]:
+    for key in KEYS:
+        if key.name.startswith(start_of_name.casefold()):
+            yield Suggestion(start, end, f"{key.name}:", key.about)
+
+
+def _of_word(term: Term, typed: str, known: Vocabulary) -> Iterator[Suggestion]:
+    (token,) = term.tokens
+    if token.is_quoted:
+        return
+    yield from _keys(typed, token.start, token.end)
+    if len(typed) >= _SHORTEST_NAME:
+        for label in _matching(typed, known.repositories):
+            yield Suggestion(token.start, token.end, f"repo:{value_text(label, 'repo')}", "The repository.")
+
+
+def _values(term: Term, cursor: int, known: Vocabulary) -> Iterator[Suggestion]:
+    wanted = key_name(term.key or "")
+    if wanted is None:
+        return
+    token = next(token for token in term.tokens if cursor <= token.end)
+    others = {each.text for each in term.tokens if each is not token}
+    typed = token.text[: max(0, cursor - token.start - int(token.is_quoted))]
+    for value in _matching(typed, _known(wanted, known)):
+        if value not in others:
+            text = value if wanted in {"since", "until", "is"} else value_text(value, wanted)
+            yield Suggestion(token.start, token.end, text)
+
+
+def _known(wanted: KeyName, known: Vocabulary) -> Iterable[str]:
+    match wanted:
+        case "status":
+            return dict.fromkeys((*sorted(KNOWN_STATUSES), *known.statuses))
+        case "repo":
+            owners = [f"{label.rpartition('/')[0]}/*" for label in known.repositories if "/" in label]
+            return dict.fromkeys((*known.repositories, *owners))
+        case "branch":
+            return known.branches
+        case "is":
+            return STATES
+        case _:
+            return _TIMES
+
+
+def _matching(typed: str, values: Iterable[str]) -> Iterator[str]:
+    """The values that contain the typed text, those that begin with it first."""
+    stem = typed.casefold()
+    inside = [value for value in values if stem in value.casefold()]
+    yield from sorted(inside, key=lambda value: not value.casefold().startswith(stem))

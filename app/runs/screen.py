@@ -1,0 +1,722 @@
+"""The Runs screen: the query, the table of matching runs, and the run under the cursor."""
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from msgspec.structs import replace
+from textual import events, on
+from textual.binding import Binding, BindingType
+from textual.reactive import var
+from textual.widget import Widget
+from textual.widgets import Input
+
+from app.console.messages import OpenRun
+from app.console.session import Session, user_preferences
+from app.console.session.troubles import UNREADABLE
+from app.engine.text import SafeText, closest, safe_text
+from app.profiles import ViewSettings
+from app.runs.query import QueryProblem, Vocabulary, parse, suggestions, unknown_status
+from app.runs.query.terms import KeyName
+from app.runs.screen_actions import (
+    ON_A_RUN,
+    RUN_BINDINGS,
+    FormName,
+    RunActions,
+    hidden,
+    ids_of,
+    show_many,
+    using_engine,
+)
+from app.runs.screen_loader import RunsLoader
+from app.runs.screen_older import OlderRuns
+from app.runs.screen_views import (
+    PreferencesFile,
+    PreferencesWriter,
+    TableQuery,
+    View,
+    chosen_order,
+    first_query,
+    limit_in,
+    listed,
+    named,
+    problem_texts,
+    replaced,
+    views_of,
+)
+from storage.records import FIELD_BY_NAME, SORTABLE, STATUS_ORDER, RunFilter, RunSort
+from storage.records.query import GROUPINGS, Grouping
+from widgets.frame.notice import Notice
+from widgets.kit.after_refresh import after_refresh
+from widgets.kit.unkeyed import unkeyed
+from widgets.runs.columns import ColumnChoice
+from widgets.runs.filter import ActionClicked, Facet, FilterBar, SearchInput, SearchSuggestion, ViewBar, ViewTab
+from widgets.runs.pane import WIDE, RunPane, SplitView
+from widgets.runs.table import RunTable
+
+if TYPE_CHECKING:
+    from app.console.sheets import PickerScreen
+    from app.engine.engine import Engine
+    from app.runs.screen_views import PreferenceChange
+    from storage.records import Action
+
+ON_ROWS: Final = ON_A_RUN | {"retry", "same_branch", "fold"}
+"""Actions about the rows on show, which do nothing while other rows are on their way."""
+GROUPED: Final = "By repository, by branch or off; most failures first"
+
+
+class RunsScreen(RunActions):
+    """Every run that matches the query, however many."""
+
+    TAB = "runs"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *RUN_BINDINGS,
+        Binding(
+            "slash", "search", "search", key_display="/", tooltip="Search words, or status:failed …", id="runs.search"
+        ),
+        Binding("s", "pick_statuses", "status", tooltip="Filter by status", id="runs.statuses"),
+        unkeyed("pick_values('repo')", "repository", tooltip="Filter by repository", id="runs.repositories"),
+        hidden("B", "pick_values('branch')", "branch", tooltip="Filter by branch", id="runs.branches"),
+        hidden("t", "pick_dates", "when", tooltip="Filter by time", id="runs.dates"),
+        unkeyed("same_branch", "this branch", tooltip="All runs on this run's branch", id="runs.same_branch"),
+        unkeyed("pick_order", "sort", tooltip="Sort by another column", id="runs.order"),
+        unkeyed("group", "group", tooltip=GROUPED, id="runs.group"),
+        unkeyed("fold", "fold group", tooltip="Fold or unfold the group, like enter on its title", id="runs.fold"),
+        unkeyed("fold_all", "fold all groups", tooltip="Fold or unfold all groups", id="runs.fold_all"),
+        hidden("right_square_bracket", "step_view(1)", "next view", key_display="]", id="runs.next_view"),
+        hidden("left_square_bracket", "step_view(-1)", "previous view", key_display="[", id="runs.prev_view"),
+        unkeyed("views", "views", tooltip="Show a view, or delete a saved one", id="runs.views"),
+        hidden("u", "undo", "undo", tooltip="Restore the view just deleted", id="runs.undo"),
+        unkeyed("save_view", "save view", tooltip="Save the filter and order as a tab", id="runs.save_view"),
+        hidden("asterisk", "mark_all", "mark all", key_display="*", tooltip="Mark all that match", id="runs.mark_all"),
+        hidden("T", "retry", "retry failed", tooltip="Send the same instructions again", id="runs.retry"),
+        unkeyed("export", "export", tooltip="Write the marked runs, or all that match, to a file", id="runs.export"),
+        unkeyed("fetch_older", "fetch older runs", tooltip="Fetch older runs that match", id="runs.older"),
+        unkeyed("pause(True)", "pause fetching", tooltip="Stop fetching older runs in the background", id="runs.pause"),
+        unkeyed(
+            "pause(False)", "resume fetching", tooltip="Fetch older runs in the background again", id="runs.resume"
+        ),
+        unkeyed("resize_pane(1)", "more detail", id="runs.split_more"),
+        unkeyed("resize_pane(-1)", "less detail", id="runs.split_less"),
+        unkeyed("columns", "columns", tooltip="Choose columns, their order and width", id="runs.columns"),
+        unkeyed("pane", "detail on/off", id="runs.pane"),
+        hidden(
+            "escape",
+            "clear",
+            "clear",
+            tooltip="Stop fetching, or clear marks, filter or view",
+            id="runs.clear",
+        ),
+    ]
+
+    table_query: var[TableQuery] = var(TableQuery(), init=False)
+    """What the table shows."""
+    offered: var[object] = var(None, init=False, bindings=True)
+    """What the keys depend on: they are offered again when it changes."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self.preferences = PreferencesWriter(PreferencesFile.of(session.settings, session.profile), self)
+        known = self.preferences.now
+        query = first_query(session.settings, known)
+        self.set_reactive(RunsScreen.table_query, query)
+        self.bar = FilterBar(lambda line: parse(line, session.run_now()).spans)
+        now = session.run_now()
+        confirmed_for = session.settings.history.confirmed_for
+        self.table, self.pane = RunTable(now, known.columns, confirmed_for=confirmed_for), RunPane(now)
+        pane_size = user_preferences.read(session.settings).split
+        self.split = SplitView(self.table, self.pane, pane_size, has_pane=known.detail)
+        self.loader = RunsLoader(self, self.split, query)
+        self.older_runs = OlderRuns(self, self.loader, self.table)
+        self._vocabulary = Vocabulary()
+        self._undo: PreferenceChange | None = None
+        """Brings back the view that was deleted last. None: there is none, or the query changed since."""
+        self._goes_to_rows = False
+        """Whether the focus goes from the search line to the table with the rows that are on their way."""
+
+    def compose_body(self) -> Iterable[Widget]:
+        """Compose the filters, the table, and the run beside or below it."""
+        yield self.bar
+        yield self.split
+
+    def on_mount(self) -> None:
+        """Show the cached rows, then read with the engine as soon as it is open."""
+        self.session.engine_changed.subscribe(self, self.loader.engine_changed)
+        self.table.focus()
+        self._show_query()
+        if self.session.first is not None:
+            self.loader.show_first(self.session.first)
+            self._show_numbers()
+        self.split.fit(self.app.size)
+        self._explain_no_rows()
+        self.run_worker(self._begin)
+
+    async def _begin(self) -> None:
+        await self.session.opened()
+        self.loader.runs_changed()
+        self.loader.load_run()
+
+    @property
+    def focused_run_id(self) -> str | None:
+        """The run under the cursor."""
+        return row.run_id if (row := self.table.row) else None
+
+    @property
+    def chosen_ids(self) -> tuple[str, ...]:
+        """The marked runs, or else the one under the cursor."""
+        return self.table.marks.ids or super().chosen_ids
+
+    @property
+    def views(self) -> tuple[View, ...]:
+        """All views, in the order of their tabs."""
+        return views_of(self.session.settings.views, self.preferences.now.views)
+
+    @property
+    def _condition(self) -> RunFilter:
+        return self.table_query.condition(self.session.run_now())
+
+    def go_to(self, target: str) -> None:
+        """Show the runs that match a line, in the view that has it or else among all runs."""
+        view = next((view for view in self.views if view.query.split() == target.split()), None)
+        if view is not None:
+            self.show_view(view)
+        else:
+            self.table_query = TableQuery(line=target, sort=self.table_query.sort)  # A link is about single runs.
+
+    @property
+    def bookmark(self) -> tuple[TableQuery, str | None]:
+        """The query and the run under the cursor."""
+        return self.table_query, self.focused_run_id
+
+    def return_to(self, bookmark: tuple[TableQuery, str | None]) -> None:
+        """Restore that query, with the cursor on that run."""
+        self.table_query, run_id = bookmark
+        if run_id is not None and run_id != self.focused_run_id:
+            self.loader.seek(run_id)
+
+    # Events and the clock
+
+    def form_closed(self, action: "Action | None") -> None:
+        """Poll the service after a form was sent, and put the cursor on the run that was started."""
+        super().form_closed(action)
+        if action is not None and action.kind == "run.start" and action.result_id is not None:
+            self.loader.seek(action.result_id)
+
+    def tick(self, _: datetime) -> None:
+        """Update the ages on show, and what came in the background."""
+        now = self.session.run_now()
+        self.table.tick(now, self.as_of)
+        self.loader.tick()
+        self._show_missing()
+        # In a frame of its own: with the header's age in one, everything between the two lines would be painted.
+        if not self.pane.rests(now, self.as_of):
+            after_refresh(self, self.pane.tick, now, self.as_of)
+
+    def show_trouble(self) -> None:
+        """Show trouble in the banner, or in the table while it is empty."""
+        super().show_trouble()
+        self._explain_no_rows()
+
+    def trouble(self) -> Notice | None:
+        """The banner's notice, unless the table shows it."""
+        return super().trouble() if self.table.count else None
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Put the run beside the table, below it, or on two lines."""
+        self.split.fit(event.size)
+
+    # The table
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Disable what cannot be done."""
+        match action:
+            case "fetch_older":
+                return self.older_runs.may_fetch
+            case "pause":
+                return self.older_runs.may_pause if parameters[0] else self.older_runs.is_paused
+            case "undo":
+                return self._undo is not None
+        if action in ON_ROWS and self.table.is_replacing:
+            return False
+        if action in ON_A_RUN | {"retry", "export", "mark_all"} and not (self.table.count or self.table.marks):
+            return False
+        return super().check_action(action, parameters)
+
+    @on(RunTable.WindowRequested)
+    def _window_requested(self) -> None:
+        self.loader.load()
+
+    @on(RunTable.Highlighted)
+    def _highlighted(self) -> None:
+        self._explain_row()
+        self.loader.load_run()
+        self._offer_keys()
+
+    @on(RunTable.Replaced)
+    def _rows_replaced(self) -> None:
+        if self._goes_to_rows:
+            self._focus_rows()
+        elif not self.bar.line.has_focus:
+            self.refresh_bindings()  # They may have been looked up while keys about rows did nothing.
+
+    @on(RunTable.Chosen)
+    def _run_chosen(self, message: RunTable.Chosen) -> None:
+        self.post_message(OpenRun(message.run_id))
+
+    @on(RunTable.GapChosen)
+    def _gap_chosen(self, message: RunTable.GapChosen) -> None:
+        self.older_runs.fetch(message.gap or self.older_runs.below)
+
+    @on(RunTable.GroupToggled)
+    def _group_toggled(self, message: RunTable.GroupToggled) -> None:
+        self._toggle_group(message.name)
+
+    @on(RunTable.SortRequested)
+    def _sort_requested(self, message: RunTable.SortRequested) -> None:
+        if message.column in FIELD_BY_NAME:
+            self._sort(chosen_order(message.column, self.table_query.sort))
+
+    @on(RunTable.Marked)
+    def _marked(self) -> None:
+        self._show_remark()
+        self._offer_keys()
+
+    # One run or the marked ones
+
+    def action_continue_run(self) -> None:
+        """Continue the marked runs, or the one under the cursor."""
+        if self.table.marks:
+            self._show_many("continue")
+        else:
+            super().action_continue_run()
+
+    def action_new_like_this(self) -> None:
+        """Start runs like the marked ones, or like the one under the cursor."""
+        if self.table.marks:
+            self._show_many("like")
+        else:
+            super().action_new_like_this()
+
+    def action_retry(self) -> None:
+        """Send the instructions of the marked runs that failed once more, or of the run under the cursor."""
+        self._show_many("retry")
+
+    @using_engine("pick")
+    async def action_mark_all(self, engine: "Engine") -> None:
+        """Mark all runs that match; unmark them if they are marked."""
+        ids = await ids_of(self.session, engine, self._condition, self.table_query.sort)
+        self.table.mark(ids, is_marked=not all(run_id in self.table.marks for run_id in ids))
+
+    @using_engine("form")
+    async def action_export(self, engine: "Engine") -> None:
+        """Write the marked runs, or else all that match, to a file."""
+        from app.runs.screen_export import show_export
+
+        await show_export(self, engine, self.table_query, self.table.marks.ids)
+
+    @using_engine("form")
+    async def _show_many(self, engine: "Engine", name: FormName) -> None:
+        def sent(run_ids: tuple[str, ...]) -> None:
+            if run_ids:
+                # Runs that were left out stay marked, for another attempt.
+                self.table.mark(run_ids, is_marked=False)
+                self.session.poll_soon()
+
+        await show_many(self, engine, name, self.chosen_ids, sent)
+
+    # The query
+
+    def watch_table_query(self, before: TableQuery, query: TableQuery) -> None:
+        """Show another query, and remember its view and order."""
+        self._undo = None
+        group = str(query.grouping or "")
+        self.preferences.change(lambda known: replace(known, view=query.view.name, sort=query.sort, group=group))
+        self.loader.query_changed(before, query)
+        self._show_query()
+
+    def set_line(self, line: str) -> None:
+        """Replace the line."""
+        self.table_query = replace(self.table_query, line=line, cursor=None)
+
+    def show_view(self, view: View) -> None:
+        """Show a view, in the current order unless it has its own."""
+        self.table_query = TableQuery.of(view, self.table_query.sort, self.table_query.grouping)
+
+    def action_same_branch(self) -> None:
+        """Show all runs on the branch of the run under the cursor."""
+        if (row := self.table.row) is not None:
+            branches = (row.branch_name,) if row.branch_name else ()
+            self.set_line(" ".join((*listed("repo", (row.repository,)), *listed("branch", branches))))
+
+    def action_group(self) -> None:
+        """Group by the next kind, and after the last one by none."""
+        by = (None, *GROUPINGS)
+        grouping = self.table_query.grouping
+        following = by[(by.index(grouping.by if grouping else None) + 1) % len(by)]
+        self.table_query = replace(self.table_query, grouping=Grouping(following) if following else None)
+
+    def action_fold(self) -> None:
+        """Fold or unfold the group under the cursor."""
+        if (group := self.table.group_at) is not None:
+            self._toggle_group(group.name)
+
+    def _toggle_group(self, name: str) -> None:
+        if (grouping := self.table_query.grouping) is not None:
+            self.table_query = replace(self.table_query, grouping=grouping.toggled(name))
+
+    def action_fold_all(self) -> None:
+        """Fold all groups, or unfold them."""
+        if (grouping := self.table_query.grouping) is not None:
+            self.table_query = replace(self.table_query, grouping=grouping.reversed)
+
+    def action_step_view(self, step: int) -> None:
+        """Show the next or the previous view."""
+        self.show_view(self.views[(self._view_index + step) % len(self.views)])
+
+    def action_clear(self) -> None:
+        """Stop fetching; else remove marks, changes to the line, or the view."""
+        query = self.table_query
+        if self.older_runs.stop():
+            return
+        if self.table.marks:
+            self.table.mark(self.table.marks.ids, is_marked=False)
+        elif query.is_changed:
+            self.set_line(query.view.query.strip())
+        else:
+            self.table_query = TableQuery(sort=query.sort, grouping=query.grouping)
+
+    @property
+    def _view_index(self) -> int:
+        """The index of the current view among all; 0 if it is gone."""
+        names = [view.name for view in self.views]
+        return names.index(self.table_query.view.name) if self.table_query.view.name in names else 0
+
+    def _sort(self, sort: RunSort | None) -> None:
+        if sort is not None:
+            self.table_query = replace(self.table_query, sort=sort)
+
+    # The line
+
+    def action_search(self) -> None:
+        """Focus the line behind a blank: typing begins a new term."""
+
+        async def learn(engine: "Engine") -> None:
+            cache = engine.cache
+            self._vocabulary = Vocabulary(
+                await cache.repositories(), await cache.branches(RunFilter()), await cache.known_statuses()
+            )
+
+        line = self.bar.line
+        line.focus()
+        line.put(f"{line.value.rstrip()} ".lstrip())
+        if self.session.engine is not None:
+            self.run_worker(partial(learn, self.session.engine), exclusive=True, group="vocabulary")
+
+    @on(Input.Changed, "SearchInput")
+    def _line_typed(self) -> None:
+        # At once, without a pause: the next key cancels a running search.
+        line = self.bar.line
+        if line.has_focus:
+            self._goes_to_rows = False
+            self.table_query = replace(self.table_query, line=line.value, cursor=line.cursor_position)
+            found = suggestions(line.value, line.cursor_position, self._vocabulary) if line.value else ()
+            # Names that cannot be typed are not suggested.
+            typable = (each for each in found if safe_text(each.insert) == each.insert)
+            self.bar.offer(tuple(SearchSuggestion(s.start, s.end, safe_text(s.insert), s.about) for s in typable))
+
+    @on(SearchInput.Left)
+    def _line_left(self) -> None:
+        """Go back to the table as soon as it shows what the line finds."""
+        self.set_line(self.bar.line.value.strip())
+        self.bar.offer(())
+        if self.table.is_replacing:
+            self._goes_to_rows = True
+        else:
+            self._focus_rows()
+
+    def on_descendant_blur(self, event: events.DescendantBlur) -> None:
+        """Take the line as it was typed, however it is left."""
+        if event.widget is self.bar.line and self.table_query.cursor is not None:
+            self.set_line(self.bar.line.value.strip())
+            self.bar.offer(())
+
+    @on(SearchInput.Cleared)
+    def _line_cleared(self) -> None:
+        """Go back to the table, with the line as the view has it."""
+        self._focus_rows()
+        self.bar.offer(())
+        self.set_line(self.table_query.view.query.strip())
+
+    def _focus_rows(self) -> None:
+        self._goes_to_rows = False
+        self.set_focus(self.table)  # At once: `focus()` does so later, and the next enter would still be the line's.
+
+    # The sheets
+
+    def _pick(self, sheet: "PickerScreen[Any]", keys: set[KeyName], terms: Callable[[Any], Iterable[str]]) -> None:
+        """Let the user choose, and replace the terms with these keys by the chosen ones."""
+
+        def picked(found: object) -> None:
+            if found is not None:
+                line, now = replaced(self.table_query.line, keys, terms(found)), self.session.run_now()
+                before, after = parse(self.table_query.line, now), parse(line, now)
+                # What was typed in short or in quotes is not written out by a choice that changes nothing.
+                if before.filter != after.filter or before.problems:
+                    self.set_line(line)
+
+        self.app.push_screen(sheet, picked)
+
+    @using_engine("pick")
+    async def action_pick_statuses(self, engine: "Engine") -> None:
+        """Choose the statuses to show."""
+        from app.console.sheets import MarkPicker
+
+        condition = self._condition
+        found = await engine.cache.status_counts(condition)
+        others = sorted({*found, *condition.statuses, *condition.not_statuses}.difference(STATUS_ORDER))
+        counts = {status: found.get(status, 0) for status in (*STATUS_ORDER, *others)}
+        sheet = MarkPicker("Filter by status", counts, condition.statuses, condition.not_statuses)
+        self._pick(sheet, {"status", "is"}, lambda picked: listed("status", *picked))
+
+    @using_engine("pick")
+    async def action_pick_values(self, engine: "Engine", key: KeyName) -> None:
+        """Choose the repositories or the branches to show."""
+        from app.runs.screen_pickers import ValuePicker
+
+        cache, condition = engine.cache, self._condition
+        if key == "repo":
+            title = "Filter by repository"
+            names = await cache.repositories()
+            chosen = condition.repositories, condition.not_repositories
+        else:
+            title = "Filter by branch"
+            names = await cache.branches(replace(condition, branches=(), not_branches=()))
+            chosen = condition.branches, condition.not_branches
+        here = () if (row := self.table.row) is None else (row.repository if key == "repo" else row.branch_name,)
+        self._pick(
+            ValuePicker(title, (*filter(None, here), *names), *chosen), {key}, lambda picked: listed(key, *picked)
+        )
+
+    def action_pick_dates(self) -> None:
+        """Choose a stretch of time."""
+        from app.runs.screen_pickers import DatesPicker
+
+        def terms(limits: tuple[str, str]) -> Iterable[str]:
+            return [f"{key}:{text}" for key, text in zip(("since", "until"), limits, strict=True) if text]
+
+        line = self.table_query.line
+        sheet = DatesPicker(limit_in(line, "since"), limit_in(line, "until"), self.session.run_now())
+        self._pick(sheet, {"since", "until"}, terms)
+
+    def action_pick_order(self) -> None:
+        """Choose the column to sort by."""
+        from app.console.sheets import ChoiceSheet
+        from app.runs.screen_pickers import order_choices
+
+        sort = self.table_query.sort
+        here = [field.name for field in SORTABLE].index(sort.column)
+        self.app.push_screen(ChoiceSheet("Sort by", order_choices(sort), here), self._sort)
+
+    def action_columns(self) -> None:
+        """Choose the columns."""
+        from app.runs.screen_pickers import ColumnPicker
+
+        def picked(choice: ColumnChoice | None) -> None:
+            if choice is not None:
+                self.preferences.change(lambda known: replace(known, columns=choice))
+                self.split.fit()
+
+        self.app.push_screen(ColumnPicker(self.table), picked)
+
+    # The views
+
+    def action_views(self) -> None:
+        """Choose a view, or forget one that was saved here."""
+        from app.runs.screen_pickers import ViewPicker
+
+        def picked(found: tuple[View, bool] | None) -> None:
+            if found is not None:
+                view, is_forgotten = found
+                (self._forget_view if is_forgotten else self.show_view)(view)
+
+        self.app.push_screen(ViewPicker(self.views, self.table_query.view), picked)
+
+    def action_undo(self) -> None:
+        """Bring back the view that was just forgotten."""
+        if self._undo is not None:
+            self.preferences.change(self._undo)
+            self._undo = None
+            self._show_views()
+
+    def action_save_view(self) -> None:
+        """Keep what is shown as a view."""
+        from app.runs.screen_pickers import ViewSaver
+
+        def save(view: ViewSettings | None) -> None:
+            if view is not None:
+                said = f"Saved as the view {safe_text(view.name)}."
+                self.preferences.change(lambda known: known.with_view(view), said)
+                self.show_view(named(self.views, view.name))
+                self._show_views()
+
+        self.set_line(self.table_query.line.strip())  # As it will be read, not as it stands while it is typed.
+        if problems := self._problems:
+            self.session.notify(f"Not saved: {problems[0]}", severity="warning")
+            return
+        self.app.push_screen(ViewSaver(self.table_query, self.views), save)
+
+    def _forget_view(self, view: View) -> None:
+        if view.origin != "saved":
+            origin = "built in" if view.origin == "built in" else "in the configuration file: remove it there"
+            self.session.notify(f"{safe_text(view.name)} is {origin}.", severity="warning")
+            return
+        saved = self.preferences.now.views
+        index = next(index for index, other in enumerate(saved) if other.name == view.name)
+        self._undo = lambda known: known.with_view(saved[index], index)
+        self.preferences.change(lambda known: known.without_view(view.name))
+        self.session.notify(f"Deleted the view {safe_text(view.name)}. Press u to undo.")
+        self._show_views()
+
+    @on(ViewBar.Picked)
+    def _view_picked(self, message: ViewBar.Picked) -> None:
+        self.show_view(self.views[message.index])
+
+    @on(ActionClicked)
+    async def _action_clicked(self, message: ActionClicked) -> None:
+        await self.run_action(message.action)
+
+    # Older runs, and the pane
+
+    def action_fetch_older(self) -> None:
+        """Fetch runs that are not here."""
+        self.older_runs.fetch()
+
+    def action_pause(self, is_paused: bool) -> None:
+        """Pause the fetching in the background, or resume it."""
+        self.older_runs.pause(is_paused=is_paused)
+
+    def action_resize_pane(self, by: int) -> None:
+        """Give the run more room or less."""
+        if not self.preferences.now.detail:
+            self.action_pane()
+            return
+        self.split.resize_pane(by)
+        remember = partial(replace, split=self.split.pane_size)
+        self.run_worker(partial(user_preferences.keep, self.session.settings, remember), group="split")
+
+    def action_pane(self) -> None:
+        """Hide the pane, or show it again."""
+        self.split.has_pane = not self.split.has_pane
+        self.preferences.change(lambda known: replace(known, detail=self.split.has_pane))
+
+    # Showing changes
+
+    def _show_query(self) -> None:
+        query, condition = self.table_query, self._condition
+        self.table.words = tuple(condition.search.casefold().split())
+        if query.cursor is None:
+            self.bar.line.put(query.line, 0)
+        self.table.sort = query.sort
+        self._show_views()
+        self.bar.facets.facets = facets(query.line, condition)
+        self._show_remark()
+
+    @on(RunsLoader.ViewsCounted)
+    def _show_views(self) -> None:
+        """Show the views with the known counts."""
+        bar, counts = self.bar.views, self.loader.counts
+        bar.tabs = tuple(ViewTab(safe_text(view.name, limit=30), counts.get(view.query)) for view in self.views)
+        bar.current = self._view_index
+        bar.is_changed = self.table_query.is_changed
+
+    @property
+    def _problems(self) -> Sequence[QueryProblem]:
+        """The mistakes in the line; while it is typed, those outside of the term under the cursor."""
+        query = self.table_query
+        problems = query.query(self.session.run_now()).problems
+        known, condition = self.loader.statuses, self._condition
+        if problems or known is None or query.cursor is not None:
+            return problems
+        # An excluded status may be unknown, unless it is misspelt.
+        excluded = (status for status in condition.not_statuses if closest(status.casefold(), known))
+        unknown = [status for status in (*condition.statuses, *excluded) if status not in known]
+        return [QueryProblem(0, 0, *unknown_status(status, known)) for status in unknown]
+
+    def _show_remark(self) -> None:
+        """Show the problem with the line, or else the number of marked runs."""
+        if problems := self._problems:
+            self.bar.remark(*problem_texts(problems[0]), tone="bad")
+        elif self.table.marks:
+            cap = self.session.settings.console.send_cap
+            is_wide = self.app.size.width >= WIDE
+            self.bar.remark(marks_summary(len(self.table.marks), cap, is_wide=is_wide), tone="busy")
+        else:
+            self.bar.remark()
+
+    @on(RunsLoader.Counted)
+    def _show_numbers(self) -> None:
+        """Show what the cache holds now."""
+        self.loader.count_views(self.views)
+        self._show_views()
+        self._show_missing()
+
+    def _show_missing(self) -> None:
+        """Bring the lines about missing runs up to date: the fetching goes on, and time passes."""
+        query = self.table_query
+        has_count = not query.is_changed and query.view.query in self.loader.counts
+        if (line := self.older_runs.line(has_counts=has_count)) is not None:
+            self.bar.show(line)
+            self.table.show_missing(self.older_runs.lines())
+            self._explain_row()
+            self._offer_keys()
+            self._explain_no_rows()
+
+    def _explain_no_rows(self) -> None:
+        """Explain why there are no rows, while there are none."""
+        # Only once the extent is known: the pane would come later, and push the table aside.
+        extent = self.loader.extent
+        self.split.set_class(extent is not None and not extent.held and not self.table.count, "-empty")
+        unreadable = self.session.vitals.storage_trouble is not None
+        self.table.notice = UNREADABLE if unreadable else self.older_runs.nothing_here()
+
+    def _explain_row(self) -> None:
+        """Explain what the cursor is on instead of a run."""
+        if self.table.row is None:
+            self.pane.explain(self.older_runs.explanation(self.table.group))
+
+    @on(OlderRuns.Changed)
+    def _older_runs_changed(self) -> None:
+        self._show_missing()
+        self.loader.runs_changed()
+        self.loader.load_run()
+
+    def _offer_keys(self) -> None:
+        older = self.older_runs
+        self.offered = older.may_fetch, older.may_pause, older.is_paused, bool(self.table.count or self.table.marks)
+
+
+def marks_summary(count: int, cap: int, *, is_wide: bool) -> SafeText:
+    """The number of marked runs, with their keys if there is room."""
+    keys = " · c continue · T retry · N start alike · f follow · X cancel · esc unmark" if is_wide else ""
+    capped = f" · sent to {cap:,} at a time" if count > cap else ""
+    return safe_text(f"■ {count:,} marked{capped}{keys}")
+
+
+def facets(line: str, condition: RunFilter) -> tuple[Facet, ...]:
+    """The filter's status, repository, branch and time, a word each."""
+
+    def facet(name: str, action: str, shown: Iterable[str], excluded: Iterable[str] = ()) -> Facet:
+        values = [*shown, *(f"not {value}" for value in excluded)]
+        more = f" +{len(values) - 1}" if len(values) > 1 else ""
+        return Facet(name, safe_text(f"{values[0]}{more}" if values else "any", limit=60), bool(values), action)
+
+    flags = {"active": condition.active, "ended": condition.ended, "stuck": condition.stuck}
+    states = [name for name, is_set in flags.items() if is_set]
+    times = [f"{key} {text}" for key in ("since", "until") if (text := limit_in(line, key))]
+    return (
+        facet("status", "pick_statuses", [*states, *condition.statuses], condition.not_statuses),
+        facet("repository", "pick_values('repo')", condition.repositories, condition.not_repositories),
+        facet("branch", "pick_values('branch')", condition.branches, condition.not_branches),
+        facet("started", "pick_dates", times),
+    )

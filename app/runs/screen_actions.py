@@ -1,0 +1,347 @@
+"""What is done with the run in focus, on every screen that has one, and with many runs at once."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Final, Literal, TypeVar, assert_never
+
+from textual.binding import Binding
+from textual.content import Content
+
+from app.console.base.screen import BaseScreen
+from app.console.messages import FollowRun
+from app.console.session import LONGEST_COPY, Session, mark_of
+from app.engine.text import json_escaped, plural, safe_text
+from app.runs.document import NO_PAGE, run_address
+from storage.records import Run, RunFilter, RunSort
+from widgets.kit.unkeyed import unkeyed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from textual.worker import Worker
+
+    from app.console.sheets import ConfirmSheet
+    from app.engine.engine import Engine
+    from storage.records import Action
+
+ResultT = TypeVar("ResultT")
+PATIENCE_S: Final = 0.5
+"""Seconds after which a wait for the service is said."""
+FormName = Literal["retry", "continue", "like"]
+"""What is done with many runs at once."""
+_NAMED: Final = 5
+"""Runs that a sheet names."""
+MOST_MARKS: Final = 1_000
+"""Runs marked at a time: for more there are filters."""
+ONE_ONLY: Final = "{:,} runs are marked: here this is done for one. Press esc to unmark them."
+WRITES: Final = frozenset({"new_run", "continue_run", "start_agent", "new_like_this", "retry", "cancel_run"})
+"""Actions that a read-only profile does not have."""
+ON_A_RUN: Final = frozenset(
+    {"continue_run", "follow_run", "new_like_this", "cancel_run", "copy_run_id", "copy_run_json", "open_in_browser"}
+)
+"""Actions that need a run in focus."""
+
+hidden = partial(Binding, show=False)
+RUN_BINDINGS: Final = (
+    Binding("n", "new_run", "new run", tooltip="Start a run on a repository", id="run.new"),
+    Binding("c", "continue_run", "continue", tooltip="Send this run's agent another message", id="run.continue"),
+    Binding("a", "start_agent", "agent", tooltip="Start a named agent on a repository", id="run.agent"),
+    Binding(
+        "f",
+        "follow_run",
+        "follow",
+        tooltip="Follow it in every tab until it ends; press again to unfollow",
+        id="run.follow",
+    ),
+    hidden(
+        "N",
+        "new_like_this",
+        "new like this",
+        tooltip="Start a run with the same repository and instructions",
+        id="run.new_like",
+    ),
+    hidden("X", "cancel_run", "cancel run", tooltip="Cancel the run, or all marked ones", id="run.cancel"),
+    hidden("y", "copy_run_id", "copy run id", id="run.copy_id"),
+    unkeyed("copy_run_json", "copy JSON", tooltip="Copy the run as received", id="run.copy_json"),
+    hidden(
+        "w", "open_in_browser", "open in browser", tooltip="Open console.run_url, or the service's page", id="run.open"
+    ),
+    Binding("r", "refresh_now", "refresh", tooltip="Ask the service now", id="app.refresh"),
+)
+
+
+def with_engine(screen: BaseScreen, work: Callable[["Engine"], Awaitable[None]], group: str) -> "Worker[None] | None":
+    """Start work that needs the engine, replacing work of the same group; without an engine, report why."""
+    engine = screen.acting_engine
+    if not isinstance(engine, str):
+        return screen.run_worker(partial(work, engine), exclusive=True, group=group)
+    screen.session.notify(engine)
+    return None
+
+
+def using_engine(group: str) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., None]]:
+    """Turn a coroutine method that needs the engine, its first argument, into one that starts it with `with_engine`."""
+
+    def decorated(method: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+        @wraps(method)
+        def start(screen: BaseScreen, *arguments: object) -> None:
+            async def work(engine: "Engine") -> None:
+                await method(screen, engine, *arguments)
+
+            with_engine(screen, work, group)
+
+        return start
+
+    return decorated
+
+
+class RunActions(BaseScreen):
+    """A screen with a run in focus, and the actions of `RUN_BINDINGS`."""
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Dim the writes of a read-only profile."""
+        if action in WRITES and self.acting_profile.read_only:
+            return None
+        return super().check_action(action, parameters)
+
+    @using_engine("form")
+    async def action_new_run(self, engine: "Engine") -> None:
+        """Start a run, on the repository of the chosen runs."""
+        from app.actions.screen_writes import NewRunForm
+
+        self.app.push_screen(NewRunForm(engine, await self._repository()), self.form_closed)
+
+    @using_engine("form")
+    async def action_new_like_this(self, engine: "Engine") -> None:
+        """Start a run like the one in focus."""
+        from app.actions.screen_writes import like_of
+
+        if len(self.chosen_ids) > 1:
+            self.session.notify(ONE_ONLY.format(len(self.chosen_ids)), severity="warning")
+            return
+        detail = await engine.cache.detail(self.chosen_ids[0]) if self.chosen_ids else None
+        form = await answered(self, like_of(engine, detail))
+        if form is not None:
+            self.app.push_screen(form, self.form_closed)
+
+    @using_engine("form")
+    async def action_continue_run(self, engine: "Engine") -> None:
+        """Continue the run in focus."""
+        from app.actions.screen_writes import ContinueRunForm
+
+        if not (runs := await self._runs()):
+            self.session.notify("Nothing to continue: no run is selected.", severity="warning")
+        elif len(runs) > 1:
+            self.session.notify(ONE_ONLY.format(len(runs)), severity="warning")
+        else:
+            finals, here = await engine.cache.final_statuses(), engine is self.session.engine
+            form = ContinueRunForm(engine, runs[0], final_statuses=finals, may_wait=here)
+            self.app.push_screen(form, self.form_closed)
+
+    @using_engine("form")
+    async def reply(self, engine: "Engine", text: str, closed: Callable[["Action | None", bool], None]) -> None:
+        """Preview a reply in the form that continues the run; `closed` gets the result, and whether it waits."""
+        from app.actions.screen_writes import ContinueRunForm
+
+        runs = await self._runs()
+        if not runs or not text.strip():
+            self.session.notify("Nothing to send: type what it should do next.", severity="warning")
+            return
+        finals = await engine.cache.final_statuses()
+        form = ContinueRunForm(engine, runs[0], final_statuses=finals, said=text)
+        self.app.push_screen(form, lambda action: closed(action, form.is_waiting))
+
+    @using_engine("form")
+    async def action_start_agent(self, engine: "Engine") -> None:
+        """Start a named agent, on the repository of the chosen runs."""
+        from app.actions.screen_agents import StartAgentForm
+
+        self.app.push_screen(StartAgentForm(engine, await self._repository()), self.form_closed)
+
+    @using_engine("form")
+    async def action_cancel_run(self, engine: "Engine") -> None:
+        """Cancel the marked runs or the run in focus, after a confirmation."""
+
+        def cancelled(outcome: str | None) -> None:
+            if outcome is not None:
+                self.session.notify(outcome)
+                self.action_refresh_now()
+
+        runs, finals = await self._runs(), await engine.cache.final_statuses()
+        active = [run for run in runs if run.status not in finals]
+        if active:
+            sheet = cancel_sheet(engine, active, len(runs) - len(active))
+            sheet.mark = mark_of(engine)
+            self.app.push_screen(sheet, cancelled)
+        else:
+            have = "These runs have" if len(runs) > 1 else "This run has"
+            self.session.notify(f"{have} ended: there is nothing to cancel.")
+
+    def action_follow_run(self) -> None:
+        """Follow the runs to their end, or no longer."""
+        engine = self.acting_engine
+        if isinstance(engine, str):
+            self.session.notify(engine)
+        elif self.chosen_ids:
+            self.post_message(FollowRun(self.chosen_ids, engine.profile.name))
+
+    def action_copy_run_id(self) -> None:
+        """Copy the run's id; of several runs, a line each."""
+        if ids := self.chosen_ids:
+            lines = "\n".join(safe_text(run_id, limit=LONGEST_COPY) for run_id in ids)
+            self.session.copy_as_is(lines, f"Copied {len(ids):,} run ids" if len(ids) > 1 else f"Copied {lines}")
+
+    async def action_copy_run_json(self) -> None:
+        """Copy the run as received; several as a list."""
+        if runs := await self._runs():
+            said = f"Copied the JSON of {len(runs):,} runs" if len(runs) > 1 else "Copied the run's JSON"
+            text = ",\n".join(json_escaped(run.raw_json) for run in runs)
+            self.session.copy_as_is(f"[{text}]" if len(runs) > 1 else text, said)
+
+    @using_engine("browser")
+    async def action_open_in_browser(self, engine: "Engine") -> None:
+        """Open the run's address, or show it where there is no browser."""
+        runs = await self._runs()
+        if len(runs) > 1:
+            self.session.notify(f"{len(runs):,} runs are marked: only one is opened. esc unmarks them.")
+        if len(runs) != 1:
+            return
+        run = runs[0]
+        import webbrowser  # It searches for all installed browsers: imported at first use.
+
+        template = self.session.settings.console.run_url
+        address = run_address(template, run) if template else await engine.extension.page(run.run_id)
+        if address is None:
+            self.session.notify(NO_PAGE)
+        elif not webbrowser.open(address):
+            self.session.notify(f"No browser found. The address: {address}", severity="warning")
+
+    def action_refresh_now(self) -> None:
+        """Poll the service now."""
+        self.session.poll_soon()
+
+    def form_closed(self, action: "Action | None") -> None:
+        """Poll the service after a form was sent."""
+        if action is not None and action.state == "confirmed":
+            self.action_refresh_now()
+
+    async def _runs(self) -> list[Run]:
+        engine, ids = self.acting_engine, self.chosen_ids
+        held = {} if isinstance(engine, str) else await engine.cache.details(ids)
+        return [held[run_id].run for run_id in ids if run_id in held]
+
+    async def _repository(self) -> str:
+        runs = await self._runs()
+        labels = {run.repository.label for run in runs}
+        if len(labels) > 1:
+            self.session.notify(f"{len(runs):,} runs of {len(labels):,} repositories are marked: name one of these.")
+        return labels.pop() if len(labels) == 1 else ""
+
+
+def cancel_sheet(engine: "Engine", runs: Sequence[Run], ended: int = 0) -> "ConfirmSheet":
+    """Return a sheet that cancels runs, one after the other; so many that were meant have `ended`."""
+    from app.actions.cancelling import LOOK_S, look
+    from app.actions.refusals import ActionRefusedError
+    from app.api.requests import CancelRun
+    from app.console.sheets import ConfirmSheet
+
+    what = "the run" if len(runs) == 1 else plural(len(runs), "run")
+    facts = [
+        Content(safe_text(f"{run.run_id} on {run.repository.label}, {run.branch_name}, is {run.status}."))
+        for run in runs[:_NAMED]
+    ]
+    if len(runs) > _NAMED:
+        facts.append(Content(safe_text(f"And {len(runs) - _NAMED} more.")))
+    if ended:
+        facts.append(Content(f"{ended:,} more marked run{' has' if ended == 1 else 's have'} ended already."))
+    agents = "Its agent stops" if len(runs) == 1 else "Their agents stop"
+    facts.append(Content(f"{agents} and nothing of this turn is pushed."))
+
+    async def cancel(_: "Path") -> str:
+        done, unknown = 0, 0
+        refused = list[str]()
+        for run in runs:
+            sent = await engine.actions.submit(CancelRun(run.run_id))
+            action = sent
+            with suppress(TimeoutError):  # It is looked at again in the background.
+                async with asyncio.timeout(LOOK_S):
+                    action = await look(engine.actions, sent)
+            if action.state == "rejected":
+                why = action.error.message if action.error is not None else "The service refused."
+                refused.append(why if len(runs) == 1 else f"{run.run_id}: {why}")
+            elif action.state != "confirmed" and action.resolution is None:
+                unknown += 1
+            else:
+                done += 1
+        if refused and not done and not unknown:
+            raise ActionRefusedError(" ".join(refused))
+        said = [_was_cancelled(done, len(runs))] if done else []
+        if unknown:
+            them = "the run was" if len(runs) == 1 else f"{plural(unknown, 'run')} were"
+            said.append(f"Whether {them} cancelled is unknown: check, and cancel again if still active.")
+        return " ".join((*said, *refused))
+
+    leaving = "Keep it" if len(runs) == 1 else "Keep them"
+    title = f"Cancel {what}"
+    return ConfirmSheet(title, facts, None, cancel, verb=title, leaving=leaving, is_final=True)
+
+
+def _was_cancelled(done: int, runs: int) -> str:
+    if runs == 1:
+        return "The run was cancelled."
+    return f"{plural(done, 'run')} were cancelled." if done == runs else f"{done} of {runs} runs were cancelled."
+
+
+async def ids_of(session: Session, engine: "Engine", condition: RunFilter, sort: RunSort) -> tuple[str, ...]:
+    """Ids of all matching runs; none, with a reason, if they are too many."""
+    total = await engine.cache.count(condition)
+    if total > MOST_MARKS:
+        why = f"{total:,} runs match; at most {MOST_MARKS:,} are marked at a time. Narrow the filter first."
+        session.notify(why, severity="warning")
+        return ()
+    return tuple(row.run_id for row in await engine.cache.rows(condition, sort, offset=0, limit=MOST_MARKS))
+
+
+async def answered(screen: BaseScreen, asking: Awaitable[ResultT]) -> ResultT | None:
+    """Wait for what the service may have to be asked for, and say so; None: another screen is on show by then."""
+    say = partial(screen.session.notify, "Asking the service for the instructions; the form opens when it answers.")
+    waiting = screen.set_timer(PATIENCE_S, say)
+    try:
+        found = await asking
+    finally:
+        waiting.stop()
+    return found if screen.app.screen is screen else None
+
+
+async def show_many(
+    screen: BaseScreen,
+    engine: "Engine",
+    name: FormName,
+    ids: Sequence[str],
+    sent: Callable[[tuple[str, ...]], None],
+) -> None:
+    """Show the form that retries, continues or starts alike these runs; `sent` gets the ids it was done for."""
+    from app.actions.screen_many import ManyForm, continued, known_of, retried, started_like
+
+    session = screen.session
+    held = await engine.cache.details(ids)
+    runs = tuple(held[run_id].run for run_id in ids if run_id in held)
+    known = await answered(screen, known_of(engine, [held[run.run_id] for run in runs]))
+    if known is None:
+        return
+    match name:
+        case "retry":
+            task = retried(runs, known)
+        case "continue":
+            task = continued(runs, known, await engine.cache.final_statuses())
+        case "like":
+            task = started_like(runs, known)
+        case _:
+            assert_never(name)
+    if not task.runs:
+        session.notify(task.nothing, severity="warning")
+        return
+    form = ManyForm(engine, task, cap=session.settings.console.send_cap, changed=session.batches.put)
+    screen.app.push_screen(form, lambda _: sent(form.confirmed))

@@ -1,0 +1,109 @@
+"""Exporting runs: as a table for a spreadsheet, or as JSON with everything stored about each."""
+
+import csv
+import json
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from app.console.sheets import ExportScreen
+from app.engine.atomic_file import replacing
+from app.engine.text import csv_cell, json_escaped, plural
+from app.engine.times import rfc3339
+from app.runs.document import run_document
+from storage.records import RunDetail, RunFilter, RunSort
+
+if TYPE_CHECKING:
+    from app.console.base.screen import BaseScreen
+    from app.engine.engine import Engine
+    from app.runs.screen_views import TableQuery
+
+FORMATS: Final = (".csv", ".ndjson", ".json")
+COLUMNS: Final = ("run_id", "status", "repository", "branch_name", "created_at", "updated_at", "state", "stuck")
+CHUNK: Final = 500
+"""Runs read and written at a time, so that a million of them need little memory."""
+
+
+class Export(Struct, frozen=True):
+    """The runs to export."""
+
+    engine: "Engine"
+    condition: RunFilter
+    sort: RunSort
+    marks: tuple[str, ...]
+    """Ids of the marked runs; empty: all that match the condition."""
+
+
+async def write(what: Export, path: Path) -> int:
+    """Write the runs in the format of the file's name, completely or not at all; return their number.
+
+    Raises:
+        OSError: The file cannot be written.
+        StorageError: The cache cannot be read.
+    """
+    with replacing(path) as file:
+        return await _write(what, file, path.suffix.lower())
+
+
+async def _write(what: Export, file: IO[str], suffix: str) -> int:
+    count, table = 0, csv.writer(file, lineterminator="\n")
+    if suffix == ".json":
+        file.write('{"runs": [')
+    elif suffix == ".csv":
+        table.writerow(COLUMNS)
+    async for details, stuck in _chunks(what):
+        for detail in details:
+            is_stuck = detail.run.run_id in stuck
+            if suffix == ".csv":
+                table.writerow(map(csv_cell, _row(detail, stuck=is_stuck)))
+            else:
+                document = run_document(detail.run, detail, stuck=is_stuck)
+                # Escaped: control sequences stay plain letters when the file is printed.
+                text = json_escaped(json.dumps(document, allow_nan=False))
+                file.write(f"{text}\n" if suffix == ".ndjson" else f"{',' if count else ''}\n{text}")
+            count += 1
+    if suffix == ".json":
+        file.write(f'\n], "count": {count}}}\n')
+    return count
+
+
+async def _chunks(what: Export) -> AsyncIterator[tuple[Sequence[RunDetail], frozenset[str]]]:
+    cache = what.engine.cache
+    stuck = await cache.stuck()
+    # Runs that arrive during the export shift the pages: a run met twice is written once.
+    ids = list(what.marks)
+    offset = 0
+    while not what.marks and (rows := await cache.rows(what.condition, what.sort, offset=offset, limit=CHUNK * 10)):
+        ids += [row.run_id for row in rows]
+        offset += len(rows)
+    ids = list(dict.fromkeys(ids))
+    for start in range(0, len(ids), CHUNK):
+        held = await cache.details(ids[start : start + CHUNK])
+        yield [held[run_id] for run_id in ids[start : start + CHUNK] if run_id in held], stuck
+
+
+def _row(detail: RunDetail, *, stuck: bool) -> tuple[object, ...]:
+    run = detail.run
+    times = rfc3339(run.created_at), rfc3339(run.updated_at)
+    return run.run_id, run.status, run.repository.label, run.branch_name, *times, detail.presence, stuck
+
+
+async def show_export(screen: "BaseScreen", engine: "Engine", query: "TableQuery", marks: tuple[str, ...]) -> None:
+    """Show the sheet that writes the marked runs, or else all that match, to a file."""
+    session = screen.session
+    condition = query.condition(session.run_now())
+    count = len(marks) or await engine.cache.count(condition)
+    export = Export(engine, condition, query.sort, marks)
+
+    async def written(path: Path) -> str:
+        return f"{plural(await write(export, path), 'run')} written to {path}"
+
+    def exported(outcome: str | None) -> None:
+        if outcome is not None:
+            session.notify(outcome)
+
+    title = f"Export {count:,} {'marked' if marks else 'matching'} {'run' if count == 1 else 'runs'}"
+    suggested = Path(f"runs-{session.clock().astimezone():%Y%m%d-%H%M}.csv")
+    screen.app.push_screen(ExportScreen(title, suggested, FORMATS, written), exported)

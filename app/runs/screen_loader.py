@@ -1,0 +1,322 @@
+"""What the runs screen shows, read from the cache and the service: rows, numbers, and the run under the cursor."""
+
+from collections.abc import Iterable
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+from textual.message import Message
+
+from app.api.errors import ApiError
+from app.console.session.coalesced_task import CoalescedTask
+from app.engine.events import ActionChanged, BackfillMoved, CacheChangedElsewhere, LinkChanged, RunsChanged
+from app.runs.query import parse
+from app.runs.screen_ledger_turns import indented, turn_of
+from app.runs.screen_views import ALL, TableQuery, View
+from storage.records import KNOWN_STATUSES, RunFilter, RunRow, RunWindow, WindowRequest
+from widgets.runs.extent import Extent
+from widgets.runs.facts import Branch, RunView
+
+if TYPE_CHECKING:
+    from app.console.base.screen import BaseScreen
+    from app.engine.engine import Engine
+    from app.engine.events import Event
+    from storage.cache.cache import Cache
+    from storage.cache.first_paint import FirstPaint
+    from storage.records.coverage import BackfillPhase
+    from widgets.runs.pane import SplitView
+
+LOOKS_S: Final = (0.015, 0.06)
+"""How long the first and the second search for a page may take; what each has found by then is shown."""
+BESIDE: Final = 3
+"""Runs shown before and after one on the same branch."""
+MOST_BESIDE: Final = 100
+"""Runs beyond these are not counted."""
+
+
+class RunsLoader:
+    """Keeps table and pane current; it reads one window at a time, and cancels the search of a replaced query."""
+
+    @dataclass
+    class Counted(Message):
+        """The numbers around the rows were read."""
+
+    @dataclass
+    class ViewsCounted(Message):
+        """Other numbers of runs are in the views."""
+
+    def __init__(self, screen: "BaseScreen", split: "SplitView", query: TableQuery) -> None:
+        self._screen = screen
+        self._session = screen.session
+        self._table, self._pane = split.table, split.pane
+        self.query = query
+        self.extent: Extent | None = None
+        """What the cache holds; None: not known yet."""
+        self.counts: dict[str, int] = {}
+        """The number of runs in a view, by the view's line."""
+        self.statuses: frozenset[str] | None = None
+        """All statuses ever seen, and the spec's; None: not read yet."""
+        self._is_new = False
+        """Whether the query changed since the last reading began."""
+        self._is_stale = False
+        """Whether runs changed since the last reading began."""
+        self._is_behind = False
+        """Whether runs came in the background, which are read with the next tick."""
+        self._phase: BackfillPhase = "idle"
+        self._views: tuple[View, ...] = ()
+        self._rows = CoalescedTask(self._read, screen.run_worker)
+        self._numbers = CoalescedTask(self._read_numbers, screen.run_worker)
+        self._counted = CoalescedTask(self._read_counts, screen.run_worker)
+        self.load = self._rows.ask
+        """Read the rows around the cursor, which moved."""
+        self.load_run = CoalescedTask(self._read_run, screen.run_worker).ask
+        """Read the run under the cursor."""
+        self._summaries = CoalescedTask(self._learn, screen.run_worker)
+        self._is_silent = False
+        """Whether the service could not be asked about runs: it is asked again after the next poll."""
+
+    # What asks for rows
+
+    def show_first(self, first: "FirstPaint") -> None:
+        """Show what the cache held before the engine is open."""
+        condition = self._condition
+        if self.query.grouping is None:
+            request = self._table.request(condition, self.query.sort)
+            self._table.show(RunWindow(first.total, 0, first.rows), request)
+        self._count(Extent(first.total, first.held, first.coverage, is_filtered=bool(condition)))
+
+    def runs_changed(self) -> None:
+        """Read the rows again, and their places in the order."""
+        self._is_stale = True
+        self.load()
+
+    def engine_changed(self, event: "Event") -> None:
+        """Read again what changed; runs fetched in the background wait for the next tick, as they come often."""
+        is_confirmed = isinstance(event, LinkChanged) and self._table.shows_unconfirmed
+        if is_confirmed or isinstance(event, RunsChanged | ActionChanged | CacheChangedElsewhere):
+            self.load_run()
+        engine = self._session.engine
+        is_filling = engine is not None and engine.backfill.progress.phase == "running"
+        self._is_silent = self._is_silent and not isinstance(event, LinkChanged)
+        if isinstance(event, LinkChanged) and not is_confirmed:
+            # The end of a poll changes the coverage: up to when, and how far back, nothing is missing.
+            self._numbers.ask()
+        elif isinstance(event, RunsChanged) and is_filling and not (event.changes.transitions or event.changes.updated):
+            self._is_behind = True
+        elif isinstance(event, BackfillMoved):
+            # The progress is shown with the next tick.
+            before, self._phase = self._phase, event.progress.phase
+            if self._phase != before:
+                self.runs_changed()
+        elif isinstance(event, LinkChanged | RunsChanged | CacheChangedElsewhere):
+            self.runs_changed()
+
+    def tick(self) -> None:
+        """Read what came in the background, and ask what the runs on show are about."""
+        if self._is_behind:
+            self._is_behind = False
+            self.runs_changed()
+        if self._screen.as_of is None and not self._is_silent and self._unknown_runs():
+            self._summaries.ask()
+
+    def seek(self, run_id: str) -> None:
+        """Put the cursor on a run as soon as it is in the table."""
+        self._table.seek(run_id)
+        self.runs_changed()
+
+    def query_changed(self, before: TableQuery, after: TableQuery) -> None:
+        """Read other rows, if the query has others, and give up a search that is still going on."""
+        self.query, now = after, self._session.run_now()
+        has_other_groups = (after.grouping and after.grouping.by) != (before.grouping and before.grouping.by)
+        if after.sort != before.sort or after.condition(now) != before.condition(now) or has_other_groups:
+            # After sorting the ends of the table matter, after filtering the same run among others.
+            self._table.start_over(follow=after.sort == before.sort)
+            self._is_new = True
+            self._rows.ask_anew()
+        elif after.grouping != before.grouping:
+            # Where groups are folded or unfolded, the others stay where they are.
+            self._is_new = True
+            self.runs_changed()
+
+    @property
+    def _condition(self) -> RunFilter:
+        return self.query.condition(self._session.run_now())
+
+    # Rows
+
+    async def _read(self) -> None:
+        engine = self._session.engine
+        if engine is None:
+            return
+        is_new, is_stale = self._is_new, self._is_stale
+        self._is_new = self._is_stale = False
+        try:
+            cache = engine.cache
+            table = self._table
+            query = self.query
+            condition = self._condition
+            if is_new and condition.is_scan and query.grouping is None:
+                await self._read_page_by_page(cache, condition)
+            else:
+                request = table.request(condition, query.sort, query.grouping, is_fresh=is_new or is_stale)
+                table.show(await cache.window(request), request)
+            if is_new or is_stale:
+                # The rows first: showing the numbers may lay out the screen again.
+                await self._painted()
+                await self._read_numbers()
+            if is_stale:
+                table.mark_stuck(await cache.stuck())
+        except BaseException:
+            # The next reading has to make up for it.
+            self._is_new = self._is_new or is_new
+            self._is_stale = self._is_stale or is_stale
+            raise
+
+    async def _read_page_by_page(self, cache: "Cache", condition: RunFilter) -> None:
+        """Show what is found at once, then the rows around it, and how many there are once all runs were searched."""
+        table, sort = self._table, self.query.sort
+        found = 0
+        for patience_s in LOOKS_S:
+            request = table.request(condition, sort)
+            rows = await cache.first_rows(condition, sort, limit=table.page, patience_s=patience_s)
+            if len(rows) > found:
+                found = len(rows)
+                table.show(first_window(rows, request), request)
+                await self._painted()
+            if found == table.page:
+                break
+        request = table.request(condition, sort)
+        last = request.offset + request.limit
+        rows = await cache.rows(condition, sort, offset=0, limit=last)
+        table.show(first_window(rows, request), request)
+        if len(rows) == last:
+            await self._read_numbers(is_counted=False)
+            table.counted(await cache.count(condition))
+
+    async def _painted(self) -> None:
+        # A console that closes takes the table away before the reading for it has ended.
+        if self._table.is_running:
+            await self._table.wait_for_refresh()
+
+    # Numbers
+
+    async def _read_numbers(self, *, is_counted: bool = True) -> None:
+        """Read how many runs match, how many the cache holds, and what is missing."""
+        if (engine := self._session.engine) is None:
+            return
+        cache = engine.cache
+        condition = self._condition
+        matching = self._table.count
+        extent = Extent(
+            matching,
+            await cache.count(RunFilter()) if condition else matching,
+            await cache.coverage(),
+            is_filtered=bool(condition),
+            is_counted=is_counted,
+            goes_on=await cache.is_unread(),
+            is_paused=await cache.backfill_paused(),
+            progress=await cache.backfill_progress(cache.clock()),
+        )
+        if self.extent is not None and self.extent.coverage.gaps != extent.coverage.gaps:
+            # The lines of gaps stand among the rows.
+            self.runs_changed()
+        self._count(extent)
+        self._screen.post_message(self.Counted())
+
+    def _count(self, extent: Extent) -> None:
+        """Take over the numbers that are known with the rows."""
+        self.extent = extent
+        self.counts[ALL.query] = extent.held
+        if not self.query.is_changed:
+            self.counts.pop(self.query.view.query, None)
+            if extent.is_counted:
+                self.counts[self.query.view.query] = extent.matching
+
+    def count_views(self, views: Iterable[View]) -> None:
+        """Count the runs of these views."""
+        self._views = tuple(views)
+        self._counted.ask()
+
+    async def _read_counts(self) -> None:
+        if (engine := self._session.engine) is None:
+            return
+        self.statuses = KNOWN_STATUSES | set(await engine.cache.known_statuses())
+        now, found = self._session.run_now(), dict[str, int]()
+        for line in dict.fromkeys(view.query for view in self._views):
+            condition = parse(line, now).filter
+            # Only what an index counts: a count must not cost a search of a million runs.
+            if not (condition.is_scan or condition.branches or condition.not_branches):
+                found[line] = await engine.cache.count(condition)
+            elif line == self.query.view.query and line in self.counts:
+                found[line] = self.counts[line]
+        if found != self.counts:
+            self.counts = found
+            self._screen.post_message(self.ViewsCounted())
+
+    # The run under the cursor
+
+    async def _read_run(self) -> None:
+        engine = self._session.engine
+        row = self._table.row
+        now = self._session.run_now()
+        if engine is None or row is None:
+            self._pane.show(None, now)
+            return
+        self._pane.show(await read_run(engine, row.run_id, stuck=self._table.is_stuck(row.run_id)), now)
+
+    # What runs are about
+
+    def _unknown_runs(self) -> list[RunRow]:
+        """The runs on show of which something may be learnt, the one under the cursor first."""
+        engine, here = self._session.engine, self._table.row
+        found = dict.fromkeys((*([here] if here else []), *self._table.rows_on_show))
+        return [row for row in found if engine is not None and engine.summaries.are_due(row)]
+
+    async def _learn(self) -> None:
+        engine, rows = self._session.engine, self._unknown_runs()
+        if engine is None or not rows:
+            return
+        try:
+            async with aclosing(engine.summaries.learn(rows)) as learnt:
+                async for row in learnt:
+                    self._table.summarize(row)
+                    if row.run_id == self._screen.focused_run_id:
+                        self.load_run()
+                    if row not in self._table.rows_on_show:
+                        break  # The next tick asks about those that are on show now.
+        except ApiError:
+            self._is_silent = True
+
+
+async def read_run(engine: "Engine", run_id: str, *, stuck: bool) -> RunView | None:
+    """Read a run with the instructions sent from here; None: the cache does not hold it.
+
+    Raises:
+        StorageError: Cache or ledger cannot be read.
+    """
+    cache, ledger = engine.cache, engine.ledger
+    detail = await cache.detail(run_id)
+    ahead = await cache.run_clock_ahead()
+    if detail is None:
+        return None
+    # By the service's clock, as all other times of a run.
+    seen = replace(detail, first_seen_at=detail.first_seen_at + ahead, last_seen_at=detail.last_seen_at + ahead)
+    actions = await ledger.for_run(run_id)
+    earlier = (a.subject for a in actions if a.kind == "run.continue" and run_id == a.result_id != a.subject)
+    return RunView(
+        seen,
+        tuple(turn_of(action) for action in actions),
+        stuck,
+        next(earlier, None),
+        Branch(*await cache.on_branch(run_id, each_way=BESIDE, most=MOST_BESIDE)),
+        indented(detail.run.raw_json),
+        engine.settings.history.confirmed_for,
+        agent=seen.summary.agent,
+    )
+
+
+def first_window(rows: tuple[RunRow, ...], request: WindowRequest) -> RunWindow:
+    """The first rows, as many as are known so far; the cursor is on its run if that is among them."""
+    cursor = next((index for index, row in enumerate(rows) if row.run_id == request.cursor_id), 0)
+    return RunWindow(len(rows), 0, rows, 0, cursor)

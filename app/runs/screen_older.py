@@ -1,0 +1,288 @@
+"""Runs that are not in the cache: why they are missing, and fetching, stopping or pausing."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from textual.message import Message
+
+from app.api.errors import RateLimitedError
+from app.console.session.troubles import nothing_to_show
+from app.engine.text import SafeText, safe_text
+from app.engine.times import clock_time
+from app.runs.screen_actions import with_engine
+from storage.records import CoverageGap, RunFilter
+from storage.records.coverage import BackfillProgress
+from widgets.frame.notice import Notice
+from widgets.runs.extent import IDLE, WAITS_FOR, ExtentLine, missing_text
+
+if TYPE_CHECKING:
+    from textual.worker import Worker
+
+    from app.console.base.screen import BaseScreen
+    from app.engine.engine import Engine
+    from app.runs.screen_loader import RunsLoader
+    from app.runs.screen_views import TableQuery
+    from storage.records.query import RunGroup
+    from widgets.runs.table import RunTable
+
+WAIT_S: Final = 5.0
+"""After a 429 that states no wait."""
+
+
+class OlderRuns:
+    """Fetches runs that the query may find beyond the cached ones, while the user waits."""
+
+    @dataclass
+    class Changed(Message):
+        """Runs came, or the texts changed."""
+
+    def __init__(self, screen: "BaseScreen", loader: "RunsLoader", table: "RunTable") -> None:
+        self._screen = screen
+        self._session = screen.session
+        self._loader = loader
+        self._table = table
+        self._worker: Worker[None] | None = None
+        """The fetching under way."""
+        self._wanted: CoverageGap | None = None
+        """The gap being fetched, as it was at first."""
+        self._began = 0
+        """The number of fetched runs when the user asked."""
+        self._waits_until: datetime | None = None
+        self._filtered: tuple[TableQuery, CoverageGap | None, AsyncGenerator[int, None]] | None = None
+        """The query that the service was asked with, page by page; the next key continues there."""
+        self._came = 0
+        """Runs fetched with that query since the user asked."""
+        self._exhausted: TableQuery | None = None
+        """The query for which the service has no more runs."""
+
+    @property
+    def progress(self) -> BackfillProgress:
+        """The progress of the fetching, in this process or in the one that polls."""
+        engine, extent = self._session.engine, self._loader.extent
+        stored = None if extent is None else extent.progress
+        if engine is None:
+            return IDLE
+        is_ours = engine.polling.is_poller or self.is_fetching
+        return engine.backfill.progress if is_ours or stored is None else stored
+
+    @property
+    def is_fetching(self) -> bool:
+        """Whether the user waits for older runs."""
+        return self._worker is not None
+
+    @property
+    def gap(self) -> CoverageGap | None:
+        """The newest gap in which the query may find runs, or None."""
+        return next(iter(self._gaps), None)
+
+    @property
+    def below(self) -> CoverageGap | None:
+        """The newest gap without a line between two runs; the line below the last run stands for it."""
+        between = self._table.gaps
+        return next((gap for gap in self._gaps if not any(gap.overlaps(drawn) for drawn in between)), None)
+
+    @property
+    def _gaps(self) -> Sequence[CoverageGap]:
+        query, extent = self._loader.query, self._loader.extent
+        if extent is None or query == self._exhausted:
+            return ()
+        return extent.gaps(query.condition(self._session.run_now()))
+
+    # Actions
+
+    @property
+    def may_fetch(self) -> bool:
+        """Whether there is a gap to fetch."""
+        return not self.is_fetching and self.gap is not None
+
+    @property
+    def may_pause(self) -> bool:
+        """Whether something is fetched in the background."""
+        return not self.is_paused and self.progress.phase in {"running", "waiting"} and not self.is_fetching
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the fetching in the background is paused."""
+        return self._loader.extent is not None and self._loader.extent.is_paused
+
+    def fetch(self, gap: CoverageGap | None = None) -> None:
+        """Fetch runs of this gap, or else of the newest one, until the query finds some."""
+        wanted = gap or self.gap
+        if not self.is_fetching and self._gaps and wanted is not None:
+            self._wanted = wanted
+            self._worker = with_engine(self._screen, self._fetch, "older")
+
+    def stop(self) -> bool:
+        """Stop fetching; runs fetched so far are kept."""
+        if self._worker is None:
+            return False
+        self._worker.cancel()
+        return True
+
+    async def _fetch(self, engine: "Engine") -> None:
+        # Imported at first use: the first screen fetches nothing.
+        from app.sync.listing import FilterIgnoredError
+
+        self._began = engine.backfill.progress.done_runs
+        self._came = 0
+        self._changed()
+        try:
+            while True:
+                try:
+                    return await self._ask_with_filter(engine)
+                except FilterIgnoredError:
+                    return await self._walk_until_found(engine)
+                except RateLimitedError as error:
+                    await self._wait(error.retry_after_s or WAIT_S)
+        finally:
+            self._worker = self._waits_until = None
+            self._changed()
+
+    def _changed(self) -> None:
+        self._screen.post_message(self.Changed())
+
+    async def _ask_with_filter(self, engine: "Engine") -> None:
+        """Fetch runs that match the query, until some came or the service has no more.
+
+        Raises:
+            FilterIgnoredError: The service ignores the filter.
+            ApiError: A request failed; runs before it are kept.
+        """
+        query, gap = self._loader.query, self._wanted
+        if self._filtered is None or self._filtered[:2] != (query, gap):
+            condition = query.condition(self._session.run_now())
+            self._filtered = query, gap, engine.listing.older(condition, gap.before if gap else None)
+        *_, counts = self._filtered
+        self._filtered = None  # A request that failed or was stopped cannot be continued.
+        async for count in counts:
+            self._came += count
+            self._changed()
+            if count:
+                self._filtered = query, gap, counts
+                return
+        if gap == self.gap:
+            self._exhausted = query
+
+    async def _walk_until_found(self, engine: "Engine") -> None:
+        cache = engine.cache
+        condition = self._loader.query.condition(self._session.run_now())
+        found = await cache.count(condition)
+        before = None
+        # The service has no more once a round brings no run and makes no gap smaller.
+        while (held := (await cache.coverage(), await cache.count(RunFilter()))) != before:
+            before = held
+            try:
+                await engine.backfill.fetch_older(since=condition.since, gap=self._wanted)
+            except RateLimitedError as error:
+                before = None  # A round that was cut short does not count.
+                await self._wait(error.retry_after_s or WAIT_S)
+            self._changed()
+            if await cache.count(condition) > found:
+                return
+
+    async def _wait(self, wait_s: float) -> None:
+        self._waits_until = self._session.clock() + timedelta(seconds=wait_s)
+        self._changed()
+        await asyncio.sleep(wait_s)
+        self._waits_until = None
+
+    def pause(self, *, is_paused: bool) -> None:
+        """Pause the fetching in the background, or resume it."""
+
+        async def change(engine: "Engine") -> None:
+            await (engine.backfill.pause() if is_paused else engine.backfill.resume())
+            self._changed()
+
+        with_engine(self._screen, change, "pause")
+
+    # Texts
+
+    def lines(self) -> dict[CoverageGap | None, tuple[SafeText, ...]]:
+        """The table's lines of missing runs, each in full and then shorter; that of None is below the last run."""
+        found: dict[CoverageGap | None, tuple[SafeText, ...]] = {gap: self._texts(gap) for gap in self._table.gaps}
+        return found if (gap := self.below) is None else {**found, None: self._texts(gap)}
+
+    def _texts(self, gap: CoverageGap) -> tuple[SafeText, ...]:
+        runs = missing_text(gap, self._session.run_now())
+        if self._loader.query == self._exhausted:
+            return (safe_text(f"no other {runs} match"), safe_text("no others match"))
+        if self.is_fetching and (self._wanted is None or gap.overlaps(self._wanted)):
+            texts: tuple[str, ...] = (f"fetching {runs} · {self._how_far} · esc stop", f"{self._how_far} · esc stop")
+            return tuple(map(safe_text, texts))
+        texts = (
+            f"{runs} are not fetched · enter fetch them",
+            f"{runs} are not here · enter fetch",
+            "enter fetch older runs",
+        )
+        return tuple(map(safe_text, texts))
+
+    def line(self, *, has_counts: bool = False) -> ExtentLine | None:
+        """What is missing and how the fetching goes; None: not known yet."""
+        if (extent := self._loader.extent) is None:
+            return None
+        is_limited = not extent.coverage.ranges or self.gap is not None
+        session, now = self._session, self._session.clock()
+        # While the link fails, no row counts as fresh.
+        fresh_from = now if session.vitals.as_of else now - timedelta(seconds=session.vitals.timing.late_after_s)
+        history = timedelta(days=session.settings.history.days)
+        return ExtentLine(extent, now, fresh_from, self.progress, history, is_limited, has_counts)
+
+    def nothing_here(self) -> Notice:
+        """The reason for an empty table."""
+        session = self._session
+        query = self._loader.query
+        extent = self._loader.extent
+        empty = None if query.is_changed else query.view.empty
+        link = session.vitals.now.runs_link
+        looked: tuple[str, ...] = ()
+        if self.gap is not None and extent is not None:
+            runs = missing_text(self.gap, session.run_now())
+            here = f"Searched only the {extent.held:,} runs that are here; {runs} are not."
+            looked = (here, "Press enter to ask the service.")
+            if self.is_fetching:
+                looked = (f"Fetching {runs}: {self._how_far}.", "Press esc to stop.")
+        read_only = session.profile.read_only
+        wait = session.vitals.now.wait
+        return nothing_to_show(empty, extent, link, session.clock(), wait, looked=looked, read_only=read_only)
+
+    def explanation(self, group: "RunGroup | None") -> str:
+        """The text beside the table while the cursor is on no run: about its group, or what is missing and why."""
+        if group is not None and group.others:
+            return f"{group.others:,} more groups with {group.runs:,} runs: narrow the query to see them."
+        if group is not None:
+            folding = "unfold" if group.is_folded else "fold"
+            name = safe_text(group.name, limit=200) or "no branch"
+            runs, them = ("1 run", "it") if group.runs == 1 else (f"{group.runs:,} runs", "them")
+            return f"{runs} of {name}; press enter to {folding} {them}."
+        gap, extent = self.gap, self._loader.extent
+        if gap is None or self._session.engine is None or extent is None:
+            return ""
+        now = self._session.clock()
+        history = self._session.settings.history
+        gaps = extent.coverage.gaps or (gap,)
+        progress = self.progress
+        why = "Press enter to fetch them."
+        if self.is_fetching:
+            why = f"They are being fetched: {self._how_far}; press esc to stop."
+        elif self.is_paused:
+            why = "Fetching in the background is paused."
+        elif progress.phase == "waiting" and progress.until is not None:
+            reason = WAITS_FOR.get(progress.why) or safe_text(progress.why, limit=160)
+            why = f"Fetching waits until {clock_time(progress.until, now)}: {reason}."
+        elif progress.phase == "running":
+            why = "They are being fetched in the background."
+        what = "; ".join(missing_text(gap, now) for gap in gaps)
+        return (
+            f"Not here: {what}. {why}\n\n"
+            f"In the background the console fetches {history.days:g} days, and at most {history.runs:,} runs"
+            " ([history] in the configuration). Older runs are fetched when you ask for them."
+        )
+
+    @property
+    def _how_far(self) -> str:
+        if self._waits_until is not None:
+            return f"waiting until {clock_time(self._waits_until, self._session.clock())}: rate limit"
+        return f"{self.progress.done_runs - self._began + self._came:,} so far"

@@ -1,0 +1,418 @@
+"""The sheets that choose what the table shows: a view, names, a stretch of time, the order, the columns."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from typing import ClassVar, Final
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.widgets import Input, OptionList, Static
+from textual.widgets.option_list import Option
+
+from app.console.fuzzy import fuzzy
+from app.console.sheets import ChoiceSheet, Picked, PickerScreen, SheetNote
+from app.engine.text import safe_text
+from app.engine.times import stamp
+from app.profiles import ViewSettings
+from app.runs.query import parse, written_order
+from app.runs.screen_views import TableQuery, View, chosen_order
+from storage.records import SORTABLE, RunSort
+from widgets.forms.inputs import LineInput
+from widgets.kit.badges import STYLES
+from widgets.kit.choice_lists import NEXT_MARK, ChoiceMark, Options, PickItem, PickList
+from widgets.runs.columns import FROZEN, SPARED, ColumnChoice
+from widgets.runs.table import RunTable
+
+MOST: Final = 200
+"""Names listed at a time."""
+PAGE: Final = 8
+PRESETS: Final = (
+    ("any time", ""),
+    ("the last hour", "1h"),
+    ("the last 24 hours", "24h"),
+    ("the last 7 days", "7d"),
+    ("the last 30 days", "30d"),
+    ("the last 90 days", "90d"),
+)
+DAYS_BACK: Final = 7
+"""Days before today that a digit chooses, up to the same weekday of last week."""
+
+Limits = tuple[str, str]
+"""From and until in the query language; empty: no limit."""
+
+
+def limits_of(day: date) -> Limits:
+    """Return the limits of a day of the local calendar: its date, if the day begins at midnight UTC."""
+    begin, end = (datetime.combine(each, time.min).astimezone() for each in (day, day + timedelta(days=1)))
+    if begin.astimezone(UTC).time() == time.min and end.astimezone(UTC).time() == time.min:
+        name = f"{begin.astimezone(UTC):%Y-%m-%d}"
+        return name, name
+    return begin.isoformat(timespec="minutes"), (end - timedelta(microseconds=1)).isoformat()
+
+
+class ValuePicker(PickerScreen[Picked]):
+    """Closes with the names to show and to exclude, found by a few of their letters; both empty: any name."""
+
+    HINT = "tab mark, again exclude · enter apply · ctrl+x any"
+    CLICKABLE: ClassVar[Mapping[str, str]] = {
+        "tab mark, again exclude": "mark",
+        "enter apply": "apply",
+        "ctrl+x any": "nothing",
+    }
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("tab", "mark", "mark", priority=True, id="picker.mark"),
+        Binding("ctrl+x", "nothing", "any", priority=True, id="picker.any_value"),
+        Binding("down,ctrl+n", "move(1)", "down", show=False, priority=True, id="picker.down"),
+        Binding("up,ctrl+p", "move(-1)", "up", show=False, priority=True, id="picker.up"),
+        Binding("pagedown", f"move({PAGE})", "page down", show=False, priority=True, id="picker.page_down"),
+        Binding("pageup", f"move(-{PAGE})", "page up", show=False, priority=True, id="picker.page_up"),
+    ]
+
+    def __init__(self, title: str, names: Iterable[str], wanted: tuple[str, ...], excluded: tuple[str, ...]) -> None:
+        """Prepare with the known names, best first; `wanted` and `excluded` may hold patterns."""
+        super().__init__()
+        self.TITLE_TEXT = title
+        self._names = tuple(dict.fromkeys((*wanted, *excluded, *names)))
+        only: ChoiceMark = "only"
+        self._marks: dict[str, ChoiceMark] = {**dict.fromkeys(wanted, only), **dict.fromkeys(excluded, "not")}
+
+    def compose_choice(self) -> ComposeResult:
+        """Compose the search line and its matches."""
+        yield LineInput(placeholder="type to find; * matches any text", compact=True)
+        yield PickList()
+
+    def on_mount(self) -> None:
+        """List every name."""
+        self._find("")
+
+    @on(Input.Changed)
+    def _on_typed(self, message: Input.Changed) -> None:
+        self._find(message.value.strip())
+
+    @on(Input.Submitted)
+    def _on_entered(self) -> None:
+        self.action_apply()
+
+    def action_apply(self) -> None:
+        """Close with the choice; without marks, the name under the cursor."""
+        value = self.query_one(PickList).value
+        if not self._marks and value is not None:
+            self._marks[value] = "only"
+        self.dismiss(self._picked)
+
+    @on(PickList.Clicked)
+    def _on_clicked(self, message: PickList.Clicked) -> None:
+        if message.is_final:
+            self._marks[message.value] = "only"
+            self.dismiss(self._picked)
+        else:
+            self.action_mark()
+
+    @property
+    def _picked(self) -> Picked:
+        only = tuple(name for name, mark in self._marks.items() if mark == "only")
+        return only, tuple(name for name, mark in self._marks.items() if mark == "not")
+
+    def action_mark(self) -> None:
+        """Show the name under the cursor; then exclude it; then neither."""
+        picks = self.query_one(PickList)
+        if picks.value is None:
+            return
+        mark = NEXT_MARK[self._marks.pop(picks.value, None)]
+        if mark is not None:
+            self._marks[picks.value] = mark
+        self._find(self.query_one(Input).value.strip())
+
+    def action_move(self, step: int) -> None:
+        """Move the cursor."""
+        self.query_one(PickList).move(step)
+
+    def action_nothing(self) -> None:
+        """Close without a name: the filter then matches runs of every name."""
+        self.dismiss(((), ()))
+
+    def _find(self, text: str) -> None:
+        self.query_one(PickList).show(tuple(self._found(text)), self._marks)
+
+    def _found(self, text: str) -> Iterator[PickItem]:
+        if not text:
+            yield from (PickItem(name) for name in self._names[:MOST])
+            return
+        is_pattern = "*" in text
+        if is_pattern:
+            yield PickItem(text, "pattern")
+        # The star of a pattern is not among the letters to search for.
+        letters = text.replace("*", "")
+        matches = [(match, name) for name in self._names if (match := fuzzy(letters, name)) is not None]
+        for (_, found), name in sorted(matches, key=lambda pair: -pair[0][0])[:MOST]:
+            yield PickItem(name, found=tuple(found))
+        if not is_pattern and text not in self._names:
+            yield PickItem(text, "as typed")
+
+
+class DatesPicker(PickerScreen[Limits]):
+    """Closes with the earliest and the latest start."""
+
+    TITLE_TEXT = "Started"
+    HINT = "enter apply · 1 to 7 days back · tab to the limits"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *(Binding(str(back), f"day({back})", f"{back} days back", show=False) for back in range(1, DAYS_BACK + 1)),
+    ]
+
+    def __init__(self, since: str, until: str, now: datetime) -> None:
+        super().__init__()
+        self._since, self._until, self._now = since, until, now
+        today = now.astimezone().date()
+        self._days = tuple(today - timedelta(days=back) for back in range(1, DAYS_BACK + 1))
+
+    def compose_choice(self) -> ComposeResult:
+        """Compose the usual stretches, the last week's days, and the two limits."""
+        days = (f"{back}  {day:%A, %d %b}" for back, day in enumerate(self._days, 1))
+        yield Options(*(Option(Content(name)) for name in (*(name for name, _ in PRESETS), *days)))
+        yield LineInput(self._since, placeholder="from: 2h, 7d, 2026-05-01", compact=True, id="since")
+        yield LineInput(self._until, placeholder="until: 1d, 2026-05-31", compact=True, id="until")
+        yield SheetNote()
+
+    def on_mount(self) -> None:
+        """Put the cursor on the current limits."""
+        presets = [since for _, since in PRESETS]
+        chosen = self._since if not self._until else None
+        self.query_one(Options).highlighted = presets.index(chosen) if chosen in presets else 0
+        if chosen not in presets:
+            self.query_one("#since", LineInput).focus()
+        self._explain()
+
+    @on(OptionList.OptionSelected)
+    def _on_preset(self, message: OptionList.OptionSelected) -> None:
+        if (back := message.option_index - len(PRESETS) + 1) > 0:
+            self.action_day(back)
+        else:
+            self.dismiss((PRESETS[message.option_index][1], ""))
+
+    def action_day(self, back: int) -> None:
+        """Close with the day this many days ago."""
+        self.dismiss(limits_of(self._days[back - 1]))
+
+    @on(Input.Changed)
+    def _on_typed(self) -> None:
+        self._explain()
+
+    @on(Input.Submitted)
+    def _on_entered(self) -> None:
+        if self._explain():
+            self.dismiss((self._text("since"), self._text("until")))
+
+    def _explain(self) -> bool:
+        """Explain the limits; False: they are invalid."""
+        line = " ".join(f"{key}:{self._text(key)}" for key in ("since", "until") if self._text(key))
+        query = parse(line, self._now)
+        note = self.query_one(SheetNote)
+        if query.problems:
+            note.say(f"{query.problems[0].message} {query.problems[0].cure}", "bad")
+        else:
+            limits = ("from", query.filter.since), ("until", query.filter.until)
+            note.say(" ".join(f"{word} {stamp(at)}" for word, at in limits if at) or "any time")
+        return not query.problems
+
+    def _text(self, key: str) -> str:
+        return self.query_one(f"#{key}", LineInput).value.strip()
+
+
+def order_choices(sort: RunSort) -> list[tuple[Content, RunSort]]:
+    """The orders to choose from; choosing the current column reverses it."""
+    found = []
+    for field in SORTABLE:
+        is_current = field.name == sort.column
+        is_down = sort.descending if is_current else field.begins_descending
+        arrow = ("↓" if is_down else "↑") if is_current else " "
+        entry = Content.assemble(
+            (f"{field.name:<12}", "bold" if is_current else ""),
+            (f"{arrow} ", "$accent"),
+            (field.descending if is_down else field.ascending, "$foreground 70%"),
+        )
+        found.append((entry, chosen_order(field.name, sort)))
+    return found
+
+
+LONGEST_NAME: Final = 40
+
+
+class ViewPicker(ChoiceSheet[tuple[View, bool]]):
+    """Closes with a view, and whether to forget it instead of showing it."""
+
+    HINT = "enter or 1-9 show · delete remove a saved one"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("delete,backspace", "forget", "delete", id="views.forget")]
+
+    def __init__(self, views: Sequence[View], current: View) -> None:
+        names = [view.name for view in views]
+        here = names.index(current.name) if current.name in names else 0
+        super().__init__("Views", [(_entry(view), (view, False)) for view in views], here)
+        self._views = views
+
+    def action_forget(self) -> None:
+        """Close, and have the view under the cursor forgotten."""
+        if (index := self.query_one(Options).highlighted) is not None:
+            self.dismiss((self._views[index], True))
+
+
+def _entry(view: View) -> Content:
+    order = f"  sorted by {written_order(view.sort)}" if view.sort else ""
+    return Content.assemble(
+        (f"{safe_text(view.name, limit=24):<25}", "bold"),
+        (f"{safe_text(view.query, limit=80) or 'every run'}{order}", "$foreground 70%"),
+    )
+
+
+class ViewSaver(PickerScreen[ViewSettings]):
+    """Closes with the view to save."""
+
+    TITLE_TEXT = "Save as a view"
+    HINT = "enter save as a tab"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+s", "replace", "replace the view", show=False, id="views.replace", priority=True),
+    ]
+
+    def __init__(self, query: TableQuery, views: Sequence[View]) -> None:
+        """Prepare; a saved view with the same name is replaced, the other names are taken."""
+        super().__init__()
+        self._query = query
+        self._views = {view.name.casefold(): view for view in views}
+
+    def compose_choice(self) -> ComposeResult:
+        """Compose the name and the query."""
+        suggested = self._query.view.name if self._query.view.origin == "saved" else ""
+        yield LineInput(suggested, placeholder="name", compact=True, max_length=LONGEST_NAME)
+        yield Static(
+            Content.assemble(
+                (safe_text(self._query.line) or "every run", ""),
+                (f"  sorted by {written_order(self._query.sort)}", STYLES["quiet"]),
+            ),
+            markup=False,
+        )
+        yield SheetNote()
+
+    @on(Input.Changed)
+    def _on_typed(self) -> None:
+        self._explain()
+
+    @on(Input.Submitted)
+    def _on_entered(self) -> None:
+        if self._explain() is None:
+            self.action_replace()
+
+    def action_replace(self) -> None:
+        """Close with the view, also if it replaces one that was saved here."""
+        name, other = self.query_one(LineInput).value.strip(), self._explain()
+        if name and (other is None or other.origin == "saved"):
+            self.dismiss(ViewSettings(name, self._query.line, self._query.sort, str(self._query.grouping or "")))
+
+    def _explain(self) -> View | None:
+        """Explain the effect of the name; return the view that has it."""
+        name = self.query_one(LineInput).value.strip()
+        other = self._views.get(name.casefold())
+        note = self.query_one(SheetNote)
+        if other is None:
+            note.say("")
+        elif other.origin == "saved":
+            note.say("There is such a view: ctrl+s replaces it, esc keeps it.", "warn")
+        else:
+            note.say(f"A view that is {other.origin} has this name: choose another.", "bad")
+        return other
+
+
+class ColumnPicker(PickerScreen[ColumnChoice]):
+    """Applies each change to the table at once; closes with the choice, or with None after restoring the columns."""
+
+    TITLE_TEXT = "Columns"
+    HINT = "space show · J down · K up · > wider · < narrower · = fits · enter save"
+    CLICKABLE: ClassVar[Mapping[str, str]] = {
+        "space show": "switch",
+        "J down": "shift(1)",
+        "K up": "shift(-1)",
+        "> wider": "size(2)",
+        "< narrower": "size(-2)",
+        "= fits": "fit",
+        "enter save": "keep",
+    }
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("space", "switch", "show or hide", id="columns.toggle"),
+        Binding("shift+down,J", "shift(1)", "move down", id="columns.move_down"),
+        Binding("shift+up,K", "shift(-1)", "move up", id="columns.move_up"),
+        Binding("greater_than_sign,right,l", "size(2)", "wider", id="columns.wider"),
+        Binding("less_than_sign,left,h", "size(-2)", "narrower", id="columns.narrower"),
+        Binding("equals_sign", "fit", "automatic width", id="columns.fit"),
+        Binding("0", "usual", "default", id="columns.usual"),
+        Binding("enter", "keep", "keep", id="columns.keep", priority=True),
+    ]
+
+    def __init__(self, table: RunTable) -> None:
+        super().__init__()
+        self._table = table
+        self._before = table.choice
+
+    def compose_choice(self) -> ComposeResult:
+        """The columns."""
+        yield Options(*self._entries())
+
+    def on_mount(self) -> None:
+        """Put the cursor on the first column."""
+        self.query_one(Options).highlighted = 0
+
+    @property
+    def _key(self) -> str:
+        """The column under the cursor."""
+        return self._table.choice.every_key[self.query_one(Options).highlighted or 0]
+
+    @on(OptionList.OptionSelected)
+    def action_switch(self) -> None:
+        """Show or hide the column."""
+        self._change(self._table.choice.toggled(self._key))
+
+    def action_shift(self, step: int) -> None:
+        """Move the column among the shown ones."""
+        order = [column.key for column in self._table.choice.columns]
+        if self._key in order:
+            there = order.index(self._key) + step
+            if 0 <= there < len(order):
+                self._change(self._table.choice.moved(self._key, order[there]))
+
+    def action_size(self, cells: int) -> None:
+        """Change the column's width."""
+        width = self._table.choice.widths.get(self._key) or self._table.width_of(self._key)
+        self._change(self._table.choice.sized(self._key, width + cells))
+
+    def action_fit(self) -> None:
+        """Make the column as wide as its text."""
+        self._change(self._table.choice.sized(self._key, None))
+
+    def action_usual(self) -> None:
+        """Go back to the default columns."""
+        self._change(ColumnChoice())
+
+    def action_keep(self) -> None:
+        """Close with the choice."""
+        self.dismiss(self._table.choice)
+
+    def action_leave(self) -> None:
+        """Restore the columns and close."""
+        self._table.set_columns(self._before)
+        self.dismiss(None)
+
+    def _change(self, choice: ColumnChoice) -> None:
+        key, options = self._key, self.query_one(Options)
+        self._table.set_columns(choice)
+        options.set_options(self._entries())
+        options.highlighted = choice.every_key.index(key)
+
+    def _entries(self) -> list[Option]:
+        choice, found = self._table.choice, []
+        for key in choice.every_key:
+            is_shown = key in choice.shown
+            width = choice.widths.get(key)
+            box = ("■ " if is_shown else "□ ", "$accent" if is_shown else "$foreground 70%")
+            where = "stays in view" if key in FROZEN else "where known" if key in SPARED else ""
+            notes = f"{f'{width} wide' if width else 'automatic':<18}{where}"
+            found.append(Option(Content.assemble(box, f"{key:<14}", (notes, STYLES["quiet"]))))
+        return found

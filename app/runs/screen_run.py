@@ -1,0 +1,303 @@
+"""One run on the whole screen."""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from textual import on
+from textual.binding import Binding, BindingType
+from textual.widget import Widget
+
+from app.console.session import Session
+from app.console.session.coalesced_task import CoalescedTask
+from app.engine.events import ActionChanged, CacheChangedElsewhere, Event, RunsChanged
+from app.results.screen_changes import ChangesPart
+from app.results.screen_log import LogPart
+from app.results.screen_review import ReviewPart
+from app.runs.screen_actions import RUN_BINDINGS, RunActions
+from app.runs.screen_conversation import ConversationPart, ReplyBox
+from app.runs.screen_loader import read_run
+from app.runs.screen_subject import RunPart, RunSubject, hidden
+from storage.records.results import RunTurns
+from widgets.frame.bars import Tab
+from widgets.kit.line_text import LinePane
+from widgets.runs import facts
+from widgets.runs.facts import Branch
+from widgets.runs.run_bar import RunBar, RunTitle
+
+if TYPE_CHECKING:
+    from storage.records import Action
+
+PARTS: Final = (
+    Tab("conversation", "F2", "Conversation", "Conversation", "Conversation"),
+    Tab("review", "F3", "Review", "Review", "Review"),
+    Tab("changes", "F4", "Changes", "Changes", "Changes"),
+    Tab("log", "F5", "Log", "Log", "Log"),
+    Tab("raw", "F6", "Raw", "Raw", "Raw"),
+)
+FIGURES_OF: Final = timedelta(days=30)
+ACTIVE_ONLY: Final = frozenset({"cancel_run", "follow_run"})
+"""Actions for active runs only."""
+
+
+class RawPart(RunPart):
+    """The run as received."""
+
+    def compose(self) -> Iterable[Widget]:
+        """Compose the text."""
+        yield LinePane(lambda _: facts.raw(self.subject.view) if self.subject.view is not None else [], id="run-raw")
+
+    @property
+    def body(self) -> LinePane:
+        """The widget to focus: the text."""
+        return self.query_one(LinePane)
+
+    def show(self) -> None:
+        """Show the JSON."""
+        self.body.paint()
+
+
+class RunScreen(RunActions):
+    """One run: its conversation, review, changes, log and JSON."""
+
+    TAB = "runs"
+    CSS = "#run-raw { height: 1fr; padding: 0 1; }"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *(
+            Binding(tab.key.lower(), f"show('{tab.name}')", tab.title, show=False, id=f"run.{tab.name}")
+            for tab in PARTS
+        ),
+        hidden("shift+right", "beside_part(1)", "next part", id="run.next_part"),
+        hidden("shift+left", "beside_part(-1)", "previous part", id="run.prev_part"),
+        Binding(
+            "greater_than_sign",
+            "turn(1)",
+            "next turn",
+            key_display=">",
+            tooltip="Show the next turn",
+            id="run.next_turn",
+        ),
+        hidden("less_than_sign", "turn(-1)", "previous turn", key_display="<", id="run.prev_turn"),
+        *RUN_BINDINGS,
+        Binding("escape,backspace", "back", "back", key_display="esc", tooltip="Back to the runs", id="run.back"),
+        Binding(
+            "right_square_bracket",
+            "beside(1)",
+            "older",
+            key_display="]",
+            tooltip="Older run of the branch",
+            id="run.older",
+        ),
+        Binding(
+            "left_square_bracket",
+            "beside(-1)",
+            "newer",
+            key_display="[",
+            tooltip="Newer run of the branch",
+            id="run.newer",
+        ),
+    ]
+
+    def __init__(self, session: Session, run_id: str) -> None:
+        super().__init__(session)
+        self._subject = subject = RunSubject(session, run_id)
+        self._branch = Branch(0)
+        self._title, self._bar = RunTitle(), RunBar(PARTS)
+        self._reader = CoalescedTask(self._read, self.run_worker)
+        self._turns_reader = CoalescedTask(self._read_turns, self.run_worker)
+        self._turns_of: object = None
+        """The run as of the last reading of its turns."""
+        self._conversation, self._changes = ConversationPart(subject), ChangesPart(subject)
+        self._parts: dict[str, RunPart] = {
+            "conversation": self._conversation,
+            "review": ReviewPart(subject),
+            "changes": self._changes,
+            "log": LogPart(subject),
+            "raw": RawPart(subject),
+        }
+        self._current = "conversation"
+        self._is_from_finding = False
+        """Whether a finding led to what is on show."""
+
+    def compose_body(self) -> Iterable[Widget]:
+        """Compose the head, the tabs and the parts."""
+        yield self._title
+        yield self._bar
+        for name, part in self._parts.items():
+            part.display = name == self._current
+            yield part
+
+    def on_mount(self) -> None:
+        """Read the run."""
+        self._part.body.focus()
+        self._reader.ask()
+
+    @property
+    def focused_run_id(self) -> str | None:
+        """The run on show."""
+        return self._subject.run_id
+
+    @property
+    def _is_active(self) -> bool:
+        """Whether the run goes on, as far as is known."""
+        detail = self._subject.detail
+        return detail is None or not detail.is_final
+
+    @property
+    def _part(self) -> RunPart:
+        return self._parts[self._current]
+
+    def engine_changed(self, event: Event) -> None:
+        """Read the run again when it may have changed."""
+        if isinstance(event, RunsChanged | ActionChanged | CacheChangedElsewhere):
+            self._reader.ask()
+
+    def tick(self, now: datetime) -> None:
+        """Update the ages."""
+        self._part.tick(now)
+
+    # Its keys
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Disable keys without effect."""
+        name = str(parameters[0]) if parameters else ""
+        if action in ACTIVE_ONLY and not self._is_active:
+            return False
+        if action == "turn":
+            return self._subject.last_turn > 1
+        if action == "beside":
+            return self._branch.beside(self._subject.run_id, int(name)) is not None
+        return super().check_action(action, parameters)
+
+    def action_continue_run(self) -> None:
+        """Go to the box below the conversation, in which a reply is typed."""
+        self.action_show("conversation")
+        self._conversation.reply.focus()
+
+    def action_beside_part(self, step: int) -> None:
+        """Show the next or the previous part."""
+        names = list(self._parts)
+        self.action_show(names[(names.index(self._current) + step) % len(names)])
+
+    def action_back(self) -> None:
+        """Go back to the findings, if one led here; else to where the run was opened."""
+        if self._is_from_finding:
+            self.action_show("review")
+        else:
+            self.dismiss()
+
+    def action_beside(self, step: int) -> None:
+        """Show the next older or newer run of the branch."""
+        there = self._branch.beside(self._subject.run_id, step)
+        if there is None:
+            self.session.notify(f"There is no {'older' if step > 0 else 'newer'} run on this branch.")
+            return
+        subject = self._subject
+        subject.run_id = there
+        subject.turn = None
+        subject.turns = None
+        subject.turns_problem = ""
+        self._reader.ask()
+
+    def action_turn(self, step: int) -> None:
+        """Select another turn, or the whole run."""
+        turn = self._subject.other_turn(step)
+        if turn != self._subject.turn:
+            self._subject.turn = turn
+            self._show_place()
+            self._part.show()
+
+    @on(RunBar.Picked)
+    def _part_picked(self, message: RunBar.Picked) -> None:
+        self.action_show(message.name)
+
+    @on(RunBar.TurnPicked)
+    def _turn_picked(self, message: RunBar.TurnPicked) -> None:
+        self.action_turn(message.step)
+
+    @on(ReviewPart.FindingChosen)
+    def _finding_chosen(self, message: ReviewPart.FindingChosen) -> None:
+        self.action_show("changes")
+        self._is_from_finding = True
+        self._changes.go_to(message.finding.path, message.finding.line)
+
+    @on(ChangesPart.NotFound)
+    def _finding_not_found(self, message: ChangesPart.NotFound) -> None:
+        """Go back to the finding and explain there why it leads nowhere."""
+        if self._current == "changes":
+            self.action_show("review")
+        self.session.notify(f"{message.path} is not among the changed files. {message.reason}")
+
+    # The reply
+
+    @on(ReplyBox.Left)
+    def _left_reply(self) -> None:
+        self._conversation.body.focus()
+
+    @on(ReplyBox.Sent)
+    def _reply(self, message: ReplyBox.Sent) -> None:
+        def replied(action: "Action | None", is_waiting: bool) -> None:
+            self.form_closed(action)
+            if is_waiting or (action is not None and action.state == "confirmed"):
+                self._conversation.reply.clear()
+                self._conversation.body.focus()
+                self.session.notify("Sent. What the agent does with it appears here.")
+
+        self.reply(message.text, replied)
+
+    # Showing
+
+    def action_show(self, name: str) -> None:
+        """Show a part; again, from its beginning."""
+        self._part.rest()
+        self._part.display = False
+        self._current = name
+        self._is_from_finding = False
+        self._part.display = True
+        self._part.show()
+        self.refresh_bindings()
+        self._part.body.focus()
+        self._show_place()
+
+    def _show_place(self) -> None:
+        subject = self._subject
+        self._title.run_id = subject.run_id
+        self._title.view = subject.view
+        self._bar.current = self._current
+        self._bar.turn = subject.turn
+        self._bar.turns = subject.last_turn
+
+    async def _read(self) -> None:
+        engine, subject = self.session.engine, self._subject
+        if engine is None:
+            return
+        stuck = subject.run_id in await engine.cache.stuck()
+        subject.view = view = await read_run(engine, subject.run_id, stuck=stuck)
+        self._branch = view.branch if view is not None else Branch(0)
+        label = subject.detail.run.repository.label if subject.detail is not None else ""
+        if label and (subject.figures is None or subject.figures.repository != label):
+            figures = await engine.cache.repository_figures(self.session.run_now() - FIGURES_OF)
+            subject.figures = next((each for each in figures if each.repository == label), None)
+        self._show_place()
+        self.refresh_bindings()
+        self._conversation.paint()
+        if self._current != "conversation":
+            self._part.show()
+        if view is not None and self._turns_of != (state := (view.detail.run, len(view.turns))):
+            self._turns_of = state
+            self._turns_reader.ask()
+
+    async def _read_turns(self) -> None:
+        subject, detail = self._subject, self._subject.detail
+        if detail is None:
+            return
+        found = await subject.results.turns(detail)
+        if detail.run.run_id != subject.run_id:
+            return
+        subject.turns = found if isinstance(found, RunTurns) else None
+        subject.turns_problem = "" if isinstance(found, RunTurns) else found.reason
+        if self._is_active and subject.has_ended:
+            self.session.poll_soon()  # The run's status comes with the list, which is polled later.
+        self._show_place()
+        self._conversation.paint()
+        self.refresh_bindings()

@@ -1,0 +1,172 @@
+"""The run on show, shared by all parts of its screen."""
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from msgspec import Struct
+from textual.binding import Binding, BindingType
+from textual.containers import Container
+from textual.widget import Widget
+
+from app.engine.text import safe_text
+from app.results.source import Results
+from storage.records.results import RunTurns
+from widgets.frame.notice import Notice
+from widgets.kit.text_view import TextSearch
+from widgets.runs.facts import RunView
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from datetime import datetime
+
+    from app.console.session import Session
+    from storage.records import RunDetail
+    from storage.records.insights import RepositoryFigures
+
+
+class RunVersion(Struct, frozen=True):
+    """A run or one of its turns, as last changed: an active or continued run may have more to show."""
+
+    run_id: str
+    turn: int | None
+    """None: the whole run."""
+    status: str | None = None
+    """None: the run was not read yet."""
+    updated_at: "datetime | None" = None
+
+    def is_same_turn(self, shown: "RunVersion | None") -> bool:
+        """Whether it is the same run and turn as the one on show."""
+        return shown is not None and (self.run_id, self.turn) == (shown.run_id, shown.turn)
+
+
+@dataclass(slots=True)
+class RunSubject:
+    """One run, as far as it is known."""
+
+    session: "Session"
+    run_id: str
+    view: RunView | None = None
+    """None: not read yet, or not in the cache."""
+    turns: RunTurns | None = None
+    turns_problem: str = ""
+    """Why the turns cannot be read; empty: they were read, or not asked for yet."""
+    turn: int | None = None
+    """The selected turn; None: the whole run."""
+    figures: "RepositoryFigures | None" = None
+    """The figures of the run's repository."""
+    known_results: Results | None = None
+    """None: the engine was not open yet."""
+
+    @property
+    def results(self) -> Results:
+        """What the run did, from git and, once the engine is open, from the service."""
+        if self.known_results is None and self.session.engine is not None:
+            self.known_results = Results(self.session.settings, self.session.engine.extension)
+        return self.known_results or Results(self.session.settings)
+
+    @property
+    def detail(self) -> "RunDetail | None":
+        """The run as cached."""
+        return self.view.detail if self.view is not None else None
+
+    @property
+    def version(self) -> RunVersion:
+        """The run and turn as they are now."""
+        if self.detail is None:
+            return RunVersion(self.run_id, self.turn)
+        return RunVersion(self.run_id, self.turn, self.detail.run.status, self.detail.run.updated_at)
+
+    @property
+    def last_turn(self) -> int:
+        """The number of its last turn, if known."""
+        if self.turns is not None and self.turns.turns:
+            return self.turns.turns[-1].number
+        return max(1, self.view.detail.turns) if self.view is not None else 1
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its last turn is known to have ended."""
+        return self.turns is not None and bool(self.turns.turns) and self.turns.turns[-1].outcome is not None
+
+    def other_turn(self, step: int) -> int | None:
+        """The turn before or after the selected one; the whole run comes before the first."""
+        there = min(max(0, (self.turn or 0) + step), self.last_turn)
+        return there or None
+
+
+hidden: Final = partial(Binding, show=False)
+
+
+class RunPart(Container):
+    """One tab of the screen; it reads only while it is shown. The hooks `rest` and `tick` do nothing here."""
+
+    def __init__(self, subject: RunSubject) -> None:
+        super().__init__()
+        self.subject = subject
+        self.session = subject.session
+
+    def start(self, work: "Callable[..., Any]", **options: Any) -> None:
+        """Run a coroutine function in the background; its failures end in the screen's notice."""
+        self.screen.run_worker(work, **options)
+
+    @property
+    def body(self) -> Widget:
+        """The widget to focus."""
+        raise NotImplementedError
+
+    def show(self) -> None:
+        """Update: the tab was entered, or the run changed."""
+        raise NotImplementedError
+
+    def rest(self) -> None:
+        """Hook: stop reading, because another tab is shown."""
+
+    def tick(self, now: "datetime") -> None:
+        """Hook: update the ages."""
+
+
+class SearchedPart(RunPart):
+    """A tab whose text can be searched."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "search", "search", key_display="/", tooltip="Search in this part", id="run.search"),
+        hidden("full_stop", "step_match(1)", "next match", key_display=".", id="run.next_match"),
+        hidden("comma", "step_match(-1)", "previous match", key_display=",", id="run.prev_match"),
+    ]
+    search: TextSearch
+
+    @property
+    def has_text(self) -> bool:
+        """Whether there is text to search."""
+        raise NotImplementedError
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Disable searching where there is no text."""
+        if action in {"search", "step_match"}:
+            return self.has_text
+        return super().check_action(action, parameters)
+
+    def action_search(self) -> None:
+        """Open the search line."""
+        self.search.open()
+
+    def action_step_match(self, step: int) -> None:
+        """Go to the next or the previous match."""
+        self.search.step(step)
+
+
+@contextmanager
+def showing_failure(say: "Callable[[Notice], object]") -> "Iterator[None]":
+    """Replace "reading" in the part by the failure, and raise it again for the screen's notice."""
+    try:
+        yield
+    except Exception as error:
+        say(unavailable("It could not be read.", str(error)))
+        raise
+
+
+def unavailable(title: str, reason: str) -> Notice:
+    """A notice that names what is missing, and why."""
+    return Notice("○", title, (safe_text(reason, limit=2_000),))

@@ -1,0 +1,335 @@
+"""The query of the table: a view, which is a named line of the query language, and the order.
+
+Changes keep the rest of a line as it was typed.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import reduce
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+
+import msgspec.json
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from app.console.session import CURE_S
+from app.console.session.coalesced_task import CoalescedTask
+from app.engine.atomic_file import alone, replacing
+from app.engine.text import SafeText, safe_text
+from app.profiles import CACHE_FILE, Profile, Settings, ViewSettings, data_folder
+from app.runs.query import Query, QueryProblem, parse
+from app.runs.query.parse import given
+from app.runs.query.terms import KeyName, key_name, terms
+from app.runs.query.write import value_text
+from storage.base_error import RunwardenError
+from storage.records import FIELD_BY_NAME, KNOWN_STATUSES, RunFilter, RunSort
+from storage.records.query import Grouping
+from widgets.runs.columns import COLUMN_KEYS, DEFAULT_COLUMNS, ColumnChoice
+
+if TYPE_CHECKING:
+    from app.console.base.screen import BaseScreen
+    from storage.cache.first_paint import FirstPaint
+
+
+FILE: Final = "console.json"
+VERSION: Final = 1
+MOST_VIEWS: Final = 50
+EARLIER_COLUMNS: Final = ("status", "repository", "branch", "started", "took", "run")
+"""The columns shown at first before there were others; the file has them, also of a user who chose none."""
+
+
+class PreferencesError(RunwardenError):
+    """Preferences cannot be saved; the message names the file and the cure. The console works without."""
+
+
+class Preferences(Struct, frozen=True):
+    """All preferences."""
+
+    views: tuple[ViewSettings, ...] = ()
+    """Saved from the screen."""
+    view: str = ""
+    """The last view. Empty, or the name of a deleted view: the first one."""
+    sort: RunSort = field(default_factory=RunSort)
+    group: str = ""
+    """The grouping as written; empty: no groups."""
+    columns: ColumnChoice = field(default_factory=ColumnChoice)
+    detail: bool = True
+    """Whether the run under the cursor is shown beside or below the table."""
+    version: int = VERSION
+
+    def with_view(self, view: ViewSettings, index: int = MOST_VIEWS) -> "Preferences":
+        """Insert a saved view at this index or at the end, instead of one with the same name."""
+        others = self.without_view(view.name).views
+        return replace(self, views=(*others[:index], view, *others[index:])[-MOST_VIEWS:])
+
+    def without_view(self, name: str) -> "Preferences":
+        """Remove the saved view of that name."""
+        return replace(self, views=tuple(other for other in self.views if other.name.casefold() != name.casefold()))
+
+
+PreferenceChange = Callable[[Preferences], Preferences]
+
+
+class FileVersion(Struct):
+    """What each version writes."""
+
+    version: int
+
+
+class PreferencesFile(Struct, frozen=True):
+    """One file, readable by its owner only."""
+
+    path: Path
+
+    @classmethod
+    def of(cls, settings: Settings, profile: Profile) -> "PreferencesFile":
+        """The file of this profile."""
+        return cls(data_folder(settings, profile) / FILE)
+
+    def read(self) -> Preferences:
+        """Read the preferences; the defaults if the file is missing, damaged, or written by a newer version."""
+        try:
+            return _read(self.path.read_bytes())
+        except (OSError, ValueError):
+            # A console that starts with defaults is better than one that does not start.
+            return Preferences()
+
+    def change(self, change: PreferenceChange) -> Preferences:
+        """Apply a change to the file's current content, so that another console's changes are kept.
+
+        Raises:
+            PreferencesError: The file cannot be written, or a newer version wrote it.
+        """
+        try:
+            with alone(self.path.parent):
+                with suppress(OSError, ValueError):
+                    if msgspec.json.decode(self.path.read_bytes(), type=FileVersion).version > VERSION:
+                        raise PreferencesError(f"A newer version wrote {self.path}: upgrade, or move it away.")
+                before = self.read()
+                after = change(before)
+                if after != before:
+                    with replacing(self.path) as file:
+                        file.write(msgspec.json.format(msgspec.json.encode(after)).decode())
+                return after
+        except OSError as error:
+            raise PreferencesError(
+                f"Views and columns cannot be saved ({error.strerror or error}) and last until you quit: "
+                f"see that {self.path} can be written."
+            ) from error
+
+
+class PreferencesWriter:
+    """The current preferences; changes are written in the background, one after the other."""
+
+    def __init__(self, file: PreferencesFile, screen: "BaseScreen") -> None:
+        """Read the file; the screen runs the writing, and its session shows why saving fails, once until it works."""
+        self.now = file.read()
+        self._file = file
+        self._session = screen.session
+        self._has_failed = False
+        self._pending: list[tuple[PreferenceChange, str]] = []
+        self._writer = CoalescedTask(self._write, screen.run_worker)
+
+    def change(self, change: PreferenceChange, said: str = "") -> None:
+        """Change the preferences at once and save them soon; what is `said` is shown once they are saved."""
+        before, self.now = self.now, change(self.now)
+        self._has_failed = self._has_failed and not said
+        if said or self.now != before:
+            self._pending.append((change, said))
+            self._writer.ask()
+
+    async def _write(self) -> None:
+        pending, self._pending = self._pending, []
+
+        def apply_all(preferences: Preferences) -> Preferences:
+            return reduce(lambda known, each: each[0](known), pending, preferences)
+
+        try:
+            await asyncio.to_thread(self._file.change, apply_all)
+        except PreferencesError as error:
+            # The next change saves these too: the file may be writable by then.
+            self._pending = [*((change, "") for change, _ in pending), *self._pending]
+            if not self._has_failed:
+                self._has_failed = True
+                self._session.notify(str(error), severity="warning", timeout=CURE_S)
+        else:
+            self._has_failed = False
+            for said in filter(None, (said for _, said in pending)):
+                self._session.notify(said)
+
+
+def _read(text: bytes) -> Preferences:
+    found = msgspec.json.decode(text, type=Preferences)
+    sorts = (found.sort, *(view.sort for view in found.views if view.sort is not None))
+    if found.version != VERSION or any(sort.column not in FIELD_BY_NAME for sort in sorts):
+        return Preferences()
+    columns = ColumnChoice(tuple(dict.fromkeys(key for key in found.columns.shown if key in COLUMN_KEYS)))
+    for key, width in found.columns.widths.items():
+        columns = columns.sized(key, width) if key in COLUMN_KEYS else columns
+    is_usual = columns.shown in {(), EARLIER_COLUMNS}
+    return replace(found, columns=replace(columns, shown=DEFAULT_COLUMNS) if is_usual else columns)
+
+
+_SENTENCES: Final = r"(?<=[.?]) "
+_TIMED: Final[frozenset[KeyName]] = frozenset({"since", "until", "is"})
+
+
+def replaced(line: str, keys: Collection[KeyName], new: Iterable[str]) -> str:
+    """Replace all terms with one of these keys; without any, add at the end."""
+    kept: list[str] = []
+    first: int | None = None
+    for term in terms(line):
+        if term.key is not None and key_name(term.key) in keys:
+            first = len(kept) if first is None else first
+        else:
+            kept.append(line[term.start : term.end])
+    index = len(kept) if first is None else first
+    return " ".join((*kept[:index], *new, *kept[index:]))
+
+
+def listed(key: KeyName, asked: Iterable[str], excluded: Iterable[str] = ()) -> Iterator[str]:
+    """The terms that ask for some values and exclude others."""
+    for sign, values in (("", tuple(asked)), ("-", tuple(excluded))):
+        if values:
+            yield f"{sign}{key}:{','.join(value_text(value, key) for value in values)}"
+
+
+def as_typed(line: str, cursor: int) -> str:
+    """Interpret a line while it is typed: an unfinished value stands for all values that contain it.
+
+    An unfinished status stands for those that begin with it; an unfinished time is left out.
+    """
+    found = next((term for term in terms(line) if term.start < cursor <= term.end), None)
+    if found is None:
+        return line
+    without = line[: found.start] + line[found.end :]
+    if found.key is None:
+        # A quote that was just opened, or a minus, would be a mistake if nothing followed.
+        return line if found.tokens[0].is_closed and not found.is_negated else without
+    key = key_name(found.key)
+    piece = next((piece for piece in found.tokens if piece.start <= cursor <= piece.end), None)
+    if key is None or piece is None:
+        return line
+    if not piece.is_closed or not given(found):
+        return without
+    meant = piece.text
+    if key == "status":
+        begun = sorted(status for status in KNOWN_STATUSES if status.startswith(meant.casefold()))
+        meant = ",".join(begun) or meant
+    elif key in _TIMED:
+        if parse(f"{key}:{meant}", datetime.now(UTC)).problems and not piece.is_quoted:
+            return without
+    elif "*" not in meant:
+        meant = f"*{meant}*"
+    return line if piece.is_quoted or not piece.text else line[: piece.start] + meant + line[piece.end :]
+
+
+def limit_in(line: str, key: KeyName) -> str:
+    """A time limit as written in the line, or an empty one."""
+    return next((term.tokens[0].text for term in terms(line) if term.key and key_name(term.key) == key), "")
+
+
+def problem_texts(problem: QueryProblem) -> Iterator[SafeText]:
+    """The problem with the line and its cure, then shorter: the line underlines the mistake."""
+    instead = re.split(_SENTENCES, problem.cure)[0]
+    for text in (f"{problem.message} {problem.cure}", f"{problem.message} {instead}", instead):
+        yield safe_text(f"✗ {text}", limit=200)
+
+
+ViewOrigin = Literal["built in", "configured", "saved"]
+FIRST_ROWS: Final = 120
+"""Rows of the first frame: more than any terminal has lines."""
+
+
+class View(Struct, frozen=True):
+    """A named line."""
+
+    name: str
+    query: str
+    sort: RunSort | None = None
+    """None: the table's current order."""
+    origin: ViewOrigin = "built in"
+    group: str | None = None
+    """The grouping as written, empty for none. None: the table's current one."""
+    empty: str = "No run matches this view"
+    """Shown if no run matches."""
+
+
+ALL: Final = View("All", "", empty="Reading the runs…")
+BUILT_IN: Final = (
+    ALL,
+    View("Active", "is:active", empty="Nothing is running"),
+    View("Failed 24h", "status:failed since:24h", empty="No run failed in the last 24 hours"),
+    View("Stuck", "is:stuck", empty="No run is stuck"),
+)
+
+
+def views_of(configured: Iterable[ViewSettings], saved: Iterable[ViewSettings]) -> tuple[View, ...]:
+    """All views, in the order of their tabs; of two with the same name the earlier one counts."""
+    found = {view.name.casefold(): view for view in BUILT_IN}
+    origins: tuple[tuple[ViewOrigin, Iterable[ViewSettings]], ...] = (("configured", configured), ("saved", saved))
+    for origin, views in origins:
+        for view in views:
+            found.setdefault(view.name.casefold(), View(view.name, view.query, view.sort, origin, view.group))
+    return tuple(found.values())
+
+
+class TableQuery(Struct, frozen=True):
+    """The current query: the line, which began as a view's and may have been changed, and the order."""
+
+    view: View = ALL
+    line: str = ""
+    sort: RunSort = field(default_factory=RunSort)
+    cursor: int | None = None
+    """The cursor while the line is being typed: the value there may be incomplete. None: it is not being typed."""
+    grouping: Grouping | None = None
+
+    @classmethod
+    def of(cls, view: View, sort: RunSort, grouping: Grouping | None = None) -> "TableQuery":
+        """The query of the view, in this order and these groups unless the view has its own."""
+        grouping = grouping if view.group is None else Grouping.read(view.group)
+        return cls(view, view.query, view.sort or sort, grouping=grouping)
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether the line differs from the view's."""
+        return self.line.split() != self.view.query.split()
+
+    def query(self, now: datetime) -> Query:
+        """Parse the line; a problem in the term that is being typed is not reported yet."""
+        line = self.line if self.cursor is None else as_typed(self.line, self.cursor)
+        return parse(line, now)
+
+    def condition(self, now: datetime) -> RunFilter:
+        """The filter as of now: `the last 24 hours` moves with the clock."""
+        return self.query(now).filter
+
+
+def chosen_order(column: str, before: RunSort) -> RunSort:
+    """The order after choosing a column; choosing the current one reverses it."""
+    if column == before.column:
+        return RunSort(column, not before.descending)
+    return RunSort(column, FIELD_BY_NAME[column].begins_descending)
+
+
+def named(views: Iterable[View], name: str) -> View:
+    """The view of that name, or else all runs."""
+    return next((view for view in views if view.name.casefold() == name.casefold()), ALL)
+
+
+def first_query(settings: Settings, preferences: Preferences) -> TableQuery:
+    """The last view and order; a typed line is not restored."""
+    view = named(views_of(settings.views, preferences.views), preferences.view)
+    return TableQuery.of(view, preferences.sort, Grouping.read(preferences.group))
+
+
+def first_picture(settings: Settings, profile: Profile, now: datetime) -> "FirstPaint | None":
+    """The cached rows of the first query; None: the cache cannot be read as it is, or not at once."""
+    from storage.cache.first_paint import peek
+
+    query = first_query(settings, PreferencesFile.of(settings, profile).read())
+    return peek(data_folder(settings, profile) / CACHE_FILE, query.condition(now), query.sort, FIRST_ROWS)

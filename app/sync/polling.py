@@ -1,0 +1,294 @@
+"""Polling: the subjects, their intervals, and which of a data folder's processes polls."""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from typing import Final
+
+from msgspec.structs import replace
+
+from app.api.budget import Budget, Priority
+from app.api.errors import ApiError, RateLimitedError
+from app.engine.events import (
+    ActionChanged,
+    Announce,
+    CacheChangedElsewhere,
+    PollDelayed,
+    StateChangedElsewhere,
+    StorageFailed,
+)
+from app.sync.polls import CANNOT_POLL, HealthSync
+from app.sync.runs import RunSync
+from app.sync.schedule import Job, JobWork, Schedule
+from storage.cache.cache import Cache
+from storage.errors import StorageError
+from storage.ledger import Ledger
+from storage.records.activity import Subject
+from storage.records.service_traits import Wait
+from storage.state import State
+
+POLLER: Final = "poller"
+"""The lease of the process that polls."""
+DOORBELL_S: Final = 0.4
+"""How soon another process's write is noticed."""
+STANDBY_S: Final = 3.0
+"""How often a process without the lease checks whether it may poll."""
+ORPHANS_S: Final = 5.0
+"""How soon the writes of a dead process are settled."""
+READ_ONLY_S: Final = 600.0
+"""How often a read-only ledger is reported again."""
+LEASE_S: Final = 15.0
+"""How long a dead poller keeps the others waiting."""
+RENEWAL_S: Final = LEASE_S / 3
+STAND_ASIDE_S: Final = 2.5 * STANDBY_S
+"""How long a poller that cannot poll leaves the lease to others."""
+LOOK_AGAIN_S: Final = 15.0
+"""How soon a poll that waits for the budget checks it again."""
+PRIORITIES: Final[dict[Subject, Priority]] = {"runs": Priority.ACTIVE, "health": Priority.HEALTH}
+CEILING: Final = 16
+"""The longest interval after failures, as a multiple of the configured one."""
+RECOVERY: Final = 2.0
+"""The part of the configured interval that a success takes off one that failures made long."""
+SLOWEST_S: Final = 900.0
+"""The longest interval after refusals."""
+CLOSER: Final = 0.9
+"""What a success multiplies an interval by that refusals made long."""
+DEADLINE_S: Final = 300.0
+"""Seconds for a whole refresh of many requests; each request has its own, much shorter deadline."""
+
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Cadence:
+    """When the next poll of one subject is due. Times are seconds of a monotonic clock.
+
+    A failure doubles the interval, and a success takes it back in large steps. A refusal multiplies it by four, and a
+    success shortens it by a tenth: so many consoles of one organization find their share of its limit.
+    """
+
+    base_s: float
+    draw: Callable[[], float] = random.random
+    """Between 0 and 1: spreads the polls of many consoles over the interval."""
+    interval_s: float = field(init=False)
+    rationed_s: float = field(init=False, default=0.0)
+    """The interval after refusals. 0: the service refuses nothing."""
+    due_at_s: float = field(init=False, default=0.0)
+    """0: the poll is due at once."""
+
+    def __post_init__(self) -> None:
+        self.interval_s = self.base_s
+
+    def succeeded(self, now_s: float) -> None:
+        """Move the interval towards its base."""
+        self.interval_s = max(self.base_s, self.interval_s - RECOVERY * self.base_s)
+        self.rationed_s = CLOSER * self.rationed_s if CLOSER * self.rationed_s > self.base_s else 0.0
+        self.due_at_s = now_s + max(self.interval_s, self.rationed_s * (0.8 + 0.4 * self.draw()))
+
+    def failed(self, now_s: float) -> None:
+        """Double the interval, up to the ceiling; the wait is random, from the base to the interval."""
+        self.interval_s = min(self.base_s * CEILING, self.interval_s * 2)
+        longest_s = max(self.interval_s, self.rationed_s)
+        self.due_at_s = now_s + self.base_s + self.draw() * (longest_s - self.base_s)
+
+    def refused(self, now_s: float, wait_s: float) -> None:
+        """Multiply the interval by four; the next poll comes after the wait."""
+        self.rationed_s = min(max(SLOWEST_S, self.base_s), 4 * max(self.rationed_s, self.base_s))
+        self.due_at_s = now_s + wait_s + self.rationed_s * (0.5 + self.draw())
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether failures or refusals made the interval longer than configured."""
+        return self.rationed_s > 0 or self.interval_s > self.base_s
+
+    def hasten(self) -> None:
+        """Make the next poll due at once."""
+        self.due_at_s = 0.0
+
+    def wait_s(self, now_s: float) -> float:
+        """Seconds until it is due; 0 when it is."""
+        return max(0.0, self.due_at_s - now_s)
+
+
+@dataclass(slots=True)
+class Polling:
+    """Polls runs and health while this process holds the lease, and listens to the poller otherwise."""
+
+    runs: RunSync
+    health: HealthSync
+    cache: Cache
+    ledger: Ledger
+    announce: Announce
+    runs_s: float
+    """Seconds between polls of runs, without failures."""
+    health_s: float
+    budget: Budget = field(default_factory=Budget)
+    chores: Mapping[str, JobWork] = field(default_factory=dict)
+    """By name, further work of the process with the lease; each sets its own pace."""
+    state: State | None = None
+    """None: the state cannot be used."""
+    is_poller: bool = False
+    """Whether this process holds the lease."""
+    schedule: Schedule = field(default_factory=Schedule)
+    _cadences: dict[Subject, Cadence] = field(default_factory=dict)
+    _asked_for: set[Subject] = field(default_factory=set)
+    """Polls requested by a user: carried out with or without the lease."""
+    _next_claim_s: float = 0.0
+    """Monotonic seconds: when to renew the lease, or to try to take it."""
+    _claiming: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _listening: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to poll, at once."""
+        self._cadences = {"runs": Cadence(self.runs_s), "health": Cadence(self.health_s)}
+        self.schedule.start(self._catch_up)
+        self._add("runs", lambda: self._poll("runs", self.runs.refresh))
+        self._add("health", lambda: self._poll("health", self.health.refresh))
+        self._add("orphans", self._adopt_orphans)
+        for name, work in self.chores.items():
+            self._add(name, partial(self._alone, work))
+        self._listening = asyncio.create_task(self._listen(), name="doorbell")
+
+    def poll_soon(self, subject: Subject) -> None:
+        """Poll now because a user asked, but not before a wait that the service stated is over."""
+        if cadence := self._cadences.get(subject):
+            self._asked_for.add(subject)
+            cadence.hasten()
+            self.schedule.run_now(subject)
+
+    async def stop(self) -> None:
+        """End polling and give the lease back."""
+        if self._listening is not None:
+            self._listening.cancel()
+            await asyncio.gather(self._listening, return_exceptions=True)
+        await self.schedule.stop()
+        await self._release()
+
+    def _add(self, name: str, work: JobWork) -> None:
+        """Add a job whose storage failures are announced."""
+
+        async def guarded() -> float:
+            try:
+                return await work()
+            except StorageError as error:
+                self.announce(StorageFailed(str(error)))
+                raise
+
+        self.schedule.add(Job(name, guarded, DEADLINE_S, after_crash_s=max(self.runs_s, 1.0)))
+
+    async def _poll(self, subject: Subject, refresh: Callable[[], Awaitable[object]]) -> float:
+        cadence = self._cadences[subject]
+        if wait_s := cadence.wait_s(time.monotonic()):
+            return wait_s
+        if not await self._may_poll(subject):
+            return STANDBY_S
+        priority = Priority.ASKED if subject in self._asked_for else PRIORITIES[subject]
+        if (wait := await self.budget.wait(priority)) is not None:
+            await self._tell_wait(subject)
+            return min(max(0.1, wait.until.timestamp() - self.budget.now_s()), LOOK_AGAIN_S)
+        self._asked_for.discard(subject)
+        try:
+            await refresh()
+        except RateLimitedError as error:
+            # A rate limit is no failure of the service.
+            cadence.refused(time.monotonic(), error.retry_after_s or 0.0)
+        except ApiError as error:
+            # The refresh recorded it and rang the doorbell; only the pace changes here.
+            cadence.failed(time.monotonic())
+            if subject == "runs" and isinstance(error, CANNOT_POLL):
+                await self._release(stand_aside_s=STAND_ASIDE_S)
+        else:
+            cadence.succeeded(time.monotonic())
+        await self._tell_wait(subject)
+        return cadence.wait_s(time.monotonic())
+
+    async def _adopt_orphans(self) -> float:
+        """Settle the writes of dead processes; every process does this."""
+        if self.ledger.problem is not None:
+            self.announce(StorageFailed(f"The ledger can only be read: {self.ledger.problem}"))
+            return READ_ONLY_S
+        for action in await self.ledger.adopt_orphans():
+            self.announce(ActionChanged(action.action_id))
+        return ORPHANS_S
+
+    async def next_poll(self) -> Wait | None:
+        """Why the next poll of runs is late, and when it comes; None: it is not late."""
+        wait = await self.budget.wait(Priority.ACTIVE)
+        cadence = self._cadences.get("runs")
+        if cadence is None or not self.is_poller or not (wait or cadence.is_slow):
+            return wait
+        due_at = datetime.fromtimestamp(self.budget.now_s() + cadence.wait_s(time.monotonic()), UTC)
+        own = Wait("own_pace" if cadence.rationed_s else "service_down", due_at)
+        return own if wait is None else replace(wait, until=max(wait.until, due_at))
+
+    async def _tell_wait(self, subject: Subject) -> None:
+        if subject == "runs" and (wait := await self.next_poll()) is not None:
+            self.announce(PollDelayed(wait))
+
+    def _catch_up(self, _jump_s: float) -> None:
+        """Poll soon after a suspend or a change of the clock, even if failures had made the interval long."""
+        # The lease may have run out: only its holder polls.
+        self._next_claim_s = 0.0
+        for subject, cadence in self._cadences.items():
+            if cadence.wait_s(time.monotonic()) > cadence.base_s:
+                cadence.hasten()
+                self.schedule.run_now(subject)
+
+    async def _alone(self, work: JobWork) -> float:
+        """The work, if this process holds the lease."""
+        await self._hold_lease()
+        return await work() if self.is_poller else STANDBY_S
+
+    async def _may_poll(self, subject: Subject) -> bool:
+        await self._hold_lease()
+        return self.is_poller or subject in self._asked_for
+
+    async def _hold_lease(self) -> None:
+        async with self._claiming:
+            if time.monotonic() < self._next_claim_s:
+                return
+            # Without a state each process polls for itself.
+            process = self.cache.process
+            self.is_poller = self.state is None or await self.state.acquire_lease(POLLER, process, LEASE_S)
+            self._next_claim_s = time.monotonic() + (RENEWAL_S if self.is_poller else 0.0)
+
+    async def _release(self, *, stand_aside_s: float = 0.0) -> None:
+        # The lease is not given back during a renewal, which would take it again.
+        async with self._claiming:
+            self._next_claim_s = time.monotonic() + stand_aside_s
+            if self.is_poller:
+                self.is_poller = False
+                if self.state is not None:
+                    await self.state.release_lease(POLLER, self.cache.process)
+
+    async def _listen(self) -> None:
+        """Ring when another process wrote, and renew the lease."""
+        shared = (self.cache, self.ledger)
+        before: tuple[list[int], int] | None = None
+        wait_s = 0.0
+        while True:
+            await asyncio.sleep(wait_s)
+            try:
+                if self.is_poller:
+                    await self._hold_lease()
+                has_new_file = await self.cache.reopen_if_gone()
+                versions = [await database.data_version() for database in shared]
+                now = versions, 0 if self.state is None else await self.state.data_version()
+                if has_new_file or (before is not None and now[0] != before[0]):
+                    self.announce(CacheChangedElsewhere())
+                if before is not None and now[1] != before[1]:
+                    self.announce(StateChangedElsewhere())
+                before, wait_s = now, DOORBELL_S
+            except StorageError as error:
+                self.announce(StorageFailed(str(error)))
+                wait_s = self.runs_s
+            except Exception:
+                # All failures are caught, as in a job: without this task the screen would stand still unnoticed.
+                log.exception("the doorbell broke")
+                wait_s = self.runs_s

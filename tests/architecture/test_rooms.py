@@ -1,0 +1,113 @@
+"""The rooms of the program: who may import whom, by a file's room and by its name."""
+
+import ast
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+KIT = {"forms", "frame", "kit"}
+EVERYWHERE = {"api", "engine", "profiles", "start", "version"}
+MEETS = {
+    "actions": {"results", "sync"},
+    "automations": {"actions", "health", "notify", "runs"},
+    "demo": {"automations"},
+    "engine": {"actions", "results", "runs", "sync"},
+    "inbox": {"automations", "health", "notify", "runs"},
+    "notify": {"health"},
+    "organizations": {"actions"},
+    "profiles": {"automations", "runs"},
+    "runs": {"results"},
+    "__main__": {"cli", "console"},
+}
+"""The rooms whose work another room's work may use. What is not here meets through the engine, or through messages."""
+OPENS = {"app.cli.command_console", "app.cli.main", "app.profiles.command"}
+"""The commands that need the console: they open it, or check its keys and themes."""
+
+
+def kind_of(module: str) -> str:
+    """A file's kind by its name: `screen`, `command`, `facts` or `work`; everything in `widgets` is `widget`."""
+    package, _, rest = module.partition(".")
+    room, _, name = rest.partition(".")
+    if package == "widgets":
+        return "widget"
+    if room in {"console", "cli", "mcp"}:
+        return "screen" if room == "console" else "command"
+    return next((kind for kind in ("screen", "command", "facts") if name.startswith(kind)), "work")
+
+
+def breaches(module: str, imported: str) -> str | None:
+    """Name the rule that one import breaks."""
+    package, room, *_ = [*imported.split("."), ""]
+    kind, own = kind_of(module), module.split(".")[1] if "." in module else ""
+    if package == "textual" and kind not in {"screen", "widget"}:
+        return "only screens and widgets import Textual"
+    if package == "click" and kind != "command":
+        return "only commands import click"
+    if package == "widgets":
+        if kind not in {"screen", "widget"}:
+            return "only screens show widgets"
+        if kind == "widget" and own in KIT and room not in KIT:
+            return "the kit knows no room"
+    if package != "app" or own == "__main__":
+        return None
+    other = kind_of(imported)
+    if other == "screen" and kind != "screen" and module not in OPENS:
+        return "only screens know screens"
+    if other == "command" and kind != "command":
+        return "only commands know commands"
+    if kind in {"work", "facts"} and room not in MEETS.get(own, set()) | EVERYWHERE | {own}:
+        return f"{own} does not meet {room}"
+    return None
+
+
+def test_every_import_stays_within_its_room() -> None:
+    """A file's name says what it may import, and its room says which rooms it meets."""
+    graph = imports_of(ROOT)
+    broken = {
+        f"{module}: {rule}" for module, names in graph.items() for name in names if (rule := breaches(module, name))
+    }
+
+    assert len(graph) > 200
+    assert broken == set()
+
+
+def test_no_two_files_import_each_other() -> None:
+    """The files of the program have an order: none needs itself, however far round."""
+    TopologicalSorter(imports_of(ROOT, at_the_top=True)).prepare()
+
+
+@pytest.mark.parametrize(
+    ("module", "imported"),
+    [
+        ("app.inbox.inbox", "textual.app"),
+        ("app.runs.screen", "click"),
+        ("app.notify.plan", "widgets.kit.badges"),
+        ("widgets.kit.badges", "widgets.runs.table"),
+        ("app.health.command", "app.health.screen"),
+        ("app.health.screen", "app.health.command"),
+        ("app.notify.plan", "app.automations.bot"),
+    ],
+)
+def test_each_rule_can_be_broken(module: str, imported: str) -> None:
+    """A rule that no import breaks would be decoration."""
+    assert breaches(module, imported) is not None
+
+
+def imports_of(root: Path, *, at_the_top: bool = False) -> dict[str, set[str]]:
+    """The modules that each file of `app` and `widgets` imports; `at_the_top`: without those inside functions."""
+    files = [file.relative_to(root) for name in ("app", "widgets") for file in (root / name).rglob("*.py")]
+    files = [file for file in files if "samples" not in file.parts]
+    names = {".".join(file.with_suffix("").parts).removesuffix(".__init__"): file for file in files}
+    graph: dict[str, set[str]] = {}
+    for module, file in names.items():
+        tree = ast.parse((root / file).read_text(encoding="utf-8"))
+        found = graph.setdefault(module, set())
+        for node in tree.body if at_the_top else ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                whole = {f"{node.module}.{each.name}" for each in node.names}
+                found |= (whole & names.keys()) or {node.module}
+            elif isinstance(node, ast.Import):
+                found |= {each.name for each in node.names}
+    return graph

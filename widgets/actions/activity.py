@@ -1,0 +1,185 @@
+"""How writes are shown: a line of the table for each, the facts of one, and the bar above them."""
+
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import datetime
+from typing import Final, cast
+
+from msgspec import Struct
+from textual.app import ComposeResult
+from textual.containers import Horizontal
+from textual.content import Content
+from textual.widgets import Static
+
+from app.engine.text import SafeText, safe_block, safe_text
+from app.engine.times import ago, span, stamp
+from storage.records import Action, ActionState
+from storage.records.action import KIND_WORDS
+from widgets.forms.inputs import ListSearch
+from widgets.forms.pages import reason
+from widgets.kit.badges import STYLES, Badge, action_badge
+from widgets.kit.clickable import Chip, ChipBar
+from widgets.kit.line_table import GAP, LineColumn, TableLine, TonedText
+
+_SENT_AGAIN: Final = Badge("↻", "sent again", "quiet")
+_WAITING: Final = Badge("◌", "waiting", "wait")
+_BODY_CHARACTERS: Final = 20_000
+_BODY_LINES: Final = 400
+
+
+class ActivityEntry(Struct, frozen=True):
+    """One write."""
+
+    source: Action
+    about: SafeText
+    """The subject of the write, in one line."""
+    waits: int | None = None
+    """The number of a continuation that is sent when its run ends; None: nothing waits for that."""
+
+    @property
+    def key(self) -> str:
+        """Identifies the entry across updates."""
+        return self.source.action_id
+
+    @property
+    def unknown(self) -> Action | None:
+        """The action, if its outcome is unknown."""
+        return self.source if self.source.state == "unknown" and self.source.resolution is None else None
+
+    @property
+    def is_resendable(self) -> bool:
+        """Whether it certainly had no effect; an unknown outcome is resolved instead."""
+        return self.source.state in {"rejected", "not_sent", "not_created"} and self.source.superseded_by is None
+
+    @property
+    def run_id(self) -> str | None:
+        """The run that it made or continued; None: it made none."""
+        return self.source.result_id or (self.source.subject if self.source.kind == "run.continue" else None)
+
+    def cells(self, now: datetime) -> TableLine:
+        """Outcome, kind, subject, result, actor and age."""
+        badge, source = badge_of(self), self.source
+        first: TonedText = (safe_text(badge.text), badge.tone)
+        actor: TonedText = (safe_text(source.actor, limit=60), "quiet")
+        when: TonedText = (safe_text(ago(source.created_at, now)), "quiet")
+        return first, (what(source.kind), "plain"), (self.about, "plain"), _result(source), actor, when
+
+    def facts(self, _now: datetime) -> Iterator[tuple[str, TonedText]]:
+        """Everything known about the entry; our names, possibly foreign values."""
+        action = self.source
+        badge = badge_of(self)
+        yield "outcome", (safe_text(badge.text), badge.tone)
+        yield "what", (what(action.kind), "plain")
+        if self.about:
+            yield "about", (self.about, "plain")
+        if self.waits is not None:
+            yield "waits for", (safe_text("the end of its run; X cancels it"), "plain")
+        if action.result_id:
+            yield "made", (safe_text(action.result_id), "plain")
+        if action.error is not None:
+            yield "reason", (safe_text(reason(action.error)), "warn" if action.state == "unknown" else "bad")
+        if self.unknown is not None:
+            yield (
+                "to do",
+                (
+                    safe_text("Check whether it took effect, then press v. It is never sent again automatically."),
+                    "warn",
+                ),
+            )
+        if action.superseded_by:
+            yield "sent again", (safe_text(action.superseded_by), "plain")
+        yield "asked", (safe_text(f"{stamp(action.created_at)} by {action.actor}"), "plain")
+        yield "sent", (safe_text(stamp(action.sending_at) if action.sending_at else "never"), "plain")
+        if action.settled_at is not None:
+            since = action.sending_at or action.created_at
+            took = span((action.settled_at - since).total_seconds())
+            label = "unknown" if action.state == "unknown" or action.resolved_at is not None else "settled"
+            yield label, (safe_text(f"{stamp(action.settled_at)}, after {took}"), "plain")
+        if action.resolved_at is not None:
+            yield "resolved", (safe_text(f"{stamp(action.resolved_at)} by {action.resolved_by.name}"), "plain")
+        yield "action", (safe_text(action.action_id), "quiet")
+        if action.key != action.action_id:
+            yield "key", (safe_text(action.key, limit=200), "quiet")
+
+    def rest(self, _now: datetime) -> Content:
+        """The body that was sent, as indented JSON."""
+        body = self.source.body_json
+        # A body that is not JSON is shown as it is: the ledger holds what was sent.
+        with suppress(ValueError, RecursionError):
+            body = json.dumps(json.loads(body), indent=2, ensure_ascii=False)
+        lines = map(Content, safe_block(body, limit=_BODY_CHARACTERS, lines=_BODY_LINES))
+        title = "What was sent" if self.waits is None else "What is sent then"
+        return Content("\n").join((Content.styled(title, "$accent bold"), *lines))
+
+
+def what(kind: str) -> SafeText:
+    """A kind in words; an unknown kind as it is."""
+    return safe_text(KIND_WORDS.get(kind, kind), limit=40)
+
+
+def outcome_badge(outcome: str) -> Badge:
+    """The badge of an outcome, as a filter names it."""
+    return action_badge(cast("ActionState", outcome))
+
+
+def badge_of(entry: ActivityEntry) -> Badge:
+    """The entry's outcome."""
+    source = entry.source
+    if entry.waits is not None:
+        return _WAITING
+    return _SENT_AGAIN if source.resolution == "sent_again" else action_badge(source.state)
+
+
+def _result(source: Action) -> TonedText:
+    if source.error is not None:
+        return safe_text(reason(source.error)), "warn" if source.state == "unknown" else "quiet"
+    return safe_text(source.result_id or "", limit=120), "plain"
+
+
+PLACEHOLDERS: Final = ("/ search what was asked, sent or said", "/ search")
+_OUTCOME: Final = LineColumn("outcome", 0, 13)
+_WHAT: Final = LineColumn("what", 1, 19)
+_BY: Final = LineColumn("by", 4, 14)
+_WHEN: Final = LineColumn("when", 5, 9)
+_RESULT_FROM: Final = 100
+"""Narrower tables leave the result and the actor to the facts beside them."""
+
+
+class ActivityBar(Horizontal):
+    """Search, filters and extent."""
+
+    DEFAULT_CSS = """
+    ActivityBar {
+        height: 1;
+        padding: 0 1;
+        ListSearch {
+            width: 1fr; min-width: 8; max-width: 44; height: 1; margin: 0 2 0 0; padding: 0 1;
+            border: none; background: $surface;
+        }
+        ListSearch:focus { border: none; background: $panel; }
+        #activity-extent { width: auto; dock: right; }
+    }
+    """
+
+    def compose(self) -> ComposeResult:
+        """The parts, from left to right."""
+        yield ListSearch(PLACEHOLDERS)
+        yield ChipBar(id="activity-filters")
+        yield Static(id="activity-extent", markup=False)
+
+    def show(self, filters: tuple[Chip, ...], extent: str) -> None:
+        """Show the filters, and how many entries are shown."""
+        self.query_one("#activity-filters", ChipBar).show(filters)
+        self.query_one("#activity-extent", Static).update(Content.styled(extent, STYLES["quiet"]))
+
+
+def activity_columns(width: int) -> tuple[LineColumn, ...]:
+    """Outcome, what, about and when; result and actor if there is room."""
+    fixed = (_OUTCOME, _WHAT, _WHEN)
+    rest = width - sum(column.width + GAP for column in fixed) - GAP
+    if width < _RESULT_FROM:
+        return (_OUTCOME, _WHAT, LineColumn("about", 2, max(8, rest)), _WHEN)
+    rest -= _BY.width + 2 * GAP
+    about = rest * 3 // 5
+    return (_OUTCOME, _WHAT, LineColumn("about", 2, about), LineColumn("result", 3, rest - about), _BY, _WHEN)

@@ -1,0 +1,1 @@
+"""What the automations' screen draws."""

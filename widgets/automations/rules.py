@@ -1,0 +1,348 @@
+"""A rule and its decisions in words: as a line of the table, and as the facts beside it."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, Literal
+
+from msgspec import Struct
+from textual.app import ComposeResult
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.geometry import Size
+from textual.message import Message
+from textual.widget import Widget
+from textual.widgets import Static, TextArea
+
+from app.engine.text import SafeText, safe_block, safe_text
+from app.engine.times import ago, clock_time, span, stamp
+from storage.records.decision import Decision, Outcome
+from widgets.forms.inputs import ParagraphInput
+from widgets.forms.pages import coloured
+from widgets.kit.badges import STYLES, Badge
+from widgets.kit.cells import fit
+from widgets.kit.clickable import ClickableLine, ClickablePart
+from widgets.kit.cursor_view import HEADER
+from widgets.kit.line_table import GAP, LineColumn, LineTable, TableLine, TonedText
+from widgets.kit.table_and_facts import FactPane
+
+STRIP: Final = 10
+"""Results in a rule's strip."""
+NOTHING: Final = safe_text("—")
+Mode = Literal["on", "paused", "off"]
+MODES: Final[dict[Mode, Badge]] = {
+    "on": Badge("▸", "on", "good"),
+    "paused": Badge("‖", "paused", "warn"),
+    "off": Badge("-", "off", "quiet"),
+}
+OUTCOMES: Final[dict[Outcome, Badge]] = {
+    "done": Badge("●", "done", "good"),
+    "failed": Badge("✗", "failed", "bad"),
+    "unknown": Badge("?", "unknown", "warn"),
+    "interrupted": Badge("?", "interrupted", "warn"),
+    "skipped": Badge("○", "skipped", "quiet"),
+    "limited": Badge("○", "limited", "quiet"),
+    "history": Badge("○", "history", "quiet"),
+    "expired": Badge("⊘", "expired", "quiet"),
+    "waiting": Badge("!", "waiting", "warn"),
+    "approved": Badge("◌", "approved", "busy"),
+    "queued": Badge("◌", "queued", "wait"),
+    "acting": Badge("◌", "acting", "busy"),
+}
+"""`●` it acted, `○` it did not, `!` it waits for approval, `◌` it is under way."""
+_NO_RESULT: Final[TonedText] = (safe_text(" "), "quiet")
+
+
+class RuleView(Struct, frozen=True):
+    """One rule and its state."""
+
+    key: str
+    """The name as written in the configuration."""
+    mode: Mode
+    sentence: SafeText
+    limits: SafeText
+    paused: SafeText
+    """Why it is paused; empty: it is not."""
+    upcoming: tuple[datetime, ...] = ()
+    """Its next times; empty: it waits for an event."""
+    journal: tuple[Decision, ...] = ()
+    """The decisions of the strip, newest first."""
+    waiting: int = 0
+    """Decisions that wait for approval."""
+    warnings: tuple[SafeText, ...] = ()
+    on_run: str = ""
+    """The past tense of its action on the run that triggers it, such as `continued`; empty: none."""
+    since: datetime | None = None
+    """Since when it is in this state."""
+
+    def did(self, decision: Decision) -> str:
+        """A decision's effect on the run; vague if the rule was edited since."""
+        if decision.result_id != decision.occurrence.facts.get("run.id"):
+            return "made"
+        is_same = self.since is not None and decision.decided_at >= self.since
+        return (is_same and self.on_run) or "acted on"
+
+    @property
+    def name(self) -> SafeText:
+        """Its name as shown."""
+        return safe_text(self.key, limit=100)
+
+    def cells(self, now: datetime) -> TableLine:
+        """State, name, sentence, next time, and the strip with the newest result at the end."""
+        badge = MODES[self.mode]
+        upcoming = next((at for at in self.upcoming if at > now), None) if self.mode == "on" else None
+        coming = NOTHING if upcoming is None else safe_text(until(upcoming, now))
+        results = [(safe_text(OUTCOMES[each.outcome].glyph), OUTCOMES[each.outcome].tone) for each in self.journal]
+        strip = [*[_NO_RESULT] * STRIP, *reversed(results[:STRIP])][-STRIP:]
+        state: TonedText = (safe_text(badge.text), badge.tone)
+        return state, (self.name, "plain"), (self.sentence, "quiet"), (coming, "plain"), *strip
+
+    def facts(self, now: datetime) -> Iterator[tuple[str, TonedText]]:
+        """Its effect, its limits and its next times."""
+        badge = MODES[self.mode]
+        why = {"on": "", "paused": f" {self.paused}; press P to resume", "off": "; press D to enable"}[self.mode]
+        yield "automation", (self.name, "plain")
+        yield "state", (safe_text(f"{badge.text}{why}"), badge.tone)
+        if self.waiting:
+            yield "approval", (safe_text(f"! {self.waiting} to approve or reject: press v"), "warn")
+        yield "does", (self.sentence, "plain")
+        yield "limits", (self.limits, "quiet")
+        for line in self.warnings:
+            yield "warning", (safe_text(f"▲ {line}", limit=600), "warn")
+        times = [at for at in self.upcoming if at > now] if self.mode == "on" else []
+        for index, at in enumerate(times):
+            text = f"{stamp(at)}{f', {until(at, now)}' if index == 0 else ''}"
+            yield "" if index else "next", (safe_text(text), "plain")
+
+    def rest(self, _now: datetime) -> Content:
+        """Nothing: the pane reads the journal."""
+        return Content()
+
+
+def until(at: datetime, now: datetime) -> str:
+    """The time from now, in two units from a day on: `in 4m`, `in 5h12m`, `in 2d03h`."""
+    seconds = (at - now).total_seconds()
+    return f"in {span(seconds)}" if seconds < 0 or seconds >= 60 else "in a moment"
+
+
+def journal_lines(
+    journal: tuple[Decision, ...], now: datetime, width: int, did: Callable[[Decision], str] = lambda _: "made"
+) -> list[Content]:
+    """The decisions, each on a line with its cause, and the reason below."""
+    lines: list[Content] = []
+    for decision in journal:
+        badge = OUTCOMES[decision.outcome]
+        head = (f"{badge.text:<13} ", badge.style), (f"{ago(decision.decided_at, now):<9} ", STYLES["quiet"])
+        lines.append(Content.assemble(*head, fit(set_off_by(decision, now), max(8, width - 24)).rstrip()))
+        made = f"{did(decision)} {safe_text(decision.result_id)}" if decision.result_id else ""
+        answer = decision.answer
+        answered = "" if answer is None else safe_text(f"{answer.text}, {clock_time(answer.at, now)}")
+        said = "" if answer is not None and decision.reason == answer.text else safe_text(decision.reason, limit=400)
+        if why := "; ".join(filter(None, (made, answered, said))):
+            lines.append(Content.styled(f"{'':<14}{why}", STYLES["quiet"]))
+    return lines
+
+
+def set_off_by(decision: Decision, now: datetime) -> SafeText:
+    """A decision's cause, in one line."""
+    occurrence = decision.occurrence
+    at = "" if occurrence.facts.keys() - {"key"} else f", {clock_time(occurrence.at, now)}"
+    return safe_text(f"{occurrence.cause}{at}", limit=200)
+
+
+def runs_of(journal: tuple[Decision, ...]) -> dict[str, Decision]:
+    """The runs that decisions made or were triggered by, with the newest decision on each, newest first."""
+    found: dict[str, Decision] = {}
+    for decision in journal:
+        for run_id in (decision.result_id, decision.occurrence.facts.get("run.id")):
+            if run_id:
+                found.setdefault(run_id, decision)
+    return found
+
+
+def request_of(decision: Decision) -> tuple[SafeText, tuple[SafeText, ...]]:
+    """Path and body of a decision's request, as kept for approval."""
+    if decision.request_json is None:
+        return safe_text(""), ()
+    request = json.loads(decision.request_json)
+    body = json.dumps(request.get("body"), indent=2, ensure_ascii=False)
+    return safe_text(str(request.get("path", ""))), safe_block(body, limit=100_000)
+
+
+class Mistake(Struct, frozen=True):
+    """A problem in the text."""
+
+    location: SafeText
+    """Line and key; empty: it concerns no single line."""
+    message: SafeText
+    cure: SafeText
+
+
+class RuleEditor(Widget):
+    """The text on one side, its meaning on the other."""
+
+    DEFAULT_CSS = """
+    RuleEditor {
+        layout: vertical; height: 100%;
+        TextArea { height: 1fr; border: none; padding: 0; background: $panel; }
+        TextArea:focus { border: none; }
+        VerticalScroll { height: 8; padding: 0 1; border-top: solid $panel; scrollbar-size-vertical: 1; }
+        VerticalScroll > Static { height: auto; }
+    }
+    """
+
+    @dataclass
+    class Changed(Message):
+        """The text changed."""
+
+    def compose(self) -> ComposeResult:
+        """Compose the text and its meaning."""
+        yield ParagraphInput(show_line_numbers=True, tab_behavior="focus", soft_wrap=True)
+        with VerticalScroll(can_focus=False):
+            yield Static(markup=False)
+
+    @property
+    def text(self) -> str:
+        """The text of the rule as typed."""
+        return self.query_one(ParagraphInput).text
+
+    def fill(self, text: str) -> None:
+        """Replace all of it, with undo; the cursor goes to the first missing value."""
+        area = self.query_one(ParagraphInput)
+        area.replace(text, (0, 0), area.document.end)
+        lines = enumerate(text.splitlines())
+        area.move_cursor(next(((row, line.index('""') + 1) for row, line in lines if '""' in line), (0, 0)))
+
+    def take_focus(self) -> None:
+        """Focus the text."""
+        self.query_one(ParagraphInput).focus()
+
+    def on_text_area_changed(self, event: TextArea.Changed) -> None:
+        """Announce the change."""
+        event.stop()
+        self.post_message(self.Changed())
+
+    def show(self, found: RuleView | Mistake, now: datetime) -> None:
+        """Show the text's meaning."""
+        if isinstance(found, Mistake):
+            where = Content.styled(f"✗ {found.location or 'not a valid rule'}", f"{STYLES['bad']} bold")
+            lines = [where, Content(found.message), Content.styled(found.cure, STYLES["quiet"])]
+        else:
+            lines = list(_reads(found, now))
+        self.query_one(Static).update(Content("\n").join(lines))
+
+
+def _reads(rule: RuleView, now: datetime) -> Iterator[Content]:
+    off = " Disabled: enabled = false." if rule.mode == "off" else ""
+    yield Content.assemble(("✓ ", STYLES["good"]), rule.sentence, (off, STYLES["warn"]))
+    yield Content.styled(rule.limits, STYLES["quiet"])
+    for line in rule.warnings:
+        yield Content.styled(f"▲ {line}", STYLES["warn"])
+    for index, at in enumerate(rule.upcoming):
+        yield Content.assemble(("     " if index else "next ", STYLES["quiet"]), f"{stamp(at)}  {until(at, now)}")
+
+
+_STATE: Final = LineColumn("state", 0, 8)
+_NEXT: Final = LineColumn("next", 3, 10)
+_FIRST_RESULT: Final = 4
+_RESULTS: Final = tuple(
+    LineColumn(f"{'results':>{STRIP}}"[index], _FIRST_RESULT + index, 1, gap=0) for index in range(STRIP)
+)
+_LONGEST_NAME: Final = 30
+
+
+def _columns_for(width: int) -> tuple[LineColumn, ...]:
+    """State, name, sentence, next time, the strip and a gap; the sentence gets the cells that the name leaves."""
+    rest = width - _STATE.width - _NEXT.width - STRIP - 5 * GAP
+    name = min(_LONGEST_NAME, max(16, rest * 3 // 5))
+    return (_STATE, LineColumn("automation", 1, name), LineColumn("does", 2, max(4, rest - name)), _NEXT, *_RESULTS)
+
+
+class RuleTable(LineTable[RuleView]):
+    """Rules, a line each."""
+
+    def __init__(self, now: datetime) -> None:
+        super().__init__(now, _columns_for)
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """As many lines as rules, as far as there is room; the pane gets the rest."""
+        del container, viewport, width
+        return HEADER + self.total
+
+
+class RulePane(FactPane[RuleView], can_focus=True):
+    """One rule: its facts, its journal and its TOML."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._journal: tuple[Decision, ...] = ()
+        self._did: Callable[[Decision], str] = lambda _: "made"
+        self._written: tuple[SafeText, ...] = ()
+        self._now: datetime | None = None
+
+    def show_more(
+        self, view: RuleView, journal: tuple[Decision, ...], written: tuple[SafeText, ...], now: datetime
+    ) -> None:
+        """Show the rule's whole journal, and its TOML; empty: unknown."""
+        self._did = view.did
+        self._journal = journal
+        self._written = written
+        self.tick(now)
+
+    def on_resize(self) -> None:
+        """Wrap the journal's lines for the new width."""
+        if self._now is not None:
+            self.tick(self._now)
+
+    def rest(self, item: RuleView, now: datetime) -> Content:
+        """The journal, then the table as it is written."""
+        del item
+        self._now = now
+        journal = journal_lines(self._journal, now, self.scrollable_content_region.width - 4, self._did)
+        nothing = Content.styled("Nothing has triggered it yet.", STYLES["quiet"])
+        parts = [Content.styled("Journal", "$accent bold"), *(journal or [nothing])]
+        if self._written:
+            parts += [Content(), Content.styled("Definition", "$accent bold"), *map(coloured, self._written)]
+        return Content("\n").join(parts)
+
+
+class Status(Struct, frozen=True):
+    """The content of the line above the table."""
+
+    bot: Badge
+    """Whether a bot is at work."""
+    hint: SafeText
+    """Which bot; if none is at work, how to start one."""
+    waiting: int = 0
+    """Requests that wait for approval."""
+
+
+class StatusLine(ClickableLine):
+    """Whether a bot is at work, and how many requests wait for a person."""
+
+    @dataclass
+    class ApprovalsClicked(Message):
+        """The number of pending requests was clicked."""
+
+    def __init__(self) -> None:
+        super().__init__(self.parts, id="automations-status")
+        self._status: Status | None = None
+
+    def show(self, status: Status | None) -> None:
+        """Show it; None: the bot has no work."""
+        if status != self._status:
+            self._status = status
+            self.refresh()
+
+    def parts(self) -> Iterator[ClickablePart]:
+        """The parts from left to right, the pending requests first."""
+        if (status := self._status) is None:
+            return
+        yield Content(" "), None
+        if status.waiting:
+            word = "waits" if status.waiting == 1 else "wait"
+            waits = (f"! {status.waiting:,} {word} for approval  ", f"{STYLES['warn']} bold"), ("v", "$accent bold")
+            yield Content.assemble(*waits), self.ApprovalsClicked()
+            yield Content("   "), None
+        yield Content.assemble((status.bot.text, status.bot.style), (f" {status.hint}", STYLES["quiet"])), None

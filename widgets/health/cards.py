@@ -1,0 +1,168 @@
+"""Health as rows of a list: what can be well or not, with its history; incidents; polls."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from itertools import groupby
+from typing import Final, Literal
+
+from msgspec import Struct
+from textual.content import Content
+
+from app.engine.text import SafeText, safe_text
+from app.engine.times import ago, clock_time, span
+from app.health.facts import Incident
+from storage.records.activity import ANSWERED, FAILED, PollSpan
+from widgets.frame.freshness import trouble_word
+from widgets.kit.badges import STYLES, Badge, StyledText, Tone, health_badge
+from widgets.kit.cells import fit, shorten
+from widgets.kit.lead_list import LeadRow
+
+Slice = Literal["well", "impaired", "bad"] | None
+"""None: unknown."""
+
+_GLYPHS: Final[dict[Slice, str]] = {"well": "━", "impaired": "▄", "bad": "█", None: "·"}
+_TONES: Final[dict[Slice, Tone]] = {"well": "good", "impaired": "warn", "bad": "bad", None: "quiet"}
+TITLE: Final = 12
+STATE: Final = 18
+"""Cells of a row's name and state."""
+LABEL: Final = 9
+SHORTEST_S: Final = 60
+"""The shortest span of polls whose length is shown."""
+_ANSWERED: Final = Badge("✓", ANSWERED, "good")
+_FAILED: Final = Badge("✗", FAILED, "bad")
+_QUIET: Final = STYLES["quiet"]
+BLANK: Final = LeadRow(Content())
+
+
+def strip(slices: Sequence[Slice], cells: int) -> tuple[Slice, ...]:
+    """The slices drawn on `cells` cells: neighbours that share one are as bad as the worst of them.
+
+    The last slice is the present, and has the last cell to itself.
+    """
+    *past, present = slices or (None,)
+    if not past:
+        return tuple(slices)
+    count, cells = len(past), cells - 1
+    starts = [at * count // cells for at in range(cells)]
+    groups = (past[start : max(start + 1, end)] for start, end in zip(starts, [*starts[1:], count], strict=False))
+    return (*map(_worst, groups), present)
+
+
+def _worst(group: Sequence[Slice]) -> Slice:
+    if "bad" in group:
+        return "bad"
+    if "impaired" in group:
+        return "impaired"
+    return "well" if 2 * group.count("well") >= len(group) else None
+
+
+class HostFacts(Struct, frozen=True):
+    """Something that can be well or not: a code host, our link, the token."""
+
+    key: str
+    """Empty: the cursor skips it."""
+    title: str
+    badge: Badge
+    since: str = ""
+    """The text after the state: `for 12m`."""
+    about: str = ""
+    """Where it is, or what was asked of it."""
+    under_way: tuple[tuple[Badge, int], ...] = ()
+    """Its active runs by status."""
+    history: tuple[Slice, ...] = ()
+    """The last day in equal slices, oldest first."""
+    uptime: tuple[str, ...] = ()
+    warning: str = ""
+    """A problem besides the state; empty: none."""
+    note: str = ""
+    """The cure, or what the state does not mean."""
+    is_stale: bool = False
+    """Whether the facts are old."""
+    leads: bool = False
+
+    def row(self, width: int) -> LeadRow:
+        """The row, with a history of this width."""
+        badge = self.badge
+        style = _QUIET if self.is_stale else self.badge.style
+        state = fit(f"{badge.text}  ", max(STATE, len(badge.text) + 2))
+        lines = [Content.assemble((_name(self.title), "bold"), (state, style), (self.since, _QUIET))]
+        counts = [(f"{each.glyph} {n:,} {each.word}  ", each.style) for each, n in self.under_way if n]
+        if self.under_way or self.about:
+            idle = [("nothing under way  ", _QUIET)] if self.under_way else []
+            lines.append(Content.assemble(*(counts or idle), (self.about, _QUIET)))
+        if any(self.history):
+            drawn = [
+                (_GLYPHS[one] * len(list(same)), _QUIET if self.is_stale else STYLES[_TONES[one]])
+                for one, same in groupby(strip(self.history, max(1, width - LABEL - len("  now"))))
+            ]
+            lines.append(Content.assemble((f"{'24h ago':<{LABEL}}", _QUIET), *drawn, ("  now", _QUIET)))
+        if self.uptime or self.warning:
+            warning = (self.warning, _QUIET if self.is_stale else STYLES["warn"])
+            label = f"{'uptime':<{LABEL}}" if self.uptime else ""
+            lines.append(Content.assemble((label, _QUIET), "".join(f"{each}   " for each in self.uptime), warning))
+        is_loud = badge.tone == "bad" and not self.is_stale
+        lines += [Content.styled(note, "$foreground" if is_loud else _QUIET) for note in self.note.splitlines()]
+        return LeadRow(Content("\n").join(lines), self.key, self.leads)
+
+
+def incident_row(
+    incident: Incident, failed: int | None, healthy_words: frozenset[str], now: datetime, key: str
+) -> LeadRow:
+    """An incident, with the number of runs that failed in it; None: of our link, which fails no run."""
+    badge = health_badge(incident.word, healthy_words)
+    lasted = span(incident.lasted.total_seconds())
+    goes_on = incident.goes_on
+    count = "" if failed is None else f"{failed:,} failed" if failed else "none failed"
+    line: tuple[StyledText, ...] = (
+        (_name(safe_text(incident.platform, limit=30)), "bold" if goes_on else ""),
+        (fit(badge.text, STATE), badge.style),
+        (f"{clock_time(incident.start, now):<14}", _QUIET),
+        (f"{f'{lasted} so far' if goes_on else lasted:<14}", "bold" if goes_on else ""),
+        (fit(count, LABEL + 4), STYLES["bad" if failed else "quiet"]),
+        (f" {', '.join(_remarks(incident))}", _QUIET),
+    )
+    return LeadRow(Content.assemble(*line), key, leads=failed is not None)
+
+
+def _remarks(incident: Incident) -> Iterator[str]:
+    if len(incident.words) > 1:
+        yield "also " + ", ".join(safe_text(word, limit=30) for word in incident.words[1:4])
+    if incident.recoveries:
+        yield f"flapped {incident.recoveries}x"
+    if incident.recovered_at is None and incident.is_over:
+        yield "then no longer connected"
+    elif incident.recovered_at is not None and incident.recovered_at > incident.until:
+        yield "its end was not seen"
+
+
+def poll_row(poll: PollSpan, now: datetime, width: int) -> LeadRow:
+    """Consecutive polls with the same outcome."""
+    badge = _ANSWERED if poll.error_kind is None else _FAILED
+    said = "  ".join(filter(None, (_polls(poll, now), safe_text(poll.error_message or "", limit=200))))
+    line: tuple[StyledText, ...] = (
+        (_name(safe_text(poll.subject, limit=10)), ""),
+        (fit(badge.text, STATE), badge.style),
+        (f"{clock_time(poll.first_at, now):<14}", _QUIET),
+        (shorten(said, max(1, width - TITLE - STATE - 14)), "" if poll.error_kind else _QUIET),
+    )
+    return LeadRow(Content.assemble(*line), f"poll:{poll.span_id}")
+
+
+def _polls(poll: PollSpan, now: datetime) -> SafeText:
+    if poll.polls == 1:
+        return safe_text("once" if poll.error_kind is None else trouble_word(poll.error_kind))
+    lasted_s = (poll.last_at - poll.first_at).total_seconds()
+    over = f" in {span(lasted_s)}" if lasted_s >= SHORTEST_S else ""
+    said = trouble_word(poll.error_kind) if poll.error_kind is not None else f"last {ago(poll.last_at, now)}"
+    return safe_text(f"{poll.polls:,} times{over}, {said}")
+
+
+def titled(title: str, rows: Sequence[LeadRow], otherwise: str) -> Iterator[LeadRow]:
+    """A title, its rows and a blank line; without rows, the remark instead."""
+    yield LeadRow(Content.styled(title, f"{_QUIET} bold"))
+    yield from rows or (LeadRow(Content.styled(otherwise, _QUIET)),)
+    yield BLANK
+
+
+def _name(text: str) -> str:
+    return f"{fit(text, TITLE - 1)} "

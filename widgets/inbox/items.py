@@ -1,0 +1,116 @@
+"""The inbox: the list of items by severity, and the facts of one with its runs."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Final
+
+from msgspec import Struct
+from textual.content import Content
+
+from app.engine.text import SafeText, safe_text
+from app.engine.times import ago, stamp
+from storage.records.inbox import NO_TIME, InboxItem, InboxKind, InboxSeverity
+from widgets.kit.badges import STYLES, Badge, Tone, run_badge
+from widgets.kit.line_table import GAP, LineColumn, TableLine, TonedText
+
+BADGES: Final[Mapping[InboxKind, Badge]] = {
+    "host": Badge("▲", "host", "bad"),
+    "failed": Badge("✗", "failed", "bad"),
+    "unknown": Badge("?", "unknown", "warn"),
+    "approval": Badge("◆", "approval", "warn"),
+    "question": Badge("?", "asks", "warn"),
+    "stuck": Badge("!", "stuck", "warn"),
+    "paused": Badge("‖", "paused", "warn"),
+    "limited": Badge("⊘", "limited", "warn"),
+    "bot": Badge("∅", "no bot", "warn"),
+    "ended": Badge("✓", "ended", "good"),
+    "undelivered": Badge("⊘", "not sent", "bad"),
+}
+SEVERITY_TONES: Final[Mapping[InboxSeverity, Tone]] = {"critical": "bad", "decide": "warn", "look": "quiet"}
+AGAIN: Final = "↻ "
+MOST_RUNS: Final = 20
+"""Runs of an item that are shown beside it."""
+_MARKED: Final = "■ "
+_SEVERITY: Final = LineColumn("", 0, 10)
+_KIND: Final = LineColumn("what", 1, 10)
+_WHEN: Final = LineColumn("when", 3, 9)
+
+
+class InboxRow(Struct, frozen=True):
+    """An item as a line of the list."""
+
+    item: InboxItem
+    is_marked: bool = False
+    leads: bool = True
+    """Whether it is the first of its severity, which it names."""
+
+    @property
+    def key(self) -> str:
+        """The item's key."""
+        return self.item.key
+
+    def cells(self, now: datetime) -> TableLine:
+        """Severity, kind, title, and when it last happened."""
+        item, badge = self.item, BADGES[self.item.kind]
+        severity = f"{_MARKED if self.is_marked else '  '}{item.severity if self.leads else ''}"
+        title = safe_text(f"{AGAIN if item.back else ''}{item.title}", limit=300)
+        return (
+            (safe_text(severity), "busy" if self.is_marked else SEVERITY_TONES[item.severity]),
+            (safe_text(badge.text), badge.tone),
+            (title, "plain"),
+            (safe_text(when(item.at, now)), "quiet"),
+        )
+
+    def facts(self, now: datetime) -> Iterator[tuple[str, TonedText]]:
+        """All facts of the item; our names, possibly foreign values."""
+        item = self.item
+        badge = BADGES[item.kind]
+        yield "what", (safe_text(f"{badge.text}, {item.severity}"), badge.tone)
+        yield "", (safe_text(item.title, limit=300), "plain")
+        if item.by:
+            yield "asked by", (safe_text(item.by, limit=300), "plain")
+        for number, choice in enumerate(item.choices, 1):
+            yield "" if number > 1 else "answers", (safe_text(f"{number}  {choice}", limit=300), "plain")
+        if item.back:
+            yield "back", (safe_text(f"{AGAIN}{item.back}"), "warn")
+        if item.at != NO_TIME:
+            yield "last", (safe_text(f"{ago(item.at, now)}, {stamp(item.at)}"), "plain")
+        if item.cure:
+            yield "by command", (safe_text(item.cure, limit=1000), "quiet")
+
+    def rest(self, now: datetime) -> Content:
+        """The item's runs."""
+        lines = run_lines(self.item, now)
+        return Content("\n").join(Content.styled(text, STYLES[tone]) for text, tone in lines)
+
+
+def rows_of(items: Sequence[InboxItem], marked: Collection[str]) -> tuple[InboxRow, ...]:
+    """The items as lines, in their order."""
+    before = (None, *(item.severity for item in items))
+    return tuple(
+        InboxRow(item, item.key in marked, item.severity != above) for item, above in zip(items, before, strict=False)
+    )
+
+
+def when(at: datetime, now: datetime) -> str:
+    """How long ago; a dash if it is not known."""
+    return "—" if at == NO_TIME else ago(at, now)
+
+
+def inbox_columns(width: int) -> tuple[LineColumn, ...]:
+    """Severity, kind, title and when."""
+    rest = width - sum(column.width + GAP for column in (_SEVERITY, _KIND, _WHEN)) - GAP
+    return (_SEVERITY, _KIND, LineColumn("", 2, max(8, rest)), _WHEN)
+
+
+def run_lines(item: InboxItem, now: datetime) -> tuple[tuple[SafeText, Tone], ...]:
+    """The item's runs, newest first, in two lines each; then how many more there are."""
+    lines: list[tuple[SafeText, Tone]] = []
+    for entry in [entry for entry in item.entries if entry.run_id][:MOST_RUNS]:
+        badge = run_badge(entry.status)
+        lines.append((safe_text(f"{badge.text}  {entry.branch_name}", limit=200), badge.tone))
+        lines.append((safe_text(f"  {when(entry.at, now)}  {entry.run_id}", limit=200), "quiet"))
+    more = item.count - len(lines) // 2
+    if lines and more > 0:
+        lines.append((safe_text(f"and {more:,} more"), "quiet"))
+    return tuple(lines)

@@ -1,0 +1,514 @@
+"""Insights: charts of days, the figures above them, and both as tables."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import groupby, pairwise
+from math import ceil, floor, log10
+from typing import Any, ClassVar, Final, Literal, cast
+
+from msgspec import Struct
+from textual import events
+from textual.app import RenderResult
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.message import Message
+from textual_plotext import PlotextPlot
+
+from app.engine.text import safe_text
+from app.engine.times import day, span
+from storage.records import Coverage
+from storage.records.insights import Concurrency, Outcomes, RepositoryFigures
+from widgets.kit.badges import STYLES, Badge, Tone
+from widgets.kit.cells import fit
+from widgets.kit.lead_list import LeadRow
+
+ChartStep = Literal["hour", "day"]
+COMPLETED: Final = Badge("█", "completed", "good")
+FAILED: Final = Badge("x", "failed", "bad")
+UNFINISHED: Final = Badge("░", "not finished", "busy")
+OTHERWISE: Final = Badge("▒", "cancelled or other", "plain")
+UNKNOWN: Final = Badge("·", "not known", "quiet")
+"""Each of these has a glyph of its own, so that colour only repeats it."""
+NOTHING: Final = "-"
+NOT_FETCHED: Final = "not fetched"
+
+
+class InsightsView(Struct, frozen=True):
+    """The figures of a period, up to now."""
+
+    title: str
+    """The period in words: `the last 7 days`."""
+    step: ChartStep
+    """The length of time that one outcome covers."""
+    at: datetime
+    """The end of the period."""
+    outcomes: tuple[Outcomes, ...]
+    """Oldest first."""
+    concurrency: tuple[Concurrency, ...]
+    """Oldest first."""
+    repositories: tuple[RepositoryFigures, ...]
+    """The busiest first."""
+    coverage: Coverage
+
+    @property
+    def since(self) -> datetime:
+        """The beginning of the period."""
+        return self.outcomes[0].start
+
+    @property
+    def completed(self) -> int:
+        """Completed runs in the whole period."""
+        return sum(each.completed for each in self.outcomes)
+
+    @property
+    def failed(self) -> int:
+        """Failed runs in the whole period."""
+        return sum(each.failed for each in self.outcomes)
+
+    @property
+    def unfinished(self) -> int:
+        """Unfinished runs in the whole period."""
+        return sum(each.unfinished for each in self.outcomes)
+
+    @property
+    def ended_otherwise(self) -> int:
+        """Runs in the whole period that ended in another status."""
+        return sum(each.ended_otherwise for each in self.outcomes)
+
+    @property
+    def runs(self) -> int:
+        """All runs in the whole period."""
+        return sum(each.total for each in self.outcomes)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the cache holds every run of the period."""
+        coverage = self.coverage
+        return coverage.whole or (coverage.complete_since is not None and coverage.complete_since <= self.since)
+
+    def is_partial(self, each: Outcomes) -> bool:
+        """Whether some runs of this outcome may be missing."""
+        complete_since = self.coverage.complete_since
+        return not self.coverage.whole and (complete_since is None or complete_since > each.start)
+
+    def is_fetched(self, each: Concurrency) -> bool:
+        """Whether every run of this time is cached: otherwise a low number may only mean that it was not fetched."""
+        ranges = self.coverage.ranges
+        # The newest range has no end: it reaches to the present.
+        return any(
+            (one.start is None or one.start <= each.start)
+            and (one is ranges[0] or (one.end is not None and one.end >= each.end))
+            for one in ranges
+        )
+
+
+def share(part: float | None) -> str:
+    """A share as a whole percentage; 0% and 100% only if exact."""
+    if part is None:
+        return NOTHING
+    if 0 < part < 1:
+        return f"{min(99, max(1, round(part * 100)))}%"
+    return f"{part:.0%}"
+
+
+def seconds(value_s: float | None) -> str:
+    """A duration, or `-`."""
+    return NOTHING if value_s is None else span(value_s)
+
+
+def started(at: datetime, step: ChartStep) -> str:
+    """When an outcome's time begins: `14:00`, or `Mon 4 May`."""
+    local = at.astimezone()
+    return f"{local:%H:%M}" if step == "hour" else f"{local:%a} {local.day} {local:%b}"
+
+
+def tick(at: datetime, step: ChartStep, *, is_short: bool) -> str:
+    """The label below an outcome's bar: `14h`, `4` or `4 May`."""
+    local = at.astimezone()
+    if step == "hour":
+        return f"{local:%H}h" if is_short else f"{local:%H:%M}"
+    return str(local.day) if is_short else f"{local.day} {local:%b}"
+
+
+def extent(view: InsightsView) -> str:
+    """How many runs, since when, and how much is known: `1,204 runs since 1 May · complete`."""
+    runs = "1 run" if view.runs == 1 else f"{view.runs:,} runs"
+    since = day(view.since, view.at) if view.step == "day" else f"{view.since.astimezone():%H:%M} yesterday"
+    return f"{runs} since {since} · {known(view)}"
+
+
+def known(view: InsightsView) -> str:
+    """How much of the period the cache holds: `complete`, or since when it is."""
+    if view.is_complete:
+        return "complete"
+    complete_since = view.coverage.complete_since
+    if complete_since is None:
+        return "partial: not fetched yet"
+    return f"complete since {day(complete_since, view.at)} {complete_since.astimezone():%H:%M}, older is partial"
+
+
+def counted(each: Outcomes, view: InsightsView) -> str:
+    """The outcomes of an hour or a day: `Fri 1 May: 12 runs, 2 failed`."""
+    runs = "1 run" if each.total == 1 else f"{each.total:,} runs"
+    partial = ", partial" if view.is_partial(each) else ""
+    return f"{started(each.start, view.step)}: {runs}, {each.failed:,} failed{partial}"
+
+
+LEAST_WIDTH: Final = 24
+LEAST_HEIGHT: Final = 5
+"""Smaller charts would be unreadable."""
+_LABEL_GAP: Final = 2
+_STACK: Final = (FAILED, COMPLETED, OTHERWISE, UNFINISHED)
+"""From the bottom up: failures share a base line, so that they can be compared."""
+CURSOR: Final = Badge("┊", "cursor", "wait")
+_FOOT: Final = 1
+"""Rows below a chart, for its labels."""
+_LABELLED_FROM: Final = 5
+"""From this width on, a bar has its number of failures above it."""
+Colour = tuple[int, int, int]
+
+
+class Tick(Struct, frozen=True):
+    """A label below a bar or a point."""
+
+    at: int
+    """Index of the bar or point, from 0."""
+    text: str
+
+
+class Chart(PlotextPlot):
+    """A plot of the current figures in the theme's colours."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"chart--{tone}" for tone in STYLES}
+    DEFAULT_CSS = """
+    Chart {
+        background: $surface;
+        & > .chart--good { color: $success; }
+        & > .chart--bad { color: $error; }
+        & > .chart--busy { color: $primary; }
+        & > .chart--wait { color: $secondary; }
+        & > .chart--warn { color: $warning; }
+        & > .chart--plain { color: $foreground; }
+        & > .chart--quiet { color: $foreground 70%; }
+    }
+    """
+
+    _axis_cells = 0
+    """Cells at the left, for the labels of the axis."""
+
+    def __init__(self, draw: "Callable[[Chart, InsightsView, int, int], None]", *, id: str) -> None:
+        """Prepare; `draw` draws on the empty plot of this width and height in cells whenever it is painted."""
+        super().__init__(id=id)
+        self.view: InsightsView | None = None
+        self._draw = draw
+
+    def show(self, view: InsightsView) -> None:
+        """Show the figures."""
+        self.view = view
+        self.refresh()
+
+    def render(self) -> RenderResult:
+        """The plot."""
+        plot = self.plt
+        plot.clear_figure()
+        plot.frame(frame=False)
+        width, height = self.size
+        if self.view is not None and width >= LEAST_WIDTH and height >= LEAST_HEIGHT:
+            self._draw(self, self.view, width, height)
+        return super().render()
+
+    def colour(self, tone: Tone) -> Colour:
+        """The theme's colour of a tone."""
+        colour = self.get_component_styles(f"chart--{tone}").color
+        return colour.r, colour.g, colour.b
+
+    def label(self, text: str, x: int, y: int, tone: Tone) -> None:
+        """Write a text on the plot."""
+        _, ground = self.background_colors
+        self.plt.text(text, x, y, color=self.colour(tone), background=ground.rgb, alignment="center")
+
+    def axis(self, top: float, rows: int, *, ticks: int = 3) -> int:
+        """Label heights from 0 to `top` at the left; return the cells that the labels take."""
+        values = [top * index / (ticks - 1) for index in range(ticks)]
+        labels = [number(value) for value in values]
+        wide = max(map(len, labels)) + 1
+        rows_of = [value / top * (rows - 1) for value in values]
+        self._axis_cells = wide
+        self.plt.yticks(rows_of, [f"{label:>{wide - 1}} " for label in labels])
+        return wide
+
+    def below(self, ticks: Sequence[Tick], positions: Sequence[int]) -> None:
+        """Write labels below the cells of `positions`, as many as do not run into each other."""
+        some = (ticks[::step] for step in range(1, len(ticks)))
+        kept = next((each for each in some if _stand_apart(each, positions)), ticks[:1])
+        # Plotext shifts a label that would cross the left edge to the right, towards its neighbour.
+        pushed = len(kept[0].text) // 2 - positions[kept[0].at] - self._axis_cells
+        if pushed > 0 and not _stand_apart(kept, positions, pushed + 1):
+            kept = kept[1:]
+        self.plt.xticks([positions[tick.at] for tick in kept], [tick.text for tick in kept])
+        # Plotext would write them in the random order of a set, and shift each by those already there.
+        monitor = cast("Any", self.plt).monitor
+        named = sorted(zip(monitor.xticks[0], monitor.xlabels[0], strict=True))
+        monitor.xticks[0], monitor.xlabels[0] = [position for position, _ in named], [text for _, text in named]
+
+
+class OutcomesChart(Chart, can_focus=True):
+    """The outcomes, with a cursor on one hour or day while it has the focus."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(
+            "enter", "choose", "its runs", key_display="enter", tooltip="Show the runs of that time", id="leads.open"
+        ),
+    ]
+
+    @dataclass
+    class Highlighted(Message):
+        """The cursor moved, or came or went with the focus."""
+
+        index: int | None
+        """The index of the outcome under the cursor. None: there is no cursor."""
+
+    @dataclass
+    class Chosen(Message):
+        """An hour or a day was opened."""
+
+        index: int
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(draw_outcomes, id=id)
+        self._back = 0
+        """The cursor's distance from the last bar: a cursor at the end stays on the present hour or day."""
+
+    @property
+    def cursor(self) -> int | None:
+        """The outcome under the cursor; None: it has no focus."""
+        if self.view is None or not self.has_focus:
+            return None
+        return max(0, len(self.view.outcomes) - 1 - self._back)
+
+    def move(self, step: int) -> None:
+        """Move the cursor by hours or days."""
+        if self.view is not None:
+            self._back = min(max(0, self._back - step), len(self.view.outcomes) - 1)
+            self._moved()
+
+    def show(self, view: InsightsView) -> None:
+        """Show the figures."""
+        super().show(view)
+        self._moved()
+
+    def watch_has_focus(self, value: bool) -> None:
+        """Show or hide the cursor."""
+        super().watch_has_focus(value)
+        self._moved()
+
+    def action_choose(self) -> None:
+        """Open the hour or day under the cursor."""
+        if self.cursor is not None:
+            self.post_message(self.Chosen(self.cursor))
+
+    def on_click(self, event: events.Click) -> None:
+        """Move the cursor to the clicked bar; a double click opens it."""
+        if self.view is not None and (room := self.size.width - self._axis_cells) > 0:
+            count = len(self.view.outcomes)
+            index = min(max(0, (event.x - self._axis_cells) * count // room), count - 1)
+            self._back = count - 1 - index
+            self._moved()
+            if event.chain > 1:
+                self.action_choose()
+
+    def _moved(self) -> None:
+        self.refresh()
+        self.post_message(self.Highlighted(self.cursor))
+
+
+def _stand_apart(ticks: Sequence[Tick], positions: Sequence[int], more: int = 0) -> bool:
+    reach = max(len(tick.text) for tick in ticks) + _LABEL_GAP + more
+    return all(positions[after.at] - positions[before.at] >= reach for before, after in pairwise(ticks))
+
+
+def number(value: float) -> str:
+    """A number on an axis: `1,200`, `0.5`."""
+    return f"{value:,.0f}" if value == int(value) else f"{value:,.1f}"
+
+
+def ceiling(highest: float) -> float:
+    """The top of an axis: a round number that is not below the highest value."""
+    if highest <= 2:
+        return 2
+    power = 10 ** floor(log10(highest))
+    return float(next(step * power for step in (1, 1.2, 1.5, 1.6, 2, 3, 4, 5, 6, 8, 10) if step * power >= highest))
+
+
+def stacked(values: Sequence[int], top: float, rows: int) -> list[int]:
+    """How many rows each part of a bar takes, from the bottom up.
+
+    Each part takes at least one row, so that one failure among a thousand is visible.
+    """
+    taken: list[int] = []
+    total = 0
+    for value in values:
+        total += value
+        upto = ceil(total / top * rows - 0.5)
+        taken.append(max(upto - sum(taken), 1) if value else 0)
+    while sum(taken) > rows:
+        taken[taken.index(max(taken))] -= 1
+    return taken
+
+
+def columns(count: int, width: int) -> tuple[list[int], int]:
+    """The first cell of each bar, spread over the width, and the bars' width."""
+    step = width / count
+    gap = 0 if step < 2 else 1 if step < 6 else 2
+    return [int(index * step) for index in range(count)], max(1, int(step) - gap)
+
+
+def draw_outcomes(chart: Chart, view: InsightsView, width: int, height: int) -> None:
+    """Draw a stacked bar for each hour or day."""
+    rows = height - _FOOT
+    top = ceiling(max(each.total for each in view.outcomes) * (1 if rows < 8 else 1.08))
+    room = width - chart.axis(top, rows)
+    positions, wide = columns(len(view.outcomes), room)
+    chart.plt.xlim(0, room - 1)
+    chart.plt.ylim(0, rows - 1)
+    _bars(chart, view, top, rows, positions, wide)
+    is_short = room // len(view.outcomes) < 8
+    ticks = [Tick(index, tick(each.start, view.step, is_short=is_short)) for index, each in enumerate(view.outcomes)]
+    chart.below(ticks, [position + wide // 2 for position in positions])
+
+
+def _bars(chart: Chart, view: InsightsView, top: float, rows: int, positions: list[int], wide: int) -> None:
+    cells: dict[Badge, list[tuple[int, int]]] = {badge: [] for badge in (*_STACK, UNKNOWN)}
+    for each, position in zip(view.outcomes, positions, strict=True):
+        foot = 0
+        parts = (each.failed, each.completed, each.ended_otherwise, each.unfinished)
+        for badge, tall in zip(_STACK, stacked(parts, top, rows), strict=True):
+            cells[badge] += [(position + x, foot + y) for x in range(wide) for y in range(tall)]
+            foot += tall
+        if not each.total and view.is_partial(each):
+            cells[UNKNOWN] += [(position + x, 0) for x in range(wide)]
+        if each.failed and wide >= _LABELLED_FROM and foot < rows:
+            chart.label(f"{each.failed} {FAILED.glyph}", position + wide // 2, foot, "bad")
+    if isinstance(chart, OutcomesChart) and (here := chart.cursor) is not None:
+        taken = {point for points in cells.values() for point in points}
+        middle = positions[here] + wide // 2
+        cells[CURSOR] = [(middle, y) for y in range(rows) if (middle, y) not in taken]
+    for badge, points in cells.items():
+        if points:
+            xs, ys = zip(*points, strict=True)
+            chart.plt.scatter(xs, ys, marker=badge.glyph, color=chart.colour(badge.tone))
+
+
+def draw_concurrency(chart: Chart, view: InsightsView, width: int, height: int) -> None:
+    """Draw how many runs are in progress at once: a line with the area below it filled."""
+    rows = height - _FOOT
+    points = view.concurrency
+    is_fetched = [view.is_fetched(each) for each in view.concurrency]
+    top = ceiling(max((each.average for each, known in zip(points, is_fetched, strict=True) if known), default=0))
+    room = width - chart.axis(top, rows)
+    scale = (room - 1) / max(1, len(points) - 1)
+    xs = [index * scale for index in range(len(points))]
+    chart.plt.xlim(0, room - 1)
+    chart.plt.ylim(0, rows - 1)
+    for known, group in groupby(range(len(points)), key=is_fetched.__getitem__):
+        positions = list(group)
+        if known:
+            heights = [points[at].average / top * (rows - 1) for at in positions]
+            colour = chart.colour("busy")
+            chart.plt.plot([xs[at] for at in positions], heights, marker="hd", color=colour, fillx=True)
+        else:
+            # Dots, not a line at zero, which would mean that no run was under way.
+            dots = sorted({round(xs[at]) for at in positions})
+            chart.plt.scatter(dots, [0] * len(dots), marker=UNKNOWN.glyph, color=chart.colour(UNKNOWN.tone))
+    chart.below(_ticks(view), [round(x) for x in xs])
+
+
+def _ticks(view: InsightsView) -> list[Tick]:
+    """The beginnings of the outcomes' periods, so that the two charts can be read side by side."""
+    starts = [each.start for each in view.concurrency]
+    edges = {each.start for each in view.outcomes}
+    return [Tick(index, tick(start, view.step, is_short=False)) for index, start in enumerate(starts) if start in edges]
+
+
+_WIDE: Final = 100
+_WITH_TIMES: Final = 63
+"""From this width on there is room for the durations."""
+_LONGEST_NAME: Final = 48
+NAME_CELLS: Final = 24
+CELLS: Final = 10
+NARROW_CELLS: Final = 8
+_QUIET: Final = STYLES["quiet"]
+TableRow = tuple[str, Sequence[str]]
+"""A row's key, and its cells."""
+
+
+def repository_rows(view: InsightsView, width: int) -> list[LeadRow]:
+    """The head, a row for each repository, the busiest first, and a remark about the durations."""
+    bar = 20 if width >= _WIDE else 10
+    name = min(_LONGEST_NAME, max(12, width - bar - 41))
+    titles = f"{fit('repository', name)} {'runs':>7}  {fit('success', bar)} {'':>4} {'failed':>6}"
+    titles += f"  {'p50':>8} {'p95':>8}" if width >= _WITH_TIMES else ""
+    rows = [LeadRow(Content.styled(titles, _QUIET)), *(_row(each, name, bar, width) for each in view.repositories)]
+    if any(each.timed < each.completed + each.failed for each in view.repositories):
+        note = "Durations are of each repository's newest 2,000 finished runs."
+        rows.append(LeadRow(Content.styled(note, _QUIET)))
+    return rows
+
+
+def _row(each: RepositoryFigures, name: int, bar: int, width: int) -> LeadRow:
+    success = each.success
+    full = 0 if success is None else round(success * bar)
+    # Only an exact 0% or 100% may look like it.
+    full = min(bar - 1, max(1, full)) if success is not None and 0 < success < 1 else full
+    empty = 0 if success is None else bar - full
+    times = f"  {seconds(each.p50_s):>8} {seconds(each.p95_s):>8}" if width >= _WITH_TIMES else ""
+    line = Content.assemble(
+        f"{fit(safe_text(each.repository, limit=200), name, 'middle')} ",
+        (f"{each.total:>7,}  ", _QUIET),
+        (COMPLETED.glyph * full, COMPLETED.style),
+        (FAILED.glyph * empty, FAILED.style),
+        " " * (bar - full - empty),
+        (f" {share(success):>4}", "bold"),
+        (f" {each.failed:>6,}", FAILED.style if each.failed else _QUIET),
+        times,
+    )
+    return LeadRow(line, f"repo:{each.repository}", leads=True)
+
+
+def table_rows(view: InsightsView) -> Iterator[LeadRow]:
+    """The charts' numbers as tables, one below the other, for users who prefer numbers or cannot see charts."""
+    others = ("other",) if view.ended_otherwise else ()
+    yield LeadRow(Content.styled(f"{view.title[:1].upper()}{view.title[1:]}", f"{_QUIET} bold"))
+    head = (view.step, "runs", "completed", "failed", *others, "open")
+    rows: list[TableRow] = []
+    for each in reversed(view.outcomes):
+        ended = (each.ended_otherwise,) if view.ended_otherwise else ()
+        numbers = (each.total, each.completed, each.failed, *ended, each.unfinished)
+        name = started(each.start, view.step) + (" (partial)" if view.is_partial(each) else "")
+        rows.append((f"at:{each.start.isoformat()}", (name, *(f"{number:,}" for number in numbers))))
+    yield from _table(f"Outcomes by the {view.step} of creation", head, rows)
+    head = ("repository", "runs", "success", "failed", "p50", "p95", "of runs")
+    rows = []
+    for one in view.repositories:
+        name = safe_text(one.repository, limit=200)
+        times = (seconds(one.p50_s), seconds(one.p95_s))
+        counts = f"{one.total:,}", share(one.success), f"{one.failed:,}"
+        rows.append((f"repo:{one.repository}", (name, *counts, *times, f"{one.timed:,}")))
+    yield from _table("Repositories", head, rows, NARROW_CELLS)
+    rows = []
+    for moment in reversed(view.concurrency):
+        average = f"{moment.average:,.2f}" if view.is_fetched(moment) else NOT_FETCHED
+        rows.append((f"busy:{moment.start.isoformat()}", (f"{moment.start.astimezone():%a %d %b %H:%M}", average)))
+    yield from _table("Runs under way at once, on average", ("from", "runs"), rows, CELLS + 4)
+
+
+def _table(title: str, head: Sequence[str], rows: Sequence[TableRow], cells: int = CELLS) -> Iterator[LeadRow]:
+    yield LeadRow(Content.assemble((title, "bold"), "\n", (_table_line(head, cells), _QUIET)))
+    for key, row in rows:
+        yield LeadRow(Content(_table_line(row, cells)), key, leads=not key.startswith("busy:"))
+    yield LeadRow(Content())
+
+
+def _table_line(row: Sequence[str], cells: int) -> str:
+    return fit(row[0], NAME_CELLS, "middle") + "".join(f"{cell:>{cells}}" for cell in row[1:])

@@ -1,0 +1,120 @@
+"""Statuses as glyph, word and tone: never by colour alone, and the same on every screen."""
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from textual.content import Content
+from textual.widget import Widget
+
+from app.engine.text import safe_text
+from app.health.facts import HealthLevel, level
+from storage.records import STATUS_BY_NAME, Tone
+from widgets.kit.cells import shorten
+
+__all__ = ["STYLES", "Badge", "ProfileMark", "StyledText", "Tone", "action_badge", "health_badge", "run_badge"]
+
+if TYPE_CHECKING:
+    from storage.records import ActionState
+
+STYLES: Final[dict[Tone, str]] = {
+    "good": "$success",
+    "bad": "$error",
+    "busy": "$primary",
+    "wait": "$secondary",
+    "warn": "$warning",
+    "plain": "$foreground",
+    "quiet": "$foreground 70%",
+}
+"""A tone as a style of Textual's Content, in the theme's own colours."""
+
+
+HUE_TONES: Final[dict[str, Tone]] = {"red": "bad", "green": "good", "blue": "busy", "yellow": "warn", "purple": "wait"}
+"""The colours of profiles as tones, which every theme has."""
+
+StyledText = tuple[str, str]
+"""A text and its style, as Content takes them."""
+
+
+class ProfileMark(Struct, frozen=True):
+    """A profile's name in its colour."""
+
+    name: str
+    color: str = ""
+    """Empty: none."""
+
+    def styled(self, cells: int = 28) -> StyledText:
+        """The name, shortened to this many cells, on its colour."""
+        name = shorten(safe_text(self.name, limit=60), cells, "middle")
+        return (f" {name} ", f"bold $background on {STYLES[HUE_TONES[self.color]]}") if self.color else (name, "bold")
+
+    def entitle(self, box: Widget, title: str) -> None:
+        """Give a box this title, and if the profile has a colour, its name, and the colour as the border's."""
+        box.border_title = Content.assemble(title, "  ", self.styled()) if self.color else Content(title)
+        if self.color:
+            hue = STYLES[HUE_TONES[self.color]].removeprefix("$")
+            box.styles.border = "round", box.app.theme_variables[hue]
+
+
+NO_MARK: Final = ProfileMark("")
+"""For a box that is about no profile."""
+
+
+class Badge(Struct, frozen=True):
+    """How a status is drawn."""
+
+    glyph: str
+    """One cell wide."""
+    word: str
+    tone: Tone
+
+    @property
+    def text(self) -> str:
+        """Glyph and word."""
+        return f"{self.glyph} {self.word}"
+
+    @property
+    def style(self) -> str:
+        """The tone's style."""
+        return STYLES[self.tone]
+
+
+_OTHER_RUNS: Final[dict[bool, tuple[str, Tone]]] = {False: ("◆", "warn"), True: ("◇", "plain")}
+"""Glyph and tone of a status that the spec does not name, by whether it is final."""
+
+_HEALTH: Final[dict[HealthLevel | None, tuple[str, Tone]]] = {
+    "well": ("✓", "good"),
+    "impaired": ("▲", "warn"),
+    "bad": ("✗", "bad"),
+    None: ("?", "warn"),
+}
+"""Glyph and tone of a code host, by its level."""
+
+_ACTIONS: Final[dict["ActionState", Badge]] = {
+    "prepared": Badge("◌", "prepared", "wait"),
+    "sending": Badge("●", "sending", "busy"),
+    "confirmed": Badge("✓", "confirmed", "good"),
+    "rejected": Badge("✗", "rejected", "bad"),
+    "unknown": Badge("?", "unknown", "warn"),
+    "not_sent": Badge("◌", "not sent", "quiet"),
+    "not_created": Badge("⊘", "not created", "quiet"),
+}
+
+
+def run_badge(status: str, *, is_final: bool = False) -> Badge:
+    """A run's status; one that the spec does not name is shown as received, more quietly if it is final."""
+    if (known := STATUS_BY_NAME.get(status)) is not None:
+        return Badge(known.glyph, known.name, known.tone)
+    glyph, tone = _OTHER_RUNS[is_final]
+    return Badge(glyph, safe_text(status, limit=40) or "no status", tone)
+
+
+def health_badge(status: str, healthy_words: Collection[str]) -> Badge:
+    """A platform's status, as received."""
+    glyph, tone = _HEALTH[level(status, healthy_words)]
+    return Badge(glyph, safe_text(status, limit=40), tone)
+
+
+def action_badge(state: "ActionState") -> Badge:
+    """An action's state."""
+    return _ACTIONS[state]

@@ -1,0 +1,202 @@
+"""Lists to choose from: values that are included or excluded, and statuses with their counts."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Final, Literal
+
+from msgspec import Struct
+from rich.cells import cell_len
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.message import Message
+from textual.widgets import OptionList
+from textual.widgets.option_list import Option
+
+from app.engine.text import safe_text
+from widgets.kit.badges import STYLES, Badge, run_badge
+from widgets.kit.cells import fit, shorten
+
+ChoiceMark = Literal["only", "not"]
+_BOXES: Final[dict[ChoiceMark | None, tuple[str, str]]] = {
+    None: ("□", "$foreground 70%"),
+    "only": ("■", "$accent"),
+    "not": ("⊘", STYLES["bad"]),
+}
+NEXT_MARK: Final[dict[ChoiceMark | None, ChoiceMark | None]] = {None: "only", "only": "not", "not": None}
+WORD: Final = 20
+COUNT: Final = 12
+"""Cells of a status and of its count."""
+
+
+class Options(OptionList):
+    """A list of options with the console's keys."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j", "cursor_down", "down", show=False, id="list.down"),
+        Binding("k", "cursor_up", "up", show=False, id="list.up"),
+        Binding("g", "first", "to the first one", show=False, id="list.first"),
+        Binding("G", "last", "to the last one", show=False, id="list.last"),
+    ]
+
+
+class PickItem(Struct, frozen=True):
+    """One value of the list."""
+
+    value: str
+    """The value itself; foreign text."""
+    note: str = ""
+    found: tuple[int, ...] = ()
+    """Positions of the characters that the search matched."""
+
+
+class PickList(OptionList, can_focus=False):
+    """Draws the values and a cursor; its screen handles the keys."""
+
+    @dataclass
+    class Clicked(Message):
+        """A value was clicked."""
+
+        value: str
+        is_final: bool
+        """Whether it was a double click, which makes the choice."""
+
+    def __init__(self) -> None:
+        super().__init__(markup=False)
+        self._picks: tuple[PickItem, ...] = ()
+        self._marks: Mapping[str, ChoiceMark] = {}
+
+    @property
+    def value(self) -> str | None:
+        """The value under the cursor; None: the list is empty."""
+        return self._picks[self.highlighted].value if self._picks and self.highlighted is not None else None
+
+    def show(self, picks: tuple[PickItem, ...], marks: Mapping[str, ChoiceMark]) -> None:
+        """Show the values and their marks; the cursor stays where it is if the values are the same."""
+        is_same = [pick.value for pick in picks] == [pick.value for pick in self._picks]
+        at = (self.highlighted or 0) if is_same else 0
+        self._picks = picks
+        self._marks = marks
+        nothing = Content.styled("  nothing matches; enter use the text as typed", STYLES["quiet"])
+        self.set_options(
+            [self._prompt(pick, marks.get(pick.value)) for pick in picks] or [Option(nothing, disabled=True)]
+        )
+        self.highlighted = at if picks else None
+
+    def on_resize(self) -> None:
+        """Draw for the new width."""
+        self.show(self._picks, self._marks)
+
+    def move(self, step: int) -> None:
+        """Move the cursor; a single step wraps around the ends."""
+        if self._picks and self.highlighted is not None:
+            last = len(self._picks) - 1
+            there = self.highlighted + step
+            self.highlighted = there % (last + 1) if abs(step) == 1 else min(max(0, there), last)
+
+    def on_click(self, event: events.Click) -> None:
+        """Post the clicked value."""
+        index = event.style.meta.get("option")
+        if index is not None and index < len(self._picks):
+            event.prevent_default()
+            self.highlighted = index
+            self.post_message(self.Clicked(self._picks[index].value, event.chain > 1))
+
+    def _prompt(self, pick: PickItem, mark: ChoiceMark | None) -> Content:
+        glyph, style = _BOXES[mark]
+        width = max(1, self.scrollable_content_region.width - 6 - (cell_len(pick.note) + 1 if pick.note else 0))
+        text = safe_text(pick.value, limit=300)
+        name = fit(shorten(text, width), width)
+        note = (f" {pick.note} " if pick.note else " ", STYLES["quiet"])
+        content = Content.assemble("  ", (f"{glyph} ", style), (name, "$foreground"), note)
+        if text == pick.value:
+            for position in pick.found:
+                if position < len(name):
+                    content = content.stylize(f"{STYLES['warn']} bold underline", position + 4, position + 5)
+        return content
+
+
+class StatusList(Options):
+    """Statuses with marks; enter without a mark chooses the one under the cursor."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("space", "mark", "mark", show=False, id="statuses.mark"),
+        Binding("minus", "exclude", "exclude", show=False, key_display="-", id="statuses.exclude"),
+        Binding("enter", "choose", "apply", show=False, id="statuses.apply"),
+    ]
+
+    @dataclass
+    class Chosen(Message):
+        """Statuses were chosen."""
+
+        statuses: tuple[str, ...]
+        excluded: tuple[str, ...] = ()
+
+    def __init__(
+        self,
+        counts: Mapping[str, int],
+        marked: tuple[str, ...],
+        badge_of: Callable[[str], Badge] = run_badge,
+        *,
+        excluded: tuple[str, ...] | None = None,
+    ) -> None:
+        """Show the statuses; without `excluded`, statuses cannot be excluded."""
+        self._can_exclude = excluded is not None
+        self._excluded = set(excluded or ())
+        self._badge_of = badge_of
+        self._counts = counts
+        self._word_cells = max([WORD, *(cell_len(badge_of(status).text) + 1 for status in counts)])
+        self._marked = set(marked)
+        super().__init__(*(Option(self._prompt(status), status) for status in counts), markup=False)
+        self.highlighted = next((i for i, status in enumerate(counts) if status in self._marked), 0)
+
+    @property
+    def _here(self) -> set[str]:
+        option = self.highlighted_option
+        return {option.id} if option is not None and option.id is not None else set()
+
+    def action_mark(self) -> None:
+        """Mark or unmark the status."""
+        self._marked ^= self._here
+        self._excluded -= self._here
+        self._redraw()
+
+    def action_exclude(self) -> None:
+        """Exclude the status, or include it again."""
+        if self._can_exclude:
+            self._excluded ^= self._here
+            self._marked -= self._here
+            self._redraw()
+
+    def action_choose(self) -> None:
+        """Post the choice."""
+        chosen = self._marked if self._marked or self._excluded else self._here
+        self.post_message(
+            self.Chosen(
+                tuple(status for status in self._counts if status in chosen),
+                tuple(status for status in self._counts if status in self._excluded),
+            )
+        )
+
+    def on_option_list_option_selected(self, message: OptionList.OptionSelected) -> None:
+        """Mark the clicked status; enter has its own action."""
+        message.stop()
+        self.action_mark()
+
+    def on_click(self, event: events.Click) -> None:
+        """Choose with a double click: its first click has marked the status, its second would unmark it."""
+        if event.chain > 1:
+            event.prevent_default()
+            self._marked |= self._here
+            self.action_choose()
+
+    def _redraw(self) -> None:
+        for status in self._here:
+            self.replace_option_prompt(status, self._prompt(status))
+
+    def _prompt(self, status: str) -> Content:
+        badge = self._badge_of(status)
+        box = "⊘" if status in self._excluded else "■" if status in self._marked else "□"
+        word = badge.text + " " * (self._word_cells - cell_len(badge.text))
+        count = (f"{self._counts[status]:>{COUNT},} ", STYLES["quiet"])
+        return Content.assemble((f"  {box} ", "$foreground"), (word, badge.style), count)

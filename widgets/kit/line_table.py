@@ -1,0 +1,209 @@
+"""A table whose items are all in memory, with a cursor that stays on its item."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import ClassVar, Final, Generic, Protocol, TypeVar
+
+from msgspec import Struct
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Size
+from textual.message import Message
+from textual.strip import Strip
+
+from app.engine.text import SafeText
+from widgets.frame.notice import Notice, above, wrapped
+from widgets.kit.badges import STYLES, Tone
+from widgets.kit.cells import Cut, fit
+from widgets.kit.cursor_view import HEADER, CursorView
+
+TonedText = tuple[SafeText, Tone]
+TableLine = tuple[TonedText, ...]
+MARK: Final = 2
+"""Cells before a line: the cursor's mark and a gap."""
+GAP: Final = 1
+
+
+class LineItem(Protocol):
+    """An item on one line."""
+
+    @property
+    def key(self) -> str:
+        """Identifies the item across updates."""
+
+    def cells(self, now: datetime) -> TableLine:
+        """The parts of its line at this time."""
+
+
+T = TypeVar("T", bound=LineItem)
+
+
+class LineColumn(Struct, frozen=True):
+    """One column."""
+
+    title: str
+    part: int
+    """Index of the part of the line that it shows."""
+    width: int
+    gap: int = GAP
+    """Empty cells after the column."""
+    cut: Cut = "end"
+
+
+class LineTable(CursorView, Generic[T]):
+    """Items, one a line; only lines that changed are painted again."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "lines--cursor",
+        "lines--resting",
+        "lines--mark",
+        *(f"lines--{tone}" for tone in STYLES),
+    }
+    DEFAULT_CSS = """
+    LineTable {
+        height: 1fr;
+        scrollbar-size-horizontal: 0; scrollbar-size-vertical: 1;
+        scrollbar-background: $background; scrollbar-color: $panel;
+        & > .lines--cursor { background: $block-cursor-blurred-background; }
+        & > .lines--resting { background: $panel; }
+        & > .lines--mark { color: $accent; }
+        & > .lines--good { color: $success; }
+        & > .lines--bad { color: $error; }
+        & > .lines--busy { color: $primary; }
+        & > .lines--wait { color: $secondary; }
+        & > .lines--warn { color: $warning; }
+        & > .lines--plain { color: $foreground; }
+        & > .lines--quiet { color: $foreground 70%; }
+    }
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "choose", "open", key_display="enter", id="lines.open")]
+
+    @dataclass
+    class Highlighted(Message):
+        """The cursor moved to another item, or its item changed."""
+
+    @dataclass
+    class Chosen(Message):
+        """The item under the cursor was opened."""
+
+    @dataclass
+    class EndReached(Message):
+        """The cursor reached the last item: more can be loaded."""
+
+    def __init__(self, now: datetime, columns_for: Callable[[int], tuple[LineColumn, ...]]) -> None:
+        """Prepare; `columns_for` returns the columns for a width, from left to right with a gap behind each."""
+        super().__init__()
+        self.now = now
+        """The time of the ages on show."""
+        self._columns_for = columns_for
+        self.items: Sequence[T] = ()
+        self._painted: dict[int, TableLine] = {}
+        self._notice: Notice | None = None
+
+    @property
+    def item(self) -> T | None:
+        """The item under the cursor; None: the table is empty."""
+        return self.items[self._cursor] if self.items else None
+
+    def show(self, items: Sequence[T]) -> None:
+        """Show the items in this order; the cursor and the visible lines stay on their items."""
+        before, held = self.items, self.item
+        self.items, self.total = items, len(items)
+        found = (index for index, item in enumerate(items) if held is not None and item.key == held.key)
+        here = 0 if held is None else next(found, min(self._cursor, max(0, len(items) - 1)))
+        moved = here - self._cursor if before else 0
+        self._cursor = here
+        self.virtual_size = Size(0, len(items) + HEADER)
+        if moved and self.scroll_offset.y:
+            self.scroll_rows_to(self.scroll_offset.y + moved)
+        if len(before) != len(items) or moved:
+            self.refresh()
+        else:
+            self.tick(self.now)
+        self.post_message(self.Highlighted())
+
+    def say(self, notice: Notice | None) -> None:
+        """Show a notice in place of the rows while there are none."""
+        if notice != self._notice:
+            self._notice = notice
+            self.refresh()
+
+    def seek(self, key: str) -> None:
+        """Put the cursor on the item with this key, if there is one."""
+        for index, item in enumerate(self.items):
+            if item.key == key:
+                self.put_cursor(index)
+                return
+
+    def tick(self, now: datetime) -> None:
+        """Move the clock and repaint the lines that changed."""
+        self.now = now
+        for index in self.visible_rows:
+            if self._painted.get(index) != self.items[index].cells(now):
+                self.repaint_row(index)
+
+    def cursor_moved(self) -> None:
+        """Announce the item under the cursor, and the last one."""
+        self.post_message(self.Highlighted())
+        if self._cursor == self.total - 1:
+            self.post_message(self.EndReached())
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """An empty table has nothing to open."""
+        return bool(self.items) if action == "choose" else super().check_action(action, parameters)
+
+    def action_choose(self) -> None:
+        """Open the item under the cursor."""
+        if self.items:
+            self.post_message(self.Chosen())
+
+    def on_click(self, event: events.Click) -> None:
+        """Move the cursor to the clicked row; a double click opens it."""
+        line = event.y - HEADER + self.scroll_offset.y
+        if event.y >= HEADER and line < self.total:
+            self.put_cursor(line)
+            if event.chain > 1:
+                self.action_choose()
+
+    def watch_has_focus(self, value: bool) -> None:
+        """Repaint the cursor's line, which shows whether the table has the focus."""
+        super().watch_has_focus(value)
+        self.repaint_row(self._cursor)
+
+    def render_line(self, y: int) -> Strip:
+        """One line of the view: the titles, an item or the notice."""
+        width = self.scrollable_content_region.width
+        index = y - HEADER + self.scroll_offset.y
+        columns = self._columns_for(width - MARK)
+        if not self.items:
+            return self._notice_line(y, width)
+        if y < HEADER:
+            titles = "".join(fit(each.title, each.width) + " " * each.gap for each in columns).rstrip()
+            return Strip([Segment(fit(" " * MARK + titles, width), self._style_of("quiet"))], width)
+        if index >= self.total:
+            return Strip.blank(width, self.rich_style)
+        line = self._painted[index] = self.items[index].cells(self.now)
+        is_here = index == self._cursor
+        ground = self._style_of("cursor" if self.has_focus else "resting") if is_here else self.rich_style
+        segments = [Segment(fit("▌" if is_here else "", MARK), ground + Style(color=self._style_of("mark").color))]
+        for each in columns:
+            text, tone = line[each.part]
+            style = ground + Style(color=self._style_of(tone).color)
+            segments.append(Segment(fit(text, each.width, each.cut) + " " * each.gap, style))
+        return Strip(segments).extend_cell_length(width, ground).crop(0, width)
+
+    def _notice_line(self, y: int, width: int) -> Strip:
+        notice = self._notice
+        lines = () if notice is None else (f"{notice.glyph}  {notice.title}", "", *wrapped(notice, width))
+        at = y - above(self.size.height, len(lines))
+        if notice is None or not 0 <= at < len(lines):
+            return Strip.blank(width, self.rich_style)
+        style = Style(color=self._style_of("quiet" if at else notice.tone).color, bold=None if at else True)
+        return Strip([Segment(fit(lines[at].center(width), width), self.rich_style + style)], width)
+
+    def _style_of(self, part: str) -> Style:
+        return self.get_component_rich_style(f"lines--{part}")

@@ -1,0 +1,333 @@
+"""A view of any number of lines of any length, of which only the visible part is made."""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from re import Pattern
+from typing import ClassVar, Final, NamedTuple
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from rich.style import Style
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.geometry import Size
+from textual.message import Message
+from textual.strip import Strip
+from textual.widgets import Input
+
+from app.engine.text import safe_text
+from widgets.forms.inputs import ListSearch
+from widgets.frame.notice import Notice, above, wrapped
+from widgets.kit.badges import STYLES
+from widgets.kit.cells import fit
+from widgets.kit.cursor_view import HEADER, CursorView
+
+LONGEST: Final = 4_000
+"""Characters shown of a line."""
+TAB: Final = "    "
+STEP: Final = 8
+"""Cells that the view moves sideways at once."""
+
+
+class TextPiece(NamedTuple):
+    """A part of a line in one style."""
+
+    text: str
+    """Safe text."""
+    tone: str = "plain"
+    ground: str = ""
+    """The name of its background; empty: the background of its line."""
+
+
+def safe_line(text: str) -> str:
+    """Foreign text as a line of a view."""
+    return safe_text(text[:LONGEST].replace("\t", TAB) + ("…" if len(text) > LONGEST else ""), limit=LONGEST * len(TAB))
+
+
+def overlay(pieces: Iterable[TextPiece], spans: Sequence[tuple[int, int]], ground: str) -> list[TextPiece]:
+    """The pieces, with these spans of their text (begin and end, in characters) on another background."""
+    found: list[TextPiece] = []
+    begin = 0
+    for piece in pieces:
+        end = begin + len(piece.text)
+        edges = {begin, end, *(edge for span in spans for edge in span if begin < edge < end)}
+        points = sorted(edges)
+        for left, right in pairwise(points):
+            is_lit = any(first <= left < last for first, last in spans)
+            found.append(
+                TextPiece(piece.text[left - begin : right - begin], piece.tone, ground if is_lit else piece.ground)
+            )
+        begin = end
+    return found
+
+
+class TextView(CursorView):
+    """Draws lines, scrolls sideways and highlights matches; a subclass makes the lines."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        *(f"text-view--{name}" for name in ("header", "cursor", "resting", "match", "file")),
+        *(f"text-view--{name}" for name in ("added", "removed", "added-word", "removed-word", "code")),
+        *(f"text-view--{name}" for name in ("keyword", "string", "comment", "number", "function", "accent", "strong")),
+        *(f"text-view--{tone}" for tone in STYLES),
+    }
+    DEFAULT_CSS = """
+    TextView {
+        height: 1fr; scrollbar-size-horizontal: 0; scrollbar-size-vertical: 1;
+        scrollbar-background: $background; scrollbar-color: $panel;
+        & > .text-view--header { color: $foreground 70%; }
+        & > .text-view--cursor { background: $primary 22%; }
+        & > .text-view--resting { background: $panel; }
+        & > .text-view--match { color: $background; background: $warning; }
+        & > .text-view--file { background: $panel; text-style: bold; }
+        & > .text-view--added { background: $success 12%; }
+        & > .text-view--removed { background: $error 12%; }
+        & > .text-view--added-word { background: $success 38%; }
+        & > .text-view--removed-word { background: $error 38%; }
+        & > .text-view--code { background: $panel 60%; }
+        & > .text-view--keyword { color: $primary; text-style: bold; }
+        & > .text-view--string { color: $success; }
+        & > .text-view--comment { color: $foreground 70%; text-style: italic; }
+        & > .text-view--number { color: $warning; }
+        & > .text-view--function { color: $accent; }
+        & > .text-view--accent { color: $accent; text-style: bold; }
+        & > .text-view--strong { color: $foreground; text-style: bold; }
+        & > .text-view--good { color: $success; }
+        & > .text-view--bad { color: $error; }
+        & > .text-view--busy { color: $primary; }
+        & > .text-view--wait { color: $secondary; }
+        & > .text-view--warn { color: $warning; }
+        & > .text-view--plain { color: $foreground; }
+        & > .text-view--quiet { color: $foreground 70%; }
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("right,l", "sideways(1)", "to the right", show=False, tooltip="Scroll long lines", id="text.right"),
+        Binding("left,h", "sideways(-1)", "to the left", show=False, id="text.left"),
+    ]
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._x = 0
+        self._sought: Pattern[str] | None = None
+        self._notice: Notice | None = None
+        self._styles: dict[tuple[str, str], Style] = {}
+
+    # For subclasses
+
+    def head(self) -> Sequence[TextPiece]:
+        """The line above the lines."""
+        return ()
+
+    def draw(self, index: int, width: int, ground: str) -> Strip:
+        """One line, on this background unless it has one of its own."""
+        raise NotImplementedError
+
+    def find(self, pattern: Pattern[bytes], begin: int, step: int) -> int | None:
+        """The next line at or after (step 1), or before (step -1), this one with a match; None: there is none.
+
+        Runs in a thread.
+        """
+        raise NotImplementedError
+
+    # For all
+
+    @property
+    def cursor(self) -> int:
+        """The line under the cursor."""
+        return self._cursor
+
+    def resize_to(self, total: int) -> None:
+        """Make room for this many lines."""
+        self.total = total
+        self._cursor = min(self._cursor, max(0, total - 1))
+        self.virtual_size = Size(0, total + HEADER)
+        self.refresh()
+
+    def say(self, notice: Notice | None) -> None:
+        """Show a notice in place of the lines while there are none."""
+        if notice != self._notice:
+            self._notice = notice
+            self.refresh()
+
+    def light(self, pattern: Pattern[str] | None) -> None:
+        """Highlight the matches of a pattern; None: none."""
+        self._sought = pattern
+        self.refresh()
+
+    def action_sideways(self, steps: int) -> None:
+        """Scroll sideways."""
+        self._x = min(max(0, self._x + steps * STEP), LONGEST)
+        self.refresh()
+
+    def on_mouse_scroll_right(self) -> None:
+        """Scroll right."""
+        self.action_sideways(1)
+
+    def on_mouse_scroll_left(self) -> None:
+        """Scroll left."""
+        self.action_sideways(-1)
+
+    def on_click(self, event: events.Click) -> None:
+        """Put the cursor on the clicked line."""
+        index = self.row_at(event.y - HEADER)
+        if event.y >= HEADER and index < self.total:
+            self.put_cursor(index)
+            self.line_clicked(event)
+
+    def line_clicked(self, event: events.Click) -> None:
+        """Hook: called after a click put the cursor on a line."""
+
+    def watch_has_focus(self, value: bool) -> None:
+        """Repaint the cursor's line, which shows whether the view has the focus."""
+        super().watch_has_focus(value)
+        self.refresh()
+
+    def notify_style_update(self) -> None:
+        """Drop the styles of the previous theme."""
+        super().notify_style_update()
+        self._styles = {}
+
+    def render_line(self, y: int) -> Strip:
+        """One line of the view."""
+        width = self.scrollable_content_region.width
+        if y < HEADER:
+            return self.strip(self.head(), width)
+        index = self.row_at(y - HEADER)
+        if not self.total:
+            if (notice := self._notice) is None:
+                return Strip.blank(width, self.rich_style)
+            lines = (f"{notice.glyph}  {notice.title}", "", *wrapped(notice, width))
+            at = y - above(self.size.height, len(lines))
+            text = fit(lines[at].center(width), width) if 0 <= at < len(lines) else ""
+            return self.strip([TextPiece(text, notice.tone if at == 0 else "quiet")], width)
+        if index >= self.total:
+            return Strip.blank(width, self.rich_style)
+        is_cursor = index == self._cursor
+        return self.draw(index, width, ("cursor" if self.has_focus else "resting") if is_cursor else "")
+
+    def strip(self, pieces: Iterable[TextPiece], width: int, ground: str = "", x: int = 0) -> Strip:
+        """The pieces from cell `x` on, in exactly this many cells."""
+        segments = [Segment(piece.text, self.style(piece.tone, piece.ground or ground)) for piece in pieces]
+        line = Strip(segments)
+        return line.extend_cell_length(x + width, self.style("plain", ground)).crop(x, x + width)
+
+    def panned(self, pieces: Iterable[TextPiece], width: int, ground: str = "") -> Strip:
+        """The part of a line that is in view; a mark at each end where more of it is."""
+        pieces = tuple(pieces)
+        strip = self.strip(pieces, width, ground, self._x)
+        rest = cell_len("".join(piece.text for piece in pieces).rstrip()) - self._x
+        if rest > width:
+            strip = Strip.join([strip.crop(0, width - 1), self.strip([TextPiece("→", "accent")], 1, ground)])
+        if self._x and rest > 0:
+            strip = Strip.join([self.strip([TextPiece("←", "accent")], 1, ground), strip.crop(1, width)])
+        return strip
+
+    def lit(self, pieces: Sequence[TextPiece]) -> Sequence[TextPiece]:
+        """The pieces with the matches highlighted."""
+        if self._sought is None:
+            return pieces
+        spans = [match.span() for match in self._sought.finditer("".join(piece.text for piece in pieces))]
+        return overlay(pieces, spans, "match") if spans else pieces
+
+    def style(self, tone: str, ground: str) -> Style:
+        """The style of a colour on a background."""
+        found = self._styles.get((tone, ground))
+        if found is None:
+            own = self.get_component_rich_style(f"text-view--{tone}")
+            found = self.rich_style + Style(color=own.color, bold=own.bold or None, italic=own.italic or None)
+            if ground:
+                behind = self.get_component_rich_style(f"text-view--{ground}")
+                found += behind if ground == "match" else Style(bgcolor=behind.bgcolor, bold=behind.bold or None)
+            self._styles[tone, ground] = found
+        return found
+
+
+Earlier = Callable[[], Awaitable[int | None]]
+"""Loads lines before the held ones and returns their number; None: there are none."""
+
+
+class TextSearch(Vertical):
+    """A view of lines below a search line, which is shown during a search."""
+
+    DEFAULT_CSS = """
+    TextSearch { height: 1fr; width: 1fr; }
+    TextSearch > ListSearch { display: none; }
+    TextSearch > ListSearch.-open { display: block; }
+    TextSearch > ListSearch.-missed { color: $error; }
+    """
+
+    @dataclass
+    class Missed(Message):
+        """No match, or no further match."""
+
+        text: str
+
+    def __init__(self, view: TextView, start: Callable[..., object], earlier: Earlier | None = None) -> None:
+        """Prepare; `start` runs a coroutine function in the background, like `run_worker`."""
+        super().__init__()
+        self.view = view
+        self._line = ListSearch(("Search: enter go to it, esc clear",))
+        self._start = start
+        self._earlier = earlier
+
+    def compose(self) -> ComposeResult:
+        """The search line, above the view."""
+        yield self._line
+        yield self.view
+
+    def open(self) -> None:
+        """Show the search line and focus it."""
+        self._line.add_class("-open")
+        self._line.focus()
+
+    def step(self, step: int) -> None:
+        """Go to the next or previous match."""
+        if not self._line.value:
+            self.open()
+            return
+        self.seek(_pattern(self._line.value), step)
+
+    def seek(self, pattern: Pattern[bytes], step: int, *, here: bool = False) -> None:
+        """Go to the next matching line; with `here`, the one under the cursor counts."""
+        begin = self.view.cursor + (1 if step > 0 and not here else 0)
+        self._start(partial(self._seek, pattern, begin, step, is_typed=here), exclusive=True, group="find")
+
+    @on(Input.Changed)
+    def _typed(self, event: Input.Changed) -> None:
+        event.stop()
+        text = event.value
+        flags = re.IGNORECASE if text.islower() else re.NOFLAG
+        self.view.light(re.compile(re.escape(text), flags) if text else None)
+        if text:
+            self.seek(_pattern(text), 1, here=True)
+
+    @on(ListSearch.Left)
+    def _left(self, event: ListSearch.Left) -> None:
+        event.stop()
+        self._line.set_class(bool(self._line.value), "-open")
+        self.view.focus()
+
+    async def _seek(self, pattern: Pattern[bytes], begin: int, step: int, *, is_typed: bool) -> None:
+        view = self.view
+        found = await asyncio.to_thread(view.find, pattern, begin, step)
+        while found is None and self._earlier is not None and (added := await self._earlier()) is not None:
+            if step < 0:  # Forwards, they come after the end.
+                found = await asyncio.to_thread(view.find, pattern, added + 1, step)
+        if found is None:
+            edge = 0 if step > 0 else view.total
+            found = await asyncio.to_thread(view.find, pattern, edge, step)
+            if not is_typed:
+                self.post_message(self.Missed("Not found." if found is None else "Continued from the other end."))
+        self._line.set_class(found is None, "-missed")
+        if found is not None:
+            view.put_cursor(found)
+
+
+def _pattern(text: str) -> Pattern[bytes]:
+    return re.compile(re.escape(text.encode("utf-8", "replace")), re.IGNORECASE if text.islower() else re.NOFLAG)

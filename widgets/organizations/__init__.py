@@ -1,0 +1,1 @@
+"""What the organizations' screen draws."""

@@ -1,0 +1,1 @@
+"""What a run's log, diff and review draw."""

@@ -1,0 +1,566 @@
+"""A diff of any size, file by file: one column of lines, or the old file beside the new one."""
+
+import re
+from array import array
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from functools import lru_cache
+from itertools import zip_longest
+from re import Pattern
+from typing import ClassVar, Final, Literal
+
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.strip import Strip
+
+from app.engine.text import safe_text
+from app.results.diff import HEADER, HUNK, Patch
+from storage.records.results import ChangedFile
+from widgets.kit.cells import beside, joined, shorten
+from widgets.kit.text_view import LONGEST, TAB, TextPiece, TextView, overlay, safe_line
+from widgets.kit.unkeyed import unkeyed
+
+ColourSpan = tuple[int, int, str]
+"""The beginning and the end of a span, in characters, and its tone."""
+Colours = Sequence[Sequence[ColourSpan]]
+"""The coloured spans of each line of a file."""
+Spans = tuple[tuple[int, int], ...]
+"""Parts of a line: the beginning and the end of each, in characters."""
+
+MOST_BYTES: Final = 300_000
+"""A larger file is not coloured."""
+MOST_CHARACTERS: Final = 2_000
+"""A file with a longer line is not coloured: lexers take seconds for one."""
+MOST_WORDS: Final = 300
+LEAST_ALIKE: Final = 0.35
+"""The similarity from which two lines are compared word by word."""
+_WORDS: Final = re.compile(r"\w+|\s+|[^\w\s]")
+ADDED: Final = ord("+")
+REMOVED: Final = ord("-")
+CONTEXT: Final = ord(" ")
+NONE: Final = -1
+"""Stands for a line that this side does not have."""
+GROUNDS: Final = {ADDED: "added", REMOVED: "removed"}
+SIGNED: Final = {ADDED, REMOVED, CONTEXT}
+"""The kinds of lines whose first character is a sign, not content."""
+COUNTS: Final = 24
+"""Cells left for the counts behind a file's name."""
+LEAST_NAME: Final = 10
+SPLIT_FROM: Final = 160
+"""Columns of the screen from which old and new stand side by side."""
+NUMBER: Final = 5
+"""Cells of a line's number."""
+ACTS: Final = frozenset({"file", "hunk", "fold", "fold_all", "split"})
+"""The actions that need at least one file."""
+HEADING: Final = -1
+"""The row of a file's name."""
+Side = Literal[0, 1]
+OLD: Final = 0
+NEW: Final = 1
+"""The indexes of the two sides in a pair."""
+
+
+def colours(blob: bytes, name: str) -> Colours:
+    """The syntax of a file, by its name; empty if it is not known or would take too long. Runs in a thread."""
+    if len(blob) > MOST_BYTES or any(len(line) > MOST_CHARACTERS for line in blob.split(b"\n")):
+        return ()
+    from pygments.lexers import get_lexer_for_filename
+    from pygments.token import Comment, Keyword, Name, Number, Operator, String
+    from pygments.util import ClassNotFound
+
+    tones = {
+        Comment: "comment",
+        Keyword: "keyword",
+        Operator.Word: "keyword",
+        String: "string",
+        Number: "number",
+        Name.Function: "function",
+        Name.Class: "function",
+        Name.Decorator: "function",
+        Name.Tag: "keyword",
+    }
+
+    try:
+        lexer = get_lexer_for_filename(name.rsplit("/", 1)[-1], stripnl=False, ensurenl=False)
+    except ClassNotFound:
+        return ()
+    lines: list[list[ColourSpan]] = [[]]
+    column = 0
+    # One character for each, so that the columns stay those of the file.
+    text = blob.decode("utf-8", "replace").replace("\r", " ").replace("\ufeff", " ")
+    for token, words in lexer.get_tokens(text):
+        tone = next((tone for kind, tone in tones.items() if token in kind), "")
+        for number, part in enumerate(words.split("\n")):
+            if number:
+                lines.append([])
+                column = 0
+            if tone and part:
+                lines[-1].append((column, column + len(part), tone))
+            column += len(part)
+    return lines
+
+
+@lru_cache(maxsize=512)
+def changed_words(old: str, new: str) -> tuple[Spans, Spans]:
+    """The parts in which an old and a new line differ; none if the lines have too little in common."""
+    before, after = _WORDS.findall(old), _WORDS.findall(new)
+    if max(len(before), len(after)) > MOST_WORDS:
+        return (), ()
+    matcher = SequenceMatcher(None, before, after, autojunk=False)
+    if matcher.ratio() < LEAST_ALIKE:
+        return (), ()
+    edits = [edit for edit in matcher.get_opcodes() if edit[0] != "equal"]
+    return _spans(before, [edit[1:3] for edit in edits]), _spans(after, [edit[3:5] for edit in edits])
+
+
+def _spans(words: Sequence[str], ranges: Sequence[tuple[int, int]]) -> Spans:
+    ends = [0]
+    for word in words:
+        ends.append(ends[-1] + len(word))
+    return tuple((ends[begin], ends[end]) for begin, end in ranges if begin < end)
+
+
+@dataclass(slots=True)
+class FileRows:
+    """The rows of one file, in one of the two ways to show it."""
+
+    left: "array[int]" = field(default_factory=lambda: array("i"))
+    """For each row, the number of the old line in the patch, or `NONE`."""
+    right: "array[int]" = field(default_factory=lambda: array("i"))
+    """The same of the new line; unified, both are the row's one line."""
+    hunks: "array[int]" = field(default_factory=lambda: array("i"))
+    """The rows on which hunks begin."""
+
+    def add(self, left: int, right: int) -> None:
+        """Add a row."""
+        self.left.append(left)
+        self.right.append(right)
+
+    def hunk_of(self, row: int) -> range:
+        """The rows of the hunk that holds a row; empty where there is none."""
+        index = bisect_right(self.hunks, row) - 1
+        if index < 0:
+            return range(0)
+        end = self.hunks[index + 1] if index + 1 < len(self.hunks) else len(self.left)
+        return range(self.hunks[index], end)
+
+    def row_of(self, line: int) -> int | None:
+        """The row that shows a line of the patch."""
+        return next((row for row in range(len(self.left)) if line in {self.left[row], self.right[row]}), None)
+
+
+class DiffRows:
+    """All rows, found in steps: the first screen does not wait for the last line."""
+
+    def __init__(self, patch: Patch) -> None:
+        self.patch = patch
+        self.unified: list[FileRows] = []
+        self.split: list[FileRows] = []
+        self.is_complete = False
+        self._next = 0
+        """The first line of the patch that has no row yet."""
+        self._removed: list[int] = []
+        self._added: list[int] = []
+
+    def extend(self, lines: int) -> None:
+        """Find the rows of this many further lines."""
+        patch = self.patch
+        patch.read(self._next + lines)
+        for line in range(self._next, len(patch.kinds)):
+            kind, files = patch.kinds[line], patch.files
+            if len(self.unified) < len(files) and files[len(self.unified)].line == line:
+                self._flush()
+                self.unified.append(FileRows())
+                self.split.append(FileRows())
+            if kind == HEADER or not self.unified:
+                continue
+            unified, split = self.unified[-1], self.split[-1]
+            if kind in {REMOVED, ADDED}:
+                (self._removed if kind == REMOVED else self._added).append(line)
+            else:
+                self._flush()
+                if kind == HUNK:
+                    unified.hunks.append(len(unified.left))
+                    split.hunks.append(len(split.left))
+                split.add(line, line)
+            unified.add(line, line)
+        self._next = len(patch.kinds)
+        if patch.is_complete:
+            self._flush()
+            self.is_complete = True
+
+    def _flush(self) -> None:
+        """Put the removed lines beside the added ones."""
+        for left, right in zip_longest(self._removed, self._added, fillvalue=NONE):
+            self.split[-1].add(left, right)
+        self._removed.clear()
+        self._added.clear()
+
+
+class DiffLines:
+    """One patch, and what is known of its files."""
+
+    def __init__(self, patch: Patch, files: Sequence[ChangedFile]) -> None:
+        self._patch = patch
+        self._facts = {file.path: file for file in files}
+        self.colours: dict[int, tuple[Colours, Colours]] = {}
+        """The syntax colours of each file's old and new text."""
+
+    @property
+    def count(self) -> int:
+        """The number of files, as far as it is known."""
+        return len(self._facts)
+
+    def path(self, file: int) -> str:
+        """A file's name; not safe text."""
+        return self._patch.files[file].path
+
+    def changed(self, file: int) -> ChangedFile:
+        """The facts of a file so far."""
+        return self._facts.get(self.path(file)) or self._patch.files[file].changed()
+
+    def kind(self, line: int) -> int:
+        """The first byte of a line."""
+        kind = self._patch.kinds[line]
+        return CONTEXT if kind == ord("\n") else kind
+
+    def text(self, line: int) -> str:
+        """A whole line."""
+        return safe_line(self._raw(line))
+
+    def heading(self, file: int, width: int, *, is_folded: bool) -> list[TextPiece]:
+        """A file's name, its counts, and whether it was renamed, added or deleted."""
+        facts = self.changed(file)
+        notes = [f"from {safe_text(facts.old_path)}"] if facts.old_path else []
+        notes += [facts.kind] if facts.kind not in {"modified", "mode"} else []
+        notes += ["binary"] if facts.is_binary else []
+        if facts.old_mode and facts.new_mode and facts.old_mode != facts.new_mode:
+            notes.append(f"mode {safe_text(facts.old_mode)} → {safe_text(facts.new_mode)}")
+        counts = [] if facts.additions is None else [TextPiece(f"  +{facts.additions:,}", "good")]
+        counts += [] if facts.deletions is None else [TextPiece(f" -{facts.deletions:,}", "bad")]
+        name = shorten(safe_line(facts.path), max(LEAST_NAME, width - COUNTS), "middle")
+        return [
+            TextPiece("▸ " if is_folded else "▾ ", "quiet"),
+            TextPiece(name),
+            *counts,
+            TextPiece(f"  {' · '.join(notes)}", "quiet"),
+        ]
+
+    def changed_words(self, left: int, right: int) -> tuple[Spans, Spans]:
+        """The words that differ between an old line and the one beside it."""
+        if NONE in {left, right} or left == right:
+            return (), ()
+        return changed_words(self._raw(left)[1:], self._raw(right)[1:])
+
+    def pieces(self, file: int, line: int, words: Spans = ()) -> Sequence[TextPiece]:
+        """A line without its sign, with these changed words."""
+        raw = self._raw(line)[1:]
+        text, kind = safe_line(raw), self.kind(line)
+        wider = len(TAB) - 1
+        if len(text) != len(raw) + wider * raw.count("\t"):
+            return [TextPiece(text)]  # Characters were left out: the columns of the spans are not known.
+
+        def shifted(column: int) -> int:
+            return column + wider * raw.count("\t", 0, column)
+
+        pieces, done = [], 0
+        colours = self.colours[file][0 if kind == REMOVED else 1] if file in self.colours else ()
+        number = self._patch.numbers(line)[0 if kind == REMOVED else 1]
+        for begin, end, tone in colours[number - 1] if number and number <= len(colours) else ():
+            pieces += [TextPiece(text[done : shifted(begin)]), TextPiece(text[shifted(begin) : shifted(end)], tone)]
+            done = shifted(end)
+        pieces.append(TextPiece(text[done:]))
+        if words:
+            spans = [(shifted(begin), shifted(end)) for begin, end in words]
+            pieces = overlay(pieces, spans, f"{GROUNDS[kind]}-word")
+        return pieces
+
+    def _raw(self, line: int) -> str:
+        return self._patch.line(line, LONGEST + 2).decode("utf-8", "replace")
+
+
+class DiffView(TextView):
+    """Draws a patch file by file; a file can be folded."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("right_curly_bracket", "file(1)", "next file", key_display="}", id="diff.next_file"),
+        Binding("left_curly_bracket", "file(-1)", "previous file", show=False, key_display="{", id="diff.prev_file"),
+        Binding("right_parenthesis", "hunk(1)", "next hunk", key_display=")", id="diff.next_hunk"),
+        Binding("left_parenthesis", "hunk(-1)", "previous hunk", show=False, key_display="(", id="diff.prev_hunk"),
+        Binding("z", "fold", "fold", show=False, tooltip="Fold the file under the cursor", id="diff.fold"),
+        unkeyed("fold_all", "fold all", tooltip="Fold or unfold all files", id="diff.fold_all"),
+        Binding("vertical_line", "split", "side by side", show=False, key_display="|", id="diff.split"),
+    ]
+
+    @dataclass
+    class FileEntered(Message):
+        """The cursor is in another file."""
+
+        file: int
+
+    @dataclass
+    class ColoursRequested(Message):
+        """A file is shown whose syntax is not known yet."""
+
+        file: int
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._rows = DiffRows(Patch(b""))
+        self._lines = DiffLines(self._rows.patch, ())
+        self._about: Sequence[str] = ()
+        self._starts: list[int] = []
+        """By file, the line of its name."""
+        self._folded: set[int] = set()
+        self._split: bool | None = None
+        """Whether old and new are side by side. None: the width decides."""
+        self._is_whole_file = False
+        self._asked: set[int] = set()
+        self._entered = NONE
+
+    # Input
+
+    def show(
+        self, rows: DiffRows, files: Sequence[ChangedFile], about: Sequence[str], *, is_whole_file: bool = False
+    ) -> None:
+        """Show a patch and the facts of its files; `about` names its origin, what matters most first.
+
+        A whole file, none of whose lines changed, is not shown twice side by side.
+        """
+        self._is_whole_file = is_whole_file
+        self._rows, self._about = rows, about
+        self._lines = DiffLines(rows.patch, files)
+        self._folded, self._asked, self._entered = set(), set(), NONE
+        self._cursor = self._x = 0
+        self.scroll_rows_to(0)
+        self.grew()
+        self.cursor_moved()
+
+    def grew(self) -> None:
+        """Take further rows of the patch into the view."""
+        starts, at = [], 0
+        for number, file in enumerate(self._files):
+            starts.append(at)
+            at += 1 if number in self._folded else 1 + len(file.left)
+        self._starts = starts
+        self.resize_to(at)
+        self.rows_came_into_view()
+
+    def colour(self, file: int, old: Colours, new: Colours) -> None:
+        """Show a file's syntax."""
+        self._lines.colours[file] = old, new
+        self.refresh()
+
+    def go_to_file(self, file: int) -> None:
+        """Put the cursor on a file's name, at the top."""
+        if file < len(self._starts):
+            self.scroll_rows_to(self._starts[file])
+            self.put_cursor(self._starts[file])
+
+    def go_to_line(self, path: str, line: int | None) -> bool:
+        """Put the cursor on this line of the new file, or on the nearest one; return whether the file is there."""
+        file = next((number for number in range(len(self._starts)) if self._lines.path(number) == path), None)
+        if file is None:
+            return False
+        self._unfold(file)
+        self.go_to_file(file)
+        numbers = ((row, self._number(file, row)) for row in range(len(self._files[file].right)))
+        nearest = min(((abs(there - line), row) for row, there in numbers if line and there), default=None)
+        if nearest is not None:
+            self.put_cursor(self._starts[file] + 1 + nearest[1])
+            self.scroll_rows_to(self._cursor - self.page // 3)
+        return True
+
+    # State
+
+    @property
+    def is_split(self) -> bool:
+        """Whether old and new stand side by side."""
+        is_split = self.screen.size.width >= SPLIT_FROM if self._split is None else self._split
+        return is_split and not self._is_whole_file
+
+    @property
+    def count(self) -> int:
+        """The number of files, as far as they were read."""
+        return len(self._starts)
+
+    @property
+    def file(self) -> int | None:
+        """The file under the cursor."""
+        return self._file_and_row(self._cursor)[0] if self._starts else None
+
+    @property
+    def line(self) -> int | None:
+        """The number of the line under the cursor in the new file, or None."""
+        if not self._starts:
+            return None
+        file, row = self._file_and_row(self._cursor)
+        return self._number(file, row) if row != HEADING else None
+
+    def changed(self, file: int) -> ChangedFile:
+        """The facts of a file so far."""
+        return self._lines.changed(file)
+
+    def hunk_text(self) -> str:
+        """The hunk under the cursor, or its facts, as safe lines; "" without one."""
+        if not self._starts:
+            return ""
+        file, row = self._file_and_row(self._cursor)
+        rows = self._rows.unified[file]
+        line = max(self._files[file].left[row], self._files[file].right[row]) if row != HEADING else NONE
+        hunk = rows.hunk_of(rows.row_of(line) or 0)
+        return "\n".join(self._lines.text(rows.left[at]) for at in hunk)
+
+    # Its keys
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Disable keys without effect."""
+        return bool(self._starts) if action in ACTS else super().check_action(action, parameters)
+
+    def action_file(self, step: int) -> None:
+        """Go to the next or previous file."""
+        if self._starts:
+            self.go_to_file(min(max(0, self._file_and_row(self._cursor)[0] + step), len(self._starts) - 1))
+
+    def action_hunk(self, step: int) -> None:
+        """Go to the next or previous hunk, of another file if need be."""
+        files = range(len(self._starts)) if step > 0 else range(len(self._starts) - 1, -1, -1)
+        for file in files:
+            hunks = self._files[file].hunks if file not in self._folded else ()
+            for row in hunks if step > 0 else reversed(hunks):
+                at = self._starts[file] + 1 + row
+                if (at - self._cursor) * step > 0:
+                    self.put_cursor(at)
+                    return
+
+    def action_fold(self) -> None:
+        """Fold the file under the cursor, or unfold it."""
+        if self._starts:
+            file = self._file_and_row(self._cursor)[0]
+            self._folded ^= {file}
+            self.grew()
+            self.put_cursor(self._starts[file])
+
+    def action_fold_all(self) -> None:
+        """Fold all files; unfold them where all are folded."""
+        if self._starts:
+            file = self._file_and_row(self._cursor)[0]
+            every = set(range(len(self._starts)))
+            self._folded = set() if self._folded == every else every
+            self.grew()
+            self.put_cursor(self._starts[file])
+
+    def action_split(self) -> None:
+        """Show old and new side by side, or one below the other."""
+        if not self._starts:
+            return
+        file, row = self._file_and_row(self._cursor)
+        line = max(self._files[file].left[row], self._files[file].right[row]) if row != HEADING else NONE
+        self._split = not self.is_split
+        self.grew()
+        found = self._files[file].row_of(line) if line != NONE else None
+        self.put_cursor(self._starts[file] + 1 + (HEADING if found is None else found))
+
+    def line_clicked(self, event: events.Click) -> None:
+        """Fold a file after a click on its name."""
+        if self._file_and_row(self._cursor)[1] == HEADING and event.x < NUMBER:
+            self.action_fold()
+
+    # Drawing
+
+    def on_resize(self) -> None:
+        """Choose the layout for the new width."""
+        self.grew()
+
+    def cursor_moved(self) -> None:
+        """Announce that another file was entered."""
+        file = self.file
+        if file is not None and file != self._entered:
+            self._entered = file
+            self.post_message(self.FileEntered(file))
+        self.repaint_header()
+
+    def rows_came_into_view(self) -> None:
+        """Ask for the colours of the files in view."""
+        if self._starts:
+            shown = self.visible_rows
+            first, last = (self._file_and_row(row)[0] for row in (shown.start, max(shown.start, shown.stop - 1)))
+            for file in range(first, last + 1):
+                if file not in self._asked and file not in self._folded:
+                    self._asked.add(file)
+                    self.post_message(self.ColoursRequested(file))
+        self.repaint_header()
+
+    def head(self) -> Sequence[TextPiece]:
+        """The file, and the commits between which it changed."""
+        width = self.scrollable_content_region.width
+        if not self._starts:
+            return (TextPiece(f" {joined(self._about, width - 1)}", "quiet"),)
+        file = self._file_and_row(self.scroll_offset.y)[0]
+        count = f" {file + 1:,}/{max(self._lines.count, len(self._starts)):,}  "
+        path, about = beside(safe_line(self._lines.path(file)), self._about, width - len(count) - 3)
+        return (TextPiece(count, "quiet"), TextPiece(path, "accent"), TextPiece(f"   {about}", "quiet"))
+
+    def draw(self, index: int, width: int, ground: str) -> Strip:
+        """A file's name, a line, or an old line beside its new one."""
+        file, row = self._file_and_row(index)
+        if row == HEADING:
+            heading = self._lines.heading(file, width, is_folded=file in self._folded)
+            return self.strip(heading, width, ground or "file")
+        rows = self._files[file]
+        left, right = rows.left[row], rows.right[row]
+        if self.is_split and (left != right or self._lines.kind(left) == CONTEXT):
+            words = self._lines.changed_words(left, right)
+            half = (width - 1) // 2
+            old = self._half(file, left, OLD, words[0], half, ground)
+            new = self._half(file, right, NEW, words[1], width - half - 1, ground)
+            return Strip.join([old, self.strip([TextPiece("│", "quiet")], 1, ground), new])
+        if self._lines.kind(left) not in SIGNED:
+            hunk = TextPiece(" " * (2 * NUMBER + 3)), TextPiece(self._lines.text(left), "accent")
+            return self.strip(hunk, width, ground or "code")
+        before, after = self._rows.patch.numbers(left)
+        return self._line(file, left, f"{before or '':>{NUMBER}} {after or '':>{NUMBER}} ", (), width, ground)
+
+    def find(self, pattern: Pattern[bytes], begin: int, step: int) -> int | None:
+        """The next line on show that matches."""
+        for index in range(begin, self.total) if step > 0 else range(min(begin, self.total) - 1, -1, -1):
+            file, row = self._file_and_row(index)
+            lines = set() if row == HEADING else {self._files[file].left[row], self._files[file].right[row]} - {NONE}
+            if any(pattern.search(self._rows.patch.line(line, LONGEST), 1) for line in lines):
+                return index
+        return None
+
+    @property
+    def _files(self) -> list[FileRows]:
+        return self._rows.split if self.is_split else self._rows.unified
+
+    def _file_and_row(self, index: int) -> tuple[int, int]:
+        """The file that a line of the view belongs to, and the row of that file."""
+        file = max(0, bisect_right(self._starts, index) - 1)
+        return file, index - self._starts[file] - 1
+
+    def _number(self, file: int, row: int) -> int | None:
+        line = self._files[file].right[row]
+        return None if line == NONE else self._rows.patch.numbers(line)[1]
+
+    def _unfold(self, file: int) -> None:
+        if file in self._folded:
+            self._folded.discard(file)
+            self.grew()
+
+    def _half(self, file: int, line: int, side: Side, words: Spans, width: int, ground: str) -> Strip:
+        if line == NONE:
+            return self.strip((), width, ground or "code")
+        number = self._rows.patch.numbers(line)[side]
+        return self._line(file, line, f"{number or '':>{NUMBER}} ", words, width, ground)
+
+    def _line(self, file: int, line: int, numbers: str, words: Spans, width: int, ground: str) -> Strip:
+        """A line behind its numbers and its sign."""
+        kind, room = self._lines.kind(line), len(numbers) + 1
+        here = ground or GROUNDS.get(kind, "")
+        gutter = self.strip([TextPiece(numbers, "quiet"), TextPiece(chr(kind))], room, here)
+        text = self.lit(self._lines.pieces(file, line, words))
+        return Strip.join([gutter, self.panned(text, max(1, width - room), here)])

@@ -1,0 +1,324 @@
+"""A log: one stretch of it is held, and more is requested as its ends come into view."""
+
+import re
+import threading
+from array import array
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from re import Pattern
+from typing import ClassVar, Final
+
+from rich.ansi import AnsiDecoder
+from rich.color import ColorSystem
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.geometry import Size
+from textual.message import Message
+from textual.strip import Strip
+
+from storage.records.results import LogChunk
+from widgets.kit.cursor_view import HEADER
+from widgets.kit.text_view import LONGEST, TextPiece, TextView, safe_line
+
+FAILED_STEP: Final = re.compile(rb"(?m)^\x1b\[31m")
+"""A step's first line, as `StepLine.drawn` colours one that failed."""
+_TIME: Final = re.compile(rb"(\[?)(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(?:[.,]\d{1,9})?(Z|[+-]\d\d:?\d\d)?")
+GUTTER: Final = 2
+"""Cells of the mark before a line."""
+NEAR: Final = 100
+"""Lines from the first one held at which earlier ones are requested."""
+_SGR: Final = re.compile(r"\x1b\[([0-9;:]{0,64})m")
+_TONES: Final = ("quiet", "bad", "good", "warn", "busy", "wait", "function", "plain")
+"""The theme's colours for a terminal's eight, from black to white: legible on any background."""
+
+
+BLOCK: Final = 256 * 1024
+"""Bytes searched at a time."""
+LONGEST_READ: Final = 16 * 1024
+"""Bytes read of a line."""
+_END: Final = re.compile(b"\n")
+
+
+class LogSpool:
+    """One contiguous stretch of a log, with the places of its line ends."""
+
+    def __init__(self) -> None:
+        self.begin = self.end = 0
+        """The part of the log that is held, as offsets in it."""
+        self._data = bytearray()
+        self._first = 0
+        """The place of the first byte held; places differ from offsets, as other lines may stand for the log's."""
+        self._ends = array("q")
+        """The places at which lines end."""
+        self._lock = threading.Lock()
+        """Guards the bytes, which a search reads in a thread."""
+
+    @property
+    def count(self) -> int:
+        """The number of lines held; the first and the last may be partial."""
+        return len(self._ends) + (bool(self._data) and self._data[-1:] != b"\n")
+
+    def clear(self) -> None:
+        """Drop all lines."""
+        with self._lock:
+            self.begin = self.end = self._first = 0
+            self._data, self._ends = bytearray(), array("q")
+
+    def put(self, chunk: LogChunk, lines: bytes | None = None) -> int:
+        """Append a piece, or replace everything if it does not join; return how many lines came before it.
+
+        `lines` are held instead of the log's own.
+        """
+        data, held = chunk.data if lines is None else lines, self.count
+        holds_any = self.begin < self.end
+        if holds_any and chunk.offset < self.begin <= chunk.next_offset:
+            data = data[: self.begin - chunk.offset] if lines is None else data
+            with self._lock:
+                self._data[:0], self.begin = data, chunk.offset
+                self._first -= len(data)
+                self._ends = _line_ends(data, self._first) + self._ends
+            return self.count - held
+        if holds_any and chunk.offset != self.end:
+            self.clear()
+            holds_any = False
+        with self._lock:
+            self.begin = self.begin if holds_any else chunk.offset
+            self.end = chunk.next_offset
+            self._ends += _line_ends(data, self._first + len(self._data))
+            self._data += data
+        return 0
+
+    def line(self, row: int) -> bytes:
+        """Return a line without its end; of a very long one its beginning, or its end if it was overwritten."""
+        begin = self._start(row)
+        end = self._ends[row] if row < len(self._ends) else self._last
+        found = self._read(begin, min(end, begin + LONGEST_READ))
+        if end - begin > LONGEST_READ and b"\r" in found:
+            return self._read(end - LONGEST_READ, end)
+        return found
+
+    def find(self, pattern: Pattern[bytes], begin: int, step: int) -> int | None:
+        """Return the next matching line from here on (step 1), or before (step -1); None: no match."""
+        at = self._start(begin) if begin < self.count else self._last
+        while step > 0 and (data := self._read(at, at + BLOCK)):
+            data = data[: data.rfind(b"\n") + 1] or data
+            if match := pattern.search(data):
+                return bisect_left(self._ends, at + match.start())
+            at += len(data)
+        while step < 0 and at > self._first:
+            first = max(self._first, at - BLOCK)
+            data = self._read(first, at)
+            cut = data.find(b"\n") + 1 if first > self._first else 0
+            cut = cut if cut < len(data) else 0
+            if matches := list(pattern.finditer(data, cut)):
+                return bisect_left(self._ends, first + matches[-1].start())
+            at = first + cut
+        return None
+
+    @property
+    def _last(self) -> int:
+        """The place after the last byte held."""
+        return self._first + len(self._data)
+
+    def _start(self, row: int) -> int:
+        """The place of a line: after the end of the one before it."""
+        return self._ends[row - 1] + 1 if row > 0 else self._first
+
+    def _read(self, begin: int, end: int) -> bytes:
+        with self._lock:
+            return bytes(self._data[max(0, begin - self._first) : max(0, end - self._first)])
+
+
+def _line_ends(data: bytes, offset: int) -> "array[int]":
+    return array("q", [offset + match.start() for match in _END.finditer(data)])
+
+
+class LogView(TextView):
+    """Draws a log; at its last line it follows what is added."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("backslash", "wrap", "wrap", key_display="\\", tooltip="Wrap or cut long lines", id="log.wrap"),
+        Binding("end,G", "last", "to the end", tooltip="Go to the end and follow new lines", id="table.last"),
+    ]
+
+    @dataclass
+    class EarlierRequested(Message):
+        """Lines before the first one held are about to come into view."""
+
+        up_to_first: bool = False
+        """Whether all of them are needed."""
+
+    def __init__(self, lines: LogSpool) -> None:
+        super().__init__()
+        self._lines = lines
+        self._about: Sequence[TextPiece] = ()
+        self.label = 0
+        """Cells of the label before each step's words; 0: the lines are no steps, which would tell what failed."""
+        self.is_raw = False
+        """Whether times are shown in full."""
+        self._wraps: bool | None = None
+        """None: the user did not say."""
+        self._part = 0
+        """Which part of a wrapped line is drawn."""
+
+    @property
+    def wraps(self) -> bool:
+        """Whether long lines are wrapped; at first, those of steps are."""
+        return bool(self.label) if self._wraps is None else self._wraps
+
+    @property
+    def follows(self) -> bool:
+        """Whether new lines scroll into view."""
+        return self._cursor >= self.total - 1
+
+    def tell(self, about: Sequence[TextPiece]) -> None:
+        """Show a remark above the lines."""
+        if about != self._about:
+            self._about = about
+            self.repaint_header()
+
+    def changed(self, *, before: int = 0, follow: bool = False) -> None:
+        """Take added lines; `before` of them precede the lines held so far."""
+        top = self.scroll_offset.y
+        self.resize_to(self._lines.count)
+        if before:
+            self.scroll_rows_to(top + before)
+            self._cursor = min(self._cursor + before, self.total - 1)
+        elif follow and self.total:
+            self.put_cursor(self.total - 1)
+
+    def rows_came_into_view(self) -> None:
+        """Ask for more near the beginning."""
+        if self.total and self._lines.begin and self.visible_rows.start < NEAR:
+            self.post_message(self.EarlierRequested())
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Disable keys without effect."""
+        return bool(self.total) if action in {"last", "wrap"} else super().check_action(action, parameters)
+
+    def action_first(self) -> None:
+        """Go to the log's first line."""
+        super().action_first()
+        if self._lines.begin:
+            self.post_message(self.EarlierRequested(up_to_first=True))
+
+    def head(self) -> Sequence[TextPiece]:
+        """The remark about the log."""
+        return self._about
+
+    def draw(self, index: int, width: int, ground: str) -> Strip:
+        """A line, with a mark if its step failed."""
+        is_failed = self.label and not self._part and FAILED_STEP.match(self._lines.line(index))
+        mark = TextPiece("✗ ", "bad") if is_failed else TextPiece(" " * GUTTER)
+        room = max(1, width - GUTTER)
+        if self.wraps:
+            text = self.strip(self.lit(self._parts(index)[self._part]), room, ground)
+        else:
+            text = self.panned(self.lit(log_pieces(self._line(index))), room, ground)
+        return Strip.join([self.strip([mark], GUTTER, ground), text])
+
+    def _line(self, index: int) -> bytes:
+        raw = self._lines.line(index)
+        return raw if self.is_raw else short_time(raw)
+
+    def find(self, pattern: Pattern[bytes], begin: int, step: int) -> int | None:
+        """The next held line that matches."""
+        return self._lines.find(pattern, begin, step)
+
+    # Wrapped lines: a row is still a line, and takes as many lines of the view as it needs.
+
+    def action_wrap(self) -> None:
+        """Wrap long lines, or cut them off."""
+        self._wraps, self._x, self._part = not self.wraps, 0, 0
+        self.resize_to(self.total)
+        self.put_cursor(self._cursor)
+
+    def resize_to(self, total: int) -> None:
+        """Make room for this many lines."""
+        super().resize_to(total)
+        if self.wraps and total:
+            self.virtual_size = Size(0, HEADER + self._top_above(total - 1) + super().page)
+
+    def on_resize(self) -> None:
+        """Wrap for the new width."""
+        if self.wraps:
+            self.resize_to(self.total)
+            self.put_cursor(self._cursor)
+
+    def _parts(self, index: int) -> tuple[tuple[TextPiece, ...], ...]:
+        width = self.scrollable_content_region.width - GUTTER
+        return wrapped(self._line(index), width, self.label)
+
+    def _top_above(self, index: int) -> int:
+        """The first row in view where this one is the last that fits."""
+        top, room = index, super().page - len(self._parts(index))
+        while top and (room := room - len(self._parts(top - 1))) >= 0:
+            top -= 1
+        return top
+
+    def row_at(self, y: int) -> int:
+        """The row at this line below the header; wrapped, also note which part of it that is."""
+        if not self.wraps:
+            return super().row_at(y)
+        index, self._part = self.scroll_offset.y, y
+        while index < self.total and self._part >= (parts := len(self._parts(index))):
+            index, self._part = index + 1, self._part - parts
+        return index
+
+    @property
+    def page(self) -> int:
+        """The number of rows that fit."""
+        lines = super().page
+        return max(1, self.row_at(lines) - self.scroll_offset.y) if self.wraps else lines
+
+    def put_cursor(self, index: int) -> None:
+        """Put the cursor on a row, and scroll all of it into view."""
+        super().put_cursor(index)
+        if self.wraps and self.total:
+            if self.scroll_offset.y < (top := self._top_above(self._cursor)):
+                self.scroll_rows_to(top)
+            self.refresh()
+
+
+@lru_cache(maxsize=512)
+def wrapped(raw: bytes, width: int, indent: int) -> tuple[tuple[TextPiece, ...], ...]:
+    """A line's pieces, wrapped between words for this many cells; all but the first line are indented."""
+    line = Content.assemble(*((piece.text, piece.tone) for piece in log_pieces(raw)))
+    label, *rest = [line[:indent], *line[indent:].wrap(max(2, width - indent))]
+    parts = [label + rest[0], *(Content.assemble((" " * indent, "plain"), part) for part in rest[1:])]
+    return tuple(
+        tuple(TextPiece(part.plain[span.start : span.end], str(span.style)) for span in part.spans) for part in parts
+    )
+
+
+def short_time(raw: bytes) -> bytes:
+    """A line that begins with a date and a time, with the time alone: on the clock here, if it names its zone."""
+    if (found := _TIME.match(raw)) is None:
+        return raw
+    time, zone = found[2].decode(), (found[3] or b"").decode()
+    try:
+        short = f"{datetime.fromisoformat(time + zone).astimezone():%H:%M:%S}" if zone else time[11:]
+    except (ValueError, OverflowError):
+        return raw
+    return found[1] + short.encode() + raw[found.end() :]
+
+
+def log_pieces(raw: bytes) -> list[TextPiece]:
+    """A line of a log: its colours, its last state if it was overwritten, everything else visible."""
+    text = raw.decode("utf-8", "replace").rstrip("\r")
+    *before, last = [part for part in text.split("\r") if part] or [""]
+    pieces, tone, decoder = [], "plain", AnsiDecoder()
+    for number, part in enumerate(_SGR.split(last[: LONGEST + 1])):
+        if number % 2:
+            # Hidden and blinking text, and backgrounds, are left out.
+            list(decoder.decode(f"\x1b[{part.replace(':', ';')}m"))
+            style = decoder.style
+            colour = None if style.color is None else style.color.downgrade(ColorSystem.STANDARD).number
+            tone = "strong" if style.bold else "quiet" if style.dim else "plain"
+            tone = tone if colour is None else _TONES[colour % len(_TONES)]
+        elif part:
+            pieces.append(TextPiece(safe_line(part), tone))
+    return [*pieces, TextPiece(f"  ↻ {len(before):,} earlier", "quiet")] if before else pieces

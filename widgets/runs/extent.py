@@ -1,0 +1,181 @@
+"""How many runs match, and what is missing, no more than is known and matters."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from msgspec import Struct
+from textual.content import Content
+
+from app.engine.text import safe_text
+from app.engine.times import age, clock_time, day
+from storage.records import Coverage, CoverageGap, RunFilter
+from storage.records.coverage import BackfillProgress
+from widgets.frame.freshness import TROUBLES
+from widgets.kit.badges import STYLES, Tone
+
+BAR: Final = 8
+"""Cells of the progress bar."""
+_LEFT: Final = 3
+"""Cells of the time that is left."""
+_ALMOST: Final = 0.99
+"""The largest share drawn while runs are missing, so that the bar is not full."""
+
+WAITS_FOR: Final = {**TROUBLES, "rate_limited": "rate limit"}
+
+IDLE: Final = BackfillProgress()
+
+ExtentPhrase = tuple[str, Tone]
+Variant = tuple[ExtentPhrase, ...]
+
+
+class Extent(Struct, frozen=True):
+    """How many runs are shown, of how many."""
+
+    matching: int
+    held: int
+    """Runs in the cache."""
+    coverage: Coverage
+    is_filtered: bool
+    is_counted: bool = True
+    """False: `matching` counts the runs found so far."""
+    goes_on: bool = False
+    """Whether the service's list goes on beyond the runs held, by an unknown length of time."""
+    is_paused: bool = False
+    """Whether the user paused the fetching."""
+    progress: BackfillProgress | None = None
+    """The progress of the process that fetches. None: not known."""
+
+    def gaps(self, condition: RunFilter) -> tuple[CoverageGap, ...]:
+        """The gaps in which runs may be that pass the filter, newest first."""
+        found = condition.gaps_in(self.coverage)
+        return (CoverageGap(None, None),) if self.goes_on and not found and not condition.is_of_active else found
+
+
+class ExtentLine(Struct, frozen=True):
+    """The content of the line."""
+
+    extent: Extent
+    now: datetime
+    fresh_from: datetime
+    """Data known since then counts as current; the header has the exact time."""
+    progress: BackfillProgress = IDLE
+    history: timedelta = timedelta(0)
+    """How far back what is missing is fetched."""
+    is_limited: bool = True
+    """Whether runs that match the query may be missing: only then the cached range is shown."""
+    has_counts: bool = False
+    """Whether a tab shows already how many runs match."""
+
+    def variants(self) -> tuple[Content, ...]:
+        """The line in full, then shorter and shorter; each with the runs that could not be stored."""
+        if not self.extent.held and not self.extent.coverage.ranges:
+            return (Content(),)
+        dropped = self.extent.coverage.dropped
+        tail: Variant = ((f"{dropped:,} without an id", "quiet"),) if dropped else ()
+        said = self._progress() or tuple(map(_line, self._complete()))
+        extent = self.extent
+        so_far = "" if self.extent.is_counted else "+"
+        counted = f"{extent.matching:,}{so_far} of {extent.held:,}"
+        counted = "" if not extent.is_filtered or self.has_counts else counted
+        texts = (_joined(_line(counted), each, tail) for each in said or ((),))
+        return tuple(sorted(texts, key=lambda text: -text.cell_length))
+
+    def _progress(self) -> Sequence[Variant]:
+        """The progress of fetching; empty while nothing is fetched."""
+        progress = self.progress
+        # Older runs can be fetched by hand during a pause, which holds for the background only.
+        if self.extent.is_paused and progress.phase != "running" and not self.extent.coverage.whole:
+            since = f"since {self._since} · " if self._since else ""
+            return tuple(_line(text) for text in (f"{since}fetching is paused", "fetching is paused", "paused"))
+        if progress.phase == "waiting" and progress.until is not None:
+            until = clock_time(progress.until, self.now)
+            why = WAITS_FOR.get(progress.why) or safe_text(progress.why, limit=40)
+            return tuple(
+                _line(text)
+                for text in (f"waiting until {until}: {why}", f"waits until {until}: {why}", f"waits until {until}")
+            )
+        return _running(progress, self._share, self.now) if progress.phase == "running" else ()
+
+    @property
+    def _share(self) -> float | None:
+        """The fetched share: of the runs, or else of the time that they span; None: not known."""
+        progress, coverage = self.progress, self.extent.coverage
+        if progress.estimated_runs:
+            return progress.done_runs / progress.estimated_runs
+        newest = coverage.ranges[0].end if coverage.ranges else None
+        since = coverage.complete_since
+        if newest is None or since is None or newest - since >= self.history:
+            return None
+        return (newest - since) / self.history
+
+    def _complete(self) -> Iterator[str]:
+        """What is complete, in full and then shorter."""
+        coverage = self.extent.coverage
+        since = self._since
+        until = self._until
+        if coverage.is_disordered:
+            yield "this service's list is out of order: completeness unknown"
+            yield "list out of order: completeness unknown"
+            yield "completeness unknown"
+        elif coverage.whole or not self.is_limited:
+            yield from (f"complete until {until}", f"all until {until}") if until else ()
+        elif since is None:
+            yield from ("history not complete yet", "partial")
+        elif until:
+            yield from (f"complete from {since} to {until}", f"complete {since} to {until}", f"{since} to {until}")
+        else:
+            if coverage.gaps[0].after is not None:
+                yield f"gap {_between(coverage.gaps[0], self.now)}"
+            yield from (f"complete since {since}", f"since {since}")
+
+    @property
+    def _since(self) -> str | None:
+        """The time since which nothing is missing; None: not known."""
+        since = self.extent.coverage.complete_since
+        return None if since is None else clock_time(since, self.now)
+
+    @property
+    def _until(self) -> str:
+        """The time up to which nothing is missing; empty: now."""
+        coverage = self.extent.coverage
+        until = coverage.as_of or (coverage.ranges[0].end if coverage.ranges else None)
+        return "" if coverage.is_current(self.fresh_from) or until is None else clock_time(until, self.now)
+
+
+def missing_text(gap: CoverageGap, now: datetime) -> str:
+    """The runs in a gap: `runs before 20 Nov`, or `runs from 20 Nov 12:04 to 20 Nov 15:00`."""
+    if gap.before is None:
+        return "further runs"
+    if gap.after is None:
+        is_today = gap.before.astimezone().date() == now.astimezone().date()
+        return f"runs before {clock_time(gap.before, now) if is_today else day(gap.before, now)}"
+    return f"runs from {_between(gap, now)}"
+
+
+def _between(gap: CoverageGap, now: datetime) -> str:
+    ends = (clock_time(end, now) for end in (gap.after, gap.before) if end is not None)
+    return " to ".join(ends)
+
+
+def _running(progress: BackfillProgress, share: float | None, now: datetime) -> Sequence[Variant]:
+    if share is None:
+        return (_line("fetching what is missing"), _line("fetching"))
+    share = min(_ALMOST, share)
+    full = int(share * BAR)
+    bar: Variant = (("█" * full, "busy"), ("░" * (BAR - full), "quiet"), (f" {share:>4.0%}", "quiet"))
+    if progress.seconds_left is None:
+        return ((("fetching ", "quiet"), *bar), bar)
+    left = f"{age(now, now + timedelta(seconds=max(1.0, progress.seconds_left))):>{_LEFT}} left"
+    return ((("fetching ", "quiet"), *bar, (f" {left}", "quiet")), (*bar, (f" {left}", "quiet")), bar)
+
+
+def _line(text: str) -> Variant:
+    return ((text, "quiet"),)
+
+
+def _joined(*groups: Variant) -> Content:
+    """The sentences, one after the other."""
+    filled = [group for group in groups if any(text for text, _ in group)]
+    parts = [part for number, group in enumerate(filled) for part in (*(((" · ", "quiet"),) if number else ()), *group)]
+    return Content.assemble(*((text, STYLES[tone]) for text, tone in parts))

@@ -1,0 +1,371 @@
+"""The filter above the runs: views with their counts and what is missing; below, the query and its facets."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from msgspec import Struct
+from rich.cells import cell_len
+from rich.highlighter import Highlighter
+from rich.style import Style
+from rich.text import Text
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.message import Message
+from textual.reactive import reactive
+from textual.widget import Widget
+from textual.widgets import Input, Static
+
+from app.engine.text import SafeText, safe_text
+from widgets.kit.badges import STYLES, Tone
+from widgets.kit.cells import fit, shorten
+from widgets.kit.clickable import ClickableLine, ClickablePart
+from widgets.runs.extent import ExtentLine
+
+MARGIN: Final = 1
+"""Cells before and behind the lines, as in the style sheet."""
+REMARK: Final = 0.6
+"""The share of the line that a remark may take, as in the style sheet."""
+QUIET: Final = STYLES["quiet"]
+NEW: Final = " [+]"
+CHANGED: Final = "•"
+"""Follows the current view's name once the filter differs from the view."""
+BETWEEN: Final = " · "
+"""Between two views."""
+WIDEST_VALUE: Final = 16
+"""The most cells of a facet's value."""
+FACET_GAP: Final = 3
+MOST: Final = 8
+"""Suggestions shown."""
+LONGEST: Final = 1_000
+"""The most characters in a query."""
+KINDS: Final = ("sign", "key", "value", "word", "problem")
+
+StyledSpan = tuple[int, int, str]
+"""A part of the query: its first character, the one behind its last, and its kind, one of `KINDS`."""
+FindSpans = Callable[[str], Sequence[StyledSpan]]
+
+
+class ViewTab(Struct, frozen=True):
+    """A view as its tab shows it."""
+
+    title: SafeText
+    count: int | None = None
+    """Runs in it. None: not counted."""
+
+
+@dataclass
+class ActionClicked(Message):
+    """A part was clicked that stands for an action of the screen."""
+
+    action: str
+
+
+class ViewBar(ClickableLine):
+    """The views as tabs with their numbers of runs; the current one is marked, `…` stands for those that do not fit."""
+
+    @dataclass
+    class Picked(Message):
+        """A view was clicked."""
+
+        index: int
+
+    tabs: reactive[tuple[ViewTab, ...]] = reactive(())
+    current: reactive[int] = reactive(0)
+    """The index of the view that was picked last."""
+    is_changed: reactive[bool] = reactive(default=False)
+    """Whether the filter differs from that view."""
+    can_save = True
+    """Whether a click makes a new view."""
+
+    def __init__(self) -> None:
+        super().__init__(self.parts)
+
+    @property
+    def full_width(self) -> int:
+        """Cells that all views take."""
+        return _width(self._contents(counts=True)) + len(NEW) + 1
+
+    def parts(self) -> Iterator[ClickablePart]:
+        """As many views as fit, then the number of the others, then the button for a new one."""
+        room = self.size.width - len(NEW) - 1
+        # The names matter more than the numbers.
+        tabs = self._contents(counts=True)
+        if _width(tabs) > room:
+            tabs = self._contents(counts=False)
+        hidden = 0
+        while len(tabs) > 1 and _width(tabs) + (4 if hidden else 0) > room:
+            # The current view is never hidden.
+            tabs.pop(-2 if tabs[-1][0] == self.current else -1)
+            hidden += 1
+        for number, (index, tab) in enumerate(tabs):
+            yield Content.styled(BETWEEN * bool(number), QUIET), None
+            yield tab, self.Picked(index)
+        if hidden:
+            yield Content.styled(f" …+{hidden}", QUIET), ActionClicked("views")
+        if self.can_save:
+            yield Content.styled(NEW, QUIET), ActionClicked("save_view")
+
+    def _contents(self, *, counts: bool) -> list[tuple[int, Content]]:
+        found = []
+        for index, tab in enumerate(self.tabs):
+            is_current = index == self.current
+            count = f" {tab.count:,}" if tab.count is not None and (counts or is_current) else ""
+            content = Content.assemble((tab.title, QUIET), (count, STYLES["plain" if tab.count else "quiet"]))
+            if is_current:
+                content = Content.styled(f"[{tab.title}{CHANGED if self.is_changed else ''}{count}]", "$accent bold")
+            found.append((index, content))
+        return found
+
+
+def _width(tabs: list[tuple[int, Content]]) -> int:
+    return sum(tab.cell_length for _, tab in tabs) + len(BETWEEN) * (len(tabs) - 1)
+
+
+class Facet(Struct, frozen=True):
+    """One field that runs can be filtered by."""
+
+    name: str
+    value: SafeText
+    """`any` where the filter does not restrict it."""
+    is_set: bool
+    action: str
+    """The screen's action that changes it."""
+
+
+class FacetBar(ClickableLine):
+    """The facets with their values: `status failed ▾   repository any ▾`."""
+
+    facets: reactive[tuple[Facet, ...]] = reactive((), layout=True)
+
+    def __init__(self) -> None:
+        super().__init__(self.parts)
+
+    def parts(self) -> Iterator[ClickablePart]:
+        """A part for each facet."""
+        for index, facet in enumerate(self.facets):
+            style = STYLES["warn"] if facet.is_set else QUIET
+            name = " " * FACET_GAP * bool(index) + facet.name
+            value = shorten(facet.value, WIDEST_VALUE)
+            yield Content.assemble((f"{name} ", QUIET), (value, style), (" ▾", QUIET)), ActionClicked(facet.action)
+
+
+class SearchSuggestion(Struct, frozen=True):
+    """One way to continue the query."""
+
+    start: int
+    """Index of the first character that it replaces."""
+    end: int
+    """Index behind the last one."""
+    insert: SafeText
+    about: str = ""
+
+    def applied(self, line: str) -> tuple[str, int]:
+        """The line with the suggestion inserted, and the new cursor position."""
+        return line[: self.start] + self.insert + line[self.end :], self.start + len(self.insert)
+
+
+class SuggestionList(Widget):
+    """The suggestions; the first one is chosen at first."""
+
+    @dataclass
+    class Clicked(Message):
+        """A suggestion was clicked, and is the chosen one now."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._offers: tuple[SearchSuggestion, ...] = ()
+        self._chosen = 0
+        self.display = False
+
+    @property
+    def chosen(self) -> SearchSuggestion | None:
+        """The suggestion that tab inserts; None: there is none."""
+        return self._offers[self._chosen] if self._offers else None
+
+    def show(self, offers: tuple[SearchSuggestion, ...]) -> None:
+        """Show the suggestions."""
+        self._offers, self._chosen = offers[:MOST], 0
+        self.display = bool(self._offers)
+        self.refresh(layout=True)
+
+    def choose(self, step: int) -> None:
+        """Choose another one, wrapping around the ends."""
+        if self._offers:
+            self._chosen = (self._chosen + step) % len(self._offers)
+            self.refresh()
+
+    def render(self) -> Content:
+        """One line each."""
+        width = max((cell_len(offer.insert) for offer in self._offers), default=0)
+        lines = []
+        for index, offer in enumerate(self._offers):
+            here = " on $block-cursor-blurred-background" if index == self._chosen else ""
+            name = (" ▸ " if here else "   ", f"$accent{here}"), (fit(offer.insert, width), f"$foreground{here}")
+            about = f"  {offer.about} " if offer.about else " ", f"$foreground 70%{here}"
+            lines.append(Content.assemble(*name, about))
+        return Content("\n").join(lines)
+
+    def on_click(self, event: events.Click) -> None:
+        """Choose the clicked suggestion."""
+        if event.y < len(self._offers):
+            self._chosen = event.y
+            self.post_message(self.Clicked())
+
+
+class SearchInput(Input):
+    """The query line; escape clears it, enter goes to the rows, tab inserts the suggestion."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"search--{kind}" for kind in KINDS}
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "leave", "to the runs", key_display="enter", id="search.leave"),
+        Binding("tab", "take", "complete", key_display="tab", id="search.take"),
+        Binding("down", "choose(1)", "next suggestion", show=False, id="search.next"),
+        Binding("up", "choose(-1)", "previous suggestion", show=False, id="search.previous"),
+        Binding("escape", "clear", "clear", id="search.clear"),
+    ]
+
+    @dataclass
+    class Left(Message):
+        """The focus goes back to the rows."""
+
+    @dataclass
+    class Cleared(Message):
+        """The query was cleared; the focus goes back to the rows."""
+
+    def __init__(self, understand: FindSpans, offers: SuggestionList) -> None:
+        super().__init__(
+            placeholder="/ search, or status:failed repo:acme/* since:7d",
+            compact=True,
+            select_on_focus=False,
+            highlighter=QueryHighlighter(self, understand),
+        )
+        self._offers = offers
+
+    def validate_value(self, value: str) -> str:
+        """Remove terminal control characters from typed or pasted text."""
+        return safe_text(value, limit=LONGEST)
+
+    def put(self, line: str, cursor: int | None = None) -> None:
+        """Replace the query without announcing a change."""
+        with self.prevent(Input.Changed):
+            self.value = line
+        self.cursor_position = len(self.value) if cursor is None else cursor
+
+    def action_leave(self) -> None:
+        """Leave the query line."""
+        self.post_message(self.Left())
+
+    def action_clear(self) -> None:
+        """Clear the query and leave the line."""
+        self.post_message(self.Cleared())
+
+    def action_take(self) -> None:
+        """Insert the chosen suggestion; without one leave the line."""
+        if (offer := self._offers.chosen) is None:
+            self.action_leave()
+            return
+        line, cursor = offer.applied(self.value)
+        # After a value the next term begins; after a key its value is still missing.
+        if not line[:cursor].endswith(":") and cursor == len(line):
+            line, cursor = f"{line} ", cursor + 1
+        self.value = line
+        self.cursor_position = cursor
+
+    def action_choose(self, step: int) -> None:
+        """Choose another suggestion."""
+        self._offers.choose(step)
+
+    def on_blur(self, event: events.Blur) -> None:
+        """Scroll the query back to its beginning."""
+        del event
+        self.cursor_position = 0
+
+
+class QueryHighlighter(Highlighter):
+    """Colours the parts of a query as the style sheet says."""
+
+    def __init__(self, widget: Input, understand: FindSpans) -> None:
+        self._widget = widget
+        self._understand = understand
+
+    def highlight(self, text: Text) -> None:
+        """Colour the parts."""
+        for start, end, kind in self._understand(text.plain):
+            # Without its background: the input's own shows, focused or not.
+            style = self._widget.get_component_rich_style(f"search--{kind}")
+            text.stylize(Style(color=style.color, bold=style.bold, underline=style.underline), start, end)
+
+
+class FilterBar(Vertical):
+    """Two lines, and the suggestions below them while the user types."""
+
+    def __init__(self, understand: FindSpans) -> None:
+        super().__init__()
+        self._offers = SuggestionList()
+        self.line, self.views = SearchInput(understand, self._offers), ViewBar()
+        self.facets = FacetBar()
+        self._extent: ExtentLine | None = None
+        self._remark: tuple[tuple[SafeText, ...], Tone] = ((), "quiet")
+        self._drawn = Content()
+
+    def compose(self) -> ComposeResult:
+        """Two lines from left to right, then the suggestions."""
+        with Horizontal():
+            yield self.views
+            yield Static(markup=False, id="extent")
+        with Horizontal():
+            yield self.line
+            yield self.facets
+            yield Static(markup=False, id="remark")
+        yield self._offers
+
+    def show(self, extent: ExtentLine) -> None:
+        """Show how many runs are shown, of how many, and what is missing."""
+        self._extent = extent
+        self._show_extent()
+
+    def remark(self, *texts: SafeText, tone: Tone = "quiet") -> None:
+        """Show the first of these texts that fits, in place of the facets; without texts the facets."""
+        if (texts, tone) == self._remark:
+            return
+        self._remark = (texts, tone)
+        self._show_remark()
+        self.set_class(bool(texts), "-remark")
+
+    def offer(self, offers: tuple[SearchSuggestion, ...]) -> None:
+        """Show suggestions for the query."""
+        # An empty list that stays empty must not cost a layout at every letter.
+        if offers or self._offers.display:
+            self._offers.show(offers)
+
+    def on_resize(self) -> None:
+        """Show as many words as fit."""
+        self._show_extent()
+        self._show_remark()
+
+    @on(SuggestionList.Clicked)
+    def _insert_clicked(self, message: SuggestionList.Clicked) -> None:
+        message.stop()
+        self.line.focus()
+        self.line.action_take()
+
+    def _show_remark(self) -> None:
+        texts, tone = self._remark
+        room = int(self.size.width * REMARK) - 1
+        text = next((text for text in texts if cell_len(text) <= room), texts[-1] if texts else "")
+        self.query_one("#remark", Static).update(Content.styled(text, STYLES[tone]))
+
+    def _show_extent(self) -> None:
+        if self._extent is None:
+            return
+        room = self.size.width - 2 * MARGIN - self.views.full_width - 1
+        variants = self._extent.variants()
+        text = next((text for text in variants if text.cell_length <= room), variants[-1])
+        if not text.is_same(self._drawn):
+            is_as_wide = text.cell_length == self._drawn.cell_length
+            self._drawn = text
+            self.query_one("#extent", Static).update(text, layout=not is_as_wide)
