@@ -224,7 +224,10 @@ def alert(do: DoNotify, decision: Decision, facts: Mapping[str, str], profile: s
     status = facts.get("run.status") or facts.get("host.status", "")
     word = status or ("outcome unknown" if "action.id" in facts else "")
     title = filled(do.title, facts) or f"{decision.rule}: {what} {word}".rstrip(": ")
-    text = filled(do.text, facts) or " · ".join(filter(None, [facts.get("run.branch"), facts.get("run.id"), profile]))
+    # A lasting state is announced a while after it began.
+    since = f"since {decision.occurrence.at.astimezone():%H:%M:%S}" if "host.platform" in facts else ""
+    usual = filter(None, [facts.get("run.branch"), facts.get("run.id"), since, profile])
+    text = filled(do.text, facts) or " · ".join(usual)
     about = {name.partition(".")[2]: value for name, value in facts.items() if name.startswith(("run.", "host."))}
     if "id" in about:
         about["run_id"] = about.pop("id")

@@ -228,7 +228,9 @@ def occurrences(rule: Rule, seen: Seen, since: datetime, news_from: datetime = E
             for one in (incident for incident in seen.incidents if _matches(on.platforms, incident.platform)):
                 identity = f"health:{one.platform}:{one.start.isoformat()}"
                 over_at = one.recovered_at or one.until
-                if on.is_over and one.is_over and over_at > seen.now - INCIDENT_RECENT:
+                # A host that was disconnected while it was down has not recovered.
+                has_recovered = one.is_over and one.recovered_at is not None
+                if on.is_over and has_recovered and over_at > seen.now - INCIDENT_RECENT:
                     facts = {"host.platform": one.platform, "host.status": "recovered"}
                     yield Occurrence(f"{identity}:over", over_at, "", facts)
                 if not on.is_over and not one.is_over and one.lasted >= on.lasting:
@@ -248,9 +250,12 @@ def changed_since(occurrence: Occurrence, seen: Seen, run: Run | None) -> str:
     if "action.id" in facts and facts["action.id"] not in {each.action_id for each in seen.unknown}:
         return "its outcome is known by now"
     if platform := facts.get("host.platform"):
-        is_unwell = any(each.platform == platform and not each.is_over for each in seen.incidents)
+        newest = next((each for each in seen.incidents if each.platform == platform), None)
+        is_unwell = newest is not None and not newest.is_over
         if is_unwell == (facts["host.status"] == "recovered"):
-            return f"code host {platform} {'is unhealthy again' if is_unwell else 'has recovered'} by now"
+            is_gone = newest is not None and newest.recovered_at is None
+            now = "is unhealthy again" if is_unwell else "is no longer connected" if is_gone else "has recovered"
+            return f"code host {platform} {now} by now"
     return ""
 
 

@@ -229,10 +229,11 @@ def counted(title: str, count: int) -> str:
 
 
 def places(group: Sequence[AlertSubject]) -> str:
-    """The repositories of several, the most frequent first."""
+    """The repositories or code hosts of several, the most frequent first."""
     if len(group) == 1:
         return ""
-    names = Counter(name for each in group if (name := each.about.get("repository", ""))).most_common()
+    named = (each.about.get("repository") or each.about.get("platform", "") for each in group)
+    names = Counter(filter(None, named)).most_common()
     shown = [safe_text(name, limit=80) + (f" {count:,}" if count > 1 else "") for name, count in names]
     more = f" and {len(shown) - LISTED:,} other places" if len(shown) > LISTED else ""
     return ", ".join(shown[:LISTED]) + more

@@ -114,9 +114,10 @@ class Dispatcher:
                 self._completed[change.repository] = change.happened(ahead)
         stuck = await self.cache.following.stuck_runs()
         links = await self.cache.links()
-        incidents = [each for each in await self.incidents.read(now) if not each.is_over]
+        incidents = await self.incidents.read(now)
+        lasting = [each for each in incidents if not each.is_over]
         present = Present(
-            unwell=frozenset(each.platform for each in incidents),
+            incidents=incidents,
             stuck=frozenset(each.run_id for each in stuck),
             unknown=frozenset(each.action_id for each in await self.ledger.unresolved()),
             failing=frozenset(each.subject for each in links if each.is_failing),
@@ -125,7 +126,7 @@ class Dispatcher:
         link = next(each for each in links if each.subject == "runs")
         moved = await wanted(found.changes, self.notify.on, self.ledger)
         moves = [replace(move_alert(move, self.profile), at=move.happened(ahead)) for move in moved]
-        states = state_alerts(self.notify, self.profile, now, stuck=stuck, incidents=incidents, link=link)
+        states = state_alerts(self.notify, self.profile, now, stuck=stuck, incidents=lasting, link=link)
         # Runs are dated by the service's clock.
         of_runs = [replace(each, at=each.at - ahead) for each in states if each.about.get("run_id")]
         others = [each for each in states if not each.about.get("run_id") and not each.after]

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from typing import Final, Literal
 
@@ -10,7 +10,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from app.engine.text import safe_text
-from app.engine.times import span
+from app.engine.times import clock_time, span
+from app.health.facts import Incident
 from app.notify.alerts import counted, places, together, worst
 from app.profiles import NotifySettings
 from app.profiles.settings import DEFAULT_ROUTE, LONGEST_WAIT
@@ -19,6 +20,8 @@ from storage.records.inbox import Mark
 
 ENDING: Final = frozenset({"failed", "host", "stuck", "action", "link"})
 """Kinds of alerts about problems, which end. All other alerts are about single events."""
+OUTAGES: Final = frozenset({"host", "link"})
+"""Kinds that people are called for at night: they wait for nothing, and are reported even if they ended meanwhile."""
 OVER: Final = {
     "failed": "Runs complete again: {}",
     "host": "Code host {} has recovered",
@@ -26,14 +29,16 @@ OVER: Final = {
     "action": "Outcome known: {}",
     "link": "The link to the service is back ({})",
 }
+BEGAN: Final = "began_at"
+"""The fact of a reported problem that says when it began (RFC 3339)."""
 _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 
 
 class Present(Struct, frozen=True):
     """The current problems, as far as known."""
 
-    unwell: frozenset[str] = frozenset()
-    """Code hosts whose incident is not over."""
+    incidents: tuple[Incident, ...] = ()
+    """The code hosts' incidents, each host's newest first."""
     stuck: frozenset[str] = frozenset()
     unknown: frozenset[str] = frozenset()
     """Actions whose outcome is unknown."""
@@ -51,13 +56,19 @@ class Present(Struct, frozen=True):
             case "action":
                 return what in self.unknown
             case "host":
-                return None if "health" in self.failing else what in self.unwell
+                incident = self.incident(what, newest_at)
+                return None if "health" in self.failing else incident is not None and not incident.is_over
             case _ if "runs" in self.failing:
                 return None
             case "failed":
                 return self.completed.get(what, newest_at) <= newest_at
             case _:
                 return what in self.stuck
+
+    def incident(self, platform: str, at: datetime) -> Incident | None:
+        """The incident of a host that began then, or was on then."""
+        own = (each for each in self.incidents if each.platform == platform)
+        return next((each for each in own if each.start <= at), None)
 
 
 class Situation(Struct, frozen=True):
@@ -95,17 +106,23 @@ def plan(at: Situation, notify: NotifySettings) -> Plan:
     """The messages due now, the end of alerts, and the new state of told problems."""
     settled: dict[str, Settled] = {}
     unrouted: list[Alert] = []
+    passed: list[Message] = []
     batches: dict[tuple[str, tuple[str, ...]], list[Alert]] = defaultdict(list)
     for alert in at.waiting:
         match _verdict(alert, at, notify):
             case "hold":
                 pass
-            case "tell":
+            case "tell" | "passed" as verdict:
                 routes = routes_of(alert, notify, at.now)
+                awake = tuple(route for route in routes if not notify.is_quiet(route, at.now))
                 if not routes:
                     unrouted.append(alert)
-                elif awake := tuple(route for route in routes if not notify.is_quiet(route, at.now)):
+                elif verdict == "tell" and awake:
                     batches[alert.batch, awake].append(alert)
+                elif verdict == "passed":
+                    # In quiet hours nobody wants to hear of what has passed.
+                    settled[alert.key] = "told" if awake else "over"
+                    passed += [_passed(alert, route, at) for route in awake]
             case outcome:
                 settled[alert.key] = outcome
     before = {problem.key: problem for problem in at.told}
@@ -114,9 +131,13 @@ def plan(at: Situation, notify: NotifySettings) -> Plan:
         # A person waits for a message that was asked for.
         is_asked = any(each.key.startswith(f"automation:{each.source}:asked:") for each in alerts)
         waits_since = min(each.entered_at or at.now for each in alerts)
-        last = at.last_made.get((routes[0], batch))
-        is_first_due = at.now >= waits_since + notify.group_wait
-        if not (is_asked or (is_first_due and (last is None or at.now >= last + notify.group_interval))):
+        # The first message about a subject is not held back by messages about other subjects.
+        known = {(each.group, each.source) for each in at.told if each.route == routes[0]}
+        is_new = any(each.kind in ENDING and (each.group, each.source) not in known for each in alerts)
+        last = None if is_new else at.last_made.get((routes[0], batch))
+        wait = timedelta(0) if alerts[0].kind in OUTAGES else notify.group_wait
+        is_due = at.now >= waits_since + wait and (last is None or at.now >= last + notify.group_interval)
+        if not (is_asked or is_due):
             continue
         settled |= dict.fromkeys((alert.key for alert in alerts), "told")
         for route in routes:
@@ -139,7 +160,7 @@ def plan(at: Situation, notify: NotifySettings) -> Plan:
             again.append(problem)
     told |= {problem.key: replace(problem, last_at=at.now) for problem in again}
     return Plan(
-        (*messages, *_messages("over", over, at), *_messages("again", again, at)),
+        (*messages, *passed, *_messages("over", over, at), *_messages("again", again, at)),
         settled,
         tuple(problem for key, problem in told.items() if problem is not before.get(key)),
         tuple(over),
@@ -147,7 +168,7 @@ def plan(at: Situation, notify: NotifySettings) -> Plan:
     )
 
 
-def _verdict(alert: Alert, at: Situation, notify: NotifySettings) -> Settled | Literal["tell", "hold"]:
+def _verdict(alert: Alert, at: Situation, notify: NotifySettings) -> Settled | Literal["tell", "hold", "passed"]:
     is_snoozed = at.is_snoozed(alert)
     is_failure = alert.kind == "failed"
     # An event, unlike a problem, is not told after it was put off.
@@ -158,6 +179,8 @@ def _verdict(alert: Alert, at: Situation, notify: NotifySettings) -> Settled | L
         is_there = at.present.has(alert.group, alert.at)
         was_told = any((each.group, each.source) == (alert.group, alert.source) for each in at.told)
         # That a run failed stays worth telling for a while, though another one completed since.
+        if is_there is False and alert.kind in OUTAGES and not was_told and not is_snoozed:
+            return "passed" if waited <= LONGEST_WAIT else "expired"
         if is_there is False and (not is_failure or was_told or waited > notify.group_interval):
             return "over"
         if is_snoozed or (is_there is None and not is_failure):
@@ -170,14 +193,15 @@ def _counted(
 ) -> ToldProblem:
     """The state of the alert's problem once the route is told of the alert."""
     if before is None:
-        facts = (alert.group, alert.source, route, alert.level, alert.title, alert.about)
+        about = {**alert.about, BEGAN: alert.at.isoformat()}
+        facts = (alert.group, alert.source, route, alert.level, alert.title, about)
         return ToldProblem(*facts, first_at=at.now, last_at=at.now, newest_at=alert.at)
     is_new = at.is_acknowledged(before) or at.now - before.first_at > notify.route(route).give_up
     return replace(
         before,
         level=worst((before.level, alert.level)),
         title=alert.title,
-        about=alert.about,
+        about={**alert.about, BEGAN: before.about.get(BEGAN, before.newest_at.isoformat())},
         first_at=at.now if is_new else before.first_at,
         last_at=at.now,
         newest_at=max(before.newest_at, alert.at),
@@ -192,7 +216,8 @@ def _over(lasting: Sequence[ToldProblem], at: Situation, notify: NotifySettings)
     over: list[ToldProblem] = []
     for problem in (each for each in lasting if is_there[each.key] is False):
         key = problem.route, problem.batch
-        is_due = key not in open_batches or at.now >= at.last_made.get(key, problem.last_at) + notify.group_interval
+        interval_over = at.now >= at.last_made.get(key, problem.last_at) + notify.group_interval
+        is_due = key not in open_batches or interval_over or problem.kind in OUTAGES
         if is_due and not notify.is_quiet(problem.route, at.now):
             over.append(problem)
     return over
@@ -208,17 +233,54 @@ def _messages(phase: MessagePhase, problems: Iterable[ToldProblem], at: Situatio
         title = f"Still so: {newest.title}"
         level = worst(each.level for each in group)
         count = sum(p.count for p in group)
+        lasted = f"after {span((at.now - min(map(_began, group))).total_seconds())}"
         if phase == "over":
             kind, _, what = newest.group.partition(":")
-            title = OVER[kind].format(newest.about.get("repository") or safe_text(what, limit=80))
+            name = newest.about.get("repository") or safe_text(what, limit=80)
+            title, level = OVER[kind].format(name), "information"
+            if kind == "host":
+                incident = at.present.incident(what, newest.newest_at)
+                title = _how_it_ended(name, incident)
+                lasted = _between(incident, at.now) if incident is not None and len(group) == 1 else lasted
             title = f"{newest.source}: {title}" if newest.source else title
-            level = "information"
-        lasted = f"after {span((at.now - min(problem.first_at for problem in group)).total_seconds())}"
         body = " · ".join(filter(None, (places(group), lasted, f"{count:,} in all" if count > 1 else "")))
         groups = tuple(problem.group for problem in group)
         title = counted(title, len(group))
         messages.append(Message(route, batch, phase, level, title, body, groups, dict(newest.about), count))
     return messages
+
+
+def _passed(alert: Alert, route: str, at: Situation) -> Message:
+    """One message about an outage that was over before it could be reported: what it was, from when to when."""
+    name = safe_text(alert.group.partition(":")[2], limit=80)
+    incident = at.present.incident(name, alert.at) if alert.kind == "host" else None
+    title, body = f"{alert.title}, over by now", alert.body
+    if incident is not None:
+        ending = "" if incident.recovered_at is not None else " until it was disconnected"
+        title = f"Code host {name} was {incident.word} for {span(incident.lasted.total_seconds())}{ending}"
+        title = f"{alert.source}: {title}" if alert.source else title
+        body = f"{_between(incident, at.now).partition(', ')[2]} · {alert.body}"
+    return Message(route, alert.batch, "over", alert.level, title, body, (alert.group,), dict(alert.about))
+
+
+def _how_it_ended(name: str, incident: Incident | None) -> str:
+    if incident is None:
+        return f"Code host {name}: its incident is no longer on record"
+    how = "has recovered" if incident.recovered_at is not None else "is no longer connected: its state is unknown"
+    return f"Code host {name} {how}"
+
+
+def _between(incident: Incident, now: datetime) -> str:
+    """How long an incident lasted, and from when to when."""
+    end = incident.recovered_at or incident.until
+    lasted = span(incident.lasted.total_seconds())
+    return f"after {lasted}, from {clock_time(incident.start, now)} to {clock_time(end, now)}"
+
+
+def _began(problem: ToldProblem) -> datetime:
+    """When the problem began, as far as the alerts say."""
+    text = problem.about.get(BEGAN)
+    return datetime.fromisoformat(text) if text else problem.first_at
 
 
 def routes_of(alert: Alert, notify: NotifySettings, now: datetime) -> tuple[str, ...]:

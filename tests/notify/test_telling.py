@@ -289,6 +289,87 @@ async def test_it_is_repeated_until_it_is_acknowledged_or_given_up(desk: Desk) -
     assert await desk.pass_(dispatcher, minutes=1) == [OVER]
 
 
+BY_RULE = '[notify]\non = []\n[notify.routes.oncall]\ncommand = ["true"]\n'
+
+
+async def samples(desk: Desk, looks: int = 1, *, every_s: float = 5, **statuses: str) -> None:
+    """Health answers, one after the other."""
+    for _ in range(looks):
+        await desk.world.health(**statuses)
+        desk.world.pass_(seconds=every_s)
+
+
+async def enter_rule(desk: Desk, dispatcher: Dispatcher, platform: str) -> None:
+    """A rule reports the host's incident that is on now."""
+    incident = next(each for each in await dispatcher.incidents.read(desk.world.now) if each.platform == platform)
+    facts = {"host.platform": platform, "host.status": incident.word}
+    occurrence = Occurrence(f"health:{platform}:{incident.start.isoformat()}:bad", incident.start, "", facts)
+    decision = Decision(1, "outage", occurrence, desk.world.now, "acting", "")
+    await desk.state.enter_alerts([alert(DoNotify("oncall"), decision, facts, "acme")], desk.world.now)
+
+
+async def test_a_host_is_reported_at_once_though_another_one_was_just_reported(desk: Desk) -> None:
+    """Neither waits for the other's interval, nor for more of the same; each message says since when."""
+    dispatcher = await desk.began(BY_RULE)
+    await samples(desk, 4, github="ok", gitlab="down")
+    began = desk.world.now - timedelta(seconds=20)
+    await enter_rule(desk, dispatcher, "gitlab")
+    await dispatcher.look()
+    (first,) = await desk.made()
+    assert (first.title, f"since {began.astimezone():%H:%M:%S}" in first.body) == ("outage: gitlab down", True)
+
+    await samples(desk, 4, github="down", gitlab="down")
+    await enter_rule(desk, dispatcher, "github")
+    await dispatcher.look()
+    assert await desk.titles() == ["outage: github down"]
+
+    await samples(desk, 14, github="ok", gitlab="down")
+    await dispatcher.look()
+    assert await desk.titles() == ["outage: Code host github has recovered"]
+
+
+async def test_a_recovery_says_how_long_the_outage_lasted(desk: Desk) -> None:
+    """From the first bad answer to the first good one, whenever either was reported."""
+    dispatcher = await desk.began(BY_RULE)
+    await samples(desk, 13, github="down")
+    await enter_rule(desk, dispatcher, "github")
+    await dispatcher.look()
+    await samples(desk, 20, github="ok")
+    await dispatcher.look()
+
+    (_, over) = await desk.made()
+    assert over.title == "outage: Code host github has recovered"
+    assert over.body.startswith("after 1m05s, from ")
+
+
+async def test_an_outage_that_ended_before_it_could_be_reported_is_reported_once(desk: Desk) -> None:
+    """As one sentence with both times; not when quiet hours kept it back."""
+    dispatcher = await desk.began(BY_RULE)
+    await samples(desk, 13, github="down")
+    await enter_rule(desk, dispatcher, "github")
+    await samples(desk, 20, github="ok")
+    await dispatcher.look()
+    (message,) = await desk.made()
+    assert (message.title, message.phase) == ("outage: Code host github was down for 1m05s", "over")
+    assert re.match(r"from \d\d:\d\d:\d\d to \d\d:\d\d:\d\d", message.body)
+    assert await desk.pass_(dispatcher, looks=3, minutes=5) == []
+
+
+async def test_a_host_that_disappears_while_it_is_down_has_not_recovered(desk: Desk) -> None:
+    """The service no longer names it: nobody knows how it is."""
+    dispatcher = await desk.began(BY_RULE)
+    await samples(desk, 4, github="down", gitlab="ok")
+    await enter_rule(desk, dispatcher, "github")
+    await dispatcher.look()
+    await samples(desk, 4, gitlab="ok")
+    await dispatcher.look()
+
+    assert await desk.titles() == [
+        "outage: github down",
+        "outage: Code host github is no longer connected: its state is unknown",
+    ]
+
+
 # delivery
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
