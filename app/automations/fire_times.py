@@ -41,7 +41,9 @@ def check_schedule(on: OnSchedule, now: datetime) -> None:
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise ValueError(f"{on.timezone!r} is not a time zone: write one such as Europe/Berlin or UTC") from error
     try:
-        upcoming = list(islice(CronSim(on.cron, now.astimezone(zone)), _LOOKED_AT))
+        # In UTC: by the clock on the wall, a time after the end of summer time comes before the one before it.
+        times = (local.astimezone(UTC) for local in CronSim(on.cron, now.astimezone(zone)))
+        upcoming = list(islice(times, _LOOKED_AT))
     except CronSimError as error:
         raise ValueError(f"{on.cron!r} is not a schedule ({str(error).lower()}): {_CURE}") from error
     if not upcoming:

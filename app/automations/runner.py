@@ -273,10 +273,7 @@ class Runner:
             return
         self.journal(decision)
         if decision.outcome == "waiting":
-            with suppress(CannotActError, ApiError):
-                request = await self.responses.request(rule, decision)
-                if request is not None:
-                    await self.state.keep_request(decision.decision_id, shown(request))
+            await self._keep_request(rule, decision)
         if decision.outcome == "acting":
             await self._act(rule, decision)
 
@@ -375,15 +372,7 @@ class Runner:
             elif decision.outcome == "approved":
                 await self._take_approved(rule, decision, seen)
             elif decision.outcome == "queued":
-                state = (await self.state.rule_states()).get(rule.name)
-                if state is not None and state.paused is not None:
-                    await self._close(decision, "skipped", f"the rule is paused: {state.paused}")
-                elif (
-                    not is_quiet(rule, now)
-                    and await self._active_run(rule, decision.occurrence.conversation) is None
-                    and await self.state.take(decision.decision_id, decision.outcome, "acting", decision.reason)
-                ):
-                    await self._act_on(rule, decision)
+                await self._take_queued(rule, decision, now)
 
     async def _close(self, decision: Decision, outcome: Outcome, why: str) -> None:
         self.journal(await self.state.settle(replace(decision, outcome=outcome, reason=why)))
@@ -411,11 +400,46 @@ class Runner:
             return Verdict("expired", changed) if changed else decide(asked, occurrence, past, now)
 
         active_run = await self._active_run(rule, occurrence.conversation)
-        taken = await self.state.take_approved(decision, verdict, active_run=active_run)
-        if taken is not None and taken.outcome == "acting":
+        await self._act_if(rule, await self.state.decide_again(decision, verdict, active_run=active_run))
+
+    async def _take_queued(self, rule: Rule, decision: Decision, now: datetime) -> None:
+        """Decide again on a queued decision once nothing holds it back: limits and catch-up count at that moment."""
+        conversation = decision.occurrence.conversation
+        active_run = await self._active_run(rule, conversation)
+        state = (await self.state.rule_states()).get(rule.name)
+        is_paused = state is not None and state.paused is not None
+        if not is_paused and (is_quiet(rule, now) or active_run is not None):
+            return
+        occurrence = decision.occurrence
+        held = await self.cache.detail(await self.state.last_result(rule.name, conversation) or "")
+        if rule.overlap == "queue" and held is not None:
+            # It is late only since the run that it waited for has ended.
+            ended_at = held.run.updated_at - await self.cache.run_clock_ahead()
+            occurrence = replace(occurrence, at=max(occurrence.at, ended_at))
+
+        def verdict(past: RuleHistory) -> Verdict:
+            found = decide(rule, occurrence, past, now)
+            return Verdict("acting", decision.reason) if found.outcome == "acting" else found
+
+        await self._act_if(rule, await self.state.decide_again(decision, verdict))
+
+    async def _act_if(self, rule: Rule, taken: Decision | None) -> None:
+        """Act on what was decided again, if that is still the decision; None: another process was faster."""
+        if taken is None:
+            return
+        if taken.outcome == "acting":
             await self._act_on(rule, taken)
-        elif taken is not None:
-            self.journal(taken)
+            return
+        self.journal(taken)
+        if taken.outcome == "waiting":
+            await self._keep_request(rule, taken)
+
+    async def _keep_request(self, rule: Rule, decision: Decision) -> None:
+        """Keep the exact request, for whoever approves it."""
+        with suppress(CannotActError, ApiError):
+            request = await self.responses.request(rule, decision)
+            if request is not None:
+                await self.state.keep_request(decision.decision_id, shown(request))
 
     async def _act_on(self, rule: Rule, decision: Decision) -> None:
         now = self.clock()

@@ -101,13 +101,13 @@ class State:
         given = Answer(word, author.name, self.clock())
         return await self.writer.run(partial(decisions.answer, decision_id=decision_id, given=given))
 
-    async def take_approved(
+    async def decide_again(
         self, decision: Decision, decide: Decide, *, active_run: str | None = None
     ) -> Decision | None:
-        """Decide again on an approved decision, and take it; None: another process was faster."""
+        """Decide again on an approved or queued decision, and take it; None: another process was faster."""
         self.check_place()
         now = self.clock()
-        return await self.writer.run(lambda held: decisions.take_approved(held, decision, decide, active_run, now))
+        return await self.writer.run(lambda held: decisions.decide_again(held, decision, decide, active_run, now))
 
     async def settle(self, decision: Decision) -> Decision:
         """Store a decision's end: its outcome, reason, `action_id` and `result_id`."""

@@ -119,20 +119,24 @@ def answer(connection: sqlite3.Connection, decision_id: int, given: Answer) -> b
     return True
 
 
-def take_approved(
+def decide_again(
     connection: sqlite3.Connection,
     decision: Decision,
     decide: Callable[[RuleHistory], Verdict],
     active_run: str | None,
     now: datetime,
 ) -> Decision | None:
-    """Decide again on an approved decision, by what the rule did since; None: another process was faster."""
+    """Decide again on an approved or queued decision, by what the rule did since; None: another process was faster."""
     number = decision.decision_id
+    expected = decision.outcome
     conversation_id = decision.occurrence.conversation
     with immediate(connection):
         verdict = decide(_past(connection, sqlite_text(decision.rule), conversation_id, active_run, now))
-        if not _move(connection, number, "approved", verdict.outcome, verdict.reason, now):
+        if not _move(connection, number, expected, verdict.outcome, verdict.reason, now):
             return None
+        if expected == "queued":
+            # It counts towards the limits of the hour in which it acts.
+            connection.execute("UPDATE decisions SET decided_us = ? WHERE id = ?", (to_us(now), number))
     return one(connection, number)
 
 

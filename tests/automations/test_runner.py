@@ -131,6 +131,22 @@ STORIES: dict[str, tuple[list[str], list[ActingResult], str, str, list[str]]] = 
         "look; run_1 working; +1h; look; +1h; look; +1m; rules 1; run_1 completed; next", "r",
         ["acting", "done", "queued waits for its run run_1", "expired its rule was edited"],
     ),
+    "what is queued counts towards the limits when it acts": (
+        [rule(on=HOURLY, do=START, overlap='"queue"', limit="{ per_hour = 1, per_day = 1 }")], [MADE],
+        "look; run_1 working; +1h; look; +1h; +1m; look; run_1 completed; look", "r",
+        ["acting", "done", "limited 1 in the last 24 hours: limit.per_day"],
+    ),
+    "what is queued is skipped if nobody was there when its turn came": (
+        [rule(on=HOURLY, do=START, overlap='"queue"', catch_up='"10m"')], [MADE],
+        "look; run_1 working; +1h; look; +1h; look; +1m; run_1 completed; +3d; rules 0", "r r",
+        ["acting", "done", "queued waits for its run run_1", "skipped 3d00h late; catch_up is 10m00s",
+         "acting for 47 missed before it, too", "done"],
+    ),
+    "what is queued still waits for its approval": (
+        [rule(on=HOURLY, do=START, overlap='"queue"', approval="true")], [MADE],
+        "look; run_1 working; +1h; look; approve; look; +1h; look; +10m; run_1 completed; look", "r",
+        ["waiting", "done", "queued waits for its run run_1", "waiting"],
+    ),
     "failures in a row pause it until it is resumed": (
         [rule(pause_after="2")], [NO, NO],
         "look; +1m; a failed; look; +1m; b failed; look; +1m; c failed; look; resume r; +1m; d failed; look", "r r r",
@@ -187,7 +203,7 @@ async def test_a_rule_acts_on(
     assert [name for name, _ in place.acts.done] == acted.split()
     found = [f"{outcome} {reason}".strip() for outcome, reason in place.outcomes]
     assert len(found) == len(outcomes), found
-    assert [line for line, begin in zip(found, outcomes, strict=True) if not line.startswith(begin)] == []
+    assert [line for line, begin in zip(found, outcomes, strict=True) if not line.startswith(begin)] == [], found
 
 
 async def test_a_rule_whose_files_fail_holds_up_no_other(place: Place) -> None:
@@ -268,6 +284,21 @@ async def test_no_rule_waits_for_another_ones_program(place: Place) -> None:
     assert [name for name, _ in place.acts.done] == ["quick", "quick", "slow"]
     paused = "the rule is paused: 1 failure in a row, the last one: no"
     assert place.outcomes[-2:] == [("failed", "no"), ("skipped", paused)]
+
+
+async def test_queued_programs_keep_to_the_limits(place: Place) -> None:
+    """Thirty failures while a program runs are not thirty programs: each is decided on again when it could begin."""
+    runner = await place.begun(rule(do=COMMAND, limit="{ per_hour = 3 }"))
+    place.acts.held["r"] = asyncio.Event()
+    for number in range(30):
+        place.world.pass_(seconds=1)
+        await place.world.run(f"run_{number}", "failed")
+        await runner.look(waits=False)
+    place.acts.held["r"].set()
+    await runner.look()
+
+    assert len(place.acts.done) == 3
+    assert Counter(outcome for outcome, _ in place.outcomes) == {"acting": 1, "queued": 29, "done": 3, "limited": 27}
 
 
 async def test_a_program_that_has_finished_keeps_nothing_waiting(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,10 @@
 """Fire times: schedules over gaps and folds of the clock, intervals, jitter, and schedules that cannot be meant."""
 
 import random
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from itertools import islice
+from itertools import islice, pairwise
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -53,6 +55,30 @@ def test_a_jitter_by_which_times_would_overtake_each_other_is_refused(cron: str,
     check_schedule(OnSchedule(cron, "UTC", timedelta(minutes=minutes - 1)), at)
     with pytest.raises(ValueError, match="the jitter is longer than"):
         check_schedule(OnSchedule(cron, "UTC", timedelta(minutes=minutes)), at)
+
+
+ZONES = ("Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "America/Santiago", "Africa/Cairo", "Asia/Kolkata")
+"""North and south, half an hour, at midnight, and never."""
+
+
+def changes(zone: ZoneInfo) -> Iterator[datetime]:
+    """The hours of 2026 to 2028 in which a zone's clock is changed."""
+    hours = (datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=n) for n in range(3 * 366 * 24))
+    for before, after in pairwise(hours):
+        if before.astimezone(zone).utcoffset() != after.astimezone(zone).utcoffset():
+            yield before
+
+
+@pytest.mark.parametrize("zone", ZONES)
+@pytest.mark.parametrize("cron", ["*/30 * * * *", "0 * * * *", "15,45 1-3 * * *", "30 2 * * *"])
+def test_no_change_of_the_clock_makes_a_schedule_invalid(zone: str, cron: str) -> None:
+    """Checked in every hour of the day around it; its times only go forward."""
+    on = OnSchedule(cron, zone)
+    for change in changes(ZoneInfo(zone)):
+        for hours in range(-26, 4):
+            check_schedule(on, change + timedelta(hours=hours))
+        times = list(islice(fire_times(on, "r", change - timedelta(days=1)), 60))
+        assert times == sorted(set(times))
 
 
 @pytest.mark.parametrize(
