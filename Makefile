@@ -67,7 +67,7 @@ snapshots: .venv/.dev ## Accept what the screens look like now, after looking at
 	@$(BIN)/python -m pytest tests/console --snapshot-update
 
 lock: .venv/.dev ## Update the pinned dependencies, with hashes and without addresses (needs uv)
-	@set -e; for set in "console --group build" "service --extra service --group build" "dev --extra service --extra postgres --extra traces --extra oidc --extra notify --extra metrics --extra web --extra mcp --group dev"; do \
+	@set -e; for set in "console --group build" "service --extra service --group build" "dev --extra service --extra postgres --extra traces --extra oidc --extra notify --extra metrics --extra mcp --group dev"; do \
 		set -- $$set; name=$$1; shift; \
 		uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 			pyproject.toml "$$@" -o requirements/$$name.txt; done

@@ -16,7 +16,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from msgspec.structs import replace
 from textual.pilot import Pilot
 
 from app.console.app import RunwardenApp
@@ -111,7 +110,6 @@ async def tell(recording: Recording) -> None:
 async def record(world: World) -> list[tuple[str, float]]:
     """Wait until there is something to show, then show it."""
     settings, profile = world.configuration()
-    settings = replace(settings, console=replace(settings.console, tour=False))
     async with await Engine.open(settings, profile, actor="console") as engine:
         engine.start_polling()
         async with asyncio.timeout(PATIENCE_S):

@@ -6,8 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LIBRARIES = ("anyio._backends._asyncio", "encodings.idna", "h11", "httpcore", "rich.progress_bar")
-OTHERS = ("app/web/", "app/demo/", "app/__main__")
-"""The web's libraries take as long as all the rest."""
+OTHERS = ("app/demo/", "app/__main__")
 
 for file in (path.relative_to(ROOT) for name in ("app", "widgets", "storage") for path in (ROOT / name).rglob("*.py")):
     if not str(file).startswith(OTHERS):

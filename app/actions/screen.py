@@ -112,7 +112,10 @@ def nothing(query: ActivityQuery, held: int) -> Notice:
     """The reason for an empty list."""
     if query.is_narrowed and held:
         return Notice("∅", "No write matches", (f"{held:,} writes in all; press esc to show them.",))
-    lines = ("Every write is recorded here before it is sent,", "with its outcome: yours and those of automations.")
+    lines = (
+        "Every write is recorded here before it is sent, with its outcome: yours and those of automations.",
+        "Press 1, then n, to start a run.",
+    )
     return Notice("○", "No writes from here yet", lines, "plain")
 
 

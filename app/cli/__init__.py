@@ -10,7 +10,6 @@ from app.version import VERSION_LINE, __version__
 
 COMMANDS: Final = {
     "console": ("app.cli.command_console:console", "Open the console."),
-    "web": ("app.web.command:web", "Open the console in a browser on this machine."),
     "mcp": ("app.mcp.command:mcp", "Serve programs over MCP on stdin and stdout: facts, and proposals."),
     "demo": ("app.cli.command_console:demo", "Try it: a service, repositories, runs and the console."),
     "serve": ("app.cli.command_service:serve", "Run the self-hosted service."),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from app.profiles import Profile, Settings
 
 WEB_DRIVER: Final = "textual.drivers.web_driver:WebDriver"
-"""Set by textual-serve in the processes it starts."""
+"""The driver that `textual serve` gives to the processes it starts."""
 _CHECK_PARENT_S: Final = 1.0
 _KILL_AFTER_S: Final = 5.0
 

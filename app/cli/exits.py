@@ -58,7 +58,6 @@ EXTRAS: Final[Mapping[str, Sequence[str]]] = {
         *("anyio", "fastapi", "uvicorn", "h11", "sqlalchemy", "dbos", "email_validator", "alembic"),
         *("prometheus_client", "structlog", "ruff", "detect_secrets", "jinja2", "markdown_it", "nh3", "pygments"),
     ),
-    "web": ("textual_serve", "aiohttp"),
     "metrics": ("prometheus_client",),
     "mcp": ("mcp",),
 }

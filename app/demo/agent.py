@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 FIRST_S: Final = 3.0
-"""The first review of a branch that a person pushed: the tour begins with it."""
+"""The first review of a branch that someone pushed: it is soon there to be looked at."""
 SHORTEST_S: Final = 6.0
 LONGEST_S: Final = 150.0
 LINES_MOST: Final = 3

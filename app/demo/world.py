@@ -238,8 +238,7 @@ def write_configuration(folder: Path, base_url: str, tokens: Mapping[str, str], 
         f'"gitlab:*" = {json.dumps(f"{folder}/repositories/gitlab/{{path}}.git")}\n\n'
     )
     at_work = RULES.replace("MESSAGES", json.dumps(str(folder / "messages.log"))) if is_live else ""
-    tour = "[console]\ntour = true\n\n" if is_live else ""
-    for alias, file, extra in ((PROFILE, "config", f"{tour}{at_work}"), ("team", "team", "")):
+    for alias, file, extra in ((PROFILE, "config", at_work), ("team", "team", "")):
         secret = folder / ("token" if alias == PROFILE else f"{alias}-token")
         with os.fdopen(os.open(secret, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as written:
             written.write(tokens[alias])

@@ -277,8 +277,6 @@ class ConsoleSettings(Struct, frozen=True):
     """Maximum number of runs that one instruction may go to."""
     mouse: bool = True
     """False: leave the mouse to the terminal, for selecting text."""
-    tour: bool = False
-    """Show a newcomer around, in a line above the keys."""
 
     def __post_init__(self) -> None:
         force_setattr(self, "health_ok", tuple(word.casefold() for word in self.health_ok))

@@ -188,7 +188,6 @@ def test_without_its_extra_a_command_says_the_cure(wheel: Path, tmp_path: Path) 
         ("demo", "service"),
         ("serve", "service"),
         ("service", "service"),
-        ("web", "web"),
         ("mcp", "mcp"),
     ):
         done = installation.run(command)

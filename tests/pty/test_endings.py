@@ -1,13 +1,20 @@
 """However the console ends, the terminal is as it was, and nothing secret is on it."""
 
+import os
 import signal
 from collections.abc import Callable
+from pathlib import Path
+from subprocess import DEVNULL, PIPE
 from typing import Any
 
 import pytest
 
+from app.cli.command_console import WEB_DRIVER
+from tests.lab import Lab
+from tests.program import ROOT, Program
 from tests.pty.conftest import TOKEN
 from tests.pty.terminal import Terminal
+from tests.waiting import eventually
 
 CRASH = """
 import sys
@@ -66,6 +73,15 @@ process.PATIENCE_MS = 300
 threading.Thread(target=threading.Event().wait).start()
 sys.exit(main())
 """
+BROWSER_SERVER = """
+import os, subprocess, sys
+
+command = [sys.executable, "-P", "-m", "app", "console"]
+with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as console:
+    console.stdout.readline()
+    print(console.pid, flush=True)
+"""
+"""What `textual serve` does: it starts a console on pipes, and waits for its first line."""
 CONTINUED = """
 import asyncio, os, signal, sys
 from app.console.app import RunwardenApp
@@ -134,6 +150,38 @@ def test_a_signal_ends_it_in_order_whatever_is_open(opened: Opened, number: sign
 
     assert terminal.end() == 128 + number
     assert_given_back(terminal)
+
+
+def test_a_console_in_a_browser_ends_with_its_server(board: Lab, tmp_path: Path) -> None:
+    """A console without its server would poll on unseen, even if the server was killed."""
+    environment = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(ROOT),
+        "HOME": str(tmp_path),
+        "RUNWARDEN_BASE_URL": board.base_url,
+        "RUNWARDEN_TOKEN": TOKEN,
+        "TEXTUAL_DRIVER": WEB_DRIVER,
+    }
+    server = Program((), environment, code=BROWSER_SERVER, streams=(DEVNULL, PIPE, DEVNULL))
+    assert server.stdout is not None
+    console = int(server.stdout.readline())
+    server.kill()
+    server.wait()
+    server.close()
+
+    try:
+        eventually(lambda: is_over(console), "the console has ended")
+    finally:
+        if not is_over(console):
+            os.kill(console, signal.SIGKILL)
+
+
+def is_over(pid: int) -> bool:
+    """Whether a process has ended, collected or not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
 
 
 def test_a_signal_ends_the_first_screen_in_order(newcomer: Terminal) -> None:

@@ -19,7 +19,6 @@ from textual.worker import Worker
 from app.console.guard import guarded_event
 from app.console.messages import FIRST_UNKNOWN, GoToTab, OpenRun
 from app.console.session import Session
-from app.console.session.tour import TourStrip
 from app.console.session.troubles import READ_ONLY
 from app.profiles import Profile
 from widgets.frame.bars import KeyBar, KeyHint, Tab, TabBar
@@ -125,12 +124,6 @@ class BaseScreen(Screen[None]):
     HORIZONTAL_BREAKPOINTS = WIDTHS
     VERTICAL_BREAKPOINTS = HEIGHTS
     AUTO_FOCUS = ""
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("f9", "tour('next')", "next step", show=False, tooltip="Next step of the tour", id="tour.next"),
-        Binding(
-            "f10", "tour('leave')", "leave the tour", show=False, tooltip="Leave the tour for good", id="tour.leave"
-        ),
-    ]
 
     def __init__(self, session: Session) -> None:
         super().__init__()
@@ -147,7 +140,6 @@ class BaseScreen(Screen[None]):
         yield from self.compose_body()
         with Vertical(id="bottom"):
             yield Banner()
-            yield TourStrip()
             yield FollowStrip()
             yield KeyBar()
 
@@ -168,16 +160,12 @@ class BaseScreen(Screen[None]):
         session.vitals.changed.subscribe(self, self._show_vitals)
         session.pins_changed.subscribe(self, lambda _: self.show_trouble())
         session.batches.changed.subscribe(self, lambda _: self.show_trouble())
-        session.tour.changed.subscribe(self, lambda _: self._show_tour())
         self.bindings_updated_signal.subscribe(self, self._show_keys)
         self.set_interval(TICK_S, self.beat)
         self._show_vitals(session.vitals.now)
-        self._show_tour()
 
     def on_screen_resume(self) -> None:
-        """Report this screen to the tour and offer the keys again."""
-        if len(self.app.screen_stack) == 1:
-            self.session.tour.reached(self.TAB)
+        """Offer the keys again."""
         self._show_keys(self)
         if self._ticks_behind:
             self.beat()
@@ -190,17 +178,6 @@ class BaseScreen(Screen[None]):
     def _cover_if_too_small(self, event: events.Resize) -> None:
         if is_too_small(event.size) and not isinstance(self.app.screen, TooSmall):
             self.app.push_screen(TooSmall())
-
-    async def action_tour(self, step: str) -> None:
-        """Continue the tour, or leave it."""
-        if step == "leave":
-            self.session.tour.leave()
-        elif run_id := await self.session.tour.next():
-            self.post_message(OpenRun(run_id))
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer the tour's keys only during the tour."""
-        return self.session.tour.is_on if action == "tour" else super().check_action(action, parameters)
 
     def engine_changed(self, event: "Event") -> None:
         """Hook: read again what this event may have changed."""
@@ -234,16 +211,14 @@ class BaseScreen(Screen[None]):
         return self.session.vitals.trouble
 
     def show_trouble(self) -> None:
-        """Update the line above the keys: a trouble, or the tour, or the followed runs, or what always applies."""
+        """Update the line above the keys: a trouble, or the followed runs, or what always applies."""
         session, now = self.session, self.session.run_now()
         # A screen may report the link in its own words; our own files concern every screen.
         trouble = session.vitals.storage_trouble or self.trouble()
-        words = None if trouble else session.tour.words
-        pins, batches = ((), ()) if trouble or words else session.followed
-        self.query_one(TourStrip).show(words)
+        pins, batches = ((), ()) if trouble else session.followed
         self.query_one(FollowStrip).show(pins, batches, now, self.as_of or now)
         standing = READ_ONLY if self.acting_profile.read_only else None
-        self.query_one(Banner).show(trouble or (None if words or pins or batches else standing))
+        self.query_one(Banner).show(trouble or (None if pins or batches else standing))
 
     @property
     def acting_engine(self) -> "Engine | str":
@@ -315,10 +290,6 @@ class BaseScreen(Screen[None]):
                 self.post_message(OpenRun(run_id))
 
         self.app.push_screen(BatchScreen(self.session, key), opened)
-
-    def _show_tour(self) -> None:
-        self.show_trouble()
-        self.refresh_bindings()
 
     def _show_keys(self, screen: Screen[Any]) -> None:
         if screen is self and self.is_mounted:

@@ -10,7 +10,6 @@ from textual.notifications import SeverityLevel
 from textual.signal import Signal
 
 from app.console.session.feeds import Batches, InboxFeed, VitalsFeed
-from app.console.session.tour import Tour
 from app.console.session.troubles import own_failure_text
 from app.engine.events import Event, LinkChanged
 from app.engine.text import safe_text
@@ -66,7 +65,6 @@ class Session:
         self.vitals = VitalsFeed(self, first, can_switch=can_switch)
         self.batches = Batches(self)
         self.inbox = InboxFeed(self)
-        self.tour = Tour(self)
         self.pins: tuple[PinnedRun, ...] = ()
         """The followed runs, as read last."""
         self._ended: dict[str, datetime] = {}

@@ -1,4 +1,4 @@
-"""Preferences of the user for all profiles: theme, split, tour and recent choices of the palette."""
+"""Preferences of the user for all profiles: theme, split and recent choices of the palette."""
 
 import asyncio
 import json
@@ -27,8 +27,6 @@ class UserPreferences(Struct, frozen=True):
     """The configured theme at that time: a theme that is configured later replaces the choice."""
     recent: tuple[str, ...] = ()
     """Choices in the palette, newest first."""
-    tour: int = 0
-    """Steps of the tour that were taken; all of them if it was left."""
     split: str = ""
     """The size of the pane beside the runs. Empty: the default."""
 
@@ -65,7 +63,6 @@ def _change(path: Path, change: Callable[[UserPreferences], UserPreferences]) ->
                     "theme": after.theme,
                     "configured": after.configured,
                     "recent": after.recent,
-                    "tour": after.tour,
                     "split": after.split,
                 }
                 with replacing(path) as file:
@@ -84,7 +81,6 @@ def _read(path: Path) -> UserPreferences:
             str(document["theme"]),
             str(document["configured"]),
             recent,
-            int(document.get("tour", 0)),
             str(document.get("split", "")),
         )
     except (OSError, ValueError, KeyError, TypeError):
