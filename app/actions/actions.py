@@ -328,10 +328,7 @@ class Actions(Struct, frozen=True):
                     supersedes=supersedes,
                 )
         except AlreadyAskedError as asked:
-            if (asked.existing.path, asked.existing.body_json) != (
-                request.path,
-                as_json(request, asked.existing.action_id),
-            ):
+            if not asked.is_for(request):
                 raise
             # Wait until the other process has settled it, or a request's time is over.
             action = asked.existing

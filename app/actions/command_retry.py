@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from msgspec import Struct
@@ -11,15 +11,15 @@ from msgspec.structs import replace
 
 from app.actions.actions import retry_key
 from app.actions.asked import Asked, what_began
+from app.actions.batch import BatchResult, BatchSender
 from app.actions.command_writes import (
     DRY_RUN_OPTION,
     BatchRow,
     WriteOptions,
-    carry_out,
     each_in_turn,
-    exit_of,
     rehearse,
     request_document,
+    submitting,
     tell_batch,
 )
 from app.actions.refusals import ActionRefusedError, BlockedError
@@ -27,7 +27,7 @@ from app.api.errors import ApiError
 from app.api.requests import WriteRequest
 from app.cli.context import Invocation
 from app.cli.documents import error_document
-from app.cli.exits import CommandFailedError, Exit, Failure, failed
+from app.cli.exits import CommandFailedError, Failure, failed
 from app.cli.options import RUN_IDS, FactCommand, as_key, async_command
 from app.cli.output import Column
 from app.cli.running import asking
@@ -35,68 +35,36 @@ from app.engine.text import plural
 from app.runs.command_lookup import RunLookup
 from app.runs.command_wait import RunWaiter, wait_failure, wait_options
 from app.runs.document import spec_fields
-from storage.records import Action, Run
+from storage.records import Run
 
 if TYPE_CHECKING:
     from app.engine.engine import Engine
-
-RetryOutcome = Literal[
-    "to_send", "sent", "sent_before", "refused", "blocked", "rejected", "unknown", "not_sent", "not_tried"
-]
-OWN_FAULT: Final = frozenset({"rejected", "not_found"})
-"""Kinds of errors that concern one run only, so that the next one may succeed."""
-OUTCOMES: Final[dict[str, RetryOutcome]] = {"confirmed": "sent", "rejected": "rejected", "not_sent": "not_sent"}
 
 
 class Retry(Struct, frozen=True):
     """A retried run and its outcome."""
 
     run_id: str
-    outcome: RetryOutcome
+    result: BatchResult
     request: WriteRequest | None = None
     """The request to send. None: the retry is refused."""
     key: str = ""
-    action: Action | None = None
-    problem: str = ""
-    """Why the retry is refused."""
     run: Run | None = None
     """The resulting run, after waiting for its end."""
     asked: Asked | None = None
-    """What began its last turn, and who asked; None: not known."""
-
-    @property
-    def ends_the_batch(self) -> bool:
-        """Whether the batch stops here, because the next retry would most likely fail in the same way."""
-        error = self.action.error if self.action else None
-        return self.outcome in {"unknown", "not_sent", "rejected"} and (error is None or error.kind not in OWN_FAULT)
-
-    @property
-    def made(self) -> str:
-        """The id of the resulting run, if it is known."""
-        return (self.action.result_id if self.action else None) or ""
-
-    @property
-    def reason(self) -> str:
-        """Why it was not sent, or failed."""
-        return self.problem or (self.action.error.message if self.action and self.action.error else "")
-
-    @property
-    def exit(self) -> Exit:
-        """The exit code of this retry alone."""
-        if self.outcome in {"refused", "blocked"}:
-            return Exit.USAGE if self.outcome == "refused" else Exit.UNKNOWN_OUTCOME
-        return Exit.DONE if self.action is None else exit_of(self.action)
+    """The request that started its last turn, and its author; None: not known."""
 
     def document(self, base_url: str) -> dict[str, object]:
         """As JSON."""
-        is_shown = self.outcome == "to_send" and self.request is not None
+        result = self.result
+        is_shown = result.outcome == "to_send" and self.request is not None
         return {
             "run_id": self.run_id,
-            "outcome": self.outcome,
-            "action_id": self.action.action_id if self.action else None,
-            "result_id": self.made or None,
-            "problem": self.problem or None,
-            "error": error_document(self.action) if self.action else None,
+            "outcome": result.outcome,
+            "action_id": result.action.action_id if result.action else None,
+            "result_id": result.result_id or None,
+            "problem": result.problem or None,
+            "error": error_document(result.action) if result.action else None,
             "request": request_document(base_url, self.request) if is_shown and self.request else None,
             "run": spec_fields(self.run) if self.run else None,
             "asked_by": (self.asked.caller or None) if self.asked else None,
@@ -128,7 +96,7 @@ async def retry(invocation: Invocation, /, *, run_ids: tuple[str, ...], yes: boo
     async with invocation.writer(dry_run=options.dry_run) as engine:
         planned = [await plan(engine, run_id, options.key) for run_id in run_ids]
         results = list({each.run_id: each for each in planned}.values())
-        count = sum(each.outcome == "to_send" for each in results)
+        count = sum(each.result.outcome == "to_send" for each in results)
         if count and not options.dry_run:
             if not yes:
                 cap = engine.settings.console.send_cap
@@ -144,87 +112,77 @@ async def retry(invocation: Invocation, /, *, run_ids: tuple[str, ...], yes: boo
         if options.waits and not options.dry_run:
             results, failure = await _waited(invocation, engine, results, options.timeout)
         base_url = engine.client.base_url
-    rows = [BatchRow(each.run_id, each.action, each.document(base_url), each.exit) for each in results]
+    rows = [BatchRow(each.run_id, each.result, each.document(base_url)) for each in results]
     return tell_batch(invocation, rows, COLUMNS, results, base_url, failure=failure, dry_run=options.dry_run)
 
 
 async def plan(engine: "Engine", text: str, prefix: str | None = None) -> Retry:
     """What retrying a run would send, or why it would not be sent."""
+
+    def refused(run_id: str, why: str) -> Retry:
+        return Retry(run_id, BatchResult("refused", problem=why))
+
     try:
         run = await RunLookup(engine).current(text)
     except CommandFailedError as error:
-        return Retry(text, "refused", problem=error.failure.message)
+        return refused(text, error.failure.message)
     detail = await engine.cache.detail(run.run_id)
     if detail is None or not detail.is_final:
-        return Retry(run.run_id, "refused", problem=f"It has not ended: {run.status}.")
+        return refused(run.run_id, f"It has not ended: {run.status}.")
     if run.status == "completed":
-        return Retry(run.run_id, "refused", problem="It completed.")
+        return refused(run.run_id, "It completed.")
     try:
-        found = await what_began(engine.ledger, engine.extension.turns, detail)
+        asked = await what_began(engine.ledger, engine.extension.turns, detail)
     except ApiError as error:
-        return Retry(
-            run.run_id, "refused", problem=f"The service could not be asked for its instructions: {error.message}"
-        )
-    if not isinstance(found, Asked):
-        return Retry(run.run_id, "refused", problem=found.reason)
+        return refused(run.run_id, f"The service could not be asked for its instructions: {error.message}")
+    if not isinstance(asked, Asked):
+        return refused(run.run_id, asked.reason)
     # Each failure is retried once; a run that works and fails again has a new failure, and so another key.
     key = f"{prefix}-{run.run_id}" if prefix else retry_key(run)
-    return await _checked(engine, Retry(run.run_id, "to_send", found.request, key, asked=found))
-
-
-async def _checked(engine: "Engine", planned: Retry) -> Retry:
-    """The plan, unless it was carried out before or would be refused."""
-    if planned.request is None:
-        return planned
+    result = BatchResult("to_send")
     try:
-        before = await rehearse(engine, planned.request, key=planned.key, again=False)
+        before = await rehearse(engine, asked.request, key=key, again=False)
     except BlockedError as error:
-        return replace(planned, outcome="blocked", action=error.existing)
+        result = BatchResult("blocked", error.existing)
     except (ActionRefusedError, CommandFailedError) as error:
-        return replace(planned, outcome="refused", problem=str(error))
-    if before is None:
-        return planned
-    return replace(planned, outcome="sent_before" if before.state == "confirmed" else "unknown", action=before)
+        result = BatchResult("refused", problem=str(error))
+    else:
+        if before is not None:
+            result = BatchResult("sent_before" if before.state == "confirmed" else "unknown", before)
+    return Retry(run.run_id, result, asked.request, key, asked=asked)
 
 
 async def _send(invocation: Invocation, engine: "Engine", planned: Sequence[Retry]) -> list[Retry]:
-    is_stopped = False
     cap = engine.settings.console.send_cap
     base_url = engine.client.base_url
     batches = -(-len(planned) // cap)
+    sender = BatchSender(submitting(engine))
 
-    async def send(place: tuple[int, Retry]) -> tuple[Retry, str, str]:
-        nonlocal is_stopped
-        n, each = place
-        result = each if is_stopped else await _sent(engine, each)
-        is_stopped = is_stopped or (result is not each and result.ends_the_batch)
+    async def send(numbered: tuple[int, Retry]) -> tuple[Retry, str, str]:
+        n, each = numbered
+        if each.result.outcome == "to_send" and each.request is not None:
+            result = await sender.send(each.request, each.key) if sender.may_send else BatchResult("not_tried")
+            each = replace(each, result=result)
         batch = f"  batch {n // cap + 1} of {batches}" if batches > 1 else ""
-        return result, "not_tried" if result.outcome == "to_send" else result.outcome, f"{each.run_id}{batch}"
+        return each, each.result.outcome, f"{each.run_id}{batch}"
 
     def done(results: Sequence[Retry]) -> dict[str, object]:
         return {"rows": [each.document(base_url) for each in results], "base_url": base_url}
 
     results = await each_in_turn(invocation, list(enumerate(planned)), send, done, "sent")
-    results += planned[len(results) :]
-    return [replace(each, outcome="not_tried") if each.outcome == "to_send" else each for each in results]
-
-
-async def _sent(engine: "Engine", planned: Retry) -> Retry:
-    if planned.outcome != "to_send" or planned.request is None:
-        return planned
-    now = await _checked(engine, planned)
-    if now.outcome != "to_send":
-        return now
-    action = await carry_out(engine, planned.request, key=planned.key)
-    return replace(planned, outcome=OUTCOMES.get(action.state, "unknown"), action=action)
+    rest = planned[len(results) :]
+    not_tried = BatchResult("not_tried")
+    return results + [replace(each, result=not_tried) if each.result.outcome == "to_send" else each for each in rest]
 
 
 async def _waited(
     invocation: Invocation, engine: "Engine", results: Sequence[Retry], patience: timedelta
 ) -> tuple[list[Retry], Failure | None]:
     """Wait for the resulting runs to end, unless something stopped the batch."""
-    made = {each.run_id: each.made for each in results if each.outcome in {"sent", "sent_before"} and each.made}
-    is_stopped = invocation.stopped_by or any(each.outcome == "not_tried" or each.ends_the_batch for each in results)
+    made = {each.run_id: each.result.result_id for each in results if each.result.is_done and each.result.result_id}
+    is_stopped = invocation.stopped_by or any(
+        each.result.outcome == "not_tried" or each.result.stops_batch for each in results
+    )
     if is_stopped or not made:
         return list(results), None
     base_url = engine.client.base_url
@@ -240,11 +198,11 @@ async def _waited(
 
 
 COLUMNS: Final[tuple[Column[Retry], ...]] = (
-    Column("outcome", lambda r: r.outcome, "outcome"),
+    Column("outcome", lambda r: r.result.outcome, "outcome"),
     Column("run", lambda r: r.run_id, "run_id", flexible=True),
-    Column("made", lambda r: r.made, "result_id", flexible=True),
+    Column("made", lambda r: r.result.result_id, "result_id", flexible=True),
     Column("ended", lambda r: r.run.status if r.run else "", "status"),
-    Column("reason", lambda r: r.reason, "reason", flexible=True),
-    Column("action", lambda r: r.action.action_id if r.action else "", "action_id"),
+    Column("reason", lambda r: r.result.reason, "reason", flexible=True),
+    Column("action", lambda r: r.result.action.action_id if r.result.action else "", "action_id"),
     Column("asked by", lambda r: r.asked.caller if r.asked else "", "asked_by"),
 )

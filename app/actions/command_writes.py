@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 from msgspec import Struct
 
-from app.api.requests import as_json
 from app.cli.context import Format, Invocation
 from app.cli.documents import MADE, unsent_document, write_document
 from app.cli.exits import EXIT_BY_KIND, Exit, Failure, failed
@@ -27,6 +26,8 @@ from storage.records import Action, ActionKind
 
 if TYPE_CHECKING:
     from app.actions.actions import Actions
+    from app.actions.batch import BatchResult, Submit
+    from app.actions.refusals import AlreadyAskedError
     from app.api.requests import WriteRequest
     from app.engine.engine import Engine
     from storage.records.decision import Decision
@@ -51,7 +52,7 @@ async def carry_out(
     try:
         return await settled(engine.actions.submit(request, key=key, again=again))
     except AlreadyAskedError as asked:
-        return _same(asked.existing, request, key)
+        return _same(asked, request, key)
 
 
 async def rehearse(engine: "Engine", request: "WriteRequest", *, key: str | None, again: bool) -> Action | None:
@@ -65,16 +66,17 @@ async def rehearse(engine: "Engine", request: "WriteRequest", *, key: str | None
     try:
         await engine.actions.rehearse(request, key=key, again=again)
     except AlreadyAskedError as asked:
-        return _same(asked.existing, request, key)
+        return _same(asked, request, key)
     return None
 
 
-def _same(existing: Action, request: "WriteRequest", key: str | None) -> Action:
+def _same(asked: "AlreadyAskedError", request: "WriteRequest", key: str | None) -> Action:
     """The earlier action of this key, if it has the same request."""
-    if (existing.path, existing.body_json) != (request.path, as_json(request, existing.action_id)):
-        said = f"The key {key!r} was used for another request ({existing.action_id}). Nothing was sent; "
-        raise failed("already_asked", f"{said}choose another key.", action_id=existing.action_id)
-    return existing
+    if not asked.is_for(request):
+        action_id = asked.existing.action_id
+        why = f"The key {key!r} was used for another request ({action_id}). Nothing was sent; choose another key."
+        raise failed("already_asked", why, action_id=action_id)
+    return asked.existing
 
 
 async def settled(sending: Awaitable[Action]) -> Action:
@@ -85,6 +87,11 @@ async def settled(sending: Awaitable[Action]) -> Action:
         return await sending
     except SendCancelledError as cancelled:
         return cancelled.action
+
+
+def submitting(engine: "Engine") -> "Submit":
+    """How a batch of a command sends each write: an interrupted one is reported as far as it is settled."""
+    return lambda request, key: settled(engine.actions.submit(request, key=key))
 
 
 def exit_of(action: Action) -> Exit:
@@ -99,6 +106,19 @@ def exit_of(action: Action) -> Exit:
             return Exit.UNKNOWN_OUTCOME
         case "rejected" | "not_sent":
             return EXIT_BY_KIND.get(action.error.kind, Exit.USAGE) if action.error else Exit.USAGE
+
+
+def exit_of_result(result: "BatchResult") -> Exit:
+    """The exit code that one write of a batch would have alone."""
+    match result.outcome:
+        case "refused":
+            return Exit.USAGE
+        case "blocked":
+            return Exit.UNKNOWN_OUTCOME
+        case "to_send" | "sent_before" | "not_tried":
+            return Exit.DONE
+        case _:
+            return Exit.DONE if result.action is None else exit_of(result.action)
 
 
 def tell(
@@ -296,11 +316,9 @@ class BatchRow(Struct, frozen=True):
     """The outcome of one write of a batch."""
 
     name: str
-    action: Action | None
+    result: "BatchResult"
     document: Document
     """As JSON, with its `outcome`."""
-    exit: Exit
-    """The exit code that it would have alone."""
 
 
 def tell_batch(
@@ -314,9 +332,9 @@ def tell_batch(
     dry_run: bool = False,
 ) -> Exit:
     """Print the outcomes of a batch, and of waiting for it; return the exit code: that of the row to look at first."""
-    code = max((row.exit for row in rows), key=SEVERITY.index, default=Exit.DONE) or (
-        failure.exit if failure else Exit.DONE
-    )
+    code = max((exit_of_result(row.result) for row in rows), key=SEVERITY.index, default=Exit.DONE)
+    if code is Exit.DONE and failure is not None:
+        code = failure.exit
     invocation.outcome = None if dry_run else code
     counts = Counter(row.document["outcome"] for row in rows)
     more = {"outcomes": dict(counts), "base_url": base_url, "warnings": list(invocation.warnings)}
@@ -329,8 +347,8 @@ def tell_batch(
     if failure is not None:
         output.note(f"runwarden: {failure.message}")
     for row in rows:
-        if row.document["outcome"] in {"blocked", "unknown"} and row.action is not None:
-            output.note(f"{row.name}: {advice(row.action, invocation.command_line)}")
+        if row.result.outcome in {"blocked", "unknown"} and row.result.action is not None:
+            output.note(f"{row.name}: {advice(row.result.action, invocation.command_line)}")
     return code
 
 

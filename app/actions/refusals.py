@@ -18,6 +18,7 @@ from app.api.requests import (
     StartRun,
     WriteRequest,
     agent_segment,
+    as_json,
 )
 from storage.base_error import RunwardenError
 from storage.records import Action
@@ -198,6 +199,11 @@ class AlreadyAskedError(ActionRefusedError):
     def __init__(self, existing: Action) -> None:
         super().__init__(f"This was sent before as {existing.action_id} ({existing.state}). Nothing was sent.")
         self.existing = existing
+
+    def is_for(self, request: WriteRequest) -> bool:
+        """Whether the action in the ledger is of this request, not of another one under the same key."""
+        existing = self.existing
+        return (existing.path, existing.body_json) == (request.path, as_json(request, existing.action_id))
 
 
 class DoubtfulIdError(ActionRefusedError):

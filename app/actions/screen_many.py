@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import ClassVar, Final, Self
 
@@ -13,10 +13,11 @@ from rich.cells import cell_len
 from textual.content import Content
 from textual.widget import Widget
 
-from app.actions.actions import Actions, retry_key
+from app.actions.actions import retry_key
 from app.actions.asked import Asked, branch_of, continuation, what_began
+from app.actions.batch import BatchResult, BatchSender
 from app.actions.drafts import Values
-from app.actions.refusals import ActionRefusedError, AlreadyAskedError, BlockedError, FieldProblem, problems
+from app.actions.refusals import ActionRefusedError, FieldProblem, problems
 from app.actions.screen_fields import PAIRS, TEXT, Field
 from app.actions.screen_form import ActionForm, RequestOrProblems
 from app.actions.screen_instructions import NAMES, PLACEHOLDERS, filled_in
@@ -36,8 +37,6 @@ from widgets.kit.cells import shorten
 
 AT_ONCE: Final = 8
 """Runs that the service is asked about at the same time."""
-HOPELESS: Final = frozenset({"rate_limited", "not_authorized", "forbidden", "token"})
-"""Refusals that the next run would meet as well."""
 WAITING: Final = Badge("◌", "waiting", "quiet")
 REFUSED: Final = Badge("⊘", "not sent", "warn")
 
@@ -215,58 +214,28 @@ def _asked(known: Known) -> dict[str, Asked]:
     return {run_id: each for run_id, each in known.items() if isinstance(each, Asked)}
 
 
-class RequestOutcome(Struct, frozen=True):
-    """The outcome of one run's request."""
-
-    run: Run
-    action: Action | None
-    """None: it was refused before anything was prepared."""
-    refusal: ActionRefusedError | None = None
-    """Why it was refused."""
-
-    @property
-    def is_done(self) -> bool:
-        """Whether it took effect, now or at an earlier attempt."""
-        return self.action is not None and self.action.state == "confirmed"
-
-    @property
-    def made(self) -> str | None:
-        """The run that it started or continued."""
-        return self.action.result_id if self.is_done and self.action is not None else None
-
-    @property
-    def ends_all(self) -> bool:
-        """Whether to stop here: the next run would be refused too, or this outcome is unknown."""
-        if self.action is None or self.is_done:
-            return False
-        error = self.action.error
-        return self.action.state != "rejected" or (error is not None and error.kind in HOPELESS)
-
-    @property
-    def may_be_tried_again(self) -> bool:
-        """Whether it had no effect, for a reason that has nothing to do with this run."""
-        return self.action is not None and self.action.state in {"not_sent", "rejected"} and self.ends_all
-
-
 class RunBatch(Struct, frozen=True):
     """A confirmed task and its progress."""
 
     batch_id: str
     task: ManyTask
     begun_at: datetime
-    sent: Mapping[str, RequestOutcome] = field(default_factory=dict)
+    sent: Mapping[str, BatchResult] = field(default_factory=dict)
     """By the id of the run that the request was for."""
     is_sending: bool = False
 
-    def settled(self, sent: RequestOutcome) -> Self:
-        """The batch with the outcome of one run's request."""
-        return replace(self, sent={**self.sent, sent.run.run_id: sent})
-
     def resolved(self, action: Action, old_id: str = "") -> Self:
-        """The batch with the resolution of an unknown outcome, or with the action sent in place of `old_id`."""
-        wanted = old_id or action.action_id
-        sent = (one for one in self.sent.values() if one.action and one.action.action_id == wanted)
-        return next((self.settled(replace(one, action=action)) for one in sent), self)
+        """The batch with the resolution of an unknown outcome, or with the action sent in place of `old_id`.
+
+        A run that this outcome had blocked may be sent now.
+        """
+        sent: dict[str, BatchResult] = {}
+        for run_id, result in self.sent.items():
+            if result.action is None or result.action.action_id != (old_id or action.action_id):
+                sent[run_id] = result
+            elif result.outcome != "blocked":
+                sent[run_id] = BatchResult.of(action)
+        return replace(self, sent=sent)
 
     @property
     def has_begun(self) -> bool:
@@ -276,7 +245,8 @@ class RunBatch(Struct, frozen=True):
     @property
     def unknown(self) -> tuple[Action, ...]:
         """Actions of unknown outcome."""
-        return tuple(sent.action for sent in self.sent.values() if sent.action and sent.action.state == "unknown")
+        results = [result for result in self.sent.values() if result.outcome != "blocked"]
+        return tuple(result.action for result in results if result.action and result.action.state == "unknown")
 
     @property
     def confirmed(self) -> tuple[str, ...]:
@@ -287,37 +257,32 @@ class RunBatch(Struct, frozen=True):
     def rest(self) -> tuple[Run, ...]:
         """The runs without a request so far, and those that can be tried again."""
         sent = self.sent
-        return tuple(run for run in self.task.runs if run.run_id not in sent or sent[run.run_id].may_be_tried_again)
+        return tuple(run for run in self.task.runs if run.run_id not in sent or sent[run.run_id].may_be_sent_again)
 
     @property
     def made(self) -> tuple[str, ...]:
         """Ids of the runs that were started or continued."""
-        return tuple(run_id for sent in self.sent.values() if (run_id := sent.made) is not None)
+        return tuple(result.result_id for result in self.sent.values() if result.is_done and result.result_id)
 
     def view(self, details: Mapping[str, RunDetail]) -> BatchView:
         """The batch as a line, with these details of its runs."""
         made = [details[run_id] for run_id in self.made if run_id in details]
         lines = []
         for run in self.task.runs:
-            sent = self.sent.get(run.run_id)
-            run_id = run.run_id
-            about = ""
-            badge = WAITING
-            opens = None
-            if sent is None:
-                about = _where(run)
-            elif sent.action is None:
-                badge = REFUSED
-                about = sent.refusal.message if sent.refusal is not None else ""
-            elif sent.made is None:
-                badge = action_badge(sent.action.state)
-                about = reason(sent.action.error) if sent.action.error is not None else ""
+            result = self.sent.get(run.run_id)
+            run_id, opens = run.run_id, None
+            if result is None:
+                badge, about = WAITING, str(_where(run))
+            elif result.action is None or result.outcome == "blocked":
+                badge, about = REFUSED, result.problem
+            elif not result.is_done or not result.result_id:
+                badge = action_badge(result.action.state)
+                about = reason(result.action.error) if result.action.error is not None else ""
             else:
-                run_id = opens = sent.made
-                detail = details.get(sent.made)
+                run_id = opens = result.result_id
+                detail = details.get(run_id)
                 known = run_badge(detail.run.status, is_final=detail.is_final) if detail is not None else None
-                badge = known or action_badge(sent.action.state)
-                about = _where(detail.run if detail else run)
+                badge, about = known or action_badge(result.action.state), str(_where(detail.run if detail else run))
             lines.append(BatchLine(badge, safe_text(run_id), safe_text(about, limit=LISTED), opens=opens))
         return BatchView(
             key=self.batch_id,
@@ -330,29 +295,6 @@ class RunBatch(Struct, frozen=True):
             failed=sum(detail.run.status == "failed" for detail in made),
             is_sending=self.is_sending,
         )
-
-
-async def send_each(
-    actions: Actions, task: ManyTask, runs: Sequence[Run], words: str, *, is_wanted: Callable[[], bool]
-) -> AsyncIterator[RequestOutcome]:
-    """Send the request of one run after the other, until an answer stops the rest or `is_wanted` returns False.
-
-    Raises:
-        StorageError: The ledger cannot be written; nothing more is sent.
-    """
-    for run in runs:
-        if not is_wanted():
-            return
-        request, key = task.request(run, words)
-        try:
-            sent = RequestOutcome(run, await actions.submit(request, key=key))
-        except AlreadyAskedError as asked:
-            sent = RequestOutcome(run, asked.existing)
-        except ActionRefusedError as refused:
-            sent = RequestOutcome(run, None, refused)
-        yield sent
-        if sent.ends_all:
-            return
 
 
 def _left_out(*counts: tuple[int, str]) -> str:
@@ -464,6 +406,7 @@ class ManyForm(ActionForm):
         """Go back one step; while sending, stop after the current run."""
         if self.phase == "sending":
             self._is_stopped = True
+            self.dialog.sending(safe_text("Stopping after this one."))
             self.refresh_bindings()
         else:
             super().action_back()
@@ -509,22 +452,26 @@ class ManyForm(ActionForm):
         await self.form_draft.sending()
         rest = self._batch.rest[: self._cap]
         words = self.values["instructions"]
-        trouble: SafeText | None = None
-        count = 0
+        actions = self.engine.actions
+        sender = BatchSender(lambda request, key: actions.submit(request, key=key))
+        problem: SafeText | None = None
         try:
             self._put(replace(self._batch, is_sending=True))
-            self._say_progress(rest, 0)
-            async for one in send_each(
-                self.engine.actions, self._many, rest, words, is_wanted=lambda: not self._is_stopped
-            ):
-                self._put(self._batch.settled(one))
-                count += 1
-                self._say_progress(rest, count)
-        except StorageError as error:
-            trouble = safe_text(str(error))
+            for count, run in enumerate(rest):
+                if self._is_stopped or not sender.may_send:
+                    break
+                done, in_all = len(self._batch.confirmed), ""
+                if len(rest) < len(self._many.runs):
+                    in_all = f" · {done:,} of {len(self._many.runs):,} in all"
+                so_far = f"{count:,} of {len(rest):,} sent{in_all} · now {run.run_id}   esc stop after this one"
+                self.dialog.sending(safe_text(so_far, limit=LISTED))
+                result = await sender.send(*self._many.request(run, words))
+                self._put(replace(self._batch, sent={**self._batch.sent, run.run_id: result}))
+        except (ActionRefusedError, StorageError) as error:
+            problem = safe_text(str(error))
         self._put(replace(self._batch, is_sending=False))
         self.engine.polling.poll_soon("runs")
-        await self._end(trouble)
+        await self._end(problem)
 
     def _put(self, batch: RunBatch) -> None:
         self._batch = batch
@@ -537,30 +484,21 @@ class ManyForm(ActionForm):
         self._put(self._batch.resolved(action, self._open.action_id))
         self.run_worker(self._end(None))
 
-    async def _end(self, trouble: SafeText | None) -> None:
+    async def _end(self, problem: SafeText | None) -> None:
         sent = tuple(self._batch.sent.values())
         unknown = next(iter(self._batch.unknown), None)
-        blocked = next((one.refusal.existing for one in sent if isinstance(one.refusal, BlockedError)), None)
+        blocked = next((one.action for one in sent if one.outcome == "blocked"), None)
         self._open = unknown or (blocked if blocked is not None and blocked.state == "unknown" else None)
         self._result = unknown or next((one.action for one in sent if one.is_done), None)
         everything = len(self._batch.confirmed) == len(self._many.runs)
         await (self.form_draft.done() if everything else self.form_draft.not_sent())
-        self.show_outcome(outcome(self._batch, self._cap, trouble))
+        self.show_outcome(outcome(self._batch, self._cap, problem))
 
     def beat(self) -> None:
         """Show the count of requests alone, and not the time that other forms show while sending."""
 
-    def _say_progress(self, batch: Sequence[Run], count: int) -> None:
-        run = batch[min(count, len(batch) - 1)]
-        stopping = "Stopping after this one." if self._is_stopped else "esc stop after this one"
-        done = len(self._batch.confirmed)
-        in_all = f" · {done:,} of {len(self._many.runs):,} in all" if len(batch) < len(self._many.runs) else ""
-        self.dialog.sending(
-            safe_text(f"{count:,} of {len(batch):,} sent{in_all} · now {run.run_id}   {stopping}", limit=LISTED)
-        )
 
-
-def outcome(batch: RunBatch, cap: int, trouble: SafeText | None) -> OutcomeText:
+def outcome(batch: RunBatch, cap: int, problem: SafeText | None) -> OutcomeText:
     """Describe the outcomes so far."""
     view, rest = batch.view({}), len(batch.rest)
     facts = tuple(
@@ -568,7 +506,7 @@ def outcome(batch: RunBatch, cap: int, trouble: SafeText | None) -> OutcomeText:
         for run, line in zip(batch.task.runs, view.lines, strict=True)
         if run.run_id in batch.sent and line.opens is None
     )
-    meaning = [trouble] if trouble else []
+    meaning = [problem] if problem else []
     if rest:
         them = "is left, and stays marked" if rest == 1 else "are left, and stay marked"
         more = f" Press ^s to send the next {min(rest, cap):,}." if not view.unknown else ""

@@ -256,10 +256,11 @@ async def _retry(engine: "Engine", run: Run) -> tuple[WriteRequest, str]:
     from app.actions import command_retry as retry
 
     plan = await retry.plan(engine, run.run_id)
-    if plan.request is None or plan.outcome != "to_send":
-        kind = {"blocked": "blocked", "sent_before": "already_asked"}.get(plan.outcome, "wrong_state")
-        action_id = plan.action.action_id if plan.action else None
-        why = plan.reason or f"This failure was retried before, as {action_id}."
+    result = plan.result
+    if plan.request is None or result.outcome != "to_send":
+        kind = {"blocked": "blocked", "sent_before": "already_asked"}.get(result.outcome, "wrong_state")
+        action_id = result.action.action_id if result.action else None
+        why = result.reason or f"This failure was retried before, as {action_id}."
         raise failed(kind, f"{why} Nothing was proposed.", action_id=action_id)
     return plan.request, plan.key
 

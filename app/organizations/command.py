@@ -12,12 +12,11 @@ from app.actions.command_writes import (
     BatchRow,
     WriteCommand,
     WriteOptions,
-    carry_out,
     each_in_turn,
-    exit_of,
     perform,
     request_document,
     send,
+    submitting,
     tell_batch,
     write_options,
 )
@@ -38,18 +37,14 @@ from storage.values import utc_now
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from app.organizations.imports import Imported, ImportRow
+    from app.organizations.imports import ImportResult, ImportRow
     from storage.records.results import Invitation
 
 MOST_PROBLEMS: Final = 20
 """Problems of a file that one message lists."""
-NOTHING_SENT: Final = frozenset({"already_created", "to_create", "not_tried"})
-"""Outcomes of a row for which nothing was sent."""
-
-
 LONGEST_ID: Final = 100
 """Digits; Python refuses to read very long numbers."""
-COLUMNS: "Final[tuple[Column[Imported], ...]]" = (
+COLUMNS: "Final[tuple[Column[ImportResult], ...]]" = (
     Column("line", lambda r: str(r.row.line), "line"),
     Column("outcome", lambda r: r.outcome, "outcome"),
     Column("email", lambda r: r.row.email, "email", flexible=True),
@@ -106,24 +101,25 @@ def _rows(path: Path) -> "tuple[ImportRow, ...]":
 
 
 async def _import(invocation: Invocation, rows: "Sequence[ImportRow]", *, dry_run: bool) -> int:
-    from app.organizations.imports import Import, Imported
+    from app.actions.batch import BatchResult, BatchSender
+    from app.organizations.imports import ImportResult, create
 
     async with invocation.writer(dry_run=dry_run) as engine:
         base_url = engine.client.base_url
-        most = 0 if dry_run else None
-        work = Import(engine.ledger, lambda request, key: carry_out(engine, request, key=key), most)
+        sender = BatchSender(submitting(engine), most=0 if dry_run else None)
 
-        async def create(row: "ImportRow") -> tuple[Imported, str, str]:
-            result = await work.create(row)
+        async def work(row: "ImportRow") -> tuple[ImportResult, str, str]:
+            result = await create(engine.ledger, sender, row)
             if dry_run and result.outcome == "not_tried":
-                result = replace(result, outcome="to_create")
-            return result, result.outcome, row.email
+                result = replace(result, outcome="to_send")
+            imported = ImportResult(row, result)
+            return imported, imported.outcome, row.email
 
-        def done(results: "Sequence[Imported]") -> dict[str, object]:
+        def done(results: "Sequence[ImportResult]") -> dict[str, object]:
             return {"rows": [_row_document(result) for result in results], "base_url": base_url}
 
-        results = await each_in_turn(invocation, rows, create, done, "created")
-    results += [Imported(row, "not_tried") for row in rows[len(results) :]]
+        results = await each_in_turn(invocation, rows, work, done, "created")
+    results += [ImportResult(row, BatchResult("not_tried")) for row in rows[len(results) :]]
     documents = [_row_document(result) for result in results]
     columns = COLUMNS
     if dry_run:
@@ -131,30 +127,20 @@ async def _import(invocation: Invocation, rows: "Sequence[ImportRow]", *, dry_ru
             is_sent = result.outcome == "to_create"
             document["request"] = request_document(base_url, result.row.request) if is_sent else None
 
-        def request(result: Imported) -> str:
+        def request(result: ImportResult) -> str:
             if result.outcome != "to_create":
                 return ""
             sent = request_document(base_url, result.row.request)
             return f"{sent['method']} {sent['url']} {invocation.output.json(sent['body'])}"
 
         columns = (*COLUMNS, Column("request", request, "request", flexible=True))
-    told = [
-        BatchRow(result.row.email, result.action, document, _exit(result))
-        for result, document in zip(results, documents, strict=True)
+    reported = [
+        BatchRow(each.row.email, each.result, document) for each, document in zip(results, documents, strict=True)
     ]
-    return tell_batch(invocation, told, columns, results, base_url, dry_run=dry_run)
+    return tell_batch(invocation, reported, columns, results, base_url, dry_run=dry_run)
 
 
-def _exit(result: "Imported") -> Exit:
-    """The exit code that this row would have without the others."""
-    if result.outcome == "blocked":
-        return Exit.UNKNOWN_OUTCOME
-    if result.outcome in NOTHING_SENT or result.action is None:
-        return Exit.DONE
-    return exit_of(result.action)
-
-
-def _row_document(result: "Imported") -> dict[str, object]:
+def _row_document(result: "ImportResult") -> dict[str, object]:
     attempt = organization_document(result.action) if result.action else {}
     return {
         "line": result.row.line,

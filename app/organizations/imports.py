@@ -1,20 +1,20 @@
 """Many organizations from a CSV file, each created once, even if the import is started again."""
 
 import csv
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from io import StringIO
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.actions.refusals import BlockedError, DuplicateError, FieldProblem, problems
+from app.actions.batch import BatchOutcome, BatchResult, BatchSender
+from app.actions.refusals import FieldProblem, problems
 from app.api.requests import CreateOrganization
 from storage.base_error import RunwardenError
 from storage.ledger import Ledger
-from storage.records import Action, ActionState
+from storage.records import Action
 
 LARGEST: Final = 10_000_000
 """Bytes of a file."""
@@ -23,7 +23,7 @@ SEPARATORS: Final = {";": "semicolons", "\t": "tabs"}
 
 
 class ImportFileError(RunwardenError):
-    """The file as a whole cannot be used; the message names it and the cure."""
+    """The file as a whole cannot be used; the message names it and how to fix it."""
 
 
 class ImportRow(Struct, frozen=True):
@@ -127,101 +127,53 @@ def _row(line: int, header: list[str], cells: list[str]) -> ImportRow:
     return replace(row, problems=found)
 
 
-RowOutcome = Literal[
-    "created", "already_created", "rejected", "unknown", "blocked", "not_sent", "not_tried", "to_create"
-]
-OUTCOMES: Final[dict[ActionState, RowOutcome]] = {
-    "confirmed": "created",
-    "rejected": "rejected",
-    "not_sent": "not_sent",
-    "not_created": "not_sent",
-    "prepared": "unknown",
-    "sending": "unknown",
-    "unknown": "unknown",
+OUTCOME_WORDS: Final[dict[BatchOutcome, str]] = {
+    "sent": "created",
+    "sent_before": "already_created",
+    "to_send": "to_create",
 }
-"""The row's outcome by the state of its action."""
-GOES_ON_AFTER: Final = frozenset({"created", "already_created"})
-"""The import continues after a row that was rejected for its own fault. After any other failure the next row would
-most likely fail too, and one unknown outcome must not become fifty.
-"""
-OWN_FAULT: Final = "rejected"
-"""The error kind that concerns this row only."""
-
-Submit = Callable[[CreateOrganization, str], Awaitable[Action]]
-"""Send a request under a key through the ledger, once for each key, and return the outcome."""
+"""What an import calls these outcomes; the others keep their names."""
 
 
-class Imported(Struct, frozen=True):
-    """The outcome of one row."""
+class ImportResult(Struct, frozen=True):
+    """A row and the result of creating its organization."""
 
     row: ImportRow
-    outcome: RowOutcome
-    action: Action | None = None
-    """None: nothing was ever sent for this email."""
+    result: BatchResult
 
     @property
-    def ends_the_import(self) -> bool:
-        """Whether the next row would most likely fail the same way."""
-        if self.outcome in GOES_ON_AFTER:
-            return False
-        error = self.action.error if self.action else None
-        return not (self.outcome == "rejected" and error is not None and error.kind == OWN_FAULT)
-
-
-@dataclass(slots=True)
-class Import:
-    """Handles one row after the other, until continuing could do harm."""
-
-    ledger: Ledger
-    submit: Submit
-    most: int | None = None
-    """How many may be sent. None: no limit."""
-    sent: int = 0
-    """How many were sent, with any outcome."""
-    stopped_by: Imported | None = None
-    """The row after which nothing more is sent. None: it goes on."""
+    def action(self) -> Action | None:
+        """The newest attempt for its email; None: there is none."""
+        return self.result.action
 
     @property
-    def is_spent(self) -> bool:
-        """Whether the limit is reached."""
-        return self.most is not None and self.sent >= self.most
-
-    async def create(self, row: ImportRow) -> Imported:
-        """Create the row's organization, unless that was done before or must not be done now.
-
-        Raises:
-            ActionRefusedError: Nothing was sent, for a reason that holds for every row: read-only.
-            StorageError: The ledger cannot be used.
-        """
-        attempts = await self.ledger.organizations(subject=row.subject)
-        here = standing(row, attempts)
-        if here.outcome != "to_create":
-            return here
-        if self.stopped_by is not None or self.is_spent:
-            return Imported(row, "not_tried", here.action)
-        # Two imports at the same moment count the same attempts and get the same key, so that one of them sends.
-        key = f"orgs-import:{row.subject}:{len(attempts)}"
-        self.sent += 1
-        try:
-            action = await self.submit(row.request, key)
-            result = Imported(row, OUTCOMES[action.state], action)
-        except BlockedError as blocked:
-            self.sent -= 1
-            result = Imported(row, "blocked", blocked.existing)
-        except DuplicateError as duplicate:
-            # Another process was first, under another key.
-            self.sent -= 1
-            result = Imported(row, "already_created", duplicate.existing)
-        if result.ends_the_import:
-            self.stopped_by = result
-        return result
+    def outcome(self) -> str:
+        """The outcome in the words of an import."""
+        return OUTCOME_WORDS.get(self.result.outcome, self.result.outcome)
 
 
-def standing(row: ImportRow, attempts: Sequence[Action]) -> Imported:
-    """Decide from earlier attempts, newest first, whether the row is created, blocked or still to create."""
+async def create(ledger: Ledger, sender: BatchSender, row: ImportRow) -> BatchResult:
+    """Create the row's organization, unless that was done before or must not be done now.
+
+    Raises:
+        ReadOnlyError: Nothing was sent.
+        StorageError: The ledger cannot be used.
+    """
+    attempts = await ledger.organizations(subject=row.subject)
+    before = standing(attempts)
+    if before.outcome != "to_send":
+        return before
+    if not sender.may_send:
+        return BatchResult("not_tried", before.action)
+    # Two imports at the same moment count the same attempts and get the same key, so that one of them sends.
+    return await sender.send(row.request, f"orgs-import:{row.subject}:{len(attempts)}")
+
+
+def standing(attempts: Sequence[Action]) -> BatchResult:
+    """Decide from an email's earlier attempts, newest first, whether it is created, blocked or still to create."""
     for action in attempts:
         if action.state == "confirmed":
-            return Imported(row, "already_created", action)
+            return BatchResult("sent_before", action)
         if action.is_open:
-            return Imported(row, "blocked", action)
-    return Imported(row, "to_create", attempts[0] if attempts else None)
+            return BatchResult("blocked", action)
+    return BatchResult("to_send", attempts[0] if attempts else None)

@@ -13,18 +13,18 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 from textual.widgets import Input
 
+from app.actions.batch import BatchSender
 from app.actions.drafts import FormDraft
-from app.actions.refusals import ActionRefusedError, AlreadyAskedError
+from app.actions.refusals import ActionRefusedError
 from app.actions.screen_resolve import ResolveForm
 from app.actions.second_press import SecondPress
-from app.api.requests import CreateOrganization
 from app.console.base.screen import BaseScreen
 from app.console.session import CURE_S, Session
 from app.console.session.coalesced_task import CoalescedTask
 from app.console.sheets import typed_path
 from app.engine.events import ActionChanged, CacheChangedElsewhere, Event
 from app.engine.text import SafeText, plural, safe_text
-from app.organizations.imports import Import, Imported, ImportFileError, ImportRow, read_rows, standing
+from app.organizations.imports import ImportFileError, ImportResult, ImportRow, create, read_rows, standing
 from storage.errors import StorageError
 from storage.records import Action
 from widgets.forms.field import FormField
@@ -82,7 +82,7 @@ class OrganizationImportScreen(BaseScreen):
         """The file's name when it was read last."""
         self._phase: Phase = "idle"
         self._second_press = SecondPress()
-        self._stopped_by: Imported | None = None
+        self._stopped_by: ImportResult | None = None
         """The row that ended the last sending, or None."""
         self._paused = ""
         """Why the last sending ended early, if no row was the reason."""
@@ -252,7 +252,7 @@ class OrganizationImportScreen(BaseScreen):
         except ImportFileError as error:
             self._bar.file.complain(safe_text(str(error)))
         else:
-            self._lines = {row.line: line(standing(row, ())) for row in rows}
+            self._lines = {row.line: line(ImportResult(row, standing(()))) for row in rows}
             self._rows = rows
             await self._form_draft.flush()
             self._table.focus()
@@ -267,7 +267,7 @@ class OrganizationImportScreen(BaseScreen):
             attempts[action.subject].append(action)
         for row in self._rows:
             before = self._lines[row.line]
-            found = line(standing(row, attempts[row.subject]))
+            found = line(ImportResult(row, standing(attempts[row.subject])))
             if before.action != found.action or before.state not in {"created", "rejected"}:
                 self._lines[row.line] = found
         self._show()
@@ -281,41 +281,39 @@ class OrganizationImportScreen(BaseScreen):
 
     async def _send(self) -> None:
         most = self._most or MOST
-        work = Import(self._engine.ledger, self._submit, most=most)
+        actions = self._engine.actions
+        sender = BatchSender(lambda request, key: actions.submit(request, key=key), most=most)
         rows = self._to_send
+        stopped_by: ImportResult | None = None
         refused = ""
         self._bar.disabled = True
         try:
             for row in rows:
-                if self._phase != "sending" or work.is_spent or work.stopped_by is not None:
+                if self._phase != "sending" or not sender.may_send:
                     break
                 self._lines[row.line] = replace(self._lines[row.line], state="sending")
                 self._show()
-                self._bar.show_progress(work.sent, min(most, len(rows)), safe_text(row.email))
-                self._lines[row.line] = line(await work.create(row))
+                self._bar.show_progress(sender.sent, min(most, len(rows)), safe_text(row.email))
+                result = ImportResult(row, await create(self._engine.ledger, sender, row))
+                self._lines[row.line] = line(result)
+                stopped_by = result if result.result is sender.stopped_by else None
                 self._show()
         except (ActionRefusedError, StorageError) as error:
             refused = str(error)
         finally:
             was_stopped = self._phase == "stopping"
             left = len(self._to_send)
-            self._phase, self._stopped_by = "idle", work.stopped_by
-            if work.stopped_by is None and left and was_stopped:
+            self._phase, self._stopped_by = "idle", stopped_by
+            if stopped_by is None and left and was_stopped:
                 self._paused = f"Stopped. Press ^s to continue with {_organizations(left)}."
-            elif work.stopped_by is None and left and work.is_spent:
-                self._paused = f"{work.sent:,} were sent, the most at a time. Press ^s to continue."
+            elif stopped_by is None and left and not sender.may_send:
+                self._paused = f"{sender.sent:,} were sent, the most at a time. Press ^s to continue."
             self._bar.disabled = False
         await self._plan()
         if refused:
             self._bar.say(safe_text(refused), "bad")
         elif not self._to_send and self._stopped_by is None:
             await self._form_draft.done()
-
-    async def _submit(self, request: CreateOrganization, key: str) -> Action:
-        try:
-            return await self._engine.actions.submit(request, key=key)
-        except AlreadyAskedError as asked:
-            return asked.existing  # Another import sent the same row first.
 
     def _remark(self) -> tuple[SafeText, Tone]:
         """The question, or why the last sending ended, or what the key does."""
@@ -331,7 +329,7 @@ class OrganizationImportScreen(BaseScreen):
             if stop.outcome != "unknown" or (here is not None and here.unknown is not None):
                 error = stop.action.error if stop.action is not None else None
                 kind, message = (error.kind, error.message) if error is not None else ("", "")
-                if stop.outcome in {"unknown", "blocked"}:
+                if stop.outcome == "unknown":
                     why = f"Line {stop.row.line}'s outcome is unknown: press v to resolve it, ^s to continue."
                 elif kind == "rate_limited":
                     why = "The organization's rate limit is spent (429): wait, then press ^s to continue."
@@ -349,23 +347,21 @@ class OrganizationImportScreen(BaseScreen):
         ), "quiet"
 
 
-def line(result: Imported) -> ImportLine:
+def line(imported: ImportResult) -> ImportLine:
     """Describe a row by its result."""
-    row, action = result.row, result.action
-    state: ImportRowState
+    row, action, outcome = imported.row, imported.action, imported.result.outcome
+    state = cast("ImportRowState", imported.outcome)
     if row.problems:
         state = "twice" if row.is_twice else "invalid"
-    elif result.outcome == "blocked" and action is not None and action.state == "unknown":
+    elif outcome == "blocked" and action is not None and action.state == "unknown":
         state = "unknown"
-    elif result.outcome in {"not_tried", "not_sent"} or (result.outcome == "rejected" and result.ends_the_import):
+    elif outcome in {"not_tried", "not_sent"} or (outcome == "rejected" and imported.result.stops_batch):
         # A row refused for a reason other than its own can be sent again.
         state = "to_create"
-    else:
-        state = cast("ImportRowState", result.outcome)
-    problem = safe_text(" ".join(each.message for each in row.problems))
+    problem = imported.result.problem or " ".join(each.message for each in row.problems)
     email = safe_text(row.email, limit=254)
     offer = safe_text(row.offer_code or "", limit=100)
-    return ImportLine(row.line, email, offer, state, problem, action)
+    return ImportLine(row.line, email, offer, state, safe_text(problem if outcome != "blocked" else ""), action)
 
 
 def _organizations(count: int) -> str:

@@ -156,7 +156,16 @@ def attempt_columns(width: int) -> tuple[LineColumn, ...]:
 
 
 ImportRowState = Literal[
-    "invalid", "twice", "to_create", "sending", "already_created", "created", "rejected", "unknown", "blocked"
+    "invalid",
+    "twice",
+    "to_create",
+    "sending",
+    "already_created",
+    "created",
+    "rejected",
+    "unknown",
+    "blocked",
+    "refused",
 ]
 
 BADGES: Final[Mapping[ImportRowState, Badge]] = {
@@ -167,6 +176,7 @@ BADGES: Final[Mapping[ImportRowState, Badge]] = {
     "unknown": Badge("?", "unknown", "warn"),
     "blocked": Badge("⊘", "blocked", "warn"),
     "rejected": Badge("✗", "rejected", "bad"),
+    "refused": Badge("✗", "not sent", "bad"),
     "invalid": Badge("✗", "invalid", "bad"),
     "twice": Badge("=", "twice", "quiet"),
 }
@@ -214,7 +224,7 @@ class ImportLine(Struct, frozen=True):
             (self.offer or safe_text("standard trial"), "plain" if self.offer else "quiet"),
             (
                 _detail(self, now),
-                badge.tone if self.state in {"invalid", "rejected", "unknown", "blocked"} else "quiet",
+                badge.tone if self.state in {"invalid", "rejected", "unknown", "blocked", "refused"} else "quiet",
             ),
         )
 

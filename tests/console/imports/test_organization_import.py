@@ -12,7 +12,8 @@ from syrupy.assertion import SnapshotAssertion
 from textual import events
 from textual.widgets import Input
 
-from app.organizations.imports import Import
+from app.actions.batch import BatchResult, BatchSender
+from app.api.requests import WriteRequest
 from app.organizations.screen_import import OrganizationImportScreen
 from tests.console.conftest import SMALL, WIDE, Hasty, Scene, Staged
 from tests.lab import Drop, Hang, Received, Respond, Server, Step
@@ -150,15 +151,15 @@ async def test_stop_ends_it_after_the_row_on_its_way(
     async with importing(staged, server, file) as scene:
         screen = scene.app.screen
         assert isinstance(screen, OrganizationImportScreen)
-        take = Import.create
+        send = BatchSender.send
 
-        async def take_and_press(self: Import, row: object) -> object:
+        async def press_and_send(self: BatchSender, request: WriteRequest, key: str | None = None) -> BatchResult:
             # What a person presses while the request is on its way.
             screen.action_back()
             screen.action_stop()
-            return await take(self, row)  # type: ignore[arg-type]
+            return await send(self, request, key)
 
-        monkeypatch.setattr(Import, "create", take_and_press)
+        monkeypatch.setattr(BatchSender, "send", press_and_send)
         await scene.press("ctrl+s", "ctrl+s")
 
         assert states(scene) == ["created", "to_create", "invalid", "twice", "to_create", "to_create"]

@@ -1,0 +1,115 @@
+"""A batch: many writes, sent one after the other, each once, until sending more could do harm."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final, Literal, Self
+
+from msgspec import Struct
+
+from app.actions.refusals import ActionRefusedError, AlreadyAskedError, BlockedError, DuplicateError, ReadOnlyError
+from app.api.requests import WriteRequest
+from storage.records import Action, ActionState
+
+BatchOutcome = Literal[
+    "to_send", "sent", "sent_before", "rejected", "unknown", "not_sent", "blocked", "refused", "not_tried"
+]
+"""`refused`: by this program, before anything was sent; `not_tried`: the batch stopped earlier."""
+_OUTCOMES: Final[dict[ActionState, BatchOutcome]] = {
+    "confirmed": "sent",
+    "rejected": "rejected",
+    "not_sent": "not_sent",
+    "not_created": "not_sent",
+}
+"""By the state of the action; in every other state the outcome is unknown."""
+Submit = Callable[[WriteRequest, str | None], Awaitable[Action]]
+"""Send a request through the ledger, under a key if there is one: once for each key."""
+
+
+class BatchResult(Struct, frozen=True):
+    """The result of one write of a batch."""
+
+    outcome: BatchOutcome
+    action: Action | None = None
+    """The write, or the earlier one that it repeats or that blocks it; None: there is none."""
+    problem: str = ""
+    """Why it was refused."""
+
+    @classmethod
+    def of(cls, action: Action, *, is_earlier: bool = False) -> Self:
+        """The result that the ledger holds; `is_earlier`: of an action that was sent before."""
+        outcome = _OUTCOMES.get(action.state, "unknown")
+        return cls("sent_before" if is_earlier and outcome == "sent" else outcome, action)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it took effect, now or at an earlier attempt."""
+        return self.outcome in {"sent", "sent_before"}
+
+    @property
+    def result_id(self) -> str:
+        """The id of what it made; empty: it made nothing, or that is not known."""
+        return (self.action.result_id if self.action else None) or ""
+
+    @property
+    def reason(self) -> str:
+        """Why it was refused or failed; empty: it did not."""
+        return self.problem or (self.action.error.message if self.action and self.action.error else "")
+
+    @property
+    def stops_batch(self) -> bool:
+        """Whether to stop here: its outcome is unknown, or the next write would most likely fail in the same way."""
+        if self.outcome == "rejected" and self.action is not None and self.action.error is not None:
+            # Every creation of an organization has the same address, so a 404 there concerns them all.
+            own = {"rejected"} if self.action.kind == "organization.create" else {"rejected", "not_found"}
+            return self.action.error.kind not in own
+        return self.outcome in {"rejected", "unknown", "not_sent"}
+
+    @property
+    def may_be_sent_again(self) -> bool:
+        """Whether it had no effect, for a reason that has nothing to do with this write."""
+        return self.stops_batch and self.action is not None and self.action.state in {"not_sent", "rejected"}
+
+
+@dataclass(slots=True)
+class BatchSender:
+    """Sends the writes of a batch, and says when to stop."""
+
+    submit: Submit
+    most: int | None = None
+    """How many may be sent; None: no limit."""
+    sent: int = 0
+    """How many were sent, with any outcome."""
+    stopped_by: BatchResult | None = None
+    """The result after which nothing more is sent; None: nothing stopped the batch."""
+
+    @property
+    def may_send(self) -> bool:
+        """Whether nothing stopped the batch, and its limit is not reached."""
+        return self.stopped_by is None and (self.most is None or self.sent < self.most)
+
+    async def send(self, request: WriteRequest, key: str | None = None) -> BatchResult:
+        """Send one write, unless the ledger or the program refuses it.
+
+        Raises:
+            ReadOnlyError: Nothing was sent, as for every other write.
+            StorageError: The ledger cannot be written; nothing more should be sent.
+        """
+        try:
+            result = BatchResult.of(await self.submit(request, key))
+            self.sent += 1
+        except ReadOnlyError:
+            raise
+        except AlreadyAskedError as asked:
+            result = BatchResult.of(asked.existing, is_earlier=True)
+            if not asked.is_for(request):
+                why = f"Its key was used for another request ({asked.existing.action_id}). Nothing was sent."
+                result = BatchResult("refused", problem=why)
+        except BlockedError as blocked:
+            result = BatchResult("blocked", blocked.existing, blocked.message)
+        except DuplicateError as duplicate:
+            result = BatchResult("sent_before", duplicate.existing)
+        except ActionRefusedError as refused:
+            result = BatchResult("refused", problem=refused.message)
+        if result.stops_batch:
+            self.stopped_by = result
+        return result
