@@ -190,6 +190,11 @@ class RunWindow(Struct, frozen=True):
         at = bisect_left(self.heads, index, key=itemgetter(0))
         return self.heads[at][1] if at < len(self.heads) and self.heads[at][0] == index else None
 
+    def group_at(self, index: int) -> RunGroup | None:
+        """The group that the row of that number is in, as its head or as one of its runs."""
+        above = [group for number, group in self.heads if number <= index]
+        return above[-1] if above else None
+
     def row_of_head(self, name: str) -> int | None:
         """The number of the row with this group's head."""
         return next((number for number, group in self.heads if group.name == name and not group.others), None)

@@ -4,11 +4,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
+import pytest
+from msgspec.structs import replace
 from textual.app import App, ComposeResult
 
 from storage.records import RunFilter, RunRow, RunSort, RunWindow, WindowRequest
 from tests.waiting import until
-from widgets.runs.table import RunTable
+from widgets.runs.table import Position, RunTable
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 TOTAL = 1_000
@@ -75,3 +77,63 @@ async def test_the_screen_waits_a_moment_for_rows_that_are_missing() -> None:
         assert app.noted[4:] == ["waits"]
         await app.table.remove()
         assert app.noted[4:] == ["waits", "paints"]
+
+
+def window(first: int, *, total: int = TOTAL, shift: int = 0, cursor_index: int | None = None) -> RunWindow:
+    """Sixty rows, from this one on."""
+    return RunWindow(total, first, tuple(row(number) for number in range(first, first + 60)), shift, cursor_index)
+
+
+@pytest.mark.parametrize(
+    ("here", "asked", "answer", "there"),
+    [
+        ((0, 0, 0, False), ("run_0", None), (3, 3), (0, 0, 0)),  # untouched, at the top: the newest run
+        ((0, 0, 0, True), ("run_0", None), (3, 3), (3, 0, 0)),
+        ((19, 0, 0, True), ("run_19", None), (3, 22), (22, 3, 3)),  # pushed out of the view
+        ((50, 40, 2, True), ("run_50", "run_50"), (3, 53), (53, 43, 5)),
+        ((90, 40, 0, True), ("run_90", None), (3, 93), (93, 40, 0)),  # out of view already
+        ((55, 40, 0, True), ("run_50", "run_50"), (3, 53), (58, 43, 3)),  # the user moved on meanwhile
+    ],
+)
+def test_cursor_and_view_stay_on_their_runs(
+    here: tuple[int, int, int, bool],
+    asked: tuple[str, str | None],
+    answer: tuple[int, int],
+    there: tuple[int, int, int],
+) -> None:
+    """In a view of 20 rows: cursor, first visible row and unseen runs, before and after others arrived above."""
+    cursor, top, unseen, is_pinned = here
+    request = WindowRequest(RunFilter(), RunSort(), 0, 60, asked[1], cursor_id=asked[0])
+    before = Position(cursor, top, 20, unseen, f"run_{cursor}", is_pinned=is_pinned)
+
+    after = before.after(
+        window(0), window(0, shift=answer[0], cursor_index=answer[1]), request, 1_003, is_replacing=False
+    )
+
+    assert (after.cursor, after.top, after.unseen) == there
+
+
+def test_a_sought_run_comes_into_the_middle() -> None:
+    """Once it is among the rows; those of an earlier request leave the search open."""
+    sought = Position(0, 0, 20, 0, "run_500", is_sought=True, is_pinned=True)
+    asked = WindowRequest(RunFilter(), RunSort(), 0, 60, cursor_id="run_500")
+
+    late = sought.after(window(0), window(0), replace(asked, cursor_id="run_0"), TOTAL, is_replacing=False)
+    found = sought.after(window(0), window(480, cursor_index=500), asked, TOTAL, is_replacing=False)
+
+    assert (late.cursor, late.is_sought) == (0, True)
+    assert (found.cursor, found.top, found.unseen, found.is_sought) == (500, 490, 0, False)
+
+
+def test_another_query_shows_the_cursors_run_or_begins_at_the_top() -> None:
+    """The run if it still matches."""
+    here = Position(70, 60, 20, 4, "run_70", is_pinned=True)
+    asked = WindowRequest(RunFilter(), RunSort(), 0, 60, cursor_id="run_70")
+
+    kept, gone = (
+        here.after(window(60), window(0, total=100, cursor_index=index), asked, 100, is_replacing=True)
+        for index in (95, None)
+    )
+
+    assert (kept.cursor, kept.top, kept.unseen) == (95, 80, 0)
+    assert (gone.cursor, gone.top, gone.unseen) == (0, 0, 0)

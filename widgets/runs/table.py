@@ -1,7 +1,7 @@
 """The run table: it draws any number of runs, holding only those near the view.
 
-Once a person has moved in it, the cursor and the visible rows stay on their runs, whatever arrives above; until then
-the list stays at its top.
+Once the user has moved in it, the cursor and the visible rows stay on their runs when others arrive above. Until then
+the table stays at its top.
 """
 
 from collections.abc import Container, Iterable, Mapping
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import ClassVar, Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 from textual import events
 from textual.binding import Binding, BindingType
@@ -32,6 +33,75 @@ WAITS_S: Final = 0.05
 """How long the screen stays as it is, until the rows that were asked for come: a longer wait is visible."""
 DIMMED: Final = 0.5
 """The opacity of rows that are about to be replaced."""
+
+
+class Position(Struct, frozen=True):
+    """Where the cursor and the view are, and the run that the cursor stays with."""
+
+    cursor: int
+    """The cursor's row, from 0."""
+    top: int
+    """The first visible row."""
+    page: int
+    """How many rows fit into the view."""
+    unseen: int = 0
+    """Runs that arrived above the view."""
+    run_id: str | None = None
+    """The cursor's run; None: there is none, or its row is not loaded."""
+    is_sought: bool = False
+    """Whether the cursor is still to go to that run."""
+    is_pinned: bool = False
+    """Whether the cursor stays with its run even at the top, because the user moved it there."""
+
+    def after(
+        self, before: RunWindow, window: RunWindow, request: WindowRequest, total: int, *, is_replacing: bool
+    ) -> "Position":
+        """The position once `window` was read, in a table of `total` rows; `is_replacing`: for another query.
+
+        The user may have moved on while the rows were read.
+        """
+        cursor = min(max(0, self._cursor_in(before, window, request, is_replacing=is_replacing)), max(0, total - 1))
+        last_top, centred = max(0, total - self.page), max(0, cursor - self.page // 2)
+        is_sought = self.is_sought and self.run_id != request.cursor_id
+        is_found = self.is_sought and not is_sought and window.cursor_index is not None
+        if is_replacing:
+            # The cursor stays in view: on its run if that is still there, otherwise on the first one.
+            top = 0 if cursor < self.page else min(centred, last_top)
+            return replace(self, cursor=cursor, top=top, unseen=0, is_sought=is_sought)
+        # The visible rows stay where they are, and the cursor stays in view if it was.
+        top, is_visible = self.top, self.top <= self.cursor < self.top + self.page
+        if request.anchor_id is not None and window.shift:
+            top += window.shift
+        elif is_visible and not is_found:
+            # New rows above may push the cursor's run out of the view.
+            top = max(top, cursor - self.page + 1)
+        unseen = self.unseen + top - self.top
+        top = min(max(0, top), last_top)
+        unseen = max(0, unseen) if top else 0
+        if is_found and not top <= cursor < top + self.page:
+            top = min(centred, last_top)
+        return replace(self, cursor=cursor, top=top, unseen=unseen, is_sought=is_sought)
+
+    def _cursor_in(self, before: RunWindow, window: RunWindow, request: WindowRequest, *, is_replacing: bool) -> int:
+        if self.run_id != request.cursor_id:
+            return self.cursor + window.shift  # The user moved on while the rows were read.
+        if not (self.is_pinned or is_replacing or self.top):
+            return 0
+        if window.cursor_index is not None:
+            return window.cursor_index
+        if is_replacing:
+            return 0
+        if (group := before.group_at(self.cursor)) is not None:
+            at = window.row_of_head(group.name)
+            return self.cursor if at is None else at
+        is_at_gap = before.gap(self.cursor) is not None
+        above = before.row(self.cursor - 1) if is_at_gap else None
+        if above is not None and (at := window.row_of_run(above.run_id)) is not None:
+            # Below the same run: on the gap, or on the first run that replaced its line. While the gap is filled, its
+            # line is below the runs that have come.
+            return at + 1
+        # Further runs may have replaced the line below the last one.
+        return self.cursor + window.shift if is_at_gap or self.cursor == before.total else self.cursor
 
 
 class RunMarks:
@@ -175,7 +245,7 @@ class RunTable(CursorView, can_focus=True):
         self._row: RunRow | None = None
         """The cursor's run, once it is loaded."""
         self._is_moved = False
-        """Whether a person moved the cursor or the view, which pins it to its run; going to the first row ends that."""
+        """Whether the user moved the cursor, which pins it to its run; going to the first row unpins it."""
         self._named: RunRow | RunGroup | None = None
         """The run announced last, or the group."""
         self._asked: tuple[int, int] | None = None
@@ -221,8 +291,7 @@ class RunTable(CursorView, can_focus=True):
     @property
     def group_at(self) -> RunGroup | None:
         """The group that the cursor is in, on its head or on one of its runs."""
-        above = [group for number, group in self._window.heads if number <= self._cursor]
-        return above[-1] if above else None
+        return self._window.group_at(self._cursor)
 
     @property
     def is_at_tail(self) -> bool:
@@ -235,81 +304,45 @@ class RunTable(CursorView, can_focus=True):
         return self.is_at_tail or self.gap is not None
 
     def show(self, window: RunWindow, request: WindowRequest) -> None:
-        """Show rows that were read; the cursor and the visible rows stay on their runs.
-
-        The user may have moved on while the rows were read.
-        """
-        before = self._window
-        top = self.scroll_offset.y
-        cursor_before = self._cursor
-        was_replacing = self.is_replacing
-        is_sought = self._cursor_id is not None and self._row is None
-        is_found = is_sought and self._cursor_id == request.cursor_id and window.cursor_index is not None
-        is_sought_since = is_sought and self._cursor_id != request.cursor_id
-        follows = is_sought or self._cursor in self.visible_rows
-        cursor = self._cursor_in(window, request)
-        # Remembered, so that the same rows are not requested again.
-        self._window = window
-        self._make_room()
-        self._asked = (request.offset, request.limit)
+        """Show rows that were read; the cursor and the visible rows stay on their runs."""
+        before, was_replacing, self._window = self._window, self.is_replacing, window
+        here = Position(
+            self._cursor,
+            self.scroll_offset.y,
+            self.page,
+            self._unseen,
+            self._cursor_id,
+            self._cursor_id is not None and self._row is None,
+            self._is_moved,
+        )
         self.total = window.total + (None in self._missing)
-        self._cursor = min(max(0, cursor), max(0, self.total - 1))
+        there = here.after(before, window, request, self.total, is_replacing=was_replacing)
+        self._make_room()
+        # Remembered, so that the same rows are not requested again.
+        self._asked = (request.offset, request.limit)
+        self._cursor = there.cursor
         is_known = window.row(self._cursor) is not None or self._cursor >= window.total or self.gap or self.group
-        if is_known and not is_sought_since:
+        if is_known and not there.is_sought:
             self.cursor_moved()
         self.resize_to(self.total)
         if was_replacing:
             self.is_replacing = False
-            self._unseen = 0
             self.styles.text_opacity = 1.0
-            # The cursor stays in view: on its run if that is still there, else on the first one.
-            self.scroll_rows_to(0 if self._cursor < self.page else max(0, self._cursor - self.page // 2))
             self.post_message(self.Replaced())
-        else:
-            # The visible rows stay where they are, and the cursor stays in view if it was.
-            unseen = self._unseen
-            if request.anchor_id is not None and window.shift:
-                unseen += window.shift
-                self.scroll_rows_to(top + window.shift)
-            elif follows and self._cursor >= top + self.page:
-                # New rows above pushed the cursor's run out of the view.
-                unseen += self._cursor - self.page + 1 - top
-                self.scroll_rows_to(self._cursor - self.page + 1)
-            self._unseen = max(0, unseen) if self.scroll_offset.y else 0
-            if is_found and not self.shows_cursor:
-                self.scroll_rows_to(max(0, self._cursor - self.page // 2))
-        if was_replacing or before.total != window.total or self.scroll_offset.y != top or not before.rows:
+        if there.top != here.top:
+            self.scroll_rows_to(there.top)
+        self._unseen = there.unseen
+        if was_replacing or before.total != window.total or there.top != here.top or not before.rows:
             self.refresh()
         else:
             for index in self.visible_rows:
                 lines = ((before.row, window.row), (before.gap, window.gap), (before.head, window.head))
-                if index in {cursor_before, self._cursor} or any(old(index) != new(index) for old, new in lines):
+                if index in {here.cursor, there.cursor} or any(old(index) != new(index) for old, new in lines):
                     self.repaint_row(index)
             self.repaint_header()
         self._request_rows()
         if self._holds_visible_rows:
             self._paint_again()
-
-    def _cursor_in(self, window: RunWindow, request: WindowRequest) -> int:
-        """The cursor's row in the rows that were read."""
-        if self._cursor_id != request.cursor_id:
-            return self._cursor + window.shift  # The user moved on while the rows were read.
-        if not (self._is_moved or self.is_replacing or self.scroll_offset.y):
-            return 0
-        if window.cursor_index is not None:
-            return window.cursor_index
-        if self.is_replacing:
-            return 0
-        if (group := self.group_at) is not None:
-            at = window.row_of_head(group.name)
-            return self._cursor if at is None else at
-        above = self._window.row(self._cursor - 1) if self.gap is not None else None
-        if above is not None and (at := window.row_of_run(above.run_id)) is not None:
-            # Below the same run: on the gap, or on the first run that replaced its line. While it is being filled, its
-            # line stands below the runs that have come.
-            return at + 1
-        # Further runs may have replaced the line below the last one.
-        return self._cursor + window.shift if self.is_at_gap else self._cursor
 
     def counted(self, total: int) -> None:
         """Take the exact number of rows: the first answer may have held only a minimum."""
