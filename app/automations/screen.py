@@ -1,4 +1,4 @@
-"""The Automations tab: each rule as a sentence, with its last results and its next time; one of them in full."""
+"""The Automations tab: each rule in a sentence with its last results and next time, and one rule in full."""
 
 import asyncio
 from collections.abc import Iterable
@@ -54,9 +54,9 @@ NO_AUTOMATIONS: Final = Notice(
     "○",
     "No automations yet",
     (
-        "An automation starts, continues or retries runs, runs a program, or notifies people.",
+        "An automation starts, continues or retries runs, runs a program, or sends a notification.",
         "It acts on a schedule, or when a run, a code host or a write changes.",
-        "Press n to create one from a template, with a replay of what it would have done.",
+        "Press n to create one from a template and replay it over the cached history.",
     ),
     "plain",
 )
@@ -91,7 +91,7 @@ class AutomationsScreen(BaseScreen):
             "replay",
             "replay",
             key_display="^g",
-            tooltip="Show what it would have done with the cached history",
+            tooltip="Replay it over the cached history",
             id="automations.replay",
         ),
         Binding(
@@ -115,13 +115,12 @@ class AutomationsScreen(BaseScreen):
         self._list = TableAndFacts(self._table, RulePane(), id="automations")
         self._file = RulesFile(session.settings)
         self._automations: Automations | None = None
-        """The rules as read last."""
         self._requested = ""
         """The target to go to once the rules are read."""
         self._empty = READING
-        """The reason for an empty table."""
+        """Shown while the table is empty."""
         self._trouble: Notice | None = None
-        """Trouble with the state or the configuration, which concerns this tab only."""
+        """A problem with the state or the configuration, which affects this tab only."""
         self._read_at = session.clock()
         self._reader = CoalescedTask(self._read, self.run_worker)
 
@@ -164,16 +163,16 @@ class AutomationsScreen(BaseScreen):
         self._reader.ask()
 
     def on_screen_resume(self) -> None:
-        """Read what changed while another screen was shown."""
+        """Load the changes made while another screen was shown."""
         self._reader.ask()
 
     def engine_changed(self, event: Event) -> None:
-        """Read again after another process decided; behind another screen, later."""
+        """Reload after another process decided something; `on_screen_resume` does so for a hidden tab."""
         if isinstance(event, StateChangedElsewhere) and self.is_current:
             self._reader.ask()
 
     def tick(self, now: datetime) -> None:
-        """Update the ages and check the file: a bot that died and an edited file cause no event."""
+        """Update the ages, and reload now and then: a bot that dies or an edited file sends no event."""
         self._list.tick(now)
         if now - self._read_at >= READ_EVERY:
             self._reader.ask()
@@ -205,7 +204,7 @@ class AutomationsScreen(BaseScreen):
         self._table.seek(bookmark)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Dim the keys that have no effect now; without rules, hide them."""
+        """Dim keys that have no effect now; hide them while there are no rules."""
         is_possible = self._rule is not None if action in ABOUT_A_RULE | {"approvals"} else True
         if action == "approvals":
             is_possible = self._automations is not None and bool(self._automations.waiting)
@@ -272,7 +271,7 @@ class AutomationsScreen(BaseScreen):
         self._show_approvals()
 
     def _show_approvals(self, first: int | None = None) -> None:
-        """Show the requests that wait for approval, beginning with this decision."""
+        """Show the requests that wait for approval, with the cursor on this decision."""
         self.app.push_screen(ApprovalsSheet(self.session, self._file, first), lambda _: self._reader.ask())
 
     # The rule's text
@@ -322,7 +321,7 @@ class AutomationsScreen(BaseScreen):
             await self._hand_over(f"{'Disabled' if rule.is_on else 'Enabled'}: {safe_text(rule.name, limit=60)}.")
 
     async def _hand_over(self, what: str) -> None:
-        """Confirm what was written, and have a running bot read it."""
+        """Confirm the change and make a running bot reload it."""
         self.session.inbox.use_automations(self._file.settings.automations)
         self._reader.ask()
         bot = process_of(await self._state.lease_owner(LEASE, self.session.clock()))
@@ -334,10 +333,10 @@ class AutomationsScreen(BaseScreen):
             then = f"To reload it in the running bot: kill -HUP {bot}"
         self.session.notify(f"{what} {then}", timeout=CURE_S)
 
-    # The rule at work
+    # Running the rule
 
     def action_replay(self) -> None:
-        """Show what the rule would have done."""
+        """Replay the rule over the cached history."""
         if (rule := self._rule) is not None:
             self.app.push_screen(ReplaySheet(self._engine, rule))
 
