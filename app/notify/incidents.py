@@ -12,9 +12,9 @@ from storage.cache.cache import Cache
 from storage.records import PlatformHealth
 
 WHOLE: Final = timedelta(days=40)
-"""All that the cache keeps of the hosts' past: an incident must not seem to begin where reading began."""
+"""The whole history that the cache keeps: with less, an incident could seem to start where the history starts."""
 LONGEST_GAP: Final = timedelta(minutes=10)
-"""Health samples further apart say nothing of the time between them."""
+"""Health samples further apart do not cover the time between them."""
 
 
 @dataclass(slots=True)
@@ -26,20 +26,20 @@ class IncidentReader:
     health_s: float
     """Seconds between health polls."""
     hold: timedelta
-    """How long a host must be well before an incident is over."""
+    """How long a host must be healthy before an incident is over."""
     _hosts: tuple[PlatformHealth, ...] | None = None
     _incidents: tuple[Incident, ...] = ()
 
     @classmethod
     def of(cls, cache: Cache, settings: Settings, profile: Profile) -> Self:
-        """The reader of a profile, as the settings say."""
+        """Create the reader of a profile."""
         hold = timedelta(seconds=settings.notify.hold_s)
         return cls(cache, frozenset(settings.console.health_ok), profile.poll.health_s, hold)
 
     async def read(self, now: datetime) -> tuple[Incident, ...]:
-        """The incidents of all hosts, each host's in their order."""
+        """The incidents of all hosts, grouped by host, the newest first."""
         hosts = await self.cache.health()
-        # This is called after every poll of runs, too; incidents change only with health samples.
+        # This is called after every poll, but only health samples change incidents.
         if hosts != self._hosts:
             gap = max(LONGEST_GAP, timedelta(seconds=3 * self.health_s))
             connected = {host.platform for host in hosts if host.connected}
