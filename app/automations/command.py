@@ -1,4 +1,4 @@
-"""`runwarden automations`: the rules of the configuration, in words, before and after they act."""
+"""`runwarden automations`: explains, controls and approves the rules of the configuration."""
 
 import getpass
 import json
@@ -29,10 +29,10 @@ EXITS: Final = {
     "limited": Exit.FAILED,
     "skipped": Exit.FAILED,
 }
-"""The exit code of `automations run`, by outcome; of every other outcome it is 0."""
+"""The exit code of `automations run` by outcome; 0 for any other."""
 NO_RULES: Final = "No automations are configured. See docs/automations.md for examples."
 NEXT: Final = 5
-"""Fire times that `check` shows."""
+"""How many fire times `check` shows."""
 TONES: Final = {"done": "good", "failed": "bad", "unknown": "warn", "interrupted": "warn", "waiting": "warn"}
 
 
@@ -41,7 +41,7 @@ NAME: Final = click.argument("name", shell_complete=completed("automations"))
 
 @click.group(cls=CommandGroup)
 def automations() -> None:
-    """List, check, pause and approve what `runwarden watch` carries out."""
+    """List, check, pause, approve and run automations, which `runwarden watch` carries out."""
 
 
 @automations.command("list", cls=FactCommand)
@@ -84,7 +84,7 @@ async def list_rules(invocation: Invocation, /) -> int:
     "period",
     callback=reading(parse_duration),
     metavar="TIME",
-    help="Show what they would have done with the cached history, as in 30d.",
+    help="Replay them over this much cached history, as in 30d.",
 )
 @async_command
 async def check(invocation: Invocation, /, *, names: tuple[str, ...], period: timedelta | None) -> int:
@@ -153,7 +153,7 @@ def _print_check(output: Output, entry: Mapping[str, Any], found: Replayed | Non
 @click.option("--outcome", "outcomes", multiple=True, type=click.Choice(get_args(Outcome)), help="Repeatable.")
 @async_command
 async def log(invocation: Invocation, /, *, name: str | None, limit: int, outcomes: tuple[Outcome, ...]) -> int:
-    """List what was decided and why, newest first."""
+    """List decisions with their reasons, newest first."""
     async with invocation.state() as state:
         found = await state.journal(name, limit=limit, outcomes=outcomes)
         counts = await state.outcomes()
@@ -179,7 +179,7 @@ async def log(invocation: Invocation, /, *, name: str | None, limit: int, outcom
 @NAME
 @async_command
 async def pause(invocation: Invocation, /, *, name: str) -> int:
-    """Pause an automation; what would set it off is entered as skipped."""
+    """Pause an automation; events that would trigger it are recorded as skipped."""
     rule = _rule(invocation, name)
     async with invocation.state() as state:
         await state.begin_rule(rule.name, fingerprint(rule), datetime.now(UTC))
@@ -192,7 +192,7 @@ async def pause(invocation: Invocation, /, *, name: str) -> int:
 @NAME
 @async_command
 async def resume(invocation: Invocation, /, *, name: str) -> int:
-    """Let a paused automation act again; what came in between stays undone."""
+    """Resume a paused automation; it does not catch up on skipped events."""
     rule = _rule(invocation, name)
     async with invocation.state() as state:
         done = await state.resume(rule.name)
@@ -207,7 +207,7 @@ NUMBERS: Final = click.argument("decisions", nargs=-1, required=True, type=COUNT
 @NUMBERS
 @async_command
 async def approve(invocation: Invocation, /, *, decisions: tuple[int, ...]) -> int:
-    """Approve waiting decisions by their numbers in `automations log`; their requests are sent as they were shown."""
+    """Approve waiting decisions, numbered as in `automations log`; their requests are sent as shown."""
     return await _answer(invocation, decisions, "approved")
 
 
@@ -215,12 +215,12 @@ async def approve(invocation: Invocation, /, *, decisions: tuple[int, ...]) -> i
 @NUMBERS
 @async_command
 async def reject(invocation: Invocation, /, *, decisions: tuple[int, ...]) -> int:
-    """Reject waiting decisions by their numbers in `automations log`; their requests are never sent."""
+    """Reject waiting decisions, numbered as in `automations log`; their requests are never sent."""
     return await _answer(invocation, decisions, "rejected")
 
 
 async def _answer(invocation: Invocation, numbers: Sequence[int], word: Literal["approved", "rejected"]) -> int:
-    """Record the answer, and print each decision with its request; if one does not wait, none is answered."""
+    """Record the answer and print each decision with its request; if one is not waiting, none is answered."""
     numbers, answered = tuple(dict.fromkeys(numbers)), list[Decision]()
     async with invocation.state() as state:
         for number in numbers:
@@ -257,7 +257,7 @@ async def _answer(invocation: Invocation, numbers: Sequence[int], word: Literal[
             pairs.append(("request", f"POST {request['path']}"))
         is_table = output.format is Format.TABLE
         output.record(one, pairs if is_table else [*pairs, ("body", body)])
-        if is_table and body:  # A field would be cut off.
+        if is_table and body:  # A table's field would be cut off.
             output.print(body)
     return Exit.DONE
 
@@ -280,7 +280,7 @@ def _answered(decision: Decision, word: str) -> dict[str, Any]:
 @click.option("--run", "run_id", metavar="RUN_ID", help="The run to act on, if the automation needs one.")
 @async_command
 async def run(invocation: Invocation, /, *, name: str, run_id: str | None) -> int:
-    """Set an automation off now, within its limits; what became of it is its last line in the log."""
+    """Run an automation now, within its limits; the result is its newest entry in `automations log`."""
     rule = _rule(invocation, name)
     settings = invocation.settings()
     seen = list[Decision]()
