@@ -20,8 +20,8 @@ from app.automations.policy import lasts
 from app.automations.rule import OnHealth, OnInterval, OnRun, OnSchedule, OnStuck, OnUnknownAction, Rule
 from app.automations.runner import Runner
 from app.engine.engine import Engine
-from app.health.facts import Incident, incidents
-from app.notify.incidents import LONGEST_GAP, WHOLE
+from app.health.facts import Incident, incidents, longest_gap
+from app.notify.incidents import WHOLE
 from storage.records import HealthSpan
 from storage.records.action import UnknownSpan
 from storage.records.decision import OPEN_OUTCOMES, Decision, RuleState
@@ -161,7 +161,7 @@ class ReplayHistory(Struct, frozen=True):
         ahead = await cache.run_clock_ahead()
         complete_since = (await cache.coverage()).complete_since
         found = await cache.following.changes(Watermark(), since=since, limit=MOST_CHANGES if OnRun in kinds else 0)
-        gap = max(LONGEST_GAP, timedelta(seconds=3 * engine.profile.poll.health_s))
+        gap = longest_gap(engine.profile.poll.health_s)
         return cls(
             since=since,
             until=until,

@@ -6,15 +6,13 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Final, Self
 
-from app.health.facts import Incident, incidents
+from app.health.facts import Incident, incidents, longest_gap
 from app.profiles import Profile, Settings
 from storage.cache.cache import Cache
 from storage.records import PlatformHealth
 
 WHOLE: Final = timedelta(days=40)
 """The whole history that the cache keeps: with less, an incident could seem to start where the history starts."""
-LONGEST_GAP: Final = timedelta(minutes=10)
-"""Health samples further apart do not cover the time between them."""
 
 
 @dataclass(slots=True)
@@ -41,9 +39,8 @@ class IncidentReader:
         hosts = await self.cache.health()
         # This is called after every poll, but only health samples change incidents.
         if hosts != self._hosts:
-            gap = max(LONGEST_GAP, timedelta(seconds=3 * self.health_s))
             connected = {host.platform for host in hosts if host.connected}
-            spans = await self.cache.health_spans(now - WHOLE, longest_gap=gap)
+            spans = await self.cache.health_spans(now - WHOLE, longest_gap=longest_gap(self.health_s))
             self._incidents = tuple(
                 incident
                 for platform, own in groupby(spans, lambda span: span.platform)
