@@ -112,12 +112,8 @@ class ResponseRunner(Struct, frozen=True):
                 given = {name: filled(value, facts) for name, value in inputs}
                 return StartAgent(agent, filled(repository, facts), _branch(branch, facts), {**given})
             case DoContinue(instructions):
-                run = await self.cache.detail(facts["run.id"])
-                if run is None:
-                    raise CannotActError(f"run {facts['run.id']} is no longer in the cache")
-                return ContinueRun(
-                    run.run.run_id, filled(instructions, facts), run.run.repository, None, {MARK: rule.name}
-                )
+                run = (await self._cached(facts)).run
+                return ContinueRun(run.run_id, filled(instructions, facts), run.repository, None, {MARK: rule.name})
             case DoCancel():
                 cancellation = CancelRun(facts["run.id"])
                 try:
@@ -126,13 +122,10 @@ class ResponseRunner(Struct, frozen=True):
                     raise CannotActError(f"run {facts['run.id']!r} cannot be addressed: {error}") from error
                 return cancellation
             case DoRetry():
-                run = await self.cache.detail(facts["run.id"])
-                if run is None:
-                    raise CannotActError(f"run {facts['run.id']} is no longer in the cache")
-                found = await what_began(self.actions.ledger, self.tell_turns, run)
-                if not isinstance(found, Asked):
-                    raise CannotActError(f"its instructions are unknown. {found.reason}".rstrip("."))
-                again = found.request
+                original = await what_began(self.actions.ledger, self.tell_turns, await self._cached(facts))
+                if not isinstance(original, Asked):
+                    raise CannotActError(f"its instructions are unknown. {original.reason}".rstrip("."))
+                again = original.request
                 if isinstance(again, StartRun | ContinueRun):
                     return replace(again, metadata={**again.metadata, MARK: rule.name})
                 return again
@@ -143,6 +136,11 @@ class ResponseRunner(Struct, frozen=True):
                 return request_from(kind, asked["path"], asked["body"])
             case _:
                 raise CannotActError("it sends nothing to the service")
+
+    async def _cached(self, facts: Mapping[str, str]) -> RunDetail:
+        if (detail := await self.cache.detail(facts["run.id"])) is None:
+            raise CannotActError(f"run {facts['run.id']} is no longer in the cache")
+        return detail
 
     async def _send(self, rule: Rule, decision: Decision) -> ActingResult:
         try:

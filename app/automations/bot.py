@@ -168,12 +168,12 @@ class Bot:
             await self._dispatcher.deliver()
 
     async def _asked_for(self, rule: Rule, run_id: str | None) -> Occurrence:
-        held = None if run_id is None else await self.engine.cache.detail(run_id)
-        if run_id is not None and held is None:
+        detail = None if run_id is None else await self.engine.cache.detail(run_id)
+        if run_id is not None and detail is None:
             raise CannotActError(f"run {run_id} is not in the cache: runwarden runs view {run_id} fetches it")
-        if held is None and isinstance(rule.on, OnRun | OnStuck):
+        if detail is None and isinstance(rule.on, OnRun | OnStuck):
             raise CannotActError("it needs a run: name one with --run")
-        return asked_for(self.engine.clock(), None if held is None else held.run)
+        return asked_for(self.engine.clock(), None if detail is None else detail.run)
 
     async def snapshot(self, heartbeats: Mapping[str, int]) -> Snapshot:
         """The current metrics."""

@@ -111,10 +111,10 @@ async def check(invocation: Invocation, /, *, names: tuple[str, ...], period: ti
         async with invocation.engine(needs_token=False) as engine:
             replayed = await replay(engine, chosen, now - period, now)
         for entry in entries:
-            found = replayed[entry["name"]]
-            newest = [document(one) for one in found.newest]
-            held_since = rfc3339(found.held_since)
-            entry["replay"] = {"counts": found.counts, "held_since": held_since, "newest": newest}
+            result = replayed[entry["name"]]
+            newest = [document(one) for one in result.newest]
+            held_since = rfc3339(result.held_since)
+            entry["replay"] = {"counts": result.counts, "held_since": held_since, "newest": newest}
     output = invocation.output
     if output.format.is_json:
         output.listing("automations", entries, ())
@@ -125,7 +125,7 @@ async def check(invocation: Invocation, /, *, names: tuple[str, ...], period: ti
     return Exit.DONE
 
 
-def _print_check(output: Output, entry: Mapping[str, Any], found: Replayed | None) -> None:
+def _print_check(output: Output, entry: Mapping[str, Any], replayed: Replayed | None) -> None:
     lines = [
         f"{entry['name']}{'' if entry['enabled'] else ' (off)'}",
         f"  {entry['sentence']}",
@@ -133,15 +133,15 @@ def _print_check(output: Output, entry: Mapping[str, Any], found: Replayed | Non
         *(f"  next     {stamp(datetime.fromisoformat(at))}" for at in entry["next"]),
         *(f"  warning  {line}" for line in entry["warnings"]),
     ]
-    if found is not None:
-        counts = ", ".join(f"{count} {WORDS.get(outcome, outcome)}" for outcome, count in found.counts.items())
+    if replayed is not None:
+        counts = ", ".join(f"{count} {WORDS.get(outcome, outcome)}" for outcome, count in replayed.counts.items())
         held = "the cached history of that time is incomplete: there may have been more"
-        if found.held_since:
-            held = f"history complete since {stamp(found.held_since)}"
+        if replayed.held_since:
+            held = f"history complete since {stamp(replayed.held_since)}"
         lines += [f"  replay   {counts or 'nothing would have triggered it'}", f"           {held}"]
-        if sum(found.counts.values()) > len(found.newest):
-            lines.append(f"           the newest {len(found.newest)}:")
-        for one in found.newest:
+        if sum(replayed.counts.values()) > len(replayed.newest):
+            lines.append(f"           the newest {len(replayed.newest)}:")
+        for one in replayed.newest:
             lines.append(f"           {stamp(one.occurrence.at)} {one.outcome}: {one.occurrence.cause} {one.reason}")
     for line in (*lines, ""):
         output.text(line)
@@ -155,7 +155,7 @@ def _print_check(output: Output, entry: Mapping[str, Any], found: Replayed | Non
 async def log(invocation: Invocation, /, *, name: str | None, limit: int, outcomes: tuple[Outcome, ...]) -> int:
     """List decisions with their reasons, newest first."""
     async with invocation.state() as state:
-        found = await state.journal(name, limit=limit, outcomes=outcomes)
+        decisions = await state.journal(name, limit=limit, outcomes=outcomes)
         counts = await state.outcomes()
     now = datetime.now(UTC)
     columns: tuple[Column[Decision], ...] = (
@@ -167,8 +167,8 @@ async def log(invocation: Invocation, /, *, name: str | None, limit: int, outcom
         Column("why", lambda d: d.why, "reason", lambda d: d.reason, flexible=True),
         Column("made", lambda d: d.result_id or "", "result_id"),
     )
-    entries = [document(decision) for decision in found]
-    invocation.output.listing("decisions", entries, columns, found, empty="No automation was triggered yet.")
+    entries = [document(decision) for decision in decisions]
+    invocation.output.listing("decisions", entries, columns, decisions, empty="No automation was triggered yet.")
     history = sum(count for (rule, outcome), count in counts.items() if outcome == "history" and name in {None, rule})
     if history and not outcomes:
         invocation.output.note(f"Not listed: {history:,} from before a rule was active (--outcome history).")
@@ -224,17 +224,17 @@ async def _answer(invocation: Invocation, numbers: Sequence[int], word: Literal[
     numbers, answered = tuple(dict.fromkeys(numbers)), list[Decision]()
     async with invocation.state() as state:
         for number in numbers:
-            held = await state.decision(number)
-            if held is None or held.outcome != "waiting":
-                was = (
-                    "There is no such decision" if held is None else f"Decision {number} is not waiting: {held.outcome}"
-                )
-                raise failed("not_found", f"{was}. See: runwarden automations log --outcome waiting")
+            decision = await state.decision(number)
+            if decision is None or decision.outcome != "waiting":
+                problem = "There is no such decision"
+                if decision is not None:
+                    problem = f"Decision {number} is not waiting: {decision.outcome}"
+                raise failed("not_found", f"{problem}. See: runwarden automations log --outcome waiting")
         for number in numbers:
             is_in_time = await state.answer(number, word, author_of("cli"))
-            if (held := await state.decision(number)) is None or not is_in_time:
+            if (decision := await state.decision(number)) is None or not is_in_time:
                 raise failed("not_found", f"Decision {number} is no longer waiting. See: runwarden automations log")
-            answered.append(held)
+            answered.append(decision)
         bot = await state.lease_owner(LEASE, state.clock())
     output = invocation.output
     if bot is None and word == "approved":
@@ -306,10 +306,10 @@ def _rules(invocation: Invocation) -> tuple[Rule, ...]:
 
 def _rule(invocation: Invocation, name: str) -> Rule:
     rules = _rules(invocation)
-    found = next((rule for rule in rules if rule.name.casefold() == name.casefold()), None)
-    if found is None:
+    named = next((rule for rule in rules if rule.name.casefold() == name.casefold()), None)
+    if named is None:
         raise _no_rule(name, rules)
-    return found
+    return named
 
 
 def _no_rule(name: str, rules: tuple[Rule, ...]) -> Exception:

@@ -69,9 +69,9 @@ class RunFacts:
 
     cache: Cache
     ledger: Ledger
-    tell_reason: Callable[[str], Awaitable[str]] | None = None
+    ask_reason: Callable[[str], Awaitable[str]] | None = None
     """Asks the service for a reason that is missing in its list; empty: there is none."""
-    tell_turns: Callable[[str], Awaitable[RunTurns | None]] | None = None
+    ask_turns: Callable[[str], Awaitable[RunTurns | None]] | None = None
     """Asks the service for the run's turns; None: it cannot be asked now."""
     questions: int = MOST_QUESTIONS
     """How many more requests may be sent."""
@@ -80,28 +80,28 @@ class RunFacts:
         """Whether a run that changed its status meets a rule's conditions; None: not known yet."""
         run_id = occurrence.facts["run.id"]
         if on.to in {"failed", CANCELLED} and occurrence.facts["run.status"] == "failed":
-            if self.tell_reason is not None and await self.cache.questions_due():
+            if self.ask_reason is not None and await self.cache.questions_due():
                 return None
-            held = await self.cache.detail(run_id)
-            if held is not None and all(_identity(each) != occurrence.identity for each in held.transitions):
+            detail = await self.cache.detail(run_id)
+            if detail is not None and all(_identity(each) != occurrence.identity for each in detail.transitions):
                 return None  # The cache has learned since then that the run was cancelled.
             # A run whose agent asks a question needs an answer, which no rule can give.
             if on.to == CANCELLED or run_id in await self.cache.questions():
                 return False
         if not on.needs_results:
             return True
-        if not self.questions or self.tell_turns is None:
+        if not self.questions or self.ask_turns is None:
             return None
         self.questions -= 1
-        found = await self.tell_turns(run_id)
-        return None if found is None else on.is_met_by(found)
+        results = await self.ask_turns(run_id)
+        return None if results is None else on.is_met_by(results)
 
     async def reason(self, run_id: str) -> str:
         """The service's reason for the run's outcome, from its list or its results."""
         reason = reason_of(await self._received(run_id))
-        if not reason and self.questions and self.tell_reason is not None:
+        if not reason and self.questions and self.ask_reason is not None:
             self.questions -= 1
-            reason = await self.tell_reason(run_id)
+            reason = await self.ask_reason(run_id)
         return reason[:_LONGEST_REASON] or NO_REASON
 
     async def labels(self, run_id: str) -> dict[str, str]:
@@ -114,8 +114,8 @@ class RunFacts:
         return {name: value if isinstance(value, str) else json.dumps(value) for name, value in given.items()}
 
     async def _received(self, run_id: str) -> dict[str, object]:
-        held = await self.cache.detail(run_id)
-        return {} if held is None else as_received(held.run.raw_json)
+        detail = await self.cache.detail(run_id)
+        return {} if detail is None else as_received(detail.run.raw_json)
 
 
 def reason_of(received: dict[str, object]) -> str:
@@ -124,8 +124,8 @@ def reason_of(received: dict[str, object]) -> str:
         match received.get(name):
             case str(text) if text.strip():
                 return text.strip()
-            case dict(inner) if found := reason_of(inner):
-                return found
+            case dict(inner) if reason := reason_of(inner):
+                return reason
     return ""
 
 
@@ -146,18 +146,18 @@ class Observer:
             self._file, self._watermark = cache.opened, Watermark()
         self.run_facts.questions = MOST_QUESTIONS
         ahead = await cache.run_clock_ahead()
-        found = await cache.following.changes(self._watermark, since=now - HISTORY, limit=MOST_CHANGES)
+        batch = await cache.following.changes(self._watermark, since=now - HISTORY, limit=MOST_CHANGES)
         # Fetched history and a first look need no warning: nothing in them had to be decided.
-        if self._watermark.transition and sum(each.after > EPOCH for each in found.changes) >= MOST_CHANGES:
+        if self._watermark.transition and sum(each.after > EPOCH for each in batch.changes) >= MOST_CHANGES:
             log.warning("more than %s runs changed at once: the oldest were passed over", MOST_CHANGES)
         return Seen(
             now,
-            found.changes,
+            batch.changes,
             ahead,
             await cache.following.stuck_runs(),
             await self.incidents.read(now),
             await self.run_facts.ledger.unresolved(),
-            found.watermark,
+            batch.watermark,
         )
 
     async def news_from(self, rule: Rule, state: RuleState) -> datetime | None:

@@ -84,7 +84,7 @@ async def replay(
             results[run_id] = turns or RunTurns(run_id, ())
         return results[run_id]
 
-    facts, reached_at = RunFacts(engine.cache, engine.ledger, tell_turns=turns_of, questions=MOST_CHANGES), since
+    facts, reached_at = RunFacts(engine.cache, engine.ledger, ask_turns=turns_of, questions=MOST_CHANGES), since
     runners: list[Runner] = []
 
     def clock() -> datetime:
@@ -160,12 +160,12 @@ class ReplayHistory(Struct, frozen=True):
         cache, kinds = engine.cache, {type(rule.on) for rule in rules}
         ahead = await cache.run_clock_ahead()
         complete_since = (await cache.coverage()).complete_since
-        found = await cache.following.changes(Watermark(), since=since, limit=MOST_CHANGES if OnRun in kinds else 0)
+        batch = await cache.following.changes(Watermark(), since=since, limit=MOST_CHANGES if OnRun in kinds else 0)
         gap = longest_gap(engine.profile.poll.health_s)
         return cls(
             since=since,
             until=until,
-            changes=[change for change in found.changes if since <= change.happened(ahead) <= until],
+            changes=[change for change in batch.changes if since <= change.happened(ahead) <= until],
             ahead=ahead,
             stuck=await cache.following.past_stuck(since) if OnStuck in kinds else (),
             spans=await cache.health_spans(until - WHOLE, longest_gap=gap) if OnHealth in kinds else (),

@@ -256,12 +256,12 @@ def mentions(do: Response, name: str) -> bool:
 
 def names_in(text: str) -> list[str]:
     """The names of all placeholders in a text, including unknown ones."""
-    return [found for found in _PLACEHOLDER.findall(text) if "." in found or found in _ALWAYS]
+    return [name for name in _PLACEHOLDER.findall(text) if "." in name or name in _ALWAYS]
 
 
 def filled(text: str, facts: Mapping[str, str]) -> str:
     """The text with its placeholders filled in one pass, so that braces inside a value stay as they are."""
-    return _PLACEHOLDER.sub(lambda found: facts.get(found[1], found[0]), text)
+    return _PLACEHOLDER.sub(lambda match: facts.get(match[1], match[0]), text)
 
 
 def filled_argument(argument: str, facts: Mapping[str, str]) -> str:

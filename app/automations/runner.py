@@ -208,30 +208,30 @@ class Runner:
             await self._look_at_clock(rule, seen.now)
         if news_from is None:
             return
-        found = {each.identity: each for each in occurrences(rule, seen, state.since, news_from)}
+        candidates = {each.identity: each for each in occurrences(rule, seen, state.since, news_from)}
         # Look up new occurrences only: a lasting one, such as a stuck run, would be looked up every time.
-        new = tuple(identity for identity in found if identity not in self._known.get(rule.name, ()))
+        new = tuple(identity for identity in candidates if identity not in self._known.get(rule.name, ()))
         free = await self.state.unclaimed(rule.name, new) if new else frozenset()
         for identity in (each for each in new if each in free):
             is_meant = True
             if not state.is_new and isinstance(rule.on, OnRun | OnStuck) and rule.on.scope.labels:
                 # Read labels last, for runs that meet all other conditions.
-                labels = await self.observer.run_facts.labels(found[identity].facts["run.id"])
+                labels = await self.observer.run_facts.labels(candidates[identity].facts["run.id"])
                 is_meant = is_labelled(rule.on.scope, labels)
             if is_meant and not state.is_new and isinstance(rule.on, OnRun):
-                is_late = seen.now - found[identity].at > rule.catch_up
+                is_late = seen.now - candidates[identity].at > rule.catch_up
                 run_facts = self.observer.run_facts
-                is_met = not rule.on.needs_results if is_late else await run_facts.meets(rule.on, found[identity])
+                is_met = not rule.on.needs_results if is_late else await run_facts.meets(rule.on, candidates[identity])
                 is_meant = is_met is True
                 if is_met is None:
                     self._is_behind = True
-                    del found[identity]
+                    del candidates[identity]
             if is_meant:
-                await self._decide(rule, found[identity], history=state.is_new)
+                await self._decide(rule, candidates[identity], history=state.is_new)
         if state.is_new:
             await self.state.mark_looked(rule.name, news_from)
             self._states[rule.name] = replace(state, news_from=news_from)
-        self._known[rule.name] = frozenset(found)
+        self._known[rule.name] = frozenset(candidates)
 
     async def _look_at_clock(self, rule: Rule, now: datetime) -> None:
         """Decide on passed times of a schedule or interval, and note the next one."""
@@ -282,8 +282,8 @@ class Runner:
             return None
         if (run_id := await self.state.last_result(rule.name, conversation)) is None:
             return None
-        held = await self.cache.detail(run_id)
-        return run_id if held is not None and not held.is_final and held.presence != "lost" else None
+        detail = await self.cache.detail(run_id)
+        return run_id if detail is not None and not detail.is_final and detail.presence != "lost" else None
 
     async def _act(self, rule: Rule, decision: Decision) -> None:
         if isinstance(rule.do, DoCommand):
@@ -396,8 +396,8 @@ class Runner:
 
     async def _take_approved(self, rule: Rule, decision: Decision, seen: Seen) -> None:
         """Send an approved request, unless there is no more reason for it."""
-        held = await self.cache.detail(decision.occurrence.facts.get("run.id", ""))
-        changed = changed_since(decision.occurrence, seen, None if held is None else held.run)
+        detail = await self.cache.detail(decision.occurrence.facts.get("run.id", ""))
+        changed = changed_since(decision.occurrence, seen, None if detail is None else detail.run)
         # The time of the approval was chosen by hand, so age and quiet hours do not matter.
         asked = replace(rule, needs_approval=False, quiet=None)
         now = self.clock()

@@ -344,13 +344,13 @@ class AutomationsScreen(BaseScreen):
         """Pause the rule, or resume it."""
         if (rule := self._rule) is None:
             return
-        held = await self._state.begin_rule(rule.name, fingerprint(rule), self.session.clock())
-        if held.paused is None:
+        state = await self._state.begin_rule(rule.name, fingerprint(rule), self.session.clock())
+        if state.paused is None:
             login = self._engine.actions.actor.rpartition(":")[2]
             await self._state.pause(rule.name, f"by {login}")
         else:
             await self._state.resume(rule.name)
-        word = "Paused" if held.paused is None else "Resumed"
+        word = "Paused" if state.paused is None else "Resumed"
         self.session.notify(f"{word}: {safe_text(rule.name, limit=60)}. Press P to undo.")
         self._reader.ask()
 
@@ -419,10 +419,10 @@ class AutomationsScreen(BaseScreen):
                 how = view.did(decision) if decision.result_id == run_id else "by"
                 line = safe_text(f"  {ago(decision.decided_at, now):<9} {how} {run_id}", limit=120)
                 choices.append((Content.assemble((badge.text, badge.style), line), run_id))
-        run_id = choices[0][1] if choices else None
+        chosen: str | None = choices[0][1] if choices else None
         if len(choices) > 1:
-            run_id = await self.app.push_screen_wait(ChoiceSheet("Open a decision's run", choices))
+            chosen = await self.app.push_screen_wait(ChoiceSheet("Open a decision's run", choices))
         elif not choices:
             self.session.notify("No decision in its journal is about a cached run.")
-        if run_id is not None:
-            self.post_message(OpenRun(run_id))
+        if chosen is not None:
+            self.post_message(OpenRun(chosen))

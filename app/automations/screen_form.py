@@ -51,7 +51,7 @@ def recipes(settings: Settings) -> tuple[str, ...]:
     """Return one table for each recipe; routes that are not configured become `default`."""
     routes = {route.name for route in settings.notify.routes}
     text = resources.files("app.automations").joinpath("recipes.toml").read_text("utf-8")
-    text = _ROUTE.sub(lambda found: found[0] if found[1] in routes else 'notify = "default"', text)
+    text = _ROUTE.sub(lambda match: match[0] if match[1] in routes else 'notify = "default"', text)
     return tuple(f"[[automations]]{part.rstrip()}\n" for part in text.split("[[automations]]")[1:])
 
 

@@ -145,9 +145,9 @@ async def read_approvals(engine: Engine, settings: Settings) -> tuple[Approval, 
     now = engine.clock()
     known = [(each, rules[each.rule]) for each in waiting if each.rule in rules]
     ids = [each.occurrence.facts.get("run.id", "") for each, _ in known]
-    held = await engine.cache.details(ids)
+    details = await engine.cache.details(ids)
     return tuple(
-        Approval(each, safe_text(in_words(each, held.get(run_id)) or sentence(rule, now)), rule.approval_expires)
+        Approval(each, safe_text(in_words(each, details.get(run_id)) or sentence(rule, now)), rule.approval_expires)
         for (each, rule), run_id in zip(known, ids, strict=True)
     )
 

@@ -97,8 +97,8 @@ def read_tables(file: Path) -> AutomationTables:
     """
     text = read_text(file) or ""
     tables = toml_values(file, text).get(_KEY)
-    found = tables if isinstance(tables, list) else []
-    return AutomationTables(file, text, tuple(str(each.get("name", "")) for each in found if isinstance(each, dict)))
+    items = tables if isinstance(tables, list) else []
+    return AutomationTables(file, text, tuple(str(each.get("name", "")) for each in items if isinstance(each, dict)))
 
 
 def read_rule(written: str, settings: Settings, others: Sequence[str] = ()) -> "Rule":

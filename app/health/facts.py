@@ -81,15 +81,15 @@ def slices(
     seconds: list[dict[HealthLevel, float]] = [{} for _ in range(count)]
     present: HealthLevel | None = None
     for span in spans:
-        found = level(span.status, healthy_words)
+        how = level(span.status, healthy_words)
         first = (span.start - start) // each
         last = (span.end - start) // each
-        present = found if now - span.end < each else None
-        if found is None:
+        present = how if now - span.end < each else None
+        if how is None:
             continue
         for index in range(max(0, first), min(count - 1, last) + 1):
             overlap_s = _overlap_s(span, start + index * each, start + (index + 1) * each)
-            seconds[index][found] = seconds[index].get(found, 0.0) + overlap_s
+            seconds[index][how] = seconds[index].get(how, 0.0) + overlap_s
     needed_s = _LEAST_KNOWN * each.total_seconds()
     worst: list[HealthLevel | None] = []
     for part in seconds[:-1]:
@@ -144,18 +144,18 @@ def incidents(
 
     An incident continues after a recovery shorter than `hold`. Disconnecting the platform finishes it.
     """
-    found: list[Incident] = []
+    outages: list[Incident] = []
     for span in spans:
         how = level(span.status, healthy_words)
         if how is None:
             continue
-        last = found[-1] if found else None
+        last = outages[-1] if outages else None
         bad_s = (span.end - span.start).total_seconds() if how == "bad" else 0.0
         if how != "well":
             if last is None or (last.recovered_at is not None and span.start - last.recovered_at >= hold):
-                found.append(Incident(span.platform, span.start, span.end, (span.status,), how, bad_s))
+                outages.append(Incident(span.platform, span.start, span.end, (span.status,), how, bad_s))
             else:
-                found[-1] = replace(
+                outages[-1] = replace(
                     last,
                     until=span.end,
                     words=(span.status, *(word for word in last.words if word != span.status)),
@@ -165,12 +165,12 @@ def incidents(
                     recoveries=last.recoveries + (last.recovered_at is not None),
                 )
         elif last is not None and last.recovered_at is None:
-            found[-1] = replace(last, recovered_at=span.start)
-    if not found:
+            outages[-1] = replace(last, recovered_at=span.start)
+    if not outages:
         return ()
-    newest = found[-1]
+    newest = outages[-1]
     has_held = newest.recovered_at is not None and spans[-1].end - newest.recovered_at >= hold
-    over = [replace(one, is_over=True) for one in reversed(found[:-1])]
+    over = [replace(one, is_over=True) for one in reversed(outages[:-1])]
     return (replace(newest, is_over=has_held or not connected), *over)
 
 

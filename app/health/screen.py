@@ -108,8 +108,8 @@ class SampleReader(Struct, frozen=True):
 
 def recent_incidents(pasts: dict[str, PlatformHistory], since: datetime) -> tuple[Incident, ...]:
     """Incidents of platforms and our link that were not over at `since`: ongoing ones first, then the newest."""
-    found = [one for past in pasts.values() for one in past.incidents if (one.recovered_at or one.until) >= since]
-    return tuple(sorted(found, key=lambda one: (one.goes_on, one.start), reverse=True))
+    recent = [one for past in pasts.values() for one in past.incidents if (one.recovered_at or one.until) >= since]
+    return tuple(sorted(recent, key=lambda one: (one.goes_on, one.start), reverse=True))
 
 
 def _link_spans(polls: Sequence[PollSpan], longest_gap: timedelta) -> tuple[HealthSpan, ...]:
@@ -121,15 +121,15 @@ def _link_spans(polls: Sequence[PollSpan], longest_gap: timedelta) -> tuple[Heal
         **dict.fromkeys(REFUSED, _WELL),
         "token": NO_STATUS,
     }
-    found: list[HealthSpan] = []
+    spans: list[HealthSpan] = []
     for poll in reversed(polls):
         word = words.get(poll.error_kind) or trouble_word(poll.error_kind).removeprefix("service ")
-        found.append(HealthSpan(OUR_LINK, word, poll.first_at, poll.last_at))
+        spans.append(HealthSpan(OUR_LINK, word, poll.first_at, poll.last_at))
     joined = [
         replace(one, end=after.start) if timedelta(0) <= after.start - one.end <= longest_gap else one
-        for one, after in pairwise(found)
+        for one, after in pairwise(spans)
     ]
-    return (*joined, *found[-1:])
+    return (*joined, *spans[-1:])
 
 
 OUR_LINK: Final = "our link"
@@ -298,7 +298,7 @@ def no_incidents(pasts: dict[str, PlatformHistory]) -> str:
 
 def figures(uptimes: Sequence[Uptime]) -> tuple[str, ...]:
     """The uptimes of `WINDOWS`, without windows that cover hardly more observed time than a shorter one."""
-    found: list[str] = []
+    texts: list[str] = []
     seen_s = 0.0
     for (name, _), up in zip(WINDOWS, uptimes, strict=True):
         if up.share is not None and up.known_s > seen_s * CLEARLY_MORE:
@@ -306,8 +306,8 @@ def figures(uptimes: Sequence[Uptime]) -> tuple[str, ...]:
             # Rounded down, so that 100% means no failure at all.
             share = "100%" if up.share == 1 else f"{floor(up.share * 10_000) / 100:.2f}%"
             named = f"{name} " if up.known_share >= NAMED_FROM else ""
-            found.append(f"{named}{share} of {span(up.known_s)} seen")
-    return tuple(found)
+            texts.append(f"{named}{share} of {span(up.known_s)} seen")
+    return tuple(texts)
 
 
 DAY: Final = timedelta(days=1)

@@ -165,13 +165,13 @@ async def test(invocation: Invocation, /, *, route: str) -> int:
 async def log(invocation: Invocation, /, *, limit: int) -> int:
     """List notification messages with their outcome, newest first."""
     async with invocation.state() as state:
-        found = await state.recent_deliveries(limit)
+        deliveries = await state.recent_deliveries(limit)
         now = state.clock()
     entries = [
         facts(each, "number made_at attempts outcome")
         | facts(each.message, "route phase level title count groups")
         | {"text": each.message.body, "error": each.error or None}
-        for each in found
+        for each in deliveries
     ]
 
     def outcome(each: Delivery) -> str:
@@ -184,7 +184,7 @@ async def log(invocation: Invocation, /, *, limit: int) -> int:
         Column("outcome", outcome, "outcome", tone=lambda each: TONES.get(each.outcome or "", "")),
         Column("title", lambda each: each.message.title, "title", flexible=True),
     )
-    invocation.output.listing("deliveries", entries, columns, found, empty="No messages yet.")
+    invocation.output.listing("deliveries", entries, columns, deliveries, empty="No messages yet.")
     return Exit.DONE
 
 
@@ -194,10 +194,10 @@ async def log(invocation: Invocation, /, *, limit: int) -> int:
 async def ack(invocation: Invocation, /, *, numbers: tuple[int, ...]) -> int:
     """Acknowledge messages by the number in their text, so that they are not repeated."""
     async with invocation.state() as state:
-        found = {number: await state.delivery(number) for number in numbers}
-        if missing := [number for number, each in found.items() if each is None]:
+        deliveries = {number: await state.delivery(number) for number in numbers}
+        if missing := [number for number, each in deliveries.items() if each is None]:
             raise failed("not_found", f"There is no message {missing[0]}. See: runwarden notify log")
-        groups = [group for each in found.values() if each is not None for group in each.message.groups]
+        groups = [group for each in deliveries.values() if each is not None for group in each.message.groups]
         now = state.clock()
         await state.mark(dict.fromkeys(groups, Mark(done_until=now)), now)
     invocation.output.record({"groups": groups}, [("acknowledged", group) for group in groups])

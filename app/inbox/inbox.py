@@ -127,18 +127,18 @@ class Inbox(Struct, frozen=True):
 
     async def _whole(self, items: Sequence[InboxItem]) -> Iterable[InboxEntry]:
         """The entries to mark: the newest for each key, and for each repository whose items are all chosen."""
-        found = {entry.key: entry for item in items for entry in item.newest}
+        entries = {entry.key: entry for item in items for entry in item.newest}
         others = {item.group for item in await self.items() if item.key not in {each.key for each in items}}
         for item in sorted(items, key=lambda item: item.at):
             if item.group and item.group not in others:
-                found[item.group] = InboxEntry(item.group, item.at)
-        return found.values()
+                entries[item.group] = InboxEntry(item.group, item.at)
+        return entries.values()
 
 
 def _item(cause: Cause, marks: Mapping[str, Mark], now: datetime, command_line: str) -> InboxItem | None:
     """The open part of the cause, or None."""
-    held = [(entry, [marks.get(key, _NO_MARK) for key in {entry.key, cause.group}]) for entry in cause.entries]
-    undone = [(entry, own) for entry, own in held if not any(mark.is_done(entry.at) for mark in own)]
+    marked = [(entry, [marks.get(key, _NO_MARK) for key in {entry.key, cause.group}]) for entry in cause.entries]
+    undone = [(entry, own) for entry, own in marked if not any(mark.is_done(entry.at) for mark in own)]
     # A snoozed item comes back with the first new event of the same cause.
     is_hidden = all(any(mark.hides(entry.at, now) for mark in own) for entry, own in undone)
     if is_hidden or marks.get(cause.key, _NO_MARK).is_muted:
@@ -147,7 +147,7 @@ def _item(cause: Cause, marks: Mapping[str, Mark], now: datetime, command_line: 
     cure = cause.cure or (f"runs view {entries[0].run_id}" if entries[0].run_id else "")
     title = cause.one if len(entries) == 1 or not cause.many else f"{len(entries):,} {cause.many}"
     newest = {entry.key: entry for entry in reversed(entries)}
-    back, known = "", [mark for _, own in held for mark in own]
+    back, known = "", [mark for _, own in marked for mark in own]
     if snoozed := [mark.snoozed_until for mark in known if mark.snoozed_until is not None]:
         back = "snoozed until now" if snoozed[0] <= now else "back before its snooze ended"
     elif any(mark.done_until is not None for mark in known):
@@ -188,22 +188,22 @@ class Causes:
     async def read(self, now: datetime) -> list[Cause]:
         """Read all current causes."""
         incidents = await self._incidents.read(now)
-        found = await self._runs(now, incidents)
+        causes = await self._runs(now, incidents)
         for one in (each for each in incidents if not each.is_over):
             title = f"Code host {one.platform} is {one.word}"
             if not one.goes_on:
                 lasted = span(one.lasted.total_seconds())
                 title = f"Code host {one.platform} was {one.word} for {lasted}, and has recovered"
             key = f"host:{one.platform}"
-            found.append(_single("host", key, title, one.start, one.platform))
+            causes.append(_single("host", key, title, one.start, one.platform))
         for action in await self.engine.ledger.unresolved():
             title = f"Unknown outcome: {KIND_WORDS[action.kind]} {action.subject}".rstrip()
             number = action.action_id
             cure = f"actions resolve {number}"
-            found.append(_single("unknown", f"action:{number}", title, action.created_at, number, cure))
+            causes.append(_single("unknown", f"action:{number}", title, action.created_at, number, cure))
         if self.state is not None:
-            found += [*await self._automations(now, self.state), *await self._deliveries(now, self.state)]
-        return found
+            causes += [*await self._automations(now, self.state), *await self._deliveries(now, self.state)]
+        return causes
 
     async def _runs(self, now: datetime, incidents: Sequence[Incident]) -> list[Cause]:
         cache = self.engine.cache
@@ -265,31 +265,31 @@ class Causes:
 
     async def _ended(self, ahead: timedelta) -> list[Cause]:
         """Followed runs that have finished, except failed ones."""
-        found = []
+        causes = []
         for row in [pin.row for pin in await self.engine.cache.following.pins() if pin.row is not None]:
             if row.is_final and row.status != "failed":
                 key = f"ended:{row.run_id}"
                 title = f"Followed run {row.status}: {row.repository}"
-                found.append(Cause(key, "ended", title, entries=[_entry(key, row, ahead)]))
-        return found
+                causes.append(Cause(key, "ended", title, entries=[_entry(key, row, ahead)]))
+        return causes
 
     async def _automations(self, now: datetime, state: State) -> list[Cause]:
         """Waiting approvals, paused and limited automations, and a missing bot."""
         rules = [rule for rule in rules_of(self.automations(), self.engine.profile.name) if rule.is_on]
-        found = list[Cause]()
+        causes = list[Cause]()
         states = await state.rule_states()
         names = {rule.name for rule in rules}
         waiting = await state.open_decisions(outcome="waiting")
-        held = await self.engine.cache.details([each.occurrence.facts.get("run.id", "") for each in waiting])
+        details = await self.engine.cache.details([each.occurrence.facts.get("run.id", "") for each in waiting])
         for each in waiting:
             run_id = each.occurrence.facts.get("run.id", "")
-            words = in_words(each, held.get(run_id))
+            words = in_words(each, details.get(run_id))
             title = f"Approve {words}" if words else f"{each.rule} waits for approval"
             number = str(each.decision_id)
             cure = f"automations approve {number}"
             cause = _single("approval", f"approval:{number}", title, each.decided_at, number, cure)
             cause.by = f"{each.rule}, about {run_id}" if run_id else each.rule
-            found.append(cause)
+            causes.append(cause)
         for name in (rule.name for rule in rules):
             stored = states.get(name)
             if stored is not None and stored.paused:
@@ -298,27 +298,27 @@ class Causes:
                 at = stored.since if last is None else last.decided_at
                 title = f"{name} is paused: {stored.paused}"
                 cure = f"automations resume {shlex.quote(name)}"
-                found.append(_single("paused", f"paused:{name}", title, at, name, cure))
+                causes.append(_single("paused", f"paused:{name}", title, at, name, cure))
         for newest, count in await state.limited(now - LOOK_BACK):
             if newest.rule in names:
                 title = f"{newest.rule} reached its limit, {plural(count, 'time')}: {newest.reason}"
                 key = f"limited:{newest.rule}"
                 cure = f"automations log {shlex.quote(newest.rule)}"
-                found.append(_single("limited", key, title, newest.decided_at, newest.rule, cure))
+                causes.append(_single("limited", key, title, newest.decided_at, newest.rule, cure))
         until = await state.lease_until(LEASE)
         is_approved = bool(await state.open_decisions(outcome="approved"))
         if (rules or is_approved) and (until is None or until < now - SILENT_AFTER):
             why = "A request is approved" if is_approved else "Automations are configured"
             title = f"{why}, but no bot is running"
-            found.append(_single("bot", "bot", title, until or NO_TIME, "", "watch"))
-        return found
+            causes.append(_single("bot", "bot", title, until or NO_TIME, "", "watch"))
+        return causes
 
     async def _deliveries(self, now: datetime, state: State) -> list[Cause]:
         """Messages that could not be delivered, grouped by route."""
         lost = [
             each for each in await state.recent_deliveries(MOST_MESSAGES, "failed") if each.made_at > now - LOOK_BACK
         ]
-        found = []
+        causes = []
         for route, group in groupby(sorted(lost, key=lambda each: each.message.route), lambda each: each.message.route):
             deliveries, key = list(group), f"undelivered:{route}"
             entries = [InboxEntry(key, one.made_at) for one in deliveries]
@@ -326,8 +326,8 @@ class Causes:
             single = f"Not delivered over {route}"
             many = f"messages not delivered over {route}, latest"
             cure = f"notify test {shlex.quote(route)}"
-            found.append(Cause(key, "undelivered", f"{single}: {newest}", f"{many}: {newest}", entries, cure, route))
-        return found
+            causes.append(Cause(key, "undelivered", f"{single}: {newest}", f"{many}: {newest}", entries, cure, route))
+        return causes
 
 
 def _single(kind: InboxKind, key: str, title: str, at: datetime, subject: str, cure: str = "") -> Cause:

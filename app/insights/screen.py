@@ -153,16 +153,12 @@ def nothing(span: InsightSpan, view: InsightsView) -> Notice:
     """Explain why there are no figures, once the service has answered."""
     if view.coverage.whole and view.coverage.first_run_at is None:
         return NO_RUN_YET
-    wider = next((each for each in SPANS if _hours(each) > _hours(span)), None)
+    wider = next(iter(SPANS[SPANS.index(span) + 1 :]), None)
     what_now = f"Press t for {wider.title}." if wider is not None else "Older runs are in Runs."
     if view.is_complete:
         return Notice("○", f"No run was created in {span.title}", (what_now,), "plain")
     lines = ("The history of that time is not complete yet,", "so there may have been some. " + what_now)
     return Notice("◌", f"No run of {span.title} is known", lines, "warn")
-
-
-def _hours(span: InsightSpan) -> int:
-    return span.count * (24 if span.step == "day" else 1)
 
 
 FORMATS: Final = (".csv", ".json")

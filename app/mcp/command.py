@@ -139,11 +139,11 @@ class Tools:
 
     async def run_diff(self, *, run_id: RunId, turn: Turn = None) -> Document:
         """Show a run's changes: the files with their line counts, and the patch."""
-        found = await self._ask("runs", "diff", "--patch", about=run_id, turn=turn)
-        if len(patch := found.get("patch", "")) > LONGEST_PATCH:
+        document = await self._ask("runs", "diff", "--patch", about=run_id, turn=turn)
+        if len(patch := document.get("patch", "")) > LONGEST_PATCH:
             left_out = f"{len(patch) - LONGEST_PATCH:,} more characters of the patch are left out: runwarden runs diff"
-            found |= {"patch": patch[:LONGEST_PATCH], "notes": [*found.get("notes", ()), left_out]}
-        return found
+            document |= {"patch": patch[:LONGEST_PATCH], "notes": [*document.get("notes", ()), left_out]}
+        return document
 
     async def run_log(self, *, run_id: RunId, turn: Turn = None) -> Document:
         """Show the last 64 KiB of a turn's agent output, as text and, for known agent programs, as steps."""
@@ -214,12 +214,12 @@ class Tools:
             return await asyncio.to_thread(call.document, work, argv)
 
         asked_at = rfc3339(datetime.now(UTC))
-        found = await ask(*["--cached"] * bool(cached))
-        error = found.get("error")
+        document = await ask(*["--cached"] * bool(cached))
+        error = document.get("error")
         if cached is False and error and EXIT_BY_KIND.get(error["kind"]) in NO_ANSWER:
-            held = await ask("--cached")
-            found = found if "error" in held else {**held, "not_live": {"at": asked_at, "error": error}}
-        return found if "error" in found else {"as_of": asked_at, **found}
+            stored = await ask("--cached")
+            document = document if "error" in stored else {**stored, "not_live": {"at": asked_at, "error": error}}
+        return document if "error" in document else {"as_of": asked_at, **document}
 
     async def _propose(self, request_of: Callable[[Any], WriteRequest] | None, about: str | None = None) -> Document:
         """Put a request up for approval: `request_of` makes it from the run; None: the run's retry."""
@@ -319,14 +319,14 @@ async def _serve(given: Tools) -> int:
     async def call_tool(_: object, asked: types.CallToolRequestParams) -> types.CallToolResult:
         wrong = f"There are: {', '.join(tools)}."
         try:
-            found = await validate_call(tools[asked.name])(**(asked.arguments or {})) if asked.name in tools else {}
+            document = await validate_call(tools[asked.name])(**(asked.arguments or {})) if asked.name in tools else {}
         except ValidationError as error:
-            found, wrong = {}, "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
-        found = found or {"error": failed("usage", f"{asked.name}: {wrong}").failure.as_json()}
-        is_error = "error" in found
+            document, wrong = {}, "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
+        document = document or {"error": failed("usage", f"{asked.name}: {wrong}").failure.as_json()}
+        is_error = "error" in document
         return types.CallToolResult(
-            content=[types.TextContent(text=json_escaped(json.dumps(found, ensure_ascii=False)))],
-            structured_content=found if asked.name in proposals and not is_error else None,
+            content=[types.TextContent(text=json_escaped(json.dumps(document, ensure_ascii=False)))],
+            structured_content=document if asked.name in proposals and not is_error else None,
             is_error=is_error,
         )
 

@@ -59,12 +59,12 @@ def own_alert(
 
 async def wanted(moves: Sequence[StatusChange], on: Collection[str], ledger: Ledger) -> list[StatusChange]:
     """The changes that the settings ask for, except cancellations from this machine: their author knows."""
-    found = [move for move in moves if move.new in on or (move.is_pinned and "pinned" in on)]
-    if not any(move.new == CANCELLED for move in found):
-        return found
+    changes = [move for move in moves if move.new in on or (move.is_pinned and "pinned" in on)]
+    if not any(move.new == CANCELLED for move in changes):
+        return changes
     sent = await ledger.actions(ActionFilter(["run.cancel"], ["confirmed"]))
     own = {action.result_id: action.settled_at for action in reversed(sent) if action.settled_at is not None}
-    return [move for move in found if move.new != CANCELLED or own.get(move.run_id, _NEVER) < move.after]
+    return [move for move in changes if move.new != CANCELLED or own.get(move.run_id, _NEVER) < move.after]
 
 
 def move_alert(move: StatusChange, profile: str) -> Alert:
@@ -99,8 +99,8 @@ def state_alerts(
     if "stuck" in notify.on:
         states += [_stuck(run, profile) for run in stuck]
     if "health" in notify.on:
-        held = (incident for incident in incidents if incident.lasted >= hold)
-        states += [_over(one, now, profile) if one.is_over else _begun(one, hold, now, profile) for one in held]
+        lasting = (incident for incident in incidents if incident.lasted >= hold)
+        states += [_over(one, now, profile) if one.is_over else _begun(one, hold, now, profile) for one in lasting]
     is_refused = link.error_kind in REFUSALS
     if "link" in notify.on and link.failing_since is not None:
         has_held = now - link.failing_since >= hold and link.failures >= _LEAST_FAILURES

@@ -103,7 +103,7 @@ async def run_program(
 
 def fill(text: str, values: Mapping[str, str]) -> str:
     """Fill in the placeholders in one pass. Unknown placeholders and braces inside values stay as they are."""
-    return re.sub(r"\{(\w+)\}", lambda found: values.get(found[1], found[0]), text)
+    return re.sub(r"\{(\w+)\}", lambda match: values.get(match[1], match[0]), text)
 
 
 class Channels(Struct, frozen=True):

@@ -94,7 +94,7 @@ def addresses(route: NotifyRoute, env: Mapping[str, str]) -> list[str]:
     Raises:
         RouteError: There are none, or other users can read their file.
     """
-    found = env.get(route.urls_env or "", "").split()
+    urls = env.get(route.urls_env or "", "").split()
     if route.urls_file is not None:
         file = route.urls_file
         try:
@@ -103,11 +103,11 @@ def addresses(route: NotifyRoute, env: Mapping[str, str]) -> list[str]:
             lines = map(str.strip, file.read_text(encoding="utf-8").splitlines())
         except (OSError, UnicodeDecodeError) as error:
             raise RouteError(f"{file} cannot be read ({error}).") from error
-        found += [line for line in lines if line and not line.startswith("#")]
-    if not found:
+        urls += [line for line in lines if line and not line.startswith("#")]
+    if not urls:
         source = route.urls_env or route.urls_file
         raise RouteError(f"Route {route.name} has no address: put one into {source}, such as ntfys://ntfy.sh/topic.")
-    return found
+    return urls
 
 
 def disarmed(text: str) -> str:

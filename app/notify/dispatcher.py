@@ -66,19 +66,19 @@ class Dispatcher:
     async def look(self, *, at_once: bool = False) -> bool:
         """Make the messages that are due and return whether there are any; `at_once`: do not wait to combine alerts."""
         now = self.clock()
-        tells_own = bool(self.notify.rules) or not self.notify.route(DEFAULT_ROUTE).is_silent
+        notifies = bool(self.notify.rules) or not self.notify.route(DEFAULT_ROUTE).is_silent
         if self._since is None:
-            asked = repr((sorted(self.notify.on), tells_own))
+            asked = repr((sorted(self.notify.on), notifies))
             self._since = (await self.state.begin_rule(OWN, asked, now)).since
         since = max(self._since, now - LATEST)
-        present, alerts, found = await self._read(now, since)
-        if tells_own:
+        present, alerts, news = await self._read(now, since)
+        if notifies:
             alerts += await follow_up_alerts(self.state, since, self.profile)
             if RULES in self.notify.on:
                 alerts += await rule_alerts(self.state, since, self.command_line)
             await self.state.enter_alerts(alerts, now)
-        self.on_changes(found.changes if self._watermark is not None else ())
-        self._watermark = found.watermark
+        self.on_changes(news.changes if self._watermark is not None else ())
+        self._watermark = news.watermark
         notify = replace(self.notify, group_wait=timedelta(0)) if at_once else self.notify
         while True:
             basis = await self.state.newest_delivery()
@@ -108,8 +108,8 @@ class Dispatcher:
     async def _read(self, now: datetime, since: datetime) -> tuple[Present, list[Alert], StatusChanges]:
         """The current problems, alerts for those that started since then, and the new changes of status."""
         ahead = await self.cache.run_clock_ahead()
-        found = await self.cache.following.changes(self._watermark or Watermark(), since=since)
-        for change in found.changes:
+        news = await self.cache.following.changes(self._watermark or Watermark(), since=since)
+        for change in news.changes:
             if change.new == "completed":
                 self._completed[change.repository] = change.happened(ahead)
         stuck = await self.cache.following.stuck_runs()
@@ -123,13 +123,13 @@ class Dispatcher:
             completed=dict(self._completed),
         )
         link = next(each for each in links if each.subject == "runs")
-        moved = await wanted(found.changes, self.notify.on, self.ledger)
+        moved = await wanted(news.changes, self.notify.on, self.ledger)
         moves = [replace(move_alert(move, self.profile), at=move.happened(ahead)) for move in moved]
         states = state_alerts(self.notify, self.profile, now, stuck=stuck, incidents=incidents, link=link)
         # Times of runs come from the service's clock.
         of_runs = [replace(each, at=each.at - ahead) for each in states if each.about.get("run_id")]
         others = [each for each in states if not each.about.get("run_id") and not each.after]
-        return present, [each for each in (*moves, *of_runs, *others) if each.at >= since], found
+        return present, [each for each in (*moves, *of_runs, *others) if each.at >= since], news
 
     async def deliver(self) -> None:
         """Deliver the messages that are due, each route independently of the others."""

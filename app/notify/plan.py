@@ -104,12 +104,12 @@ def plan(at: Situation, notify: NotifySettings) -> Plan:
                 routes = routes_of(alert, notify, at.now)
                 if not routes:
                     unrouted.append(alert)
-                elif awake := tuple(route for route in routes if not notify.is_quiet(route, at.now)):
-                    batches[alert.batch, awake].append(alert)
+                elif open_routes := tuple(route for route in routes if not notify.is_quiet(route, at.now)):
+                    batches[alert.batch, open_routes].append(alert)
             case outcome:
                 settled[alert.key] = outcome
     before = {problem.key: problem for problem in at.told}
-    told, messages = dict(before), list[Message]()
+    reported, messages = dict(before), list[Message]()
     for (batch, routes), alerts in batches.items():
         # A person waits for a message that was asked for.
         is_asked = any(each.key.startswith(f"automation:{each.source}:asked:") for each in alerts)
@@ -126,9 +126,9 @@ def plan(at: Situation, notify: NotifySettings) -> Plan:
             messages.append(Message(route, batch, "new", *text, groups, dict(one.about), len(alerts)))
             for alert in (each for each in alerts if each.kind in ENDING):
                 key = alert.group, alert.source, route
-                told[key] = _counted(told.get(key), alert, route, at, notify)
+                reported[key] = _counted(reported.get(key), alert, route, at, notify)
     # A problem reported just now is neither over nor due for a reminder.
-    lasting = [problem for problem in at.told if told[problem.key] is problem]
+    lasting = [problem for problem in at.told if reported[problem.key] is problem]
     over, again = _over(lasting, at, notify), []
     for problem in (each for each in lasting if each not in over):
         route_of = notify.route(problem.route)
@@ -137,11 +137,11 @@ def plan(at: Situation, notify: NotifySettings) -> Plan:
         is_there = at.present.has(problem.group, problem.newest_at) is True
         if is_due and is_there and not is_put_off and at.now - problem.first_at <= route_of.give_up:
             again.append(problem)
-    told |= {problem.key: replace(problem, last_at=at.now) for problem in again}
+    reported |= {problem.key: replace(problem, last_at=at.now) for problem in again}
     return Plan(
         (*messages, *_messages("over", over, at), *_messages("again", again, at)),
         settled,
-        tuple(problem for key, problem in told.items() if problem is not before.get(key)),
+        tuple(problem for key, problem in reported.items() if problem is not before.get(key)),
         tuple(over),
         tuple(unrouted),
     )

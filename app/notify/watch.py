@@ -107,12 +107,12 @@ class Watch:
         if self._watermark is None or self._began_at is None or self._since is None:
             raise RuntimeError("A watch begins before it looks.")
         ahead = await self.cache.run_clock_ahead()
-        found = await self.cache.following.changes(self._watermark, since=self._since)
-        if found.watermark != self._watermark:
-            await self.cache.following.save_watermark(found.watermark, at=self.clock())
-            self._watermark = found.watermark
+        news = await self.cache.following.changes(self._watermark, since=self._since)
+        if news.watermark != self._watermark:
+            await self.cache.following.save_watermark(news.watermark, at=self.clock())
+            self._watermark = news.watermark
         alerts, missed = list[Alert](), list[StatusChange]()
-        for move in await wanted(found.changes, self.notify.on, self.ledger):
+        for move in await wanted(news.changes, self.notify.on, self.ledger):
             # Always report when a followed run finishes; sum up other changes from before this watch began.
             if move.happened(ahead) >= self._began_at - SKEW or move.is_pinned:
                 alerts.append(move_alert(move, self.profile))
@@ -121,10 +121,10 @@ class Watch:
         return alerts, missed_alert(missed, self.clock()) if missed else None
 
     async def _states(self, now: datetime) -> list[Alert]:
-        found = await self.incidents.read(now)
+        incidents = await self.incidents.read(now)
         links = await self.cache.links()
         link = next(each for each in links if each.subject == "runs")
-        recent = [one for one in found if not one.is_over or (one.recovered_at or one.until) > now - RECENT]
+        recent = [one for one in incidents if not one.is_over or (one.recovered_at or one.until) > now - RECENT]
         stuck = await self.cache.following.stuck_runs()
         states = state_alerts(self.notify, self.profile, now, stuck=stuck, incidents=recent, link=link)
         down = next((each for each in states if each.kind == "link"), None)
