@@ -1,4 +1,5 @@
-"""Automations: rules carried out by one process at a time, each occurrence at most once, each decision explained.
+"""Automations: rules that one process at a time carries out, once per occurrence at most; every decision has a reason.
 
-Whatever reads or writes a file may raise `StorageError`, whose message names the cure; decisions so far are kept.
+Everything that reads or writes a file may raise `StorageError`, whose message says how to fix it; decisions made before
+are kept.
 """

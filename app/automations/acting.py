@@ -1,4 +1,4 @@
-"""Acting: carrying out a rule's decision, through the ledger if it goes to the service, or as an alert for people."""
+"""Carries out decisions of rules: as writes through the ledger, as programs, or as notifications."""
 
 import json
 import os
@@ -38,16 +38,16 @@ from storage.records.decision import Decision, Outcome
 from storage.state import State
 
 MARK: Final = "runwarden_automation"
-"""The metadata key with the rule's name, in runs that an automation started."""
+"""The metadata key for the rule's name in runs that an automation started."""
 
 _LONGEST_TITLE: Final = 120
 _LONGEST_TEXT: Final = 400
 _LEVELS: Final[Mapping[str, Level]] = {"failed": "error", "completed": "information", "recovered": "information"}
 """By the status that triggered the rule."""
 _OUTCOMES: Final[Mapping[str, Outcome]] = {"confirmed": "done", "unknown": "unknown", "sending": "unknown"}
-"""By the action's state; every other state is a failure."""
+"""By the action's state; any other state is a failure."""
 _PASSING: Final = frozenset({"unreachable", "timed_out", "rate_limited", "database_busy"})
-"""Kinds of errors that pass by themselves."""
+"""Kinds of errors that pass without a fix."""
 
 
 class CannotActError(RunwardenError):
@@ -55,14 +55,14 @@ class CannotActError(RunwardenError):
 
 
 class ActingResult(Struct, frozen=True):
-    """The result of a response."""
+    """The result of carrying out a decision."""
 
     outcome: Outcome
     reason: str = ""
     action_id: str | None = None
     result_id: str | None = None
     may_repeat: bool = False
-    """True: certainly nothing was done, and the action may be tried again."""
+    """Whether nothing was done for certain, so that the action may be tried again."""
 
 
 class ResponseRunner(Struct, frozen=True):
@@ -73,16 +73,16 @@ class ResponseRunner(Struct, frozen=True):
     state: State
     profile: str
     hidden: frozenset[str]
-    """Environment variables that no command gets."""
+    """Environment variables that are hidden from programs."""
     tell_turns: TellTurns
     """Asks the service for a run's turns."""
 
     async def carry_out(self, rule: Rule, decision: Decision) -> ActingResult:
-        """Carry out the rule's action, at most once for this decision; no failure is raised."""
+        """Carry out the rule's action at most once for this decision. Failures are returned, not raised."""
         facts = facts_of(rule, decision, self.profile)
         match rule.do:
             case DoNotify() as do:
-                # Entering it again after a crash changes nothing.
+                # Storing it again after a crash changes nothing.
                 await self.state.enter_alerts([alert(do, decision, facts, self.profile)], self.state.clock())
                 return ActingResult("done")
             case DoCommand(argv):
@@ -94,11 +94,11 @@ class ResponseRunner(Struct, frozen=True):
                 return await self._send(rule, decision)
 
     async def request(self, rule: Rule, decision: Decision) -> WriteRequest:
-        """The rule's request to the service, byte for byte, except for the action's id.
+        """The rule's exact request to the service, except for the action's id.
 
         Raises:
             CannotActError: It would send nothing.
-            ApiError: The service cannot be asked what it was told before.
+            ApiError: The service cannot be asked for the instructions to repeat.
         """
         facts = facts_of(rule, decision, self.profile)
         match rule.do:
@@ -112,27 +112,20 @@ class ResponseRunner(Struct, frozen=True):
                 given = {name: filled(value, facts) for name, value in inputs}
                 return StartAgent(agent, filled(repository, facts), _branch(branch, facts), {**given})
             case DoContinue(instructions):
-                run = await self.cache.detail(facts["run.id"])
-                if run is None:
-                    raise CannotActError(f"run {facts['run.id']} is no longer in the cache")
-                return ContinueRun(
-                    run.run.run_id, filled(instructions, facts), run.run.repository, None, {MARK: rule.name}
-                )
+                run = (await self._cached(facts)).run
+                return ContinueRun(run.run_id, filled(instructions, facts), run.repository, None, {MARK: rule.name})
             case DoCancel():
                 cancellation = CancelRun(facts["run.id"])
                 try:
-                    _ = cancellation.path  # An id that would change the path is refused here.
+                    _ = cancellation.path  # Raises for an id that would change the path.
                 except ValueError as error:
                     raise CannotActError(f"run {facts['run.id']!r} cannot be addressed: {error}") from error
                 return cancellation
             case DoRetry():
-                run = await self.cache.detail(facts["run.id"])
-                if run is None:
-                    raise CannotActError(f"run {facts['run.id']} is no longer in the cache")
-                found = await what_began(self.actions.ledger, self.tell_turns, run)
-                if not isinstance(found, Asked):
-                    raise CannotActError(f"its instructions are unknown. {found.reason}".rstrip("."))
-                again = found.request
+                original = await what_began(self.actions.ledger, self.tell_turns, await self._cached(facts))
+                if not isinstance(original, Asked):
+                    raise CannotActError(f"its instructions are unknown. {original.reason}".rstrip("."))
+                again = original.request
                 if isinstance(again, StartRun | ContinueRun):
                     return replace(again, metadata={**again.metadata, MARK: rule.name})
                 return again
@@ -144,11 +137,16 @@ class ResponseRunner(Struct, frozen=True):
             case _:
                 raise CannotActError("it sends nothing to the service")
 
+    async def _cached(self, facts: Mapping[str, str]) -> RunDetail:
+        if (detail := await self.cache.detail(facts["run.id"])) is None:
+            raise CannotActError(f"run {facts['run.id']} is no longer in the cache")
+        return detail
+
     async def _send(self, rule: Rule, decision: Decision) -> ActingResult:
         try:
             request = await self.request(rule, decision)
             if decision.request_json is not None and shown(request) != decision.request_json:
-                return ActingResult("expired", "what it would send is not what was approved")
+                return ActingResult("expired", "the request differs from the approved one")
             own = replace(self.actions, actor=f"bot:{rule.name}:{self.actions.actor.rpartition(':')[2]}")
             key = decision.occurrence.facts.get("key")
             key = key or f"automation-{decision.decision_id}-{rfc3339(decision.decided_at)}"
@@ -172,14 +170,14 @@ def facts_of(rule: Rule, decision: Decision, profile: str) -> dict[str, str]:
 
 
 def shown(request: WriteRequest) -> str:
-    """A request in one line of JSON, to be shown for approval and compared later."""
+    """A request as one line of JSON, which is shown for approval and compared before sending."""
     return json.dumps({"path": request.path, "body": request.body()}, ensure_ascii=False, sort_keys=True)
 
 
 def in_words(decision: Decision, run: RunDetail | None) -> str:
-    """The request that a decision keeps, in one line. Empty: it keeps none.
+    """A decision's stored request in one line; empty: it has none.
 
-    As in `acme/api fix/login: continue “Log in”: Fix it.`; `run` is the one that set it off, as cached.
+    As in `acme/api fix/login: continue “Log in”: Fix it.`; `run` is the cached run that triggered it.
     """
     facts = decision.occurrence.facts
     where = [facts.get("run.repository", ""), facts.get("run.branch", "")]
@@ -203,11 +201,11 @@ def in_words(decision: Decision, run: RunDetail | None) -> str:
             what = "start a run"
         return f"{' '.join(filter(None, where))}: {what}: {first_line(body['instructions'])}"
     except (KeyError, TypeError, ValueError, IndexError, AttributeError):
-        return ""  # Another version of Runwarden kept it.
+        return ""  # Another version of Runwarden stored it.
 
 
 def result_of(action: Action) -> ActingResult:
-    """The result of a response, by its entry in the ledger."""
+    """The result of a write, from its entry in the ledger."""
     outcome = _OUTCOMES.get(action.state, "failed")
     reason = action.error.message if action.error is not None and outcome != "done" else ""
     may_repeat = action.state == "not_sent" and action.error is not None and action.error.kind in _PASSING
@@ -246,7 +244,7 @@ def alert(do: DoNotify, decision: Decision, facts: Mapping[str, str], profile: s
 
 
 def _group(decision: Decision, facts: Mapping[str, str]) -> str:
-    """The inbox's key of the notification's subject. When a problem with this key ends, that is told as well."""
+    """The inbox key of the notification's subject; when that problem is over, this is reported too."""
     match decision.occurrence.identity.partition(":")[0]:
         case "run" if facts.get("run.status") == "failed":
             return f"failed:{facts['run.repository']}"

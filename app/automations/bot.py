@@ -1,4 +1,4 @@
-"""The bot: one profile's engine without a screen, its rules at work while it holds their lease, reloaded by SIGHUP."""
+"""The bot: runs one profile's rules without a screen while it holds their lease, and reloads them on SIGHUP."""
 
 import asyncio
 import json
@@ -32,26 +32,26 @@ from storage.records.decision import Decision, Occurrence
 from storage.state import AT_WORK, State
 
 _DEMO: Final = b"app.demo.live"
-"""The module that the demo's bot runs in."""
+"""The module that runs the demo's bot."""
 LEASE: Final = "automations"
 LEASE_S: Final = 30.0
-"""How long a dead bot keeps the others waiting."""
+"""How long other bots wait for one that died."""
 STANDBY_S: Final = 5.0
-"""How often a bot without the lease checks whether it may work, and one whose files fail tries again."""
+"""How often a bot without the lease asks for it, and one whose files fail tries again."""
 FORGET_EVERY: Final = timedelta(days=1)
 RETRY_EVERY_S: Final = 10.0
-"""How often to look for messages whose next attempt is due."""
+"""How often to check for messages whose next attempt is due."""
 _FROM_THE_RULE: Final = "(derived from the rule's name and its trigger)"
 
 
 class Preview(Struct, frozen=True):
-    """The exact effect of a rule."""
+    """The exact effect of a rule, for confirmation."""
 
     verb: str
     """`POST`, `RUN` or `NOTIFY`."""
     target: str
     body: str
-    """JSON, or text; empty: there is none."""
+    """JSON or text; may be empty."""
 
 
 @dataclass(slots=True)
@@ -62,9 +62,9 @@ class Bot:
     engine: Engine
     say: Say
     journal: Callable[[Decision], None] = lambda _: None
-    """Called with each decision, and again when it is settled."""
+    """Called with each decision, and again once it has a result."""
     counts: RunCounts = field(default_factory=RunCounts)
-    """The changes of runs since the bot was opened."""
+    """Changes of runs since the bot started."""
     state: State = field(init=False)
     _runner: Runner = field(init=False)
     _dispatcher: Dispatcher = field(init=False)
@@ -76,7 +76,7 @@ class Bot:
     _is_working: bool = False
     """Whether this process holds the lease."""
     _failure: str = ""
-    """The error of the file that failed at the last look at the rules; empty: none failed."""
+    """The storage error of the last look at the rules; empty: none."""
 
     def __post_init__(self) -> None:
         self.state = self.engine.usable_state()
@@ -86,7 +86,7 @@ class Bot:
     async def open(
         cls, settings: Settings, profile: Profile, say: Say, journal: Callable[[Decision], None] = lambda _: None
     ) -> Self:
-        """Open the profile's files and begin to listen.
+        """Open the profile's files and subscribe to their changes.
 
         Raises:
             TokenError: There is no usable token.
@@ -97,12 +97,12 @@ class Bot:
             if engine.token_problem is not None:
                 raise engine.token_problem
             bot = cls(settings, engine, say, journal)
-            engine.subscribe(bot._hear)
+            engine.subscribe(bot._on_event)
             stack.pop_all()
         return bot
 
     async def close(self) -> None:
-        """Settle running writes, wait for programs, give the lease back and close the files, even if one fails."""
+        """Finish running writes, wait for programs, release the lease and close the files, even if one step fails."""
         await self._runner.stop()
         if self._is_working:
             with suppress(StorageError):
@@ -111,11 +111,11 @@ class Bot:
 
     @property
     def programs(self) -> tuple[str, ...]:
-        """The rules whose programs run."""
+        """The rules whose programs are running."""
         return tuple(name for name, program in self._work.programs.items() if not program.task.done())
 
     def kill_programs(self) -> int:
-        """Kill the programs that run, with their process groups; return how many."""
+        """Kill the running programs with their process groups; return how many there were."""
         return sum(program.task.cancel() for program in self._work.programs.values())
 
     @property
@@ -124,10 +124,10 @@ class Bot:
         return self.engine.profile
 
     async def once(self) -> str | None:
-        """Ask the service once, decide, act. Returns why the service could not be asked, if so."""
-        # The lease is not given back: the inbox tells from it when a bot was at work last.
+        """Poll once, decide and act. Returns the reason if the service could not be polled."""
+        # The lease is not released: it shows the inbox when a bot last worked.
         if await self.state.acquire_lease(LEASE, self._owner, LEASE_S):
-            await self._say_rules()
+            await self._store_rules()
         await self._runner.begin()
         problem = await self.engine.refresh()
         await self.engine.follow_ups.work()
@@ -137,10 +137,10 @@ class Bot:
         return None if problem is None else problem.message
 
     async def preview(self, rule: Rule, run_id: str | None) -> Preview:
-        """The rule's effect now, on this run if it needs one.
+        """The effect that the rule would have now, on this run if it needs one.
 
         Raises:
-            CannotActError: It could not act; the message says why.
+            CannotActError: It cannot act; the message says why.
         """
         occurrence = await self._asked_for(rule, run_id)
         decision = Decision(0, rule.name, occurrence, self.engine.clock(), "acting", "")
@@ -156,31 +156,31 @@ class Bot:
         return Preview("POST", request.path, json.dumps(request.body(), indent=2, ensure_ascii=False))
 
     async def set_off(self, rule: Rule, run_id: str | None) -> None:
-        """Trigger a rule now by a person's wish, within its limits, on this run if it needs one.
+        """Trigger a rule manually within its limits, on this run if it needs one.
 
         Raises:
-            CannotActError: It needs a run, and this one is not held.
+            CannotActError: It needs a run, and this one is not cached.
         """
         await self._runner.set_off(rule, await self._asked_for(rule, run_id))
         if isinstance(rule.do, DoNotify):
-            # Without a bot at work, nothing else would deliver the message.
+            # If no bot is running, nothing else would deliver the message.
             await self._dispatcher.look()
             await self._dispatcher.deliver()
 
     async def _asked_for(self, rule: Rule, run_id: str | None) -> Occurrence:
-        held = None if run_id is None else await self.engine.cache.detail(run_id)
-        if run_id is not None and held is None:
+        detail = None if run_id is None else await self.engine.cache.detail(run_id)
+        if run_id is not None and detail is None:
             raise CannotActError(f"run {run_id} is not in the cache: runwarden runs view {run_id} fetches it")
-        if held is None and isinstance(rule.on, OnRun | OnStuck):
+        if detail is None and isinstance(rule.on, OnRun | OnStuck):
             raise CannotActError("it needs a run: name one with --run")
-        return asked_for(self.engine.clock(), None if held is None else held.run)
+        return asked_for(self.engine.clock(), None if detail is None else detail.run)
 
     async def snapshot(self, heartbeats: Mapping[str, int]) -> Snapshot:
-        """The figures now."""
+        """The current metrics."""
         return await snapshot(self.engine, self.state, self.counts, heartbeats, is_working=self._is_working)
 
     async def is_well(self) -> bool:
-        """Whether the last look at the rules succeeded, no poll fails, and some process polled the runs lately."""
+        """Whether the last look at the rules succeeded, polls succeed, and runs were polled recently by any process."""
         poll, now = self.profile.poll, self.engine.clock()
         latest = now - timedelta(seconds=max(60.0, 3 * poll.runs_s) + poll.deadline_s)
         links = await self.engine.cache.links()
@@ -188,7 +188,7 @@ class Bot:
         return is_fresh and not self._failure and not any(each.is_failing for each in links)
 
     async def run(self) -> None:
-        """Work until cancelled; a file that fails is reported, and tried again."""
+        """Work until cancelled. Storage errors are reported, and the work is retried."""
         self.engine.start_polling()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._look())
@@ -196,7 +196,7 @@ class Bot:
             tasks.create_task(self._keep_lease())
 
     def reload(self, settings: Settings) -> None:
-        """Use these rules and routes from now on; decisions made so far stay."""
+        """Use these rules and routes from now on; earlier decisions stay."""
         self.settings = settings
         engine = self.engine
         name = self.engine.profile.name
@@ -233,7 +233,7 @@ class Bot:
             runner, dispatcher = self._runner, self._dispatcher
             try:
                 if await self._may_work():
-                    await self._say_rules()
+                    await self._store_rules()
                     await runner.look(waits=False)
                     if await dispatcher.look():
                         self._made.set()
@@ -246,7 +246,7 @@ class Bot:
                     self.say("storage_works", profile=self.profile.name)
                 self._failure = ""
             except StorageError as error:
-                # The failure is reported once, however often the file is tried again.
+                # Report a failure once, however often it repeats.
                 if str(error) != self._failure:
                     self._storage_failed(error)
                 self._failure = str(error)
@@ -255,7 +255,7 @@ class Bot:
                     await self._rang.wait()
 
     async def _keep_lease(self) -> None:
-        # The lease is renewed beside the looks: while a rule's program runs for long, no other bot may take it.
+        # A separate task renews the lease, so that no other bot takes it while a look takes long.
         while True:
             await asyncio.sleep(LEASE_S / 3)
             if self._is_working:
@@ -263,7 +263,7 @@ class Bot:
                     await self.state.acquire_lease(LEASE, self._owner, LEASE_S)
 
     async def _deliver(self) -> None:
-        # Messages are delivered beside the looks: no rule waits for a server that does not answer.
+        # A separate task delivers messages, so that no rule waits for an unresponsive server.
         while True:
             self._made.clear()
             try:
@@ -286,12 +286,12 @@ class Bot:
             self.say("working" if holds else "standing_by", profile=self.profile.name)
         return holds
 
-    async def _say_rules(self) -> None:
-        """Store the digest of its rules: consoles compare it with the file."""
+    async def _store_rules(self) -> None:
+        """Store the digest of the rules in use, which consoles compare with the file."""
         rules = rules_of(self.settings.automations, self.profile.name)
         await self.state.begin_rule(AT_WORK, fingerprint_of(rules), self.engine.clock())
 
-    def _hear(self, event: Event) -> None:
+    def _on_event(self, event: Event) -> None:
         if isinstance(event, LinkChanged):
             state = event.state
             if state.is_failing:
@@ -306,12 +306,12 @@ class Bot:
 
 
 def rules_of(rules: Sequence[Rule], profile: str) -> tuple[Rule, ...]:
-    """The rules that concern a profile."""
+    """The rules that apply to a profile."""
     return tuple(rule for rule in rules if rule.profile in {None, profile})
 
 
 def hidden_variables(settings: Settings) -> frozenset[str]:
-    """The environment variables with secrets: no command of a rule gets them."""
+    """The environment variables that contain secrets and are hidden from programs of rules."""
     tokens = {profile.token.variable for profile in settings.profiles if isinstance(profile.token, EnvToken)}
     routes = {route.urls_env for route in settings.notify.routes if route.urls_env} | {settings.notify.heartbeat_env}
     return frozenset({"RUNWARDEN_TOKEN", *tokens, *routes})
@@ -338,18 +338,18 @@ def document(decision: Decision) -> dict[str, object]:
 
 
 def process_of(owner: str | None) -> int | None:
-    """The process that holds the automations' lease on this machine; None: there is none."""
+    """The process id in the lease's owner; None: no process holds the lease."""
     number = (owner or "").partition("-")[0]
     return int(number) if number.isdecimal() else None
 
 
 def hand_over(process: int) -> bool:
-    """Make a bot read the configuration again (SIGHUP); False: the process is not certainly such a bot."""
+    """Make a bot reload the configuration (SIGHUP); False: the process may not be a bot."""
     try:
         argv = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
         is_ours = any(part == b"app" or part.rpartition(b"/")[2].startswith(b"runwarden") for part in argv)
         watches = is_ours and b"watch" in argv and b"--once" not in argv
-        # By default SIGHUP would end the process: it has to be handled or held there.
+        # SIGHUP kills a process by default, so make sure that the process handles or blocks it.
         status = Path(f"/proc/{process}/status").read_text("ascii", "replace")
         masks = dict(line.split(":\t", 1) for line in status.splitlines() if line.startswith(("SigBlk:", "SigCgt:")))
         is_awaited = any(int(mask, 16) >> (signal.SIGHUP - 1) & 1 for mask in masks.values())
@@ -362,7 +362,7 @@ def hand_over(process: int) -> bool:
 
 
 def reload_on_hangup(read: Callable[[], Settings], bots: Sequence[Bot], say: Say) -> None:
-    """Make bots use the current configuration at SIGHUP; one with a mistake is refused, and the old one kept."""
+    """Reload the configuration of bots on SIGHUP; one with a mistake is refused, and the old one is kept."""
 
     def reload() -> None:
         try:

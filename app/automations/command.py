@@ -1,4 +1,4 @@
-"""`runwarden automations`: the rules of the configuration, in words, before and after they act."""
+"""`runwarden automations`: explains, controls and approves the rules of the configuration."""
 
 import getpass
 import json
@@ -29,10 +29,10 @@ EXITS: Final = {
     "limited": Exit.FAILED,
     "skipped": Exit.FAILED,
 }
-"""The exit code of `automations run`, by outcome; of every other outcome it is 0."""
+"""The exit code of `automations run` by outcome; 0 for any other."""
 NO_RULES: Final = "No automations are configured. See docs/automations.md for examples."
 NEXT: Final = 5
-"""Fire times that `check` shows."""
+"""How many fire times `check` shows."""
 TONES: Final = {"done": "good", "failed": "bad", "unknown": "warn", "interrupted": "warn", "waiting": "warn"}
 
 
@@ -41,7 +41,7 @@ NAME: Final = click.argument("name", shell_complete=completed("automations"))
 
 @click.group(cls=CommandGroup)
 def automations() -> None:
-    """List, check, pause and approve what `runwarden watch` carries out."""
+    """List, check, pause, approve and run automations, which `runwarden watch` carries out."""
 
 
 @automations.command("list", cls=FactCommand)
@@ -84,7 +84,7 @@ async def list_rules(invocation: Invocation, /) -> int:
     "period",
     callback=reading(parse_duration),
     metavar="TIME",
-    help="Show what they would have done with the cached history, as in 30d.",
+    help="Replay them over this much cached history, as in 30d.",
 )
 @async_command
 async def check(invocation: Invocation, /, *, names: tuple[str, ...], period: timedelta | None) -> int:
@@ -111,10 +111,10 @@ async def check(invocation: Invocation, /, *, names: tuple[str, ...], period: ti
         async with invocation.engine(needs_token=False) as engine:
             replayed = await replay(engine, chosen, now - period, now)
         for entry in entries:
-            found = replayed[entry["name"]]
-            newest = [document(one) for one in found.newest]
-            held_since = rfc3339(found.held_since)
-            entry["replay"] = {"counts": found.counts, "held_since": held_since, "newest": newest}
+            result = replayed[entry["name"]]
+            newest = [document(one) for one in result.newest]
+            held_since = rfc3339(result.held_since)
+            entry["replay"] = {"counts": result.counts, "held_since": held_since, "newest": newest}
     output = invocation.output
     if output.format.is_json:
         output.listing("automations", entries, ())
@@ -125,7 +125,7 @@ async def check(invocation: Invocation, /, *, names: tuple[str, ...], period: ti
     return Exit.DONE
 
 
-def _print_check(output: Output, entry: Mapping[str, Any], found: Replayed | None) -> None:
+def _print_check(output: Output, entry: Mapping[str, Any], replayed: Replayed | None) -> None:
     lines = [
         f"{entry['name']}{'' if entry['enabled'] else ' (off)'}",
         f"  {entry['sentence']}",
@@ -133,15 +133,15 @@ def _print_check(output: Output, entry: Mapping[str, Any], found: Replayed | Non
         *(f"  next     {stamp(datetime.fromisoformat(at))}" for at in entry["next"]),
         *(f"  warning  {line}" for line in entry["warnings"]),
     ]
-    if found is not None:
-        counts = ", ".join(f"{count} {WORDS.get(outcome, outcome)}" for outcome, count in found.counts.items())
+    if replayed is not None:
+        counts = ", ".join(f"{count} {WORDS.get(outcome, outcome)}" for outcome, count in replayed.counts.items())
         held = "the cached history of that time is incomplete: there may have been more"
-        if found.held_since:
-            held = f"history complete since {stamp(found.held_since)}"
+        if replayed.held_since:
+            held = f"history complete since {stamp(replayed.held_since)}"
         lines += [f"  replay   {counts or 'nothing would have triggered it'}", f"           {held}"]
-        if sum(found.counts.values()) > len(found.newest):
-            lines.append(f"           the newest {len(found.newest)}:")
-        for one in found.newest:
+        if sum(replayed.counts.values()) > len(replayed.newest):
+            lines.append(f"           the newest {len(replayed.newest)}:")
+        for one in replayed.newest:
             lines.append(f"           {stamp(one.occurrence.at)} {one.outcome}: {one.occurrence.cause} {one.reason}")
     for line in (*lines, ""):
         output.text(line)
@@ -153,9 +153,9 @@ def _print_check(output: Output, entry: Mapping[str, Any], found: Replayed | Non
 @click.option("--outcome", "outcomes", multiple=True, type=click.Choice(get_args(Outcome)), help="Repeatable.")
 @async_command
 async def log(invocation: Invocation, /, *, name: str | None, limit: int, outcomes: tuple[Outcome, ...]) -> int:
-    """List what was decided and why, newest first."""
+    """List decisions with their reasons, newest first."""
     async with invocation.state() as state:
-        found = await state.journal(name, limit=limit, outcomes=outcomes)
+        decisions = await state.journal(name, limit=limit, outcomes=outcomes)
         counts = await state.outcomes()
     now = datetime.now(UTC)
     columns: tuple[Column[Decision], ...] = (
@@ -167,8 +167,8 @@ async def log(invocation: Invocation, /, *, name: str | None, limit: int, outcom
         Column("why", lambda d: d.why, "reason", lambda d: d.reason, flexible=True),
         Column("made", lambda d: d.result_id or "", "result_id"),
     )
-    entries = [document(decision) for decision in found]
-    invocation.output.listing("decisions", entries, columns, found, empty="No automation was triggered yet.")
+    entries = [document(decision) for decision in decisions]
+    invocation.output.listing("decisions", entries, columns, decisions, empty="No automation was triggered yet.")
     history = sum(count for (rule, outcome), count in counts.items() if outcome == "history" and name in {None, rule})
     if history and not outcomes:
         invocation.output.note(f"Not listed: {history:,} from before a rule was active (--outcome history).")
@@ -179,7 +179,7 @@ async def log(invocation: Invocation, /, *, name: str | None, limit: int, outcom
 @NAME
 @async_command
 async def pause(invocation: Invocation, /, *, name: str) -> int:
-    """Pause an automation; what would set it off is entered as skipped."""
+    """Pause an automation; events that would trigger it are recorded as skipped."""
     rule = _rule(invocation, name)
     async with invocation.state() as state:
         await state.begin_rule(rule.name, fingerprint(rule), datetime.now(UTC))
@@ -192,7 +192,7 @@ async def pause(invocation: Invocation, /, *, name: str) -> int:
 @NAME
 @async_command
 async def resume(invocation: Invocation, /, *, name: str) -> int:
-    """Let a paused automation act again; what came in between stays undone."""
+    """Resume a paused automation; it does not catch up on skipped events."""
     rule = _rule(invocation, name)
     async with invocation.state() as state:
         done = await state.resume(rule.name)
@@ -207,7 +207,7 @@ NUMBERS: Final = click.argument("decisions", nargs=-1, required=True, type=COUNT
 @NUMBERS
 @async_command
 async def approve(invocation: Invocation, /, *, decisions: tuple[int, ...]) -> int:
-    """Approve waiting decisions by their numbers in `automations log`; their requests are sent as they were shown."""
+    """Approve waiting decisions, numbered as in `automations log`; their requests are sent as shown."""
     return await _answer(invocation, decisions, "approved")
 
 
@@ -215,26 +215,26 @@ async def approve(invocation: Invocation, /, *, decisions: tuple[int, ...]) -> i
 @NUMBERS
 @async_command
 async def reject(invocation: Invocation, /, *, decisions: tuple[int, ...]) -> int:
-    """Reject waiting decisions by their numbers in `automations log`; their requests are never sent."""
+    """Reject waiting decisions, numbered as in `automations log`; their requests are never sent."""
     return await _answer(invocation, decisions, "rejected")
 
 
 async def _answer(invocation: Invocation, numbers: Sequence[int], word: Literal["approved", "rejected"]) -> int:
-    """Record the answer, and print each decision with its request; if one does not wait, none is answered."""
+    """Record the answer and print each decision with its request; if one is not waiting, none is answered."""
     numbers, answered = tuple(dict.fromkeys(numbers)), list[Decision]()
     async with invocation.state() as state:
         for number in numbers:
-            held = await state.decision(number)
-            if held is None or held.outcome != "waiting":
-                was = (
-                    "There is no such decision" if held is None else f"Decision {number} is not waiting: {held.outcome}"
-                )
-                raise failed("not_found", f"{was}. See: runwarden automations log --outcome waiting")
+            decision = await state.decision(number)
+            if decision is None or decision.outcome != "waiting":
+                problem = "There is no such decision"
+                if decision is not None:
+                    problem = f"Decision {number} is not waiting: {decision.outcome}"
+                raise failed("not_found", f"{problem}. See: runwarden automations log --outcome waiting")
         for number in numbers:
             is_in_time = await state.answer(number, word, author_of("cli"))
-            if (held := await state.decision(number)) is None or not is_in_time:
+            if (decision := await state.decision(number)) is None or not is_in_time:
                 raise failed("not_found", f"Decision {number} is no longer waiting. See: runwarden automations log")
-            answered.append(held)
+            answered.append(decision)
         bot = await state.lease_owner(LEASE, state.clock())
     output = invocation.output
     if bot is None and word == "approved":
@@ -257,7 +257,7 @@ async def _answer(invocation: Invocation, numbers: Sequence[int], word: Literal[
             pairs.append(("request", f"POST {request['path']}"))
         is_table = output.format is Format.TABLE
         output.record(one, pairs if is_table else [*pairs, ("body", body)])
-        if is_table and body:  # A field would be cut off.
+        if is_table and body:  # A table's field would be cut off.
             output.print(body)
     return Exit.DONE
 
@@ -280,7 +280,7 @@ def _answered(decision: Decision, word: str) -> dict[str, Any]:
 @click.option("--run", "run_id", metavar="RUN_ID", help="The run to act on, if the automation needs one.")
 @async_command
 async def run(invocation: Invocation, /, *, name: str, run_id: str | None) -> int:
-    """Set an automation off now, within its limits; what became of it is its last line in the log."""
+    """Run an automation now, within its limits; the result is its newest entry in `automations log`."""
     rule = _rule(invocation, name)
     settings = invocation.settings()
     seen = list[Decision]()
@@ -306,10 +306,10 @@ def _rules(invocation: Invocation) -> tuple[Rule, ...]:
 
 def _rule(invocation: Invocation, name: str) -> Rule:
     rules = _rules(invocation)
-    found = next((rule for rule in rules if rule.name.casefold() == name.casefold()), None)
-    if found is None:
+    named = next((rule for rule in rules if rule.name.casefold() == name.casefold()), None)
+    if named is None:
         raise _no_rule(name, rules)
-    return found
+    return named
 
 
 def _no_rule(name: str, rules: tuple[Rule, ...]) -> Exception:

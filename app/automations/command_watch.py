@@ -1,4 +1,4 @@
-"""`runwarden watch`: the engine without a screen, and the automations at work."""
+"""`runwarden watch`: runs the automations without a screen."""
 
 import asyncio
 import json
@@ -47,11 +47,11 @@ def _address(text: str) -> tuple[str, int]:
 )
 @async_command
 async def watch(invocation: Invocation, /, *, once: bool, all_profiles: bool, metrics: tuple[str, int] | None) -> int:
-    """Watch without a screen, and carry out the automations of the configuration.
+    """Run the automations of the configuration without a screen.
 
-    Each line on stdout is a JSON object. SIGTERM and ^C finish what is being sent, wait for rules' programs, then end
-    it; a second one kills these at once. SIGHUP reads the automations and notification routes again, and keeps the old
-    ones where the file has a mistake.
+    Each line on stdout is a JSON object. SIGTERM and ^C finish pending requests, wait for programs of rules, then exit;
+    a second signal kills the programs at once. SIGHUP reloads the automations and notification routes; if the file has
+    a mistake, the old ones stay in use.
     """
     settings = invocation.settings()
     profiles = settings.profiles if all_profiles else [invocation.profile(settings)]
@@ -84,7 +84,7 @@ async def watch(invocation: Invocation, /, *, once: bool, all_profiles: bool, me
             say("stopping", waits_for=programs)
         if invocation.stopped_by is not signal.SIGTERM:
             raise
-        # Ending because a service manager asked for it is no failure.
+        # Stopping for a service manager counts as success.
         invocation.stopped_by = None
     finally:
         for bot in bots:
@@ -118,7 +118,7 @@ async def _metrics(address: tuple[str, int] | None, bots: Sequence[Bot], heartbe
 
 
 def say(event: str, **facts: Any) -> None:
-    """Write one line of the log."""
+    """Write one log line."""
     line = {"at": rfc3339(datetime.now(UTC)), "event": event, **facts}
     with printing():
         sys.stdout.write(f"{json.dumps(line, ensure_ascii=True)}\n")
@@ -130,7 +130,7 @@ async def _work(invocation: Invocation, settings: "Settings", bots: Sequence[Bot
     rules = [rule.name for rule in settings.automations if rule.is_on]
 
     async def watchdog() -> None:
-        while True:  # The loop is alive.
+        while True:  # Shows that the event loop is alive.
             notify_systemd("WATCHDOG=1")
             await asyncio.sleep(WATCHDOG_S)
 
@@ -144,7 +144,7 @@ async def _work(invocation: Invocation, settings: "Settings", bots: Sequence[Bot
 
 
 def notify_systemd(state: str) -> None:
-    """Tell systemd (sd_notify); without it nothing happens."""
+    """Report the state to systemd (sd_notify); does nothing without systemd."""
     address = os.environ.get("NOTIFY_SOCKET")
     if not address:
         return

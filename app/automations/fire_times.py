@@ -1,7 +1,7 @@
-"""Fire times: when a schedule or an interval comes due.
+"""Fire times: when a schedule or an interval is due.
 
-A fixed time fires once a local day. A time that summer time skips fires at the end of the gap, and one that comes twice
-fires the first time.
+A fixed time fires once per local day. A time skipped by daylight saving fires at the end of the gap; one that occurs
+twice fires the first time.
 """
 
 import hashlib
@@ -21,19 +21,19 @@ _DAY, _WEEKDAY = 2, 4
 _MINUTE: Final = timedelta(minutes=1)
 _QUARTER: Final = 15
 _LOOKED_AT: Final = 20
-"""The check of a schedule looks at this many of its next times."""
-_CURE: Final = "write five fields, as in '0 3 * * mon-fri': minute, hour, day of the month, month, day of the week"
+"""How many of a schedule's next times are checked."""
+_FIX: Final = "write five fields, as in '0 3 * * mon-fri': minute, hour, day of the month, month, day of the week"
 
 
 def check_schedule(on: OnSchedule, now: datetime) -> None:
-    """Check that a schedule can be understood and ever fires.
+    """Check that a schedule is valid and fires at some time.
 
     Raises:
-        ValueError: It cannot, or it never does; the message says why.
+        ValueError: It is invalid or never fires; the message says why.
     """
     fields = on.cron.split()
     if len(fields) != _FIELDS:
-        raise ValueError(f"{on.cron!r} is not a schedule: {_CURE}")
+        raise ValueError(f"{on.cron!r} is not a schedule: {_FIX}")
     if not (fields[_DAY].startswith("*") or fields[_WEEKDAY].startswith("*")):
         raise ValueError("a day of the month together with a weekday is ambiguous: write two automations")
     try:
@@ -45,7 +45,7 @@ def check_schedule(on: OnSchedule, now: datetime) -> None:
         times = (local.astimezone(UTC) for local in CronSim(on.cron, now.astimezone(zone)))
         upcoming = list(islice(times, _LOOKED_AT))
     except CronSimError as error:
-        raise ValueError(f"{on.cron!r} is not a schedule ({str(error).lower()}): {_CURE}") from error
+        raise ValueError(f"{on.cron!r} is not a schedule ({str(error).lower()}): {_FIX}") from error
     if not upcoming:
         raise ValueError(f"{on.cron!r} never comes")
     shortest = min((later - at for at, later in pairwise(upcoming)), default=on.jitter)
@@ -56,9 +56,9 @@ def check_schedule(on: OnSchedule, now: datetime) -> None:
 
 
 def fire_times(on: OnSchedule, name: str, after: datetime) -> Iterator[datetime]:
-    """The times after a moment, oldest first, in UTC; with the jitter of the rule of this name."""
+    """The times after a moment, oldest first, in UTC, each with the jitter for the rule of this name."""
     zone = ZoneInfo(on.timezone)
-    # A jittered time may come later than `after` though its own minute does not.
+    # A time may be jittered from before `after` to after it.
     schedule = CronSim(on.cron, (after - on.jitter).astimezone(zone))
     is_fixed = not any(field.startswith("*") for field in on.cron.split()[:_DAY])
     times = (
@@ -72,9 +72,9 @@ def fire_times(on: OnSchedule, name: str, after: datetime) -> Iterator[datetime]
 
 
 def _real_times(schedule: CronSim, zone: ZoneInfo, after: datetime) -> Iterator[datetime]:
-    """The minutes of UTC at which the local clock is as the fields say.
+    """The minutes in UTC at which the local clock matches the fields.
 
-    CronSim's own walk misses some of them: on a day that begins in a gap, and where the clock is set by half an hour.
+    CronSim itself misses some: on days that begin in a gap, and in zones that shift by half an hour.
     """
     at = after.replace(second=0, microsecond=0) + _MINUTE
     day: date | None = None
@@ -86,7 +86,7 @@ def _real_times(schedule: CronSim, zone: ZoneInfo, after: datetime) -> Iterator[
             continue
         day = local.date()
         if local.hour not in schedule.hours:
-            # A change to or from summer time happens at a quarter of an hour: no quarter is skipped unseen.
+            # Clocks change at quarters of an hour, so advance by one quarter at a time.
             at += (_QUARTER - at.minute % _QUARTER) * _MINUTE
         else:
             if local.minute in schedule.minutes:

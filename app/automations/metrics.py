@@ -1,4 +1,4 @@
-"""The figures of the bots, read from the files at each scrape, so that none is stale; served by prometheus_client."""
+"""The bots' metrics, read from the files at each scrape so that none is stale, and served by prometheus_client."""
 
 import asyncio
 import math
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
 BUCKETS_S: Final = (60.0, 300.0, 900.0, 1_800.0, 3_600.0, 7_200.0, 14_400.0, 43_200.0)
-"""The upper ends of the buckets that the durations of runs are counted in."""
+"""Upper bounds of the histogram buckets for the durations of runs."""
 MOST_VALUES: Final = 30
-"""Values of one label; the rest is counted as `other`."""
+"""Values of one label; further ones are counted as `other`."""
 DEADLINE_S: Final = 10.0
-"""Seconds that reading the files for one scrape may take."""
+"""How long reading the files for one scrape may take."""
 DURATIONS: Final = "runwarden_run_duration_seconds"
 Values = Mapping[tuple[str, ...], float]
-"""The values of a metric, by the values of its labels."""
+"""A metric's values by the values of its labels."""
 
 FIGURES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "runs": ("Runs held, by status.", ("status",)),
@@ -44,13 +44,13 @@ FIGURES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "requests_total": ("Requests that this process sent, by priority.", ("priority",)),
     "run_transitions_total": ("Changes of status that this process saw.", ("from", "to")),
     "actions": ("Writes in the ledger, by state.", ("kind", "state")),
-    "deliveries_total": ("Messages to people; `waiting`: not settled.", ("route", "outcome")),
-    "problems_told": ("Problems that people were told of, and that are not over.", ()),
+    "deliveries_total": ("Notification messages; `waiting`: not settled.", ("route", "outcome")),
+    "problems_told": ("Problems that were reported and are not over.", ()),
     "budget_wait_seconds": ("How long the request budget makes polls wait.", ("reason",)),
     "heartbeats_total": ("Heartbeats that this process sent.", ("outcome",)),
     "bot_working": ("1: this process holds the automations' lease.", ()),
 }
-"""The metrics, without the prefix `runwarden_`: a text and the labels besides `profile`."""
+"""By name without the prefix `runwarden_`: the help text, and the labels in addition to `profile`."""
 
 
 @dataclass(slots=True)
@@ -58,11 +58,11 @@ class RunCounts:
     """The changes of runs that this process saw."""
 
     transitions: Counter[tuple[str, ...]] = field(default_factory=Counter)
-    """Their number by the status before and after the change; a run that is seen first was `new`."""
+    """Changes by the status before and after; a run seen for the first time was `new`."""
     ended: Counter[tuple[str, float]] = field(default_factory=Counter)
-    """Runs that ended, by status and the bucket that holds how long they took."""
+    """Finished runs by status and bucket of their duration."""
     seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
-    """Their total duration, by status."""
+    """The total duration of finished runs by status."""
 
     def add(self, changes: Sequence[StatusChange]) -> None:
         """Count these changes of status."""
@@ -75,18 +75,18 @@ class RunCounts:
 
 
 class Snapshot(Struct, frozen=True):
-    """One profile's figures."""
+    """One profile's metrics."""
 
     profile: str
     values: Mapping[str, Values]
-    """By the name of the figure."""
+    """By the name of the metric."""
     counts: RunCounts = msgspec.field(default_factory=RunCounts)
 
 
 async def snapshot(
     engine: Engine, state: State, counts: RunCounts, heartbeats: Mapping[str, int], *, is_working: bool
 ) -> Snapshot:
-    """The figures now."""
+    """Read the current metrics."""
     cache = engine.cache
     ledger = engine.ledger
     budget = engine.client.budget
@@ -118,9 +118,9 @@ async def snapshot(
 
 
 def serve(host: str, port: int, snapshots: Callable[[], Awaitable[Sequence[Snapshot]]]) -> "WSGIServer":
-    """Answer scrapes there, on a thread, with figures that are read on this event loop, until the server is shut down.
+    """Answer scrapes on a thread until the server is shut down; the metrics are read on this event loop.
 
-    A scrape whose figures cannot be read fails, which Prometheus shows as `up == 0`.
+    A scrape whose metrics cannot be read fails, which Prometheus shows as `up == 0`.
 
     Raises:
         OSError: The address cannot be used.
@@ -144,7 +144,7 @@ def serve(host: str, port: int, snapshots: Callable[[], Awaitable[Sequence[Snaps
 
 
 def families(snapshots: Sequence[Snapshot]) -> "Iterator[Metric]":
-    """The figures as Prometheus' metrics, with at most `MOST_VALUES` values of each label."""
+    """Convert to Prometheus' metrics, with at most `MOST_VALUES` values of each label."""
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
     for name, (text, labels) in FIGURES.items():
@@ -166,7 +166,7 @@ def families(snapshots: Sequence[Snapshot]) -> "Iterator[Metric]":
 
 
 def _capped(figures: Values) -> dict[tuple[str, ...], float]:
-    # The names that a service may send are not bounded, and a scrape has to be.
+    # A service may send any number of names, but the size of a scrape must be bounded.
     kept = sorted(figures, key=lambda values: -figures[values])[:MOST_VALUES]
     capped: dict[tuple[str, ...], float] = {}
     for values, figure in figures.items():

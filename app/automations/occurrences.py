@@ -1,4 +1,4 @@
-"""Occurrences: what cache and ledger hold that may trigger a rule, and what of it does."""
+"""Occurrences: reads possible triggers from the cache and the ledger, and finds those that match a rule."""
 
 import json
 import logging
@@ -28,22 +28,22 @@ from storage.records.results import RunTurns
 log = logging.getLogger(__name__)
 
 SKEW: Final = timedelta(minutes=5)
-"""How far two clocks may differ that are said to agree."""
+"""The difference up to which two clocks count as equal."""
 LOOK_BACK: Final = timedelta(days=2)
-"""Points in time further back than this, and than the rule's own catch-up window, are not even counted."""
+"""Missed times longer ago than this, and than the rule's catch-up window, are not even counted."""
 INCIDENT_RECENT: Final = timedelta(days=2)
-"""How long after its end an incident may still trigger a rule."""
+"""How long a past incident may still trigger a rule."""
 MOST_CHANGES: Final = 20_000
-"""The most changes of status in one look; of more, the oldest are skipped."""
+"""The most changes of status in one look; if there are more, the oldest are skipped."""
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 HISTORY: Final = timedelta(days=31)
-"""Runs that are first seen, and are older than this, are history."""
+"""Runs older than this when first seen are history."""
 MOST_QUESTIONS: Final = 20
-"""Questions asked of the service at one look: a storm of failures must not become one of requests."""
+"""The most requests to the service in one look, so that a storm of failures does not cause a storm of requests."""
 NO_REASON: Final = "no reason given"
-"""The value of `{run.reason}` if the service does not tell."""
+"""The value of `{run.reason}` if the service gives none."""
 _REASONS: Final = ("reason", "failure_reason", "status_reason", "error", "error_message", "message")
-"""Keys in which a service may give a reason, though the API specifies none; text, or an object with one of these."""
+"""Keys under which a service may give a reason (the API specifies none): a text, or an object with one of these."""
 _LONGEST_REASON: Final = 1_000
 
 
@@ -52,7 +52,7 @@ class Seen(Struct, frozen=True):
 
     now: datetime
     changes: tuple[StatusChange, ...] = ()
-    """The newest changes of status, oldest first."""
+    """The new changes of status, oldest first."""
     ahead: timedelta = timedelta(0)
     """How far the times of runs are ahead of our clock."""
     stuck: tuple[StuckRun, ...] = ()
@@ -60,52 +60,52 @@ class Seen(Struct, frozen=True):
     unknown: tuple[Action, ...] = ()
     """Actions whose outcome is unknown."""
     watermark: Watermark = field(default_factory=Watermark)
-    """The watermark up to which `changes` reach."""
+    """The watermark at the end of `changes`."""
 
 
 @dataclass(slots=True)
 class RunFacts:
-    """Facts of a run beyond its row: why it ended, and its labels."""
+    """Facts of a run that its row does not contain: the reason for its outcome, its results and its labels."""
 
     cache: Cache
     ledger: Ledger
-    tell_reason: Callable[[str], Awaitable[str]] | None = None
-    """Asks the service for a reason that its list does not have; empty: it does not tell."""
-    tell_turns: Callable[[str], Awaitable[RunTurns | None]] | None = None
-    """Asks the service what the run did; None: it cannot be asked now."""
+    ask_reason: Callable[[str], Awaitable[str]] | None = None
+    """Asks the service for a reason that is missing in its list; empty: there is none."""
+    ask_turns: Callable[[str], Awaitable[RunTurns | None]] | None = None
+    """Asks the service for the run's turns; None: it cannot be asked now."""
     questions: int = MOST_QUESTIONS
-    """How many more questions may be asked."""
+    """How many more requests may be sent."""
 
     async def meets(self, on: OnRun, occurrence: Occurrence) -> bool | None:
-        """Whether a run that changed to a status did what a rule is about; None: to be asked later."""
+        """Whether a run that changed its status meets a rule's conditions; None: not known yet."""
         run_id = occurrence.facts["run.id"]
         if on.to in {"failed", CANCELLED} and occurrence.facts["run.status"] == "failed":
-            if self.tell_reason is not None and await self.cache.questions_due():
+            if self.ask_reason is not None and await self.cache.questions_due():
                 return None
-            held = await self.cache.detail(run_id)
-            if held is not None and all(_identity(each) != occurrence.identity for each in held.transitions):
-                return None  # Told since the changes were read: it was cancelled.
-            # A run whose agent asks something waits for an answer, which no rule knows.
+            detail = await self.cache.detail(run_id)
+            if detail is not None and all(_identity(each) != occurrence.identity for each in detail.transitions):
+                return None  # The cache has learned since then that the run was cancelled.
+            # A run whose agent asks a question needs an answer, which no rule can give.
             if on.to == CANCELLED or run_id in await self.cache.questions():
                 return False
         if not on.needs_results:
             return True
-        if not self.questions or self.tell_turns is None:
+        if not self.questions or self.ask_turns is None:
             return None
         self.questions -= 1
-        found = await self.tell_turns(run_id)
-        return None if found is None else on.is_met_by(found)
+        results = await self.ask_turns(run_id)
+        return None if results is None else on.is_met_by(results)
 
     async def reason(self, run_id: str) -> str:
-        """Why the run ended, as the service says it in its list, or in its results."""
+        """The service's reason for the run's outcome, from its list or its results."""
         reason = reason_of(await self._received(run_id))
-        if not reason and self.questions and self.tell_reason is not None:
+        if not reason and self.questions and self.ask_reason is not None:
             self.questions -= 1
-            reason = await self.tell_reason(run_id)
+            reason = await self.ask_reason(run_id)
         return reason[:_LONGEST_REASON] or NO_REASON
 
     async def labels(self, run_id: str) -> dict[str, str]:
-        """The run's metadata: as the service shows it, else as this machine's ledger sent it."""
+        """The run's metadata as the service returns it or, failing that, as this machine sent it."""
         metadata = (await self._received(run_id)).get("metadata")
         if not isinstance(metadata, dict):
             turn = await self.ledger.last_turn(run_id)
@@ -114,30 +114,30 @@ class RunFacts:
         return {name: value if isinstance(value, str) else json.dumps(value) for name, value in given.items()}
 
     async def _received(self, run_id: str) -> dict[str, object]:
-        held = await self.cache.detail(run_id)
-        return {} if held is None else as_received(held.run.raw_json)
+        detail = await self.cache.detail(run_id)
+        return {} if detail is None else as_received(detail.run.raw_json)
 
 
 def reason_of(received: dict[str, object]) -> str:
-    """Why a run ended, as the service says it in the run; empty: it does not."""
+    """The service's reason for a run's outcome, from the run as received; empty: none."""
     for name in _REASONS:
         match received.get(name):
             case str(text) if text.strip():
                 return text.strip()
-            case dict(inner) if found := reason_of(inner):
-                return found
+            case dict(inner) if reason := reason_of(inner):
+                return reason
     return ""
 
 
 @dataclass(slots=True)
 class Observer:
-    """Reads one profile's cache and ledger; changes of status only since the `passed` watermark."""
+    """Reads one profile's cache and ledger; of the changes of status, those since the `passed` watermark."""
 
     run_facts: RunFacts
     incidents: IncidentReader
     _watermark: Watermark = slot(default_factory=Watermark)
     _file: int = 0
-    """Which of the cache's files the watermark belongs to."""
+    """The cache file that the watermark belongs to."""
 
     async def observe(self, now: datetime) -> Seen:
         """The possible triggers of rules now."""
@@ -146,24 +146,24 @@ class Observer:
             self._file, self._watermark = cache.opened, Watermark()
         self.run_facts.questions = MOST_QUESTIONS
         ahead = await cache.run_clock_ahead()
-        found = await cache.following.changes(self._watermark, since=now - HISTORY, limit=MOST_CHANGES)
-        # What was fetched, and a first look, is history: nothing that should have been decided on was passed over.
-        if self._watermark.transition and sum(each.after > EPOCH for each in found.changes) >= MOST_CHANGES:
+        batch = await cache.following.changes(self._watermark, since=now - HISTORY, limit=MOST_CHANGES)
+        # Fetched history and a first look need no warning: nothing in them had to be decided.
+        if self._watermark.transition and sum(each.after > EPOCH for each in batch.changes) >= MOST_CHANGES:
             log.warning("more than %s runs changed at once: the oldest were passed over", MOST_CHANGES)
         return Seen(
             now,
-            found.changes,
+            batch.changes,
             ahead,
             await cache.following.stuck_runs(),
             await self.incidents.read(now),
             await self.run_facts.ledger.unresolved(),
-            found.watermark,
+            batch.watermark,
         )
 
     async def news_from(self, rule: Rule, state: RuleState) -> datetime | None:
-        """From when on, by the service's own times, what the rule finds is news; None: it cannot look yet.
+        """The time, by the service's clock, since which occurrences are news to the rule; None: it cannot look yet.
 
-        Before its first look: from the newest run that is held. What the first look finds is history all the same.
+        Before the rule's first look, this is the time of the newest cached run; the first look finds only history.
         """
         if state.news_from is not None or not isinstance(rule.on, OnRun | OnStuck | OnHealth):
             return state.news_from or state.since
@@ -174,12 +174,12 @@ class Observer:
         return await cache.following.newest_creation() or EPOCH
 
     def passed(self, seen: Seen) -> None:
-        """Begin the next look after these changes: each has been decided on."""
+        """Start the next look after these changes, all of which have been decided."""
         self._watermark = seen.watermark
 
 
 def due(rule: Rule, since: datetime, last_due: datetime | None, now: datetime) -> list[datetime]:
-    """The times that a schedule or an interval has reached since it began, or since the last one it decided on."""
+    """The times of a schedule or interval that have passed since it began or last decided."""
     after = max(since, last_due or since, now - max(LOOK_BACK, rule.catch_up))
     match rule.on:
         case OnSchedule():
@@ -192,7 +192,7 @@ def due(rule: Rule, since: datetime, last_due: datetime | None, now: datetime) -
 
 
 def upcoming(rule: Rule, since: datetime, now: datetime) -> Iterator[datetime]:
-    """The points in time that a schedule or an interval reaches next."""
+    """The next times of a schedule or interval."""
     match rule.on:
         case OnSchedule():
             yield from fire_times(rule.on, rule.name, now)
@@ -201,10 +201,10 @@ def upcoming(rule: Rule, since: datetime, now: datetime) -> Iterator[datetime]:
 
 
 def occurrences(rule: Rule, seen: Seen, since: datetime, news_from: datetime = EPOCH) -> Iterator[Occurrence]:
-    """The triggers of a rule about runs, hosts or actions; changes of status only since then, by our clock.
+    """The occurrences for a rule about runs, hosts or actions; changes of status count from `since`, by our clock.
 
-    A run that was first seen when it had ended counts only if the service also dates its beginning `news_from` or
-    later: if not, it was fetched later.
+    A run that was first seen when it was already finished counts only if it started at `news_from` or later: an older
+    one belongs to fetched history.
     """
     match rule.on:
         case OnRun(to=to, was=was, scope=scope):
@@ -212,7 +212,7 @@ def occurrences(rule: Rule, seen: Seen, since: datetime, news_from: datetime = E
                 run_id, at = change.run_id, change.happened(seen.ahead)
                 is_whole = change.old is None and change.is_final
                 is_news = at >= since and not (is_whole and change.active_since < news_from)
-                # Until the service has told which runs were cancelled, a failed one may be among them.
+                # A run shown as failed may have been cancelled: only the service knows.
                 states = {"failed", CANCELLED} if to == CANCELLED else {to} if to else {change.new}
                 is_meant = change.new in states and (to or change.is_final) and was in {None, change.old} and is_news
                 if is_meant and is_within(scope, change.repository, change.branch_name):
@@ -243,7 +243,7 @@ def occurrences(rule: Rule, seen: Seen, since: datetime, news_from: datetime = E
 
 
 def changed_since(occurrence: Occurrence, seen: Seen, run: Run | None) -> str:
-    """What has changed since it triggered a rule, in words; empty: nothing known."""
+    """Describe the change since an occurrence that makes its action pointless; empty: none known."""
     facts = occurrence.facts
     if run is not None and run.status != facts.get("run.status", run.status):
         return f"the run is {run.status} by now"
@@ -260,7 +260,7 @@ def changed_since(occurrence: Occurrence, seen: Seen, run: Run | None) -> str:
 
 
 def asked_for(now: datetime, run: Run | None) -> Occurrence:
-    """The occurrence of a manual trigger, on this run if there is one."""
+    """The occurrence for a manual trigger, on this run if there is one."""
     identity = f"asked:{rfc3339(now)}"
     if run is None:
         return Occurrence(identity, now)
@@ -278,12 +278,12 @@ def _facts(run_id: str, repository: str, branch: str, status: str, was: str = ""
 
 
 def is_labelled(scope: Scope, labels: Mapping[str, str]) -> bool:
-    """Whether a run's metadata is as the scope asks."""
+    """Whether a run's metadata matches the scope."""
     return all(name in labels and _matches(globs, labels[name]) for name, globs in scope.labels)
 
 
 def is_within(scope: Scope, repository: str, branch: str) -> bool:
-    """Whether a trigger concerns runs on this branch."""
+    """Whether the scope includes runs on this branch."""
     return _matches(scope.repositories, repository) and _matches(scope.branches, branch)
 
 

@@ -1,4 +1,4 @@
-"""The policy: whether a rule acts on an occurrence, and if not, why. Only this module decides that."""
+"""The policy: decides alone whether a rule acts on an occurrence, and gives the reason if it does not."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -9,17 +9,17 @@ from storage.records.decision import Occurrence, RuleHistory, Verdict
 
 
 def decide(rule: Rule, occurrence: Occurrence, past: RuleHistory, now: datetime) -> Verdict:
-    """Decide on the occurrence, given the rule's history."""
+    """Decide whether to act on the occurrence, given the rule's history."""
     return next(_objections(rule, occurrence, past, now), Verdict("acting"))
 
 
 def lasts(rule: Rule) -> bool:
-    """Whether the trigger is a state that lasts, which is checked again after quiet hours, and not a single event."""
+    """Whether the trigger is a lasting state instead of an event; a state is checked again after quiet hours."""
     return isinstance(rule.on, OnStuck | OnHealth | OnUnknownAction)
 
 
 def is_quiet(rule: Rule, now: datetime) -> bool:
-    """Whether these are the rule's quiet hours."""
+    """Whether the rule has quiet hours now."""
     return rule.quiet is not None and rule.quiet.cover(now.astimezone().time())
 
 

@@ -1,4 +1,4 @@
-"""Proposals: writes that a program asks for. Each waits for a person as a rule's does, and is sent as it was shown."""
+"""Proposals: writes that a program asks for. Each waits for approval like a rule's request, and is sent as shown."""
 
 import hashlib
 from collections.abc import Mapping
@@ -22,12 +22,12 @@ PROPOSALS: Final[Mapping[ActionKind, Rule]] = {
         DoSend(kind),
         overlap="allow",
         pause_after=0,
-        limit=Limit(10_000, 10_000, 10_000),  # A person decides on each.
+        limit=Limit(10_000, 10_000, 10_000),  # Each needs approval anyway.
         needs_approval=True,
     )
     for kind in ("run.start", "run.continue", "run.cancel", "agent.start")
 }
-"""The rules that every bot has besides the configured ones, by what they send."""
+"""The rules that every bot has in addition to the configured ones, by the kind of write."""
 MOST_WAITING: Final = 50
 _NAMES: Final = frozenset(rule.name for rule in PROPOSALS.values())
 
@@ -35,13 +35,13 @@ _NAMES: Final = frozenset(rule.name for rule in PROPOSALS.values())
 async def propose(
     engine: Engine, request: WriteRequest, run: Run | None = None, key: str = ""
 ) -> tuple[Decision, bool]:
-    """Let a request wait for a person; return the decision, and whether it is new: the same request waits once.
+    """Put a request up for approval. Returns the decision, and whether it is new: an equal request waits only once.
 
-    It expires if its run has another status by then, unless that is to be cancelled. Under `key`, if there is one,
-    the ledger sends once.
+    The proposal expires if its run changes its status first, unless it is a cancellation. The ledger sends at most one
+    request with the same `key`, if there is one.
 
     Raises:
-        CannotActError: Too many wait.
+        CannotActError: Too many proposals are waiting.
         StorageError: The state cannot be used.
     """
     state, now, rule = engine.usable_state(), engine.clock(), PROPOSALS[request.kind]
@@ -60,11 +60,11 @@ async def propose(
             if each.occurrence.identity == occurrence.identity:
                 return each, False
         if len(waiting) >= MOST_WAITING:
-            said = "A person has to approve or reject some of them first"
-            raise CannotActError(f"{MOST_WAITING} proposals wait already. {said}; nothing was proposed.")
+            fix = "Approve or reject some of them first"
+            raise CannotActError(f"{MOST_WAITING} proposals are already waiting. {fix}; nothing was proposed.")
         decision = await state.decide(
             rule.name, occurrence, lambda past: decide(rule, asked, past, now), request_json=request_json
         )
         if decision is not None:
             return decision, True
-        n += 1  # The same was proposed before, and what became of that is known.
+        n += 1  # An equal proposal was made before and is settled.

@@ -1,4 +1,4 @@
-"""Reading rules: the `[[automations]]` tables of the configuration, each mistake with its line and its cure."""
+"""Reads the rules from the `[[automations]]` tables of the configuration; each mistake has its line and a fix."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -73,8 +73,7 @@ def _rule(table: Table, settings: Settings) -> Rule:
     if isinstance(do, DoNotify):
         check_route(table, "do", do.route, [DEFAULT_ROUTE, *(route.name for route in settings.notify.routes)])
     if word in {"continue", "retry", "cancel"} and not isinstance(on, OnRun | OnStuck):
-        cure = "Use it with on.run, or choose another response."
-        table.fail("do", f"{word} needs a run that set the rule off.", cure)
+        table.fail("do", f"{word} needs a run as its trigger.", "Use it with on.run, or choose another response.")
     known = known_to(on)
     for name in (name for text in texts_of(do) for name in names_in(text)):
         if name not in known:
@@ -84,7 +83,7 @@ def _rule(table: Table, settings: Settings) -> Rule:
 
 
 def _only(table: Table, key: str, words: Mapping[str, type]) -> tuple[str, Table]:
-    """The one of these words that the inner table has, and that table."""
+    """The only one of these words in the inner table, and that table."""
     inner = table.table(key)
     given = [word for word in words if word in inner.values]
     if len(given) != 1:

@@ -1,4 +1,4 @@
-"""Replay: what rules would have done over the cached history, by the runner itself on a state of its own."""
+"""Replays rules over the cached history: the ordinary runner, with temporary state and without effects."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,8 +20,8 @@ from app.automations.policy import lasts
 from app.automations.rule import OnHealth, OnInterval, OnRun, OnSchedule, OnStuck, OnUnknownAction, Rule
 from app.automations.runner import Runner
 from app.engine.engine import Engine
-from app.health.facts import Incident, incidents
-from app.notify.incidents import LONGEST_GAP, WHOLE
+from app.health.facts import Incident, incidents, longest_gap
+from app.notify.incidents import WHOLE
 from storage.records import HealthSpan
 from storage.records.action import UnknownSpan
 from storage.records.decision import OPEN_OUTCOMES, Decision, RuleState
@@ -32,36 +32,34 @@ from storage.state import State
 WORDS: Final[Mapping[str, str]] = {"waiting": "would wait for approval"}
 """The replay's words for some outcomes."""
 SHOWN: Final = 20
-"""The newest decisions of each rule that are listed."""
-
-
+"""How many of each rule's newest decisions are listed."""
 MOST_CHANGES: Final = 200_000
-"""Changes of status that are looked at, the newest."""
+"""How many of the newest changes of status are replayed."""
 MOST_RUNS: Final = 1_000
-"""Runs that the service is asked about."""
+"""How many runs' results are fetched from the service."""
 _AFTERWARDS: Final = timedelta(seconds=1)
-"""How long after the end of a quiet period its rule is looked at."""
+"""How long after quiet hours the rule is checked."""
 
 
 class NothingDone:
-    """Responses that succeed at once and do nothing."""
+    """Pretends to carry out every decision."""
 
     async def carry_out(self, _rule: Rule, _decision: Decision) -> ActingResult:
         """Report success."""
         return ActingResult("done")
 
     async def request(self, rule: Rule, decision: Decision) -> None:
-        """Nothing is shown for approval."""
+        """Return no request to approve."""
 
 
 class Replayed(Struct, frozen=True):
     """The result of one rule's replay."""
 
     counts: Mapping[str, int]
-    """Numbers by outcome."""
+    """Decisions by outcome."""
     newest: tuple[Decision, ...]
     held_since: datetime | None
-    """From when on the cache holds everything that could have triggered it. None: not known."""
+    """Since when the cache contains everything that could have triggered it. None: unknown."""
 
 
 async def replay(
@@ -71,22 +69,22 @@ async def replay(
     now: datetime,
     reached: Callable[[datetime], None] = lambda _: None,
 ) -> dict[str, Replayed]:
-    """What the rules would have done, by their names.
+    """Return each rule's hypothetical decisions, by its name.
 
-    Runs that a rule would have started, and their consequences, are not part of it. `reached` is called with each
-    moment that was replayed.
+    The runs that a rule would have started, and their consequences, are left out. `reached` is called with each moment
+    once it is replayed.
     """
     history = await ReplayHistory.read(engine, rules, since, now)
     tallies = {rule.name: _Tally() for rule in rules}
-    told = dict[str, RunTurns]()
+    results = dict[str, RunTurns]()
 
-    async def tell(run_id: str) -> RunTurns:
-        if run_id not in told:
-            found = await engine.extension.turns_now(run_id) if len(told) < MOST_RUNS else None
-            told[run_id] = found or RunTurns(run_id, ())
-        return told[run_id]
+    async def turns_of(run_id: str) -> RunTurns:
+        if run_id not in results:
+            turns = await engine.extension.turns_now(run_id) if len(results) < MOST_RUNS else None
+            results[run_id] = turns or RunTurns(run_id, ())
+        return results[run_id]
 
-    facts, reached_at = RunFacts(engine.cache, engine.ledger, tell_turns=tell, questions=MOST_CHANGES), since
+    facts, reached_at = RunFacts(engine.cache, engine.ledger, ask_turns=turns_of, questions=MOST_CHANGES), since
     runners: list[Runner] = []
 
     def clock() -> datetime:
@@ -105,8 +103,8 @@ async def replay(
                 reached_at = at
                 await runners[number].look()
                 reached(at)
-    # What a run did is part of it; where the service did not tell it of all runs, nothing is claimed.
-    is_unknown = any(not each.turns for each in told.values())
+    # If the results of some runs are missing, it is unknown since when the history is complete.
+    is_unknown = any(not each.turns for each in results.values())
     unknown = {rule.name for rule in rules if is_unknown and isinstance(rule.on, OnRun) and rule.on.needs_results}
     begins = {rule.name: None if rule.name in unknown else history.held_since(rule) for rule in rules}
     return {rule.name: tallies[rule.name].so_far(begins[rule.name]) for rule in rules}
@@ -114,7 +112,7 @@ async def replay(
 
 @dataclass(slots=True)
 class _Tally:
-    """Counts a rule's decisions, without keeping them all."""
+    """Counts a rule's decisions and keeps the newest."""
 
     _counts: Counter[str] = field(default_factory=Counter)
     _open: dict[int, str] = field(default_factory=dict)
@@ -124,7 +122,7 @@ class _Tally:
     def add(self, decision: Decision) -> None:
         number, outcome = decision.decision_id, decision.outcome
         if self._open.get(number) == "waiting":
-            return  # The approval expired, since nothing in a replay approves it.
+            return  # It expired, because nothing approves it in a replay.
         if number in self._open:
             self._counts[self._open.pop(number)] -= 1
         self._counts[outcome] += 1
@@ -139,7 +137,7 @@ class _Tally:
 
 
 class ReplayHistory(Struct, frozen=True):
-    """What the cache and the ledger hold of a period, as far as the rules of the replay need it."""
+    """The data of the cache and the ledger from one period, as far as the rules need it."""
 
     since: datetime
     until: datetime
@@ -152,22 +150,22 @@ class ReplayHistory(Struct, frozen=True):
     unknown: Sequence[UnknownSpan] = ()
     healthy_words: frozenset[str] = frozenset()
     hold: timedelta = timedelta(0)
-    """How long a host must be well before an incident is over."""
+    """How long a host must be healthy before an incident is over."""
     runs_since: datetime | None = None
-    """From when on the cache holds every run. None: not known."""
+    """Since when the cache contains every run. None: unknown."""
 
     @classmethod
     async def read(cls, engine: Engine, rules: Sequence[Rule], since: datetime, until: datetime) -> "ReplayHistory":
-        """Read what these rules need."""
+        """Read the data that these rules need."""
         cache, kinds = engine.cache, {type(rule.on) for rule in rules}
         ahead = await cache.run_clock_ahead()
         complete_since = (await cache.coverage()).complete_since
-        found = await cache.following.changes(Watermark(), since=since, limit=MOST_CHANGES if OnRun in kinds else 0)
-        gap = max(LONGEST_GAP, timedelta(seconds=3 * engine.profile.poll.health_s))
+        batch = await cache.following.changes(Watermark(), since=since, limit=MOST_CHANGES if OnRun in kinds else 0)
+        gap = longest_gap(engine.profile.poll.health_s)
         return cls(
             since=since,
             until=until,
-            changes=[change for change in found.changes if since <= change.happened(ahead) <= until],
+            changes=[change for change in batch.changes if since <= change.happened(ahead) <= until],
             ahead=ahead,
             stuck=await cache.following.past_stuck(since) if OnStuck in kinds else (),
             spans=await cache.health_spans(until - WHOLE, longest_gap=gap) if OnHealth in kinds else (),
@@ -178,7 +176,7 @@ class ReplayHistory(Struct, frozen=True):
         )
 
     def held_since(self, rule: Rule) -> datetime | None:
-        """From when on everything that could have triggered this rule is held. None: not known."""
+        """Since when everything that could have triggered this rule is known. None: unknown."""
         match rule.on:
             case OnRun() | OnStuck():
                 begin = self.runs_since
@@ -189,7 +187,7 @@ class ReplayHistory(Struct, frozen=True):
         return None if begin is None else min(max(self.since, begin), self.until)
 
     def seen(self, rule: Rule, now: datetime) -> Seen:
-        """The possible triggers of the rule at that time, except changes of status."""
+        """The rule's possible triggers at that time, except changes of status."""
         seen = Seen(now, ahead=self.ahead)
         match rule.on:
             case OnStuck():
@@ -205,7 +203,7 @@ class ReplayHistory(Struct, frozen=True):
         return seen
 
     def moments(self, rule: Rule) -> Iterator[datetime]:
-        """The times at which something could have triggered the rule, in order, and the end of the period."""
+        """All times at which something could have triggered the rule, in order, then the end of the period."""
         times = {at for at in self._times(rule) if self.since < at < self.until}
         if rule.quiet is not None and lasts(rule):
             days = range((self.until - self.since).days + 2)
@@ -238,16 +236,15 @@ class ReplayHistory(Struct, frozen=True):
 
 @dataclass(slots=True)
 class Playback:
-    """Shows the runner, moment by moment, what one rule would have seen."""
+    """Replaces the runner's observer: returns the past that one rule would have seen."""
 
     history: ReplayHistory
     rule: Rule
     run_facts: RunFacts
-    """Facts of runs beyond their rows."""
     _shown: int = 0
 
     async def observe(self, now: datetime) -> Seen:
-        """The changes since the last observation that `passed` confirmed, and the state at that time."""
+        """The changes since the observation last confirmed by `passed`, and the state at that time."""
         changes, until = self.history.changes, self._shown
         while until < len(changes) and changes[until].happened(self.history.ahead) <= now:
             until += 1
@@ -255,9 +252,9 @@ class Playback:
         return replace(seen, changes=tuple(changes[self._shown : until]), watermark=Watermark(until))
 
     async def news_from(self, _rule: Rule, _state: RuleState) -> datetime:
-        """All of the period is news."""
+        """Everything in the period is news."""
         return EPOCH
 
     def passed(self, seen: Seen) -> None:
-        """Remember that everything in `seen` was decided on."""
+        """Start the next observation after `seen`, all of which has been decided."""
         self._shown = seen.watermark.transition

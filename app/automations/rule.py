@@ -27,7 +27,7 @@ class OnSchedule(Struct, frozen=True):
     timezone: str = "UTC"
     """A name of the IANA database."""
     jitter: timedelta = timedelta(0)
-    """Each time is moved later by up to this much, always by the same."""
+    """Each time is delayed by up to this much; the delay of a time never changes."""
 
 
 class OnInterval(Struct, frozen=True):
@@ -37,36 +37,36 @@ class OnInterval(Struct, frozen=True):
 
 
 class Scope(Struct, frozen=True):
-    """Which runs a trigger concerns: globs, of which any may match; empty means all."""
+    """The runs that a trigger applies to, as globs of which one must match; empty means all."""
 
     repositories: tuple[str, ...] = ()
     branches: tuple[str, ...] = ()
     labels: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Metadata that the run must have, all of it: each name with globs of which any may match its value."""
+    """Metadata that the run must have: each name, with globs of which one must match its value."""
 
 
 class OnRun(Struct, frozen=True):
-    """A run changes its status, or ends with a finding or at a cost."""
+    """A run changes its status, or finishes with a finding or a cost."""
 
     NO_KEYS: ClassVar = ("scope",)
     """Fields that are no keys of its table."""
     to: str = field(default="", name="run")
     """The new status; empty: any final one."""
     was: str | None = field(default=None, name="from")
-    """The status before; None: any, and runs first seen with the new one."""
+    """The status before; None: any, including runs first seen with the new status."""
     scope: Scope = Scope()
     finding: Severity | None = None
-    """The least severity of a finding that its last turn reported."""
+    """The least severity of a finding in its last turn."""
     budget: Annotated[float, Between(0.01, 1.0)] | None = None
-    """The least share of the run's budget that it used."""
+    """The least share of its budget that the run used."""
 
     @property
     def needs_results(self) -> bool:
-        """Whether the service has to be asked what the run did."""
+        """Whether the run's results have to be fetched from the service."""
         return self.finding is not None or self.budget is not None
 
     def is_met_by(self, results: RunTurns) -> bool:
-        """Whether what a run did is what the rule is about."""
+        """Whether a run's results meet the condition."""
         if self.finding is None:
             return self.budget is not None and (results.budget_used or 0.0) >= self.budget
         heavy = SEVERITIES[: SEVERITIES.index(self.finding) + 1]
@@ -75,13 +75,13 @@ class OnRun(Struct, frozen=True):
 
 
 class OnStuck(Struct, frozen=True):
-    """A run takes far longer than its repository's runs do."""
+    """A run takes far longer than usual in its repository."""
 
     scope: Scope = Scope()
 
 
 class OnHealth(Struct, frozen=True):
-    """A code host goes bad, or is well again."""
+    """A code host becomes unhealthy, or recovers."""
 
     health: Literal["not ok", "recovered"] = "not ok"
     lasting: timedelta = field(default=timedelta(0), name="for")
@@ -91,7 +91,7 @@ class OnHealth(Struct, frozen=True):
 
     @property
     def is_over(self) -> bool:
-        """Whether the rule fires when the host recovers; if not, it fires when the host goes bad."""
+        """Whether the rule fires when the host recovers, instead of when it becomes unhealthy."""
         return self.health == "recovered"
 
 
@@ -103,7 +103,7 @@ class OnUnknownAction(Struct, frozen=True):
 
 
 class OnProposal(Struct, frozen=True):
-    """A program proposes it: nothing that happens by itself."""
+    """A program proposes the write; no event triggers it."""
 
 
 Trigger = OnSchedule | OnInterval | OnRun | OnStuck | OnHealth | OnUnknownAction | OnProposal
@@ -129,37 +129,37 @@ class DoAgent(Struct, frozen=True):
 
 
 class DoContinue(Struct, frozen=True):
-    """Continue the run that set the rule off."""
+    """Continue the run that triggered the rule."""
 
     instructions: str = field(name="continue")
 
 
 class DoRetry(Struct, frozen=True):
-    """Start the run that set the rule off again, with its own instructions as the ledger has them."""
+    """Start the run that triggered the rule again, with the same instructions."""
 
 
 class DoCancel(Struct, frozen=True):
-    """Cancel the run that set the rule off, where the service offers that."""
+    """Cancel the run that triggered the rule, if the service supports it."""
 
 
 class DoNotify(Struct, frozen=True):
-    """Tell people."""
+    """Send a notification."""
 
     route: str = field(name="notify")
     """One of `[notify.routes]`, or `default` for the channels of `[notify]` itself."""
     title: str = ""
-    """Empty: made from the rule's name and what set it off."""
+    """Empty: derived from the rule's name and its trigger."""
     text: str = ""
 
 
 class DoCommand(Struct, frozen=True):
-    """Run a program on this machine; no shell is involved, and its environment holds no token."""
+    """Run a program on this machine, without a shell and without tokens in its environment."""
 
     argv: tuple[str, ...] = field(name="command")
 
 
 class DoSend(Struct, frozen=True):
-    """Send the request that the decision keeps."""
+    """Send the request stored with the decision."""
 
     kind: ActionKind
 
@@ -168,10 +168,10 @@ Response = DoStart | DoAgent | DoContinue | DoRetry | DoCancel | DoNotify | DoCo
 
 
 class Limit(Struct, frozen=True):
-    """How often a rule may act at most."""
+    """How often a rule may act."""
 
     per_conversation: Count = 3
-    """For one run, through all its turns and all that was made from it."""
+    """For one run, its turns, and the runs made from it."""
     per_hour: Count = 20
     per_day: Count = 100
 
@@ -182,21 +182,21 @@ class Rule(Struct, frozen=True):
     NO_KEYS: ClassVar = ("on", "do")
     """Fields that are no keys of its table."""
     name: str
-    """Its identity: a rule that is renamed is another one."""
+    """Identifies the rule: a renamed rule is a new one."""
     on: Trigger
     do: Response
     profile: str | None = None
-    """None: every profile that is watched."""
+    """None: every watched profile."""
     is_on: bool = field(default=True, name="enabled")
     overlap: Overlap = "skip"
-    """What to do while the run that it started last is still active."""
+    """The behaviour while the last run that it started is still active."""
     catch_up: timedelta = timedelta(hours=1)
-    """How late it may still act, once, for a missed time."""
+    """How late it may still act; for several missed times it acts once."""
     pause_after: Annotated[int, Between(0, 10_000)] = 5
-    """Failures in a row after which it pauses itself; 0: never."""
+    """After this many failures in a row it pauses itself; 0: never."""
     limit: Limit = Limit()
     quiet: QuietHours | None = None
-    """Hours of the local day in which it does nothing."""
+    """Local hours in which it does nothing."""
     needs_approval: bool = field(default=False, name="approval")
     """Whether a user has to approve its requests."""
     approval_expires: timedelta = timedelta(hours=24)
@@ -208,7 +208,7 @@ def fingerprint(rule: Rule) -> str:
 
 
 def fingerprint_of(rules: Iterable[Rule]) -> str:
-    """A digest of a set of rules, in any order."""
+    """A digest of several rules; their order does not matter."""
     return hashlib.sha256("".join(sorted(map(fingerprint, rules))).encode()).hexdigest()
 
 
@@ -224,16 +224,16 @@ _OF: Final[Mapping[type, tuple[str, ...]]] = {
     OnProposal: (),
 }
 _PLACEHOLDER: Final = re.compile(r"\{([a-z][a-z_]*(?:\.[a-z_]+)?)\}")
-"""JSON and shell braces in a text stay as they are."""
+"""Matches no braces of JSON or of a shell."""
 
 
 def known_to(trigger: Trigger) -> tuple[str, ...]:
-    """The placeholders that this trigger fills."""
+    """The placeholders available with this trigger."""
     return (*_OF[type(trigger)], *_ALWAYS)
 
 
 def texts_of(do: Response) -> Iterator[str]:
-    """Every text of a response in which placeholders are filled."""
+    """All texts of a response that may contain placeholders."""
     match do:
         case DoStart(instructions, repository, branch):
             yield from filter(None, (instructions, repository, branch))
@@ -250,22 +250,22 @@ def texts_of(do: Response) -> Iterator[str]:
 
 
 def mentions(do: Response, name: str) -> bool:
-    """Whether a response has this placeholder."""
+    """Whether a response uses this placeholder."""
     return any(name in names_in(text) for text in texts_of(do))
 
 
 def names_in(text: str) -> list[str]:
-    """The names of a text's placeholders, known or not."""
-    return [found for found in _PLACEHOLDER.findall(text) if "." in found or found in _ALWAYS]
+    """The names of all placeholders in a text, including unknown ones."""
+    return [name for name in _PLACEHOLDER.findall(text) if "." in name or name in _ALWAYS]
 
 
 def filled(text: str, facts: Mapping[str, str]) -> str:
-    """The text with its facts, in one pass: a value with braces in it is never filled again."""
-    return _PLACEHOLDER.sub(lambda found: facts.get(found[1], found[0]), text)
+    """The text with its placeholders filled in one pass, so that braces inside a value stay as they are."""
+    return _PLACEHOLDER.sub(lambda match: facts.get(match[1], match[0]), text)
 
 
 def filled_argument(argument: str, facts: Mapping[str, str]) -> str:
-    """One argument of a program: a placeholder's value never makes it an option or a file name."""
+    """A program's argument with its placeholders filled; a value cannot turn it into an option or a file name."""
     if _PLACEHOLDER.match(argument) is None:
         return filled(argument, facts)
     return as_argument(filled(argument, facts))

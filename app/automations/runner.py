@@ -1,4 +1,4 @@
-"""The runner: observes, lets the policy decide, and carries out the decisions."""
+"""The runner: observes, asks the policy, and carries out its decisions."""
 
 import asyncio
 import logging
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 RETRY_AFTER: Final = timedelta(seconds=30)
-"""How long to wait before an action that certainly was not sent is tried again."""
+"""How long to wait before retrying an action that was not sent for certain."""
 RESOLVED_WITHIN: Final = timedelta(days=31)
-"""How long a decision of unknown outcome is looked up in the ledger."""
+"""How long to look for a decision's unknown outcome in the ledger."""
 LONGEST_WAIT: Final = timedelta(seconds=10)
 """How often queued, waiting and failed decisions are checked."""
 
@@ -51,7 +51,7 @@ Journal = Callable[[Decision], None]
 
 
 def is_timed(rule: Rule) -> bool:
-    """Whether the clock sets it off."""
+    """Whether its trigger is the clock."""
     return isinstance(rule.on, OnSchedule | OnInterval)
 
 
@@ -67,17 +67,17 @@ class Responses(Protocol):
 
 @dataclass(slots=True)
 class _Attempt:
-    """A decision that this process carries out, or will try again."""
+    """A decision that this process is carrying out or will retry."""
 
     since: datetime
-    """The time from which `catch_up` counts."""
+    """The start of the `catch_up` window."""
     tried_at: datetime
     result: ActingResult | None = None
-    """None: there is none yet, or the action is to be repeated. Otherwise it could not be stored yet."""
+    """A result that is not stored yet; None: there is none, or the action will be repeated."""
 
 
 class _Program(NamedTuple):
-    """A program that a rule runs."""
+    """A running program of a rule."""
 
     decision_id: int
     task: asyncio.Task[None]
@@ -85,17 +85,17 @@ class _Program(NamedTuple):
 
 @dataclass(slots=True)
 class OpenWork:
-    """What this process carries out; a runner with other rules goes on with it."""
+    """The unfinished work of this process, which outlives a runner: after a reload, the next one continues it."""
 
     attempts: dict[int, _Attempt] = field(default_factory=dict)
-    """By decision: those that this process carries out, or will try again."""
+    """By decision."""
     programs: dict[str, _Program] = field(default_factory=dict)
-    """By rule: the program that runs beside the looks; a rule has one at a time."""
+    """By rule: its program, which runs in the background. A rule has one at a time."""
 
 
 @dataclass(slots=True)
 class Runner:
-    """One profile's rules at work, in one process at a time."""
+    """Runs one profile's rules, in one process at a time."""
 
     rules: tuple[Rule, ...]
     state: State
@@ -107,24 +107,24 @@ class Runner:
     _states: dict[str, RuleState] = field(default_factory=dict)
     work: OpenWork = field(default_factory=OpenWork)
     ended: Callable[[], None] = lambda: None
-    """Called when a program has ended: the rule's next one may wait for it."""
+    """Called when a program has exited: the rule's next one may be waiting for it."""
     _next: dict[str, datetime] = field(default_factory=dict)
-    """By rule: the next time that a schedule or an interval reaches."""
+    """By rule: the next time of its schedule or interval."""
     _is_behind: bool = False
-    """Whether the last look could not ask the service about all runs: it sees them again."""
+    """Whether the last look could not fetch the results of all runs, so that the next one has to see them again."""
     _looked_at: datetime | None = None
-    _found: dict[str, frozenset[str]] = field(default_factory=dict)
-    """By rule: what could have set it off at the last look, by its identity."""
+    _known: dict[str, frozenset[str]] = field(default_factory=dict)
+    """By rule: the identities of the occurrences at the last look."""
     _ledger_version: int | None = None
-    """The ledger's state that was read last."""
+    """The version of the ledger that was read last."""
     _has_unknown: bool = True
     _has_retired: bool = False
-    """Whether the state knows which rules are gone."""
+    """Whether removed rules are marked as such in the state."""
 
     async def look(self, *, waits: bool = True) -> None:
-        """Decide on everything that happened, and act; decisions of an earlier process are finished first.
+        """Finish decisions of earlier processes, then decide on everything that happened, and act.
 
-        Unless it `waits` for them, programs that rules run go on beside later looks.
+        If it `waits`, it also waits for programs of rules; otherwise they continue in the background.
         """
         for name in tuple(self.work.programs):
             self._running(name)
@@ -134,7 +134,7 @@ class Runner:
         self._looked_at = now
         await self.begin()
         await self._learn(now)
-        # Before the observation: a rule's first look sees all that the service answered until then.
+        # Read this before observing, so that a rule's first look includes every answer until then.
         states = self._states
         news_from = {rule.name: await self.observer.news_from(rule, states[rule.name]) for rule in self._enabled()}
         seen = await self.observer.observe(now)
@@ -142,34 +142,30 @@ class Runner:
         self._is_behind = False
         for rule in self._enabled():
             await self._look(rule, seen, news_from[rule.name])
-        # A rule that has not looked yet sees these changes again, and knows them as history.
+        # A rule that has not looked yet must see these changes again, as history.
         is_new = any(isinstance(rule.on, OnRun) and news_from[rule.name] is None for rule in self._enabled())
         if not is_new and not self._is_behind:
             self.observer.passed(seen)
         if waits:
-            await self._finish(seen)
+            while self.work.programs:
+                await self._program_ends()
+                await self._carry_on(self.clock(), seen)
 
     async def begin(self) -> None:
-        """Enter rules that are new or edited: what is older than that is history to them."""
+        """Register new and edited rules; everything that happened before is history to them."""
         if not self._has_retired:
             await self.state.retire_rules(tuple(rule.name for rule in self.rules))
             self._has_retired = True
         await self._begin(self.clock())
 
-    async def _finish(self, seen: Seen) -> None:
-        """Wait until no program runs, and none waits for another of its rule."""
-        while self.work.programs:
-            await self._program_ends()
-            await self._carry_on(self.clock(), seen)
-
     async def _program_ends(self) -> None:
         name, program = next(iter(self.work.programs.items()))
-        # If this wait is cancelled, the program goes on: `stop` waits for it.
+        # If this wait is cancelled, the program continues, and `stop` waits for it.
         await asyncio.wait({program.task})
         self.work.programs.pop(name).task.result()
 
     def _running(self, name: str) -> _Program | None:
-        """Return the program that a rule runs at present; forget one that has ended, so that nothing waits for it."""
+        """Return the rule's running program, and forget one that has exited."""
         program = self.work.programs.get(name)
         if program is None or not program.task.done():
             return program
@@ -178,7 +174,7 @@ class Runner:
         return None
 
     async def stop(self) -> None:
-        """Wait for the programs that run: each has its own deadline."""
+        """Wait for running programs, each of which has a deadline."""
         await asyncio.gather(*(each.task for each in self.work.programs.values()), return_exceptions=True)
 
     async def set_off(self, rule: Rule, occurrence: Occurrence) -> None:
@@ -189,7 +185,7 @@ class Runner:
             await self._program_ends()
 
     async def next_look(self) -> datetime:
-        """The time by which to look again, even if no event comes."""
+        """The time of the next look if no event comes first."""
         now = self.clock()
         latest = now + LONGEST_WAIT
         return min([latest, *(self._next.get(rule.name, now) for rule in self._enabled() if is_timed(rule))])
@@ -205,45 +201,45 @@ class Runner:
 
     async def _look(self, rule: Rule, seen: Seen, news_from: datetime | None) -> None:
         state = self._states[rule.name]
-        # Anything older than the rule is history, whatever the hour.
+        # Quiet hours do not matter for a new rule: everything it finds is history.
         if lasts(rule) and is_quiet(rule, seen.now) and not state.is_new:
             return
         if is_timed(rule):
             await self._look_at_clock(rule, seen.now)
         if news_from is None:
             return
-        found = {each.identity: each for each in occurrences(rule, seen, state.since, news_from)}
-        # Only what is new since the last look: what goes on, such as a stuck run, is not looked up each time.
-        new = tuple(identity for identity in found if identity not in self._found.get(rule.name, ()))
+        candidates = {each.identity: each for each in occurrences(rule, seen, state.since, news_from)}
+        # Look up new occurrences only: a lasting one, such as a stuck run, would be looked up every time.
+        new = tuple(identity for identity in candidates if identity not in self._known.get(rule.name, ()))
         free = await self.state.unclaimed(rule.name, new) if new else frozenset()
         for identity in (each for each in new if each in free):
             is_meant = True
             if not state.is_new and isinstance(rule.on, OnRun | OnStuck) and rule.on.scope.labels:
-                # Labels are read only for runs that match in all else.
-                labels = await self.observer.run_facts.labels(found[identity].facts["run.id"])
+                # Read labels last, for runs that meet all other conditions.
+                labels = await self.observer.run_facts.labels(candidates[identity].facts["run.id"])
                 is_meant = is_labelled(rule.on.scope, labels)
             if is_meant and not state.is_new and isinstance(rule.on, OnRun):
-                is_late = seen.now - found[identity].at > rule.catch_up
+                is_late = seen.now - candidates[identity].at > rule.catch_up
                 run_facts = self.observer.run_facts
-                is_met = not rule.on.needs_results if is_late else await run_facts.meets(rule.on, found[identity])
+                is_met = not rule.on.needs_results if is_late else await run_facts.meets(rule.on, candidates[identity])
                 is_meant = is_met is True
                 if is_met is None:
                     self._is_behind = True
-                    del found[identity]
+                    del candidates[identity]
             if is_meant:
-                await self._decide(rule, found[identity], history=state.is_new)
+                await self._decide(rule, candidates[identity], history=state.is_new)
         if state.is_new:
             await self.state.mark_looked(rule.name, news_from)
             self._states[rule.name] = replace(state, news_from=news_from)
-        self._found[rule.name] = frozenset(found)
+        self._known[rule.name] = frozenset(candidates)
 
     async def _look_at_clock(self, rule: Rule, now: datetime) -> None:
-        """Decide on the times that a schedule or an interval has reached, and note the next one."""
+        """Decide on passed times of a schedule or interval, and note the next one."""
         if now < self._next.get(rule.name, now):
             return
         since = self._states[rule.name].since
         if come := due(rule, since, await self.state.last_due(rule.name, now), now):
-            # One decision catches up for all times that were missed.
+            # One decision catches up on all missed times.
             await self._decide(rule, Occurrence(f"at:{rfc3339(come[-1])}", come[-1]), len(come) - 1)
         self._next[rule.name] = next(upcoming(rule, since, now), datetime.max.replace(tzinfo=UTC))
 
@@ -278,18 +274,18 @@ class Runner:
             await self._act(rule, decision)
 
     async def _active_run(self, rule: Rule, conversation: str) -> str | None:
-        """The overlapping run: a schedule's last, or the last one in the same conversation for a rule about runs."""
+        """The active run of the same rule and conversation, if the rule avoids overlaps."""
         if rule.overlap == "allow" or isinstance(rule.do, DoNotify | DoCommand):
             return None
         if (run_id := await self.state.last_result(rule.name, conversation)) is None:
             return None
-        held = await self.cache.detail(run_id)
-        return run_id if held is not None and not held.is_final and held.presence != "lost" else None
+        detail = await self.cache.detail(run_id)
+        return run_id if detail is not None and not detail.is_final and detail.presence != "lost" else None
 
     async def _act(self, rule: Rule, decision: Decision) -> None:
         if isinstance(rule.do, DoCommand):
             self._running(rule.name)
-            # No other rule waits for a program.
+            # In the background, so that other rules need not wait.
             task = asyncio.create_task(self._carry_out(rule, decision))
             task.add_done_callback(lambda _: self.ended())
             self.work.programs[rule.name] = _Program(decision.decision_id, task)
@@ -303,9 +299,9 @@ class Runner:
         try:
             result = await self.responses.carry_out(rule, decision)
         except StorageError as error:
-            # The failure concerns this rule's write alone: the other rules continue.
+            # Only this rule's write failed: the other rules continue.
             result = ActingResult("failed", str(error), may_repeat=True)
-        # Storing the result may fail if the disk is full; the action is not carried out again for that.
+        # If storing the result fails, as on a full disk, the action is not carried out again.
         attempt.result = result
         await self._settle(rule, decision, attempt, result)
 
@@ -332,7 +328,7 @@ class Runner:
                 log.warning("%s is paused: %s", rule.name, why)
 
     async def _learn(self, now: datetime) -> None:
-        """Store resolutions of unknown outcomes: a run that was made belongs to its conversation."""
+        """Store the outcomes of writes that were unknown until now."""
         facts = self.observer.run_facts
         version = await facts.ledger.data_version()
         if version == self._ledger_version and not self._has_unknown:
@@ -344,8 +340,8 @@ class Runner:
                 self._has_unknown = True
                 continue
             why = f"{result.reason}{'; ' if result.reason else ''}its outcome was unknown at first"
-            learnt = replace(decision, outcome=result.outcome, reason=why, result_id=result.result_id)
-            self.journal(await self.state.settle(learnt))
+            known = replace(decision, outcome=result.outcome, reason=why, result_id=result.result_id)
+            self.journal(await self.state.settle(known))
         self._ledger_version = version
 
     async def _carry_on(self, now: datetime, seen: Seen) -> None:
@@ -363,7 +359,7 @@ class Runner:
                 if decision.outcome != "acting":
                     await self._close(decision, "expired", why)
                 elif await self.state.adopt(decision.decision_id, now):
-                    # Another process may be carrying it out, since a rule can be set off by hand there.
+                    # Another process may be carrying it out after a manual trigger.
                     await self._close(decision, "interrupted", f"{why}; whether it was done is unknown")
             elif decision.outcome == "acting":
                 await self._resume(rule, decision, now)
@@ -378,8 +374,8 @@ class Runner:
         self.journal(await self.state.settle(replace(decision, outcome=outcome, reason=why)))
 
     def _why_expired(self, rule: Rule, decision: Decision, now: datetime) -> str:
-        """Why a waiting decision will not be carried out; empty: it may be."""
-        # A stored request is compared when it is sent.
+        """The reason to let a waiting decision expire; empty: none."""
+        # A stored request is checked when it is sent.
         if decision.request_json is None and decision.decided_at < self._states[rule.name].since:
             return "its rule was edited"
         over = now - decision.decided_at - rule.approval_expires
@@ -388,10 +384,10 @@ class Runner:
         return "approved, but not sent in time" if decision.outcome == "approved" and over > SKEW else ""
 
     async def _take_approved(self, rule: Rule, decision: Decision, seen: Seen) -> None:
-        """Send an approved request, unless its cause is gone."""
-        held = await self.cache.detail(decision.occurrence.facts.get("run.id", ""))
-        changed = changed_since(decision.occurrence, seen, None if held is None else held.run)
-        # A person chose the time of the approval, so its age and the quiet hours do not matter.
+        """Send an approved request, unless there is no more reason for it."""
+        detail = await self.cache.detail(decision.occurrence.facts.get("run.id", ""))
+        changed = changed_since(decision.occurrence, seen, None if detail is None else detail.run)
+        # The time of the approval was chosen by hand, so age and quiet hours do not matter.
         asked = replace(rule, needs_approval=False, quiet=None)
         now = self.clock()
         occurrence = replace(decision.occurrence, at=now)
@@ -447,7 +443,7 @@ class Runner:
         await self._act(rule, decision)
 
     async def _resume(self, rule: Rule, decision: Decision, now: datetime) -> None:
-        """Retry an action that certainly was not sent; one that no ledger records is not repeated."""
+        """Retry an action that was not sent for certain; never repeat a program that may have run."""
         attempt = self.work.attempts.get(decision.decision_id)
         if attempt is not None and attempt.result is not None:
             await self._settle(rule, decision, attempt, attempt.result)

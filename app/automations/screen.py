@@ -1,4 +1,4 @@
-"""The Automations tab: each rule as a sentence, with its last results and its next time; one of them in full."""
+"""The Automations tab: each rule in a sentence with its last results and next time, and one rule in full."""
 
 import asyncio
 from collections.abc import Iterable
@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, ClassVar, Final
 
-from textual import on
+from textual import on, work
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.widget import Widget
@@ -37,7 +37,7 @@ from app.engine.text import safe_text
 from app.engine.times import ago, started
 from app.profiles import ConfigError
 from storage.errors import StorageError
-from storage.records import FINAL_STATUSES, Run, RunFilter
+from storage.records import FINAL_STATUSES, RunFilter
 from storage.records.decision import Decision
 from storage.state import State
 from widgets.automations.rules import OUTCOMES, RulePane, RuleTable, RuleView, StatusLine, runs_of
@@ -48,19 +48,19 @@ from widgets.kit.table_and_facts import TableAndFacts
 
 READ_EVERY: Final = timedelta(seconds=15)
 RUNS_OFFERED: Final = 50
-RUNS_LOOKED_AT: Final = 1_000
+RUNS_SEARCHED: Final = 1_000
 READING: Final = Notice("◌", "Reading the automations…", tone="busy")
-NONE_YET: Final = Notice(
+NO_AUTOMATIONS: Final = Notice(
     "○",
     "No automations yet",
     (
-        "An automation starts, continues or retries runs, runs a program, or notifies people.",
+        "An automation starts, continues or retries runs, runs a program, or sends a notification.",
         "It acts on a schedule, or when a run, a code host or a write changes.",
-        "Press n to create one from a template, with a replay of what it would have done.",
+        "Press n to create one from a template and replay it over the cached history.",
     ),
     "plain",
 )
-NEEDS_A_FILE: Final = "There is no configuration file yet. Create one: runwarden config init"
+NO_FILE: Final = "There is no configuration file yet. Create one: runwarden config init"
 ABOUT_A_RULE: Final = frozenset({"edit", "replay", "pause", "switch", "set_off", "copy"})
 
 
@@ -91,7 +91,7 @@ class AutomationsScreen(BaseScreen):
             "replay",
             "replay",
             key_display="^g",
-            tooltip="Show what it would have done with the cached history",
+            tooltip="Replay it over the cached history",
             id="automations.replay",
         ),
         Binding(
@@ -114,14 +114,13 @@ class AutomationsScreen(BaseScreen):
         self._table = RuleTable(session.clock())
         self._list = TableAndFacts(self._table, RulePane(), id="automations")
         self._file = RulesFile(session.settings)
-        self._found: Automations | None = None
-        """The rules as read last."""
+        self._automations: Automations | None = None
         self._requested = ""
         """The target to go to once the rules are read."""
         self._empty = READING
-        """The reason for an empty table."""
+        """Shown while the table is empty."""
         self._trouble: Notice | None = None
-        """Trouble with the state or the configuration, which concerns this tab only."""
+        """A problem with the state or the configuration, which affects this tab only."""
         self._read_at = session.clock()
         self._reader = CoalescedTask(self._read, self.run_worker)
 
@@ -138,8 +137,8 @@ class AutomationsScreen(BaseScreen):
     @property
     def _rule(self) -> Rule | None:
         """The rule under the cursor."""
-        view, found = self._view, self._found
-        return next((rule for rule in found.rules if rule.name == view.key), None) if view and found else None
+        name, automations = self.bookmark, self._automations
+        return next((rule for rule in automations.rules if rule.name == name), None) if automations else None
 
     @property
     def _engine(self) -> Engine:
@@ -164,16 +163,16 @@ class AutomationsScreen(BaseScreen):
         self._reader.ask()
 
     def on_screen_resume(self) -> None:
-        """Read what changed while another screen was shown."""
+        """Load the changes made while another screen was shown."""
         self._reader.ask()
 
     def engine_changed(self, event: Event) -> None:
-        """Read again after another process decided; behind another screen, later."""
+        """Reload after another process decided something; `on_screen_resume` does so for a hidden tab."""
         if isinstance(event, StateChangedElsewhere) and self.is_current:
             self._reader.ask()
 
     def tick(self, now: datetime) -> None:
-        """Update the ages and check the file: a bot that died and an edited file cause no event."""
+        """Update the ages, and reload now and then: a bot that dies or an edited file sends no event."""
         self._list.tick(now)
         if now - self._read_at >= READ_EVERY:
             self._reader.ask()
@@ -205,10 +204,10 @@ class AutomationsScreen(BaseScreen):
         self._table.seek(bookmark)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Dim the keys that have no effect now; without rules, hide them."""
+        """Dim keys that have no effect now; hide them while there are no rules."""
         is_possible = self._rule is not None if action in ABOUT_A_RULE | {"approvals"} else True
         if action == "approvals":
-            is_possible = self._found is not None and bool(self._found.waiting)
+            is_possible = self._automations is not None and bool(self._automations.waiting)
         if action == "set_off" and self.session.profile.read_only:
             is_possible = False
         if not is_possible:
@@ -222,37 +221,30 @@ class AutomationsScreen(BaseScreen):
         engine = await session.opened()
         self._read_at = session.clock()
         settings = await asyncio.to_thread(self._file.read)
-        name = session.profile.name
-        problem = self._file.problem
+        trouble, automations = None, None
+        if self._file.problem is not None:
+            lines = (safe_text(str(self._file.problem)), "The previous rules are shown.")
+            trouble = Notice("✗", "The configuration has a mistake", lines, "bad")
         try:
-            found = await read_automations(engine.usable_state(), settings, name, session.clock())
+            state = engine.usable_state()
+            automations = await read_automations(state, settings, session.profile.name, session.clock())
         except StorageError as error:
-            # The trouble concerns this tab only: runs and hosts can still be stored.
-            self._trouble = storage_notice(str(error))
-            self._show(None)
-        else:
-            kept = "The previous rules are shown."
-            wrong = Notice("✗", "The configuration has a mistake", (safe_text(str(problem)), kept), "bad")
-            self._trouble = wrong if problem is not None else None
-            self._found = found
-            self._show(found)
+            # Only this tab is affected: runs and hosts can still be stored.
+            trouble = storage_notice(str(error))
+        self._trouble = trouble
+        self._empty = UNREADABLE if automations is None else NO_AUTOMATIONS
         self.show_trouble()
-        self.refresh_bindings()
-
-    def _show(self, found: Automations | None) -> None:
-        """Show the rules, or the reason for an empty table."""
-        views = found.views if found is not None else ()
-        self._empty = NONE_YET if found is not None else UNREADABLE
-        self._explain()
-        self._list.show(views)
+        self._list.show(() if automations is None else automations.views)
         self._table.refresh(layout=True)
-        if found is not None:
-            self.query_one(StatusLine).show(found.status)
+        if automations is not None:
+            self._automations = automations
+            self.query_one(StatusLine).show(automations.status)
             target, self._requested = self._requested, ""
-            if any(target == str(decision.decision_id) for decision in found.waiting):
+            if any(target == str(decision.decision_id) for decision in automations.waiting):
                 self._show_approvals(int(target))
             elif target:
                 self._table.seek(target)
+        self.refresh_bindings()
 
     @on(LineTable.Highlighted)
     def _highlighted(self) -> None:
@@ -279,19 +271,17 @@ class AutomationsScreen(BaseScreen):
         self._show_approvals()
 
     def _show_approvals(self, first: int | None = None) -> None:
-        """Show the requests that wait for approval, beginning with this decision."""
+        """Show the requests that wait for approval, with the cursor on this decision."""
         self.app.push_screen(ApprovalsSheet(self.session, self._file, first), lambda _: self._reader.ask())
-
-    @property
-    def _login(self) -> str:
-        return self._engine.actions.actor.rpartition(":")[2]
 
     # The rule's text
 
+    @work
     async def action_new(self) -> None:
-        """Write another automation."""
+        """Create an automation in the form."""
         await self._edit(None)
 
+    @work
     async def action_edit(self) -> None:
         """Edit the rule in $EDITOR, then in the form, which checks it."""
         if (rule := self._rule) is not None:
@@ -301,25 +291,21 @@ class AutomationsScreen(BaseScreen):
         from app.automations.screen_form import AutomationForm
 
         if (file := self._file.settings.file) is None:
-            self.session.notify(NEEDS_A_FILE, severity="warning", timeout=CURE_S)
+            self.session.notify(NO_FILE, severity="warning", timeout=CURE_S)
             return
         try:
             form = AutomationForm(self._engine, self._file, await asyncio.to_thread(read_tables, file), name)
         except ConfigError as error:
             self.session.notify(str(error), severity="warning", timeout=CURE_S)
             return
-
-        async def closed(saved: str | None) -> None:
-            if saved is not None:
-                await self._hand_over(f"Saved: {safe_text(saved, limit=60)}.")
-
-        self.app.push_screen(form, closed)
+        if (saved := await self.app.push_screen_wait(form)) is not None:
+            await self._hand_over(f"Saved: {safe_text(saved, limit=60)}.")
 
     async def action_switch(self) -> None:
         """Switch the rule on or off in the configuration."""
         rule, file = self._rule, self._file.settings.file
         if rule is None or file is None:
-            self.session.notify(NEEDS_A_FILE, severity="warning", timeout=CURE_S)
+            self.session.notify(NO_FILE, severity="warning", timeout=CURE_S)
             return
 
         def write() -> None:
@@ -335,7 +321,7 @@ class AutomationsScreen(BaseScreen):
             await self._hand_over(f"{'Disabled' if rule.is_on else 'Enabled'}: {safe_text(rule.name, limit=60)}.")
 
     async def _hand_over(self, what: str) -> None:
-        """Confirm what was written, and have a running bot read it."""
+        """Confirm the change and make a running bot reload it."""
         self.session.inbox.use_automations(self._file.settings.automations)
         self._reader.ask()
         bot = process_of(await self._state.lease_owner(LEASE, self.session.clock()))
@@ -347,10 +333,10 @@ class AutomationsScreen(BaseScreen):
             then = f"To reload it in the running bot: kill -HUP {bot}"
         self.session.notify(f"{what} {then}", timeout=CURE_S)
 
-    # The rule at work
+    # Running the rule
 
     def action_replay(self) -> None:
-        """Show what the rule would have done."""
+        """Replay the rule over the cached history."""
         if (rule := self._rule) is not None:
             self.app.push_screen(ReplaySheet(self._engine, rule))
 
@@ -358,12 +344,13 @@ class AutomationsScreen(BaseScreen):
         """Pause the rule, or resume it."""
         if (rule := self._rule) is None:
             return
-        held = await self._state.begin_rule(rule.name, fingerprint(rule), self.session.clock())
-        if held.paused is None:
-            await self._state.pause(rule.name, f"by {self._login}")
+        state = await self._state.begin_rule(rule.name, fingerprint(rule), self.session.clock())
+        if state.paused is None:
+            login = self._engine.actions.actor.rpartition(":")[2]
+            await self._state.pause(rule.name, f"by {login}")
         else:
             await self._state.resume(rule.name)
-        word = "Paused" if held.paused is None else "Resumed"
+        word = "Paused" if state.paused is None else "Resumed"
         self.session.notify(f"{word}: {safe_text(rule.name, limit=60)}. Press P to undo.")
         self._reader.ask()
 
@@ -372,90 +359,70 @@ class AutomationsScreen(BaseScreen):
         if (rule := self._rule) is not None:
             self.session.copy(rule.name)
 
+    @work
     async def action_set_off(self) -> None:
-        """Set the rule off by hand, on a run if it needs one, once its effect was shown."""
+        """Run the rule now, on a chosen run if it needs one, after showing the exact effect."""
         if (rule := self._rule) is None:
             return
-        if not isinstance(rule.on, OnRun | OnStuck):
-            await self._preview(rule, None)
-            return
-        statuses = ((rule.on.to,) if rule.on.to else tuple(FINAL_STATUSES)) if isinstance(rule.on, OnRun) else ()
-        found = await self._engine.cache.runs(RunFilter(statuses=statuses), RUNS_LOOKED_AT)
-        scope = rule.on.scope
-        runs = [run for run in found if is_within(scope, run.repository.label, run.branch_name)][:RUNS_OFFERED]
-        if not runs:
-            self.session.notify("It needs a run, but no cached run matches it.", severity="warning")
-            return
-
-        async def picked(run_id: str | None) -> None:
-            if run_id is not None:
-                await self._preview(rule, run_id)
-
-        choices = [(_run_line(run, self.session.run_now()), run.run_id) for run in runs]
-        self.app.push_screen(ChoiceSheet("Choose a run", choices), picked)
-
-    async def _preview(self, rule: Rule, run_id: str | None) -> None:
-        seen = list[Decision]()
-        bot = Bot(self._file.settings, self._engine, lambda *_, **__: None, seen.append)
-        try:
-            preview = await bot.preview(rule, run_id)
-        except CannotActError as error:
-            self.session.notify(f"{safe_text(rule.name, limit=60)}: {error}.", severity="warning")
-            return
-
-        def answered(is_sure: bool | None) -> None:
-            if is_sure:
-                self.run_worker(partial(self._set_off, bot, seen, rule, run_id))
-
+        run_id, name = None, safe_text(rule.name, limit=60)
+        if isinstance(rule.on, OnRun | OnStuck):
+            statuses = ((rule.on.to,) if rule.on.to else tuple(FINAL_STATUSES)) if isinstance(rule.on, OnRun) else ()
+            newest = await self._engine.cache.runs(RunFilter(statuses=statuses), RUNS_SEARCHED)
+            scope = rule.on.scope
+            runs = [run for run in newest if is_within(scope, run.repository.label, run.branch_name)][:RUNS_OFFERED]
+            if not runs:
+                self.session.notify("It needs a run, but no cached run matches it.", severity="warning")
+                return
+            now, choices = self.session.run_now(), list[tuple[Content, str]]()
+            for run in runs:
+                badge = run_badge(run.status)
+                where = f"{safe_text(run.repository.label, limit=60)}  {safe_text(run.branch_name, limit=60)}"
+                when = f"{started(run.created_at, now)}  {safe_text(run.run_id)}"
+                choices.append((Content.assemble((badge.text, badge.style), f"  {where}\n  {when}"), run.run_id))
+            if (run_id := await self.app.push_screen_wait(ChoiceSheet("Choose a run", choices))) is None:
+                return
+        decisions = list[Decision]()
+        bot = Bot(self._file.settings, self._engine, lambda *_, **__: None, decisions.append)
         limits = "It counts towards the limits and is recorded in the journal."
         title = safe_text(f"Run now: {rule.name}", limit=80)
-        self.app.push_screen(PreviewSheet(title, mark_of(self.session), "Run it now", preview, limits), answered)
-
-    async def _set_off(self, bot: Bot, seen: list[Decision], rule: Rule, run_id: str | None) -> None:
         try:
+            preview = await bot.preview(rule, run_id)
+            sheet = PreviewSheet(title, mark_of(self.session), "Run it now", preview, limits)
+            if not await self.app.push_screen_wait(sheet):
+                return
             await bot.set_off(rule, run_id)
         except CannotActError as error:
-            self.session.notify(f"{safe_text(rule.name, limit=60)}: {error}.", severity="warning")
+            self.session.notify(f"{name}: {error}.", severity="warning")
             return
-        if seen:
-            decision = seen[-1]
-            badge = OUTCOMES[decision.outcome]
+        if decisions:
+            decision = decisions[-1]
             why = f": {safe_text(decision.reason, limit=200)}" if decision.reason else ""
             made = f" → {safe_text(decision.result_id)}" if decision.result_id else ""
-            self.session.notify(f"{badge.text}{made}{why}", title=safe_text(rule.name, limit=60), timeout=CURE_S)
+            self.session.notify(f"{OUTCOMES[decision.outcome].text}{made}{why}", title=name, timeout=CURE_S)
         self._reader.ask()
 
     # Its runs
 
     @on(LineTable.Chosen)
-    async def _chosen(self) -> None:
-        """Open a run that the journal names; with several, ask which."""
+    @work
+    async def _open_run(self) -> None:
+        """Open a run from the rule's journal; if there are several, ask which."""
         if (view := self._view) is None:
             return
         now = self.session.clock()
-        found = runs_of(await self._state.journal(view.key, limit=JOURNAL))
-        held = await self._engine.cache.details(tuple(found))
+        decisions = runs_of(await self._state.journal(view.key, limit=JOURNAL))
+        cached = await self._engine.cache.details(tuple(decisions))
         choices: list[tuple[Content, str]] = []
-        for run_id, decision in found.items():
-            if run_id in held:
-                badge, how = OUTCOMES[decision.outcome], "by"
-                if decision.result_id == run_id:
-                    how = view.did(decision)
-                said = safe_text(f"  {ago(decision.decided_at, now):<9} {how} {run_id}", limit=120)
-                choices.append((Content.assemble((badge.text, badge.style), said), run_id))
+        for run_id, decision in decisions.items():
+            if run_id in cached:
+                badge = OUTCOMES[decision.outcome]
+                how = view.did(decision) if decision.result_id == run_id else "by"
+                line = safe_text(f"  {ago(decision.decided_at, now):<9} {how} {run_id}", limit=120)
+                choices.append((Content.assemble((badge.text, badge.style), line), run_id))
+        chosen: str | None = choices[0][1] if choices else None
         if len(choices) > 1:
-            self.app.push_screen(ChoiceSheet("Open a decision's run", choices), self._open_run)
-        elif choices:
-            self._open_run(choices[0][1])
-        else:
+            chosen = await self.app.push_screen_wait(ChoiceSheet("Open a decision's run", choices))
+        elif not choices:
             self.session.notify("No decision in its journal is about a cached run.")
-
-    def _open_run(self, run_id: str | None) -> None:
-        if run_id is not None:
-            self.post_message(OpenRun(run_id))
-
-
-def _run_line(run: Run, now: datetime) -> Content:
-    badge, when = run_badge(run.status), started(run.created_at, now)
-    where = f"{safe_text(run.repository.label, limit=60)}  {safe_text(run.branch_name, limit=60)}"
-    return Content.assemble((badge.text, badge.style), f"  {where}\n  {when}  {safe_text(run.run_id)}")
+        if chosen is not None:
+            self.post_message(OpenRun(chosen))

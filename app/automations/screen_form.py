@@ -1,4 +1,4 @@
-"""The form of a rule: its TOML, checked while it is typed, replayed on request and written into the configuration."""
+"""The form of a rule: its TOML, checked while you type, replayed on request and saved in the configuration."""
 
 import asyncio
 import re
@@ -7,7 +7,7 @@ from difflib import unified_diff
 from importlib import resources
 from typing import ClassVar, Final, cast
 
-from textual import on
+from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.content import Content
@@ -48,15 +48,15 @@ do = { notify = "default" }
 
 
 def recipes(settings: Settings) -> tuple[str, ...]:
-    """Return one table for each recipe; a route that is not configured becomes `default`."""
+    """Return one table for each recipe; routes that are not configured become `default`."""
     routes = {route.name for route in settings.notify.routes}
     text = resources.files("app.automations").joinpath("recipes.toml").read_text("utf-8")
-    text = _ROUTE.sub(lambda found: found[0] if found[1] in routes else 'notify = "default"', text)
+    text = _ROUTE.sub(lambda match: match[0] if match[1] in routes else 'notify = "default"', text)
     return tuple(f"[[automations]]{part.rstrip()}\n" for part in text.split("[[automations]]")[1:])
 
 
 class AutomationForm(ModalScreen[str | None]):
-    """Closes with the rule's name once it is written."""
+    """Closes with the rule's name once it is saved."""
 
     CSS_PATH = OVER_CSS
     CSS = """
@@ -115,7 +115,7 @@ class AutomationForm(ModalScreen[str | None]):
     on_event = guarded_event
 
     async def on_mount(self) -> None:
-        """Begin with the draft, if any."""
+        """Start with the draft, if any."""
         draft = await self._draft.restore()
         self._editor.fill(self._original if draft is None else draft.values.get("table", self._original))
         self._enter("editing")
@@ -125,11 +125,11 @@ class AutomationForm(ModalScreen[str | None]):
         else:
             self._dialog.note(safe_text("Every key is in docs/automations.md; press ^t for a recipe."))
         if self._name is not None:
-            # Where that is not possible, the form itself is the editor.
+            # If the editor cannot be opened, the text is edited in the form.
             self.call_after_refresh(self._edit)
 
     async def on_unmount(self) -> None:
-        """Keep the draft, however the form was closed."""
+        """Store the draft, however the form is closed."""
         await self._draft.flush()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -140,7 +140,7 @@ class AutomationForm(ModalScreen[str | None]):
         return self._phase != "sending" if action in {"forward", "back"} else True
 
     async def action_forward(self) -> None:
-        """Preview the text, then write it."""
+        """Preview the change, then save it."""
         if self._phase == "preview":
             if not self._second_press.press():
                 self._dialog.did(safe_text("Check it, then press ^s again to save."), "warn")
@@ -151,10 +151,11 @@ class AutomationForm(ModalScreen[str | None]):
             return
         await self._check()
         if self._rule is None:
-            self._dialog.note(safe_text("Cannot be saved yet: see the errors beside the text."), "bad")
+            self._dialog.note(safe_text("Cannot be saved yet: see the errors next to the text."), "bad")
             self._editor.take_focus()
             return
-        diff = list(unified_diff(self._old.splitlines(), self._editor.text.strip().splitlines(), lineterm="", n=100))
+        before = "" if self._name is None else self._original.strip()
+        diff = list(unified_diff(before.splitlines(), self._editor.text.strip().splitlines(), lineterm="", n=100))
         if not diff[2:]:
             self._dialog.note(safe_text("Nothing has changed."))
             return
@@ -173,32 +174,27 @@ class AutomationForm(ModalScreen[str | None]):
             self._enter("editing")
 
     def action_fresh(self) -> None:
-        """Replace the text with that of the file."""
+        """Replace the text with the file's version."""
         self._editor.fill(self._original)
         self._editor.take_focus()
         self._dialog.note(safe_text("Loaded from the file; press ctrl+z for your version."))
 
     def action_edit(self) -> None:
-        """Open the text in the user's editor, which takes the terminal."""
+        """Open the text in the user's editor, which takes over the terminal."""
         if problem := self._edit():
             self._dialog.note(safe_text(problem), "warn")
 
     def _edit(self) -> str:
-        """Let the user's editor change the text; return why it could not, or nothing."""
+        """Open the text in the user's editor; return the problem, if any."""
         text, problem = from_editor(self.app, self._editor.text)
         if not problem and text != self._editor.text.removesuffix("\n"):
             self._editor.fill(text)
         self._editor.take_focus()
         return problem
 
-    def action_template(self) -> None:
+    @work
+    async def action_template(self) -> None:
         """Replace the text with a chosen recipe."""
-
-        def fill(text: str | None) -> None:
-            if text is not None:
-                self._editor.fill(text)
-                self._editor.take_focus()
-
         settings, now = self._file.settings, self._engine.clock()
         read = [(_read(table, settings, ()), table) for table in recipes(settings)]
         choices = [
@@ -206,7 +202,10 @@ class AutomationForm(ModalScreen[str | None]):
             for rule, table in read
             if isinstance(rule, Rule)
         ]
-        self.app.push_screen(ChoiceSheet("Start from a recipe (ctrl+z to undo)", choices), fill)
+        text = await self.app.push_screen_wait(ChoiceSheet("Start from a recipe (ctrl+z to undo)", choices))
+        if text is not None:
+            self._editor.fill(text)
+            self._editor.take_focus()
 
     async def action_replay(self) -> None:
         """Replay the rule over the history."""
@@ -220,10 +219,6 @@ class AutomationForm(ModalScreen[str | None]):
         self._draft.typed({"table": self._editor.text})
         self._checking.ask()
         self.set_timer(DRAFT_AFTER_S, self._draft.flush)
-
-    @property
-    def _old(self) -> str:
-        return "" if self._name is None else self._original.strip()
 
     def _enter(self, phase: FormPhase) -> None:
         self._phase = phase
@@ -240,15 +235,16 @@ class AutomationForm(ModalScreen[str | None]):
     async def _check(self) -> None:
         text, now = self._editor.text, self._engine.clock()
         others = [name for name in self._tables.names if name != self._name]
-        found = await asyncio.to_thread(_read, text, self._file.settings, others)
+        rule = await asyncio.to_thread(_read, text, self._file.settings, others)
         if text != self._editor.text:
             return  # The newer text is being checked already.
-        self._rule = None if isinstance(found, ConfigError) else found
-        if isinstance(found, ConfigError):
-            self._editor.show(_mistake(found), now)
+        if isinstance(rule, ConfigError):
+            self._rule = None
+            self._editor.show(_mistake(rule), now)
         else:
-            rest = [rule for rule in self._file.settings.automations if rule.name != self._name]
-            self._editor.show(view_of(found, None, [*rest, found], now), now)
+            self._rule = rule
+            rest = [each for each in self._file.settings.automations if each.name != self._name]
+            self._editor.show(view_of(rule, None, [*rest, rule], now), now)
 
     async def _save(self) -> None:
         rule, text = self._rule, self._editor.text
@@ -262,7 +258,7 @@ class AutomationForm(ModalScreen[str | None]):
         self.dismiss(rule.name if rule is not None else None)
 
     def _warn(self, text: str) -> None:
-        # Through the app: the form may be closing, and its draft could not be stored.
+        # Shown by the app, since the form may already be closing.
         self.app.notify(safe_text(text), severity="warning", markup=False, timeout=CURE_S)
 
 

@@ -1,4 +1,4 @@
-"""The Automations tab: its data, and its sheets for a preview, the pending approvals and a replay."""
+"""The Automations tab: its data, and its sheets for a preview, pending approvals and a replay."""
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
@@ -52,11 +52,10 @@ _ON_RUN: Final[Mapping[type, str]] = {DoContinue: "continued", DoRetry: "continu
 """Retrying a turn that continued a run continues it again; any other retry starts a run."""
 NO_BOT: Final = Badge("◌", "no bot is running:", "warn")
 OUTDATED: Final = Badge("▲", "the running bot uses an older file:", "warn")
-"""The bot acts by other rules than those on show."""
 
 
 class RulesFile:
-    """The rules of the configuration file; while it has a mistake, the rules read before."""
+    """The rules of the configuration file; while the file has a mistake, its last valid rules."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -102,8 +101,6 @@ class Automations(Struct, frozen=True):
     """The decisions that wait for approval, oldest first."""
     status: Status | None
     """The bot's state; None: there is nothing for a bot to do."""
-    bot: int | None
-    """The bot's process, or None."""
 
 
 class Approval(Struct, frozen=True):
@@ -111,9 +108,9 @@ class Approval(Struct, frozen=True):
 
     decision: Decision
     words: SafeText
-    """What is asked, in one line."""
+    """The request in one line."""
     expires: timedelta
-    """How long it waits for an answer, from the decision on."""
+    """How long after the decision it expires."""
 
     @property
     def key(self) -> str:
@@ -121,12 +118,12 @@ class Approval(Struct, frozen=True):
         return str(self.decision.decision_id)
 
     def lines(self, now: datetime, width: int, *, is_marked: bool) -> Content:
-        """Its rule, what set it off and until when it waits; what is asked and where, below."""
+        """The rule, its trigger and the expiry on one line; the request on the next."""
         end = self.decision.decided_at + self.expires
         expires = f"  expires {until(end, now) if end > now else 'now'}"
         rule = safe_text(self.decision.rule, limit=max(1, width // 3))
         facts = self.decision.occurrence.facts
-        # The words name the run's place.
+        # The request's own words name the repository and branch.
         cause = safe_text(facts.get("run.status", "")) if "run.id" in facts else set_off_by(self.decision, now)
         room = max(1, width - 2 - len(expires))
         return Content.assemble(
@@ -148,9 +145,9 @@ async def read_approvals(engine: Engine, settings: Settings) -> tuple[Approval, 
     now = engine.clock()
     known = [(each, rules[each.rule]) for each in waiting if each.rule in rules]
     ids = [each.occurrence.facts.get("run.id", "") for each, _ in known]
-    held = await engine.cache.details(ids)
+    details = await engine.cache.details(ids)
     return tuple(
-        Approval(each, safe_text(in_words(each, held.get(run_id)) or sentence(rule, now)), rule.approval_expires)
+        Approval(each, safe_text(in_words(each, details.get(run_id)) or sentence(rule, now)), rule.approval_expires)
         for (each, rule), run_id in zip(known, ids, strict=True)
     )
 
@@ -182,7 +179,7 @@ async def read_automations(state: State, settings: Settings, profile: str, now: 
         badge = Badge("●", "a bot is at work:", "good")
         hint = f"process {bot}"
     status = Status(badge, safe_text(hint), len(waiting))
-    return Automations(rules, tuple(views), waiting, status if views or waiting or is_outdated else None, bot)
+    return Automations(rules, tuple(views), waiting, status if views or waiting or is_outdated else None)
 
 
 def view_of(
@@ -195,7 +192,7 @@ def view_of(
     journal: tuple[Decision, ...] = (),
     waiting: int = 0,
 ) -> RuleView:
-    """Return a rule as it is shown, with its next times."""
+    """Return a rule in words, with its next times."""
     paused = state.paused if state is not None else None
     return RuleView(
         rule.name,
@@ -214,10 +211,10 @@ def view_of(
 
 def _stamp(file: Path | None) -> tuple[int, int] | None:
     try:
-        found = None if file is None else file.stat()
+        status = None if file is None else file.stat()
     except OSError:
         return None
-    return None if found is None else (found.st_mtime_ns, found.st_size)
+    return None if status is None else (status.st_mtime_ns, status.st_size)
 
 
 BOX = """
@@ -235,7 +232,7 @@ BOX = """
 
 
 class PreviewSheet(Sheet[bool]):
-    """Shows the exact effect; enter does nothing, so that nothing is done by habit."""
+    """Shows the exact effect and asks for confirmation with ^s: enter is too easily pressed by habit."""
 
     LEAVE = "answer(False)"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -245,7 +242,7 @@ class PreviewSheet(Sheet[bool]):
     CSS = BOX.format(name="PreviewSheet")
 
     def __init__(self, title: SafeText, mark: ProfileMark, verb: str, preview: Preview, consequence: str) -> None:
-        """Prepare; `verb` says what is done: "Set it off"."""
+        """Prepare; `verb` names the action, as in "Run it now"."""
         super().__init__()
         self._title, self._mark = title, mark
         self._verb = verb
@@ -254,21 +251,21 @@ class PreviewSheet(Sheet[bool]):
         self._second_press = SecondPress()
 
     def compose(self) -> ComposeResult:
-        """Compose the keys, always in view, above the request, which may be long."""
+        """Compose the keys above the request, where they stay in view however long it is."""
         with Vertical() as box:
             self._mark.entitle(box, self._title)
             yield key_line(("^s", self._verb, "screen.answer(True)"), ("esc", "Leave it", "screen.answer(False)"))
             yield RequestPreview()
 
     def on_mount(self) -> None:
-        """Show the request and focus it: it may be long."""
+        """Show the request and focus it, so that it can be scrolled."""
         preview, page = self._preview, self.query_one(RequestPreview)
         page.show(preview.verb, safe_text(preview.target), safe_block(preview.body), Content(self._consequence))
         page.focus()
         after_refresh(self, self._second_press.painted)
 
     def action_answer(self, answer: bool) -> None:
-        """Accept the answer, once the request was seen."""
+        """Accept the answer once the request has been on screen for a moment."""
         if answer and not self._second_press.press():
             self.query_one(Vertical).border_subtitle = "Check it, then press ^s again"
         else:
@@ -276,7 +273,7 @@ class PreviewSheet(Sheet[bool]):
 
 
 class ApprovalsSheet(Sheet[None]):
-    """The pending approvals, oldest first; an answer goes to the marked ones, or to the one under the cursor."""
+    """The pending approvals, oldest first. An answer applies to the marked ones, or to the one under the cursor."""
 
     LEAVE = "leave"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -285,7 +282,7 @@ class ApprovalsSheet(Sheet[None]):
             "answer(True)",
             "approve",
             key_display="^s",
-            tooltip="The bot sends it as shown",
+            tooltip="Let the bot send it as shown",
             id="approvals.approve",
         ),
         Binding("X", "answer(False)", "reject", tooltip="Reject it: it is never sent", id="approvals.reject"),
@@ -308,7 +305,7 @@ class ApprovalsSheet(Sheet[None]):
     """
 
     def __init__(self, session: Session, file: RulesFile, first: int | None) -> None:
-        """Prepare; the cursor begins on the decision `first`."""
+        """Prepare; the cursor starts on the decision `first`."""
         super().__init__()
         self._session = session
         self._file = file
@@ -318,16 +315,16 @@ class ApprovalsSheet(Sheet[None]):
         self._marked: set[str] = set()
         """The keys of the marked ones."""
         self._answer: tuple[tuple[Approval, ...], bool] | None = None
-        """Those whose answer is to be recorded, and whether it approves."""
+        """The requests being answered, and whether they are approved."""
         self._answered: SafeText | None = None
-        """What became of the ones before. It stands here: a toast would cover the others."""
+        """The result of the last answer, shown above the list: a toast would cover the remaining requests."""
         self._is_swapped = False
-        """Whether another process's answer changed what a key acts on, and no key was pressed since."""
+        """Whether an answer from another process has moved the cursor to another request since the last key."""
         self._reading = CoalescedTask(self._read, cast("Start", self.run_worker))
         self._second_press = SecondPress()
 
     def compose(self) -> ComposeResult:
-        """Compose the keys, always in view, above the list and the request of the one under the cursor."""
+        """Compose the keys above the list and the request under the cursor."""
         with Vertical():
             yield Static(id="answered", markup=False)
             yield key_line()
@@ -335,7 +332,7 @@ class ApprovalsSheet(Sheet[None]):
             yield RequestPreview()
 
     async def on_mount(self) -> None:
-        """Read the approvals, and again after each change."""
+        """Read the approvals now and after each change."""
         self._list.focus()
         self._session.engine_changed.subscribe(self, lambda _: self._reading.ask())
         self.set_interval(1.0, lambda: self._list.show(self._rows))
@@ -344,12 +341,12 @@ class ApprovalsSheet(Sheet[None]):
 
     @property
     def _chosen(self) -> tuple[Approval, ...]:
-        """What a key acts on: the marked ones or, without marks, the one under the cursor."""
+        """The marked approvals; without marks, the one under the cursor."""
         here = {"" if self._list.row is None else self._list.row.key}
         return tuple(each for each in self._waiting if each.key in (self._marked or here))
 
     def action_answer(self, is_approved: bool) -> None:
-        """Approve or reject, once the list was seen."""
+        """Approve or reject once the list has been on screen for a moment."""
         is_meant = self._second_press.press() and not self._is_swapped
         self._is_swapped = False
         if not is_meant:
@@ -375,7 +372,7 @@ class ApprovalsSheet(Sheet[None]):
 
     @on(LeadList.OptionSelected)
     def action_request(self) -> None:
-        """Show the exact request, or the list alone."""
+        """Show or hide the exact request."""
         is_open = not self.query_one(Vertical).has_class("-open")
         self.query_one(Vertical).set_class(is_open, "-open")
         (self.query_one(RequestPreview) if is_open else self._list).focus()
@@ -392,29 +389,27 @@ class ApprovalsSheet(Sheet[None]):
         state, author = engine.usable_state(), author_of("console")
         done, late = list[Approval](), list[Approval]()
 
-        def named(those: list[Approval]) -> str:
-            return safe_text(those[0].decision.rule, limit=60) if len(those) == 1 else f"{len(those)} requests"
+        def named(some: list[Approval]) -> str:
+            return safe_text(some[0].decision.rule, limit=60) if len(some) == 1 else f"{len(some)} requests"
 
         for each in approvals:
             number = each.decision.decision_id
             is_in_time = await state.answer(number, "approved" if is_approved else "rejected", author)
             (done if is_in_time else late).append(each)
-        said = list[str]()
+        sentences = [f"No longer waiting: {named(late)}; see the journal."] if late else []
         if done:
-            said.append(f"{'Approved' if is_approved else 'Rejected'}: {named(done)}.")
+            sentences.append(f"{'Approved' if is_approved else 'Rejected'}: {named(done)}.")
         if done and is_approved:
             bot = process_of(await state.lease_owner(LEASE, engine.clock()))
             start = f"It is sent as soon as a bot is running: {self._file.settings.command_line} watch"
-            said.append(start if bot is None else "The bot sends it.")
-        if late:
-            said.insert(0, f"No longer waiting: {named(late)}; see the journal.")
-        return safe_text(" ".join(said))
+            sentences.append(start if bot is None else "The bot sends it.")
+        return safe_text(" ".join(sentences))
 
     async def _elsewhere(self, decision: Decision) -> SafeText:
         engine = await self._session.opened()
         now = await engine.usable_state().decision(decision.decision_id) or decision
-        said = "no longer waiting" if now.outcome == "expired" else "answered elsewhere"
-        return safe_text(f"{decision.rule}: {said}: {now.reason or now.outcome}.")
+        end = "no longer waiting" if now.outcome == "expired" else "answered elsewhere"
+        return safe_text(f"{decision.rule}: {end}: {now.reason or now.outcome}.")
 
     async def _read(self) -> None:
         engine = await self._session.opened()
@@ -482,11 +477,11 @@ BAR: Final = 30
 
 
 class _StoppedError(Exception):
-    """The sheet was closed."""
+    """Stops a replay whose sheet was closed."""
 
 
 class ReplaySheet(Sheet[None]):
-    """Shows the progress, then how often and when the rule would have acted."""
+    """Shows the progress of a replay, then how often and when the rule would have acted."""
 
     LEAVE = "dismiss(None)"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -498,15 +493,15 @@ class ReplaySheet(Sheet[None]):
 
     def __init__(self, engine: Engine, rule: Rule) -> None:
         super().__init__()
-        # A rule that is off is replayed as if it were on, so that it can be tried before it is switched on.
+        # Replay a disabled rule as if it were enabled, so that it can be tried first.
         self._rule = replace(rule, is_on=True)
         self._engine = engine
         self._now = engine.clock()
         self._reached = self._now - HISTORY
-        """The moment that the replay has come to."""
+        """The moment that the replay has reached."""
         self._is_done = False
         self._count: Sequence[Content] = ()
-        self._found: tuple[Decision, ...] = ()
+        self._newest: tuple[Decision, ...] = ()
 
     def compose(self) -> ComposeResult:
         """Compose the count and the list."""
@@ -515,7 +510,7 @@ class ReplaySheet(Sheet[None]):
                 f"What {safe_text(self._rule.name, limit=80)} would have done in {HISTORY.days} days"
             )
             box.border_subtitle = "esc close"
-            yield LinePane(lambda width: [*self._count, *journal_lines(self._found, self._now, width)])
+            yield LinePane(lambda width: [*self._count, *journal_lines(self._newest, self._now, width)])
 
     def on_mount(self) -> None:
         """Start the replay."""
@@ -525,11 +520,11 @@ class ReplaySheet(Sheet[None]):
         self.run_worker(self._replay())
 
     def on_unmount(self) -> None:
-        """Stop the replay, at its next moment."""
+        """Stop the replay at its next moment."""
         self._is_done = True
 
     def beat(self) -> None:
-        """Show how far the replay is."""
+        """Show the progress."""
         if not self._is_done:
             share = (self._reached - self._now + HISTORY) / HISTORY
             bar = f"{'▰' * int(share * BAR):▱<{BAR}}"
@@ -538,46 +533,41 @@ class ReplaySheet(Sheet[None]):
     async def _replay(self) -> None:
         since = self._now - HISTORY
 
+        def reached(moment: datetime) -> None:
+            if self._is_done:
+                raise _StoppedError
+            self._reached = moment
+
         def work() -> Replayed:
-            found = replay(self._engine, (self._rule,), since, self._now, self._has_reached)
-            return asyncio.run(found)[self._rule.name]
+            return asyncio.run(replay(self._engine, (self._rule,), since, self._now, reached))[self._rule.name]
 
         try:
-            # On a thread with an event loop of its own: a long history must not hold up the keys.
-            found = await asyncio.to_thread(work)
+            # On a separate thread and event loop: a long history must not delay keys.
+            result = await asyncio.to_thread(work)
         except _StoppedError:
             return
-        self._is_done, self._found = True, found.newest
-        self._show(Content.assemble(_counts(found), (_completeness(found, since), STYLES["quiet"]), "\n"))
-
-    def _has_reached(self, moment: datetime) -> None:
-        if self._is_done:
-            raise _StoppedError
-        self._reached = moment
+        completeness = ""
+        if result.held_since is None:
+            completeness = "\nThe cached history of that time may be incomplete: there may have been more."
+        elif result.held_since > since:
+            completeness = f"\nThe history is complete since {stamp(result.held_since)}."
+        self._is_done, self._newest = True, result.newest
+        self._show(Content.assemble(_counts(result), (completeness, STYLES["quiet"]), "\n"))
 
     def _show(self, content: Content) -> None:
         self._count = content.split(allow_blank=True)
         self.query_one(LinePane).paint()
 
 
-def _counts(found: Replayed) -> Content:
-    total = sum(found.counts.values())
+def _counts(result: Replayed) -> Content:
+    total = sum(result.counts.values())
     if not total:
         return Content("Nothing would have triggered it.")
     parts = [
-        Content.assemble((f"{badge.glyph} {found.counts[outcome]:,} {WORDS.get(outcome, badge.word)}", badge.style))
+        Content.assemble((f"{badge.glyph} {result.counts[outcome]:,} {WORDS.get(outcome, badge.word)}", badge.style))
         for outcome, badge in OUTCOMES.items()
-        if outcome in found.counts
+        if outcome in result.counts
     ]
     times = "once" if total == 1 else f"{total:,} times"
-    newest = f"The newest {SHOWN} of them:" if total > SHOWN else ""
-    return Content.assemble(
-        (f"Triggered {times}: ", "bold"), Content("   ").join(parts), f"\n{newest}" if newest else ""
-    )
-
-
-def _completeness(found: Replayed, since: datetime) -> str:
-    """A sentence about how far back the cached history is complete; empty if it covers the whole time."""
-    if found.held_since is None:
-        return "\nThe cached history of that time may be incomplete: there may have been more."
-    return f"\nThe history is complete since {stamp(found.held_since)}." if found.held_since > since else ""
+    newest = f"\nThe newest {SHOWN} of them:" if total > SHOWN else ""
+    return Content.assemble((f"Triggered {times}: ", "bold"), Content("   ").join(parts), newest)

@@ -1,4 +1,4 @@
-"""A rule in plain sentences: its trigger, its action, its limits, and warnings about it."""
+"""Describes a rule in plain sentences: its trigger, its action and its limits, with warnings."""
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -36,17 +36,17 @@ from storage.records.results import SEVERITIES
 _OVERLAPS: Final[Mapping[Overlap, str]] = {
     "skip": "not while its last run is active",
     "queue": "one waits while its last run is active",
-    "allow": "also while its last run is active",
+    "allow": "even while its last run is active",
 }
 _LOOKED_AT: Final = 1_500
-"""How many fire times within a year are examined for warnings: more than the minutes of a day."""
+"""How many fire times are examined for warnings: more than a day has minutes."""
 SHORTEST_CATCH_UP: Final = timedelta(minutes=1)
 HEALTH_KEPT: Final = timedelta(days=35)
 _YEAR = timedelta(days=400)
 _DAY = timedelta(days=1)
 _HOUR = timedelta(hours=1)
 _SHOWN: Final = 60
-"""Characters of a text that a sentence quotes."""
+"""How many characters of a text a sentence quotes."""
 
 
 def sentence(rule: Rule, now: datetime) -> str:
@@ -93,7 +93,7 @@ def sentence(rule: Rule, now: datetime) -> str:
             then = f"send its {kind}"
         case _:
             then = f"run {' '.join(rule.do.argv)}"
-    asked = ", once a person has approved it" if rule.needs_approval else ""
+    asked = ", once it is approved" if rule.needs_approval else ""
     return f"{when}, {then}{asked}."
 
 
@@ -116,20 +116,20 @@ def limits(rule: Rule) -> str:
 def warnings(rule: Rule, rules: Sequence[Rule], now: datetime, silent: Collection[str] = ()) -> Iterator[str]:
     """Probable mistakes: a rule that can never act, rules that trigger each other, or a silent route."""
     if isinstance(rule.do, DoNotify) and rule.do.route in silent:
-        cure = "set notify.desktop or notify.command" if rule.do.route == "default" else "give the route a channel"
-        yield f"It tells no one: the channels of the route {rule.do.route!r} are off; {cure}, or name another route."
+        fix = "Set notify.desktop or notify.command" if rule.do.route == "default" else "Give the route a channel"
+        yield f"It reaches no one: all channels of the route {rule.do.route!r} are off. {fix}, or use another route."
     yield from _of_times(rule, now)
     yield from _of_trigger(rule)
     if rule.catch_up < SHORTEST_CATCH_UP and not lasts(rule):
-        yield f"It may never act: catch_up is {_duration(rule.catch_up)}, and what happened is often noticed later."
+        yield f"It may never act: catch_up is {_duration(rule.catch_up)}, and events are often noticed later than that."
     if rule.needs_approval and rule.approval_expires < SHORTEST_CATCH_UP:
         yield f"It can hardly be approved in time: approval_expires is {_duration(rule.approval_expires)}."
     fed = [other.name for other in rules if other.is_on and _feeds(rule, other)]
     if rule.name in fed:
-        yield f"It can set itself off; limit.per_conversation ({rule.limit.per_conversation}) ends that."
+        yield f"It can trigger itself, until limit.per_conversation ({rule.limit.per_conversation}) stops it."
     for other in rules:
         if other.name in fed and other.name > rule.name and _feeds(other, rule):
-            yield f"It and {other.name!r} can set each other off; limit.per_conversation ends that."
+            yield f"It and {other.name!r} can trigger each other, until limit.per_conversation stops them."
 
 
 def _of_times(rule: Rule, now: datetime) -> Iterator[str]:
@@ -144,7 +144,7 @@ def _of_times(rule: Rule, now: datetime) -> Iterator[str]:
     if times and all(is_quiet(rule, at) for at in times):
         yield "It never acts: its quiet hours cover every one of its times."
     for span_of, most, word in ((_DAY, rule.limit.per_day, "day"), (_HOUR, rule.limit.per_hour, "hour")):
-        # The largest number of times that lie within one span of this length.
+        # The largest number of times within one span of this length.
         if (count := max((bisect_left(times, at + span_of) - n for n, at in enumerate(times)), default=0)) > most:
             yield f"It comes {count} times {'an' if word == 'hour' else 'a'} {word}, and limit.per_{word} is {most}."
             return
@@ -152,20 +152,20 @@ def _of_times(rule: Rule, now: datetime) -> Iterator[str]:
 
 def _of_trigger(rule: Rule) -> Iterator[str]:
     if isinstance(rule.do, DoCancel) and isinstance(rule.on, OnRun) and rule.on.to in FINAL_STATUSES:
-        yield "It never cancels anything: the run has ended."
+        yield "It never cancels anything: the run has already finished."
     match rule.on:
         case OnRun(to=to, was=was):
             for status in filter(None, (to, was)):
                 if status not in STATUS_ORDER:
                     yield f"{status!r} is not a status that the API specifies: {', '.join(STATUS_ORDER)}."
             if to == was:
-                yield "It never acts: no run changes to the status that it has."
+                yield "It never acts: no run changes to the status that it already has."
         case OnHealth(lasting=lasting) if lasting >= HEALTH_KEPT:
-            yield f"It never acts: only {HEALTH_KEPT.days} days of the code hosts' past are kept."
+            yield f"It never acts: only the last {HEALTH_KEPT.days} days of the code hosts' health are kept."
 
 
 def _feeds(rule: Rule, other: Rule) -> bool:
-    """Whether a run started by the one could trigger the other."""
+    """Whether a run started by `rule` could trigger `other`."""
     if not isinstance(other.on, OnRun | OnStuck):
         return False
     repositories = other.on.scope.repositories

@@ -1,4 +1,4 @@
-"""The `[[automations]]` tables as written: tomlkit replaces or adds one, and leaves the rest of the file as it is."""
+"""The `[[automations]]` tables as text: replaces or adds one with tomlkit, and leaves the rest of the file alone."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,14 +21,14 @@ _KEY: Final = "automations"
 
 
 class AutomationTables(Struct, frozen=True):
-    """One configuration file as it was read, and the names of its automations."""
+    """A configuration file as read, and the names of its automations."""
 
     file: Path
     text: str
     names: tuple[str, ...]
 
     def written(self, name: str) -> str:
-        """The table of that name, as it is written, with the comments below it.
+        """The text of the table of that name, with the comments below it.
 
         Raises:
             ConfigError: There is none.
@@ -41,7 +41,7 @@ class AutomationTables(Struct, frozen=True):
         return only_table.as_string().replace("\r\n", "\n").strip() + "\n"
 
     def with_table(self, name: str | None, written: str) -> str:
-        """The file's text with `written` in place of the named rule's table; without a name it is added at the end.
+        """The file's text with the named rule's table replaced by `written`; without a name, it is added at the end.
 
         Raises:
             ConfigError: The text is more than one table, or the file has no table of that name.
@@ -55,7 +55,7 @@ class AutomationTables(Struct, frozen=True):
         if name is not None:
             index = self._index(name)
             before = tables[self._index(name)].as_string()
-            # The blank lines below a table are part of it.
+            # Blank lines below a table belong to it.
             below = before[len(before.rstrip()) :].removeprefix(ending)
             tables[index] = parsed(table_text + below)[_KEY][0]
         elif tables:
@@ -73,14 +73,14 @@ class AutomationTables(Struct, frozen=True):
         from tomlkit.exceptions import TOMLKitError
         from tomlkit.items import AoT
 
-        cure = "Edit the file itself."
+        fix = "Edit the file itself."
         try:
             document = parse(self.text)
             tables = document.get(_KEY, AoT([]))
         except TOMLKitError as error:  # It refuses some valid TOML.
-            raise ConfigError(f"this cannot be edited here: {error}.", cure=cure, file=self.file) from error
+            raise ConfigError(f"this cannot be edited here: {error}.", cure=fix, file=self.file) from error
         if not isinstance(tables, AoT) or len(tables) != len(self.names):
-            raise ConfigError("these automations are not tables of their own.", cure=cure, file=self.file)
+            raise ConfigError("these automations are not separate tables.", cure=fix, file=self.file)
         return document, tables
 
     def _index(self, name: str) -> int:
@@ -97,15 +97,15 @@ def read_tables(file: Path) -> AutomationTables:
     """
     text = read_text(file) or ""
     tables = toml_values(file, text).get(_KEY)
-    found = tables if isinstance(tables, list) else []
-    return AutomationTables(file, text, tuple(str(each.get("name", "")) for each in found if isinstance(each, dict)))
+    items = tables if isinstance(tables, list) else []
+    return AutomationTables(file, text, tuple(str(each.get("name", "")) for each in items if isinstance(each, dict)))
 
 
 def read_rule(written: str, settings: Settings, others: Sequence[str] = ()) -> "Rule":
-    """Read the text of one automation's table; lines in errors count from the beginning of this text.
+    """Read the text of one automation's table; line numbers in errors are relative to this text.
 
     Raises:
-        ConfigError: It holds a mistake, or one of the others has its name.
+        ConfigError: It has a mistake, or one of the others has the same name.
     """
     from app.automations.read_rules import read_rules
 
@@ -116,7 +116,7 @@ def read_rule(written: str, settings: Settings, others: Sequence[str] = ()) -> "
 
 
 def with_enabled(written: str, *, is_on: bool) -> str:
-    """A table with its key `enabled` set, which is added below the name where it is missing."""
+    """The table's text with `enabled` set; a missing key is added below the name."""
     from tomlkit import boolean, key, parse
 
     document = parse(f"{written.rstrip()}\n")
@@ -131,16 +131,16 @@ def with_enabled(written: str, *, is_on: bool) -> str:
 
 
 def save_table(tables: AutomationTables, name: str | None, written: str) -> Settings:
-    """Write the table into the file, and return the settings that it then holds.
+    """Write the table to the file, and return the file's new settings.
 
     Raises:
-        ConfigError: The file changed since it was read, cannot be written, or would not be valid; it was not touched.
+        ConfigError: The file has changed, cannot be written, or would become invalid; it was left as it was.
     """
     return save(tables.file, tables.text, tables.with_table(name, written))
 
 
 def _one(text: str) -> dict[str, object]:
-    """The values of a text that holds one automation, and nothing else."""
+    """The values of a text that consists of exactly one automation."""
     values = toml_values(Path("automation"), text)
     match values:
         case {"automations": [dict()], **rest} if not rest:

@@ -1,4 +1,4 @@
-"""The demo: the service and the console together on one machine, with nothing to configure."""
+"""The demo: service and console together on one machine, without any configuration."""
 
 import asyncio
 import shlex
@@ -21,20 +21,20 @@ from app.demo.world import PROFILE, World, build, resume
 from app.profiles import Profile, Settings, load
 
 Show = Callable[[Settings, Profile], int]
-"""Shows a profile until the user leaves; returns the exit code."""
+"""Shows a profile until the user quits; returns the exit code."""
 
 
 def run_demo(show: Show | None, *, keep: bool, folder: Path | None) -> int:
-    """Build the demo, show it until the user leaves, and take it down; return the process's exit code.
+    """Set up the demo, show it until the user quits, and remove it; return the process's exit code.
 
-    Without `show` the service executes a few runs and nothing else, until SIGINT or SIGTERM. Without a folder it uses a
-    new temporary one; a kept folder is resumed.
+    Without `show`, the service executes a few runs and then waits for SIGINT or SIGTERM. Without a folder, the demo
+    uses a new temporary one; a kept folder is resumed.
 
     Raises:
         DemoError: The demo could not be set up; the message says what to do.
     """
     if show is not None:
-        # The console takes as long to import as the service to start.
+        # Import the console while the service starts: both take about the same time.
         threading.Thread(target=import_module, args=("app.console.app",), daemon=True).start()
     with (
         _ended_by_signals(),
@@ -55,15 +55,15 @@ def run_demo(show: Show | None, *, keep: bool, folder: Path | None) -> int:
             print(world.announcement(), flush=True)
             status = world.service.process.wait()
             log = world.log.read_text(errors="replace")
-            raise DemoError(f"The demo's service ended by itself, with status {status}.", log)
+            raise DemoError(f"The demo's service exited unexpectedly, with status {status}.", log)
         with team_at_work(world):
             return show(settings, profile)
-    return 0  # A demo without a console ends by a signal, after everything was taken down.
+    return 0  # A signal stopped a demo without a console, and everything was removed.
 
 
 @contextmanager
 def team_at_work(world: World) -> Iterator[None]:
-    """Have runs start, a code host fail and rules decide, in a process of their own, for as long as this lasts."""
+    """Start runs, interrupt a code host and run a bot, in a separate process, inside this context."""
     command = [sys.executable, "-P", "-m", "app.demo.live", str(world.folder)]
     with (world.folder / "live.log").open("ab") as log:
         team = subprocess.Popen(
@@ -71,7 +71,7 @@ def team_at_work(world: World) -> Iterator[None]:
         )
     assert team.stdin is not None
     try:
-        # It ends when this pipe does, even if the demo is killed.
+        # The process exits when this pipe closes, even if the demo is killed.
         team.stdin.write("\n" if world.is_resumed else f"{world.service.lab_token}\n")
         team.stdin.flush()
         yield
@@ -85,7 +85,7 @@ def team_at_work(world: World) -> Iterator[None]:
 
 
 class _Interrupted(BaseException):
-    """SIGTERM or SIGINT: the demo must be taken down."""
+    """SIGTERM or SIGINT: clean up the demo."""
 
 
 @contextmanager
@@ -152,7 +152,7 @@ def _ways_back(root: Path) -> str:
 
 
 def program_here() -> str:
-    """The command for this program in this folder: a checkout's is seldom on PATH."""
+    """The command for this program in this folder; in a checkout it is usually not on PATH."""
     beside = Path(sys.executable).with_name("runwarden")
     on_path = shutil.which("runwarden")
     if not beside.exists() or (on_path is not None and Path(on_path).resolve() == beside.resolve()):

@@ -1,6 +1,6 @@
-"""The demo's agent: it reads a checkout at the pace of a model, then mends something or has the reviewer write.
+"""The demo's agent: reads a checkout at the pace of a model, then fixes something or calls the reviewer.
 
-It runs inside the sandbox, where this file and the standard library are all there is of the program.
+It runs inside the sandbox, which contains nothing of the program except this file and the standard library.
 """
 
 import json
@@ -14,23 +14,23 @@ from pathlib import Path
 from typing import Final
 
 FIRST_S: Final = 3.0
-"""The first review of a branch that someone pushed: it is soon there to be looked at."""
+"""For the first review of a branch not made by an agent, so that there are findings soon."""
 SHORTEST_S: Final = 6.0
 LONGEST_S: Final = 150.0
 LINES_MOST: Final = 3
-"""Lines of a file that are quoted in the log."""
+"""The most lines of a file quoted in the log."""
 THOUGHTS: Final = (
     "who calls this, and with what?",
     "what happens when it is empty?",
     "is there a test that would have failed?",
     "reading it again with the change in mind",
-    "comparing with the file beside it",
+    "comparing with the neighbouring file",
     "nothing to say here",
 )
 
 
 def main(pace_s: float, edits: Path | None, reviewer: list[str]) -> int:
-    """Do one turn in about `pace_s` seconds; 1 when the repository's own tests failed."""
+    """Do one turn in about `pace_s` seconds; return 1 if the repository's own tests fail."""
     raw = sys.stdin.buffer.read()
     task: dict[str, object] = json.loads(raw)
     rng = random.Random(f"{task['run_id']} {task['turn']}")
@@ -42,7 +42,7 @@ def main(pace_s: float, edits: Path | None, reviewer: list[str]) -> int:
         return subprocess.run(
             [sys.executable, "-P", "-m", "service.reviewer", *reviewer], input=raw, check=False
         ).returncode
-    title = _mend(edits, rng)
+    title = _fix(edits, rng)
     if status := _test():
         return status
     if target := os.environ.get("RUNWARDEN_RESULT"):
@@ -52,7 +52,7 @@ def main(pace_s: float, edits: Path | None, reviewer: list[str]) -> int:
 
 
 def _read_all(rng: random.Random, seconds: float) -> None:
-    """Read the checkout's files one after the other, and again, until the time is over."""
+    """Read random files of the checkout until the time is over."""
     until = time.monotonic() + seconds
     files = sorted(path for path in Path().rglob("*") if path.is_file() and ".git" not in path.parts)
     _say(f"{len(files)} files to read.")
@@ -66,8 +66,8 @@ def _read_all(rng: random.Random, seconds: float) -> None:
         _say(f"  · {rng.choice(THOUGHTS)}")
 
 
-def _mend(edits: Path, rng: random.Random) -> str:
-    """Make the first of the known changes that is not made yet; return its title."""
+def _fix(edits: Path, rng: random.Random) -> str:
+    """Make a known change that has not been made yet; return its title."""
     known = tomllib.loads(edits.read_text("utf-8"))["edits"]
     rng.shuffle(known)
     for edit in known:
@@ -79,12 +79,12 @@ def _mend(edits: Path, rng: random.Random) -> str:
             path.write_text(text, "utf-8")
             _say(f"edit {path}: {edit['title']}")
             return str(edit["title"])
-    _say("Nothing is left to mend here.")
-    return "Find nothing to mend"
+    _say("There is nothing left to fix here.")
+    return "Find nothing to fix"
 
 
 def _test() -> int:
-    """Run the repository's own tests, if it has some."""
+    """Run the repository's own tests, if any."""
     if not Path("tests").is_dir():
         return 0
     _say("$ python -m unittest discover -v tests")
@@ -92,7 +92,7 @@ def _test() -> int:
     environment = os.environ | {"PYTHONPATH": str(Path.cwd())}
     status = subprocess.run(command, env=environment, stderr=subprocess.STDOUT, check=False).returncode
     if status:
-        sys.stderr.write("The tests failed; the change is not handed in.\n")
+        sys.stderr.write("The tests failed; the change is discarded.\n")
     return int(status != 0)
 
 

@@ -1,4 +1,4 @@
-"""The demo's history: the first runs, which really happen, and a team's month, which the service's lab makes up."""
+"""The demo's history: the first runs, which are real, and a month of a team's runs, made up by the service's lab."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from app.engine.engine import Engine
 
 PATIENCE_S: Final = 30.0
-"""How long the demo waits for its first runs; a slow machine then shows them still working."""
+"""How long the demo waits for its first runs; on a slow machine they are then still working."""
 POLL_S: Final = 0.2
 MONTH_RUNS: Final = 1000
 _LAB_S: Final = 60.0
@@ -28,7 +28,7 @@ FIRST: Final[tuple[WriteRequest, ...]] = (
         {"ticket": "ACME-412"},
     ),
     StartRun("Is dark mode ready to merge?", Repository.parse("acme/web"), "agent/dark-mode"),
-    # There is no such repository, so the run fails.
+    # This repository does not exist, so the run fails.
     StartRun("Archive what is left here.", Repository.parse("acme/retired")),
     StartRun("Look over the backup tool.", Repository.parse("gitlab:platform/tools"), "agent/backup-review"),
     CreateOrganization("ada@newcustomer.example"),
@@ -38,11 +38,11 @@ LAST: Final[tuple[WriteRequest, ...]] = (
     StartAgent("security-review", "acme/api", "fix/login-timeout"),
     StartRun("Review the billing code.", Repository.parse("acme/api")),
 )
-"""Started when everything else is done."""
+"""Started once everything else has finished."""
 
 
 async def execute(engine: "Engine") -> None:
-    """Have the first runs executed, through the ledger as the forms would."""
+    """Execute the first runs through the ledger, as the forms do."""
     first = [await engine.actions.submit(request) for request in FIRST]
     begun = {action.result_id for action in first}
     with suppress(TimeoutError):
@@ -61,7 +61,7 @@ async def execute(engine: "Engine") -> None:
 
 
 def seed_month(service: ServiceProcess) -> None:
-    """Have the lab make up a month of a team's runs, until now."""
+    """Let the lab make up the last month of a team's runs."""
     ask_lab(
         service.base_url,
         service.lab_token,
@@ -78,7 +78,7 @@ def seed_month(service: ServiceProcess) -> None:
 
 
 def ask_lab(base_url: str, token: str, path: str, order: dict[str, Any]) -> None:
-    """Send an order to the lab of this demo's service, on loopback; the lab is not part of the API."""
+    """Send a command to the lab of this demo's service, which is not part of the API."""
     request = urllib.request.Request(  # noqa: S310 — the demo's own address
         f"{base_url.removesuffix('/v1')}/_lab{path}",
         json.dumps(order).encode(),

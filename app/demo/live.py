@@ -1,6 +1,6 @@
-"""`python -m app.demo.live FOLDER`: the demo's team at work, for as long as standard input is open.
+"""`python -m app.demo.live FOLDER`: simulates the demo's team until standard input closes.
 
-Its first line on standard input is the lab's token; it ends when standard input does.
+The first line on standard input is the lab's token.
 """
 
 import asyncio
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from app.engine.engine import Engine
 
 HEAD_START_S: Final = 1.5
-"""Seconds that the console has the processor for itself before the team's process imports its modules."""
+"""How long to leave the processor to the console before importing modules."""
 PAUSE_S: Final = (5.0, 20.0)
 """Between two runs."""
 CROWD: Final = 6
-"""The team starts no further run while more than these are active."""
+"""The team starts no more runs while more than this number are active."""
 OUTAGE_S: Final = (40.0, 70.0)
 BETWEEN_OUTAGES_S: Final = (200.0, 400.0)
 FIRST_OUTAGE_S: Final = 75.0
 FRAGILE: Final = "platform/tools"
-"""The repository that the health probe of the demo's GitLab reads: while it is hidden, the host is unreachable."""
+"""The repository that the health probe of the demo's GitLab reads: hiding it makes the host unreachable."""
 TASKS: Final = (
     "Review what is on this branch.",
     "Is this ready to merge?",
@@ -74,11 +74,11 @@ async def _work(folder: Path, lab_token: str, ended: asyncio.Event) -> None:
 
 
 class _EndedError(Exception):
-    """Standard input ended."""
+    """Standard input was closed."""
 
 
 async def _lose_an_answer(engine: "Engine", lab_token: str) -> None:
-    """Send a write whose answer is lost on the way: the user has to resolve it."""
+    """Send a write whose answer is lost, for the user to resolve."""
     from app.api.requests import StartRun
     from app.demo.history import ask_lab
     from storage.records import Repository
@@ -89,7 +89,7 @@ async def _lose_an_answer(engine: "Engine", lab_token: str) -> None:
 
 
 async def _keep_starting(engine: "Engine") -> None:
-    """Start one run after the other, as a team does."""
+    """Start run after run, like a team."""
     from app.api.requests import StartAgent, StartRun
     from storage.records import Repository
 
@@ -110,7 +110,7 @@ async def _keep_starting(engine: "Engine") -> None:
 
 
 async def _break_host(folder: Path) -> None:
-    """Hide and restore, again and again, the repository that the health probe of a code host reads."""
+    """Repeatedly hide and restore the repository that a code host's health probe reads."""
     rng = random.Random()
     repository = folder / "repositories" / "gitlab" / f"{FRAGILE}.git"
     hidden = repository.with_suffix(".away")
@@ -122,13 +122,13 @@ async def _break_host(folder: Path) -> None:
         try:
             await asyncio.sleep(rng.uniform(*OUTAGE_S))
         finally:
-            with suppress(OSError):  # The demo's folder is gone: so is the demo.
+            with suppress(OSError):  # The demo and its folder are gone.
                 hidden.rename(repository)
         await asyncio.sleep(rng.uniform(*BETWEEN_OUTAGES_S))
 
 
 async def main(folder: Path, lab_token: str) -> None:
-    """Work until standard input ends; without a lab's token, the first runs have been executed before."""
+    """Work until standard input closes; without a lab token, the first runs were executed before."""
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
 
     def wait_for_end() -> None:

@@ -1,4 +1,4 @@
-"""The demo's service: set up by its own commands, and run as a process."""
+"""The demo's service: set up with its command line, and run as a process."""
 
 import json
 import subprocess
@@ -12,9 +12,9 @@ from app.engine.text import safe_block
 from storage.base_error import RunwardenError
 
 GRACE_S: Final = 15.0
-"""Seconds before the service is killed."""
+"""How long the service may take to stop before it is killed."""
 LOG_LINES: Final = 10
-"""Lines of the service's log that an error shows."""
+"""How many lines of the service's log an error shows."""
 _PROBE_S: Final = 10.0
 _UNSANDBOXED: Final = """\
 # Written by the demo: bubblewrap does not work on this machine. The demo's agents are scripts that ship with it.
@@ -30,7 +30,7 @@ class DemoError(RunwardenError):
     def __init__(self, message: str, log: str = "") -> None:
         super().__init__(message)
         self.log = safe_block("\n".join(log.splitlines()[-LOG_LINES:]))
-        """The end of the service's log, which tells why it ended."""
+        """The last lines of the service's log, which show why it exited."""
 
 
 class ServiceProcess(Struct, frozen=True):
@@ -39,10 +39,10 @@ class ServiceProcess(Struct, frozen=True):
     process: subprocess.Popen[str]
     base_url: str
     lab_token: str = ""
-    """The token for its lab. Empty: it has no lab."""
+    """The token for its lab; empty: it has no lab."""
 
     def stop(self) -> None:
-        """Stop it, by force if it takes too long."""
+        """Stop it, and kill it if that takes too long."""
         self.process.terminate()
         try:
             self.process.wait(GRACE_S)
@@ -58,7 +58,7 @@ def administer(arguments: list[str]) -> dict[str, Any]:
         DemoError: The command failed.
     """
     done = subprocess.run(
-        # -P: a folder called `service` in the current directory is not ours.
+        # -P: ignore a folder called `service` in the current directory.
         [sys.executable, "-P", "-m", "service", *arguments],
         check=False,
         capture_output=True,
@@ -72,7 +72,7 @@ def administer(arguments: list[str]) -> dict[str, Any]:
 
 
 def has_sandbox(data_dir: Path) -> bool:
-    """Whether the agents of a demo have a sandbox; without bubblewrap, the demo's settings switch it off."""
+    """Whether the demo's agents have a sandbox; the demo disables it if bubblewrap does not work."""
     file = data_dir / "service.toml"
     return not file.exists() or _UNSANDBOXED not in file.read_text("utf-8")
 
@@ -92,7 +92,7 @@ def start(data_dir: Path, log: Path, *options: str) -> ServiceProcess:
     """Start the service on loopback and wait until it accepts connections.
 
     Raises:
-        DemoError: It ended before it was ready.
+        DemoError: It exited before it was ready.
     """
     settings = data_dir / "service.toml"
     if not settings.exists() and not _bubblewrap_works():
@@ -102,12 +102,12 @@ def start(data_dir: Path, log: Path, *options: str) -> ServiceProcess:
     with log.open("ab") as errors:
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "service", *arguments],
-            # The service holds the other end of stdin: should the demo be killed, the service notices and ends.
+            # The service exits when its stdin closes, even if the demo is killed.
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
-            # A Ctrl-C at the terminal is the console's to handle; the service is ended by the demo.
+            # Ctrl-C in the terminal is for the console; the demo stops the service itself.
             start_new_session=True,
         )
     assert process.stdout is not None
@@ -115,7 +115,7 @@ def start(data_dir: Path, log: Path, *options: str) -> ServiceProcess:
     if not line:
         status = process.wait()
         raise DemoError(
-            f"The demo's service ended with status {status} before it was ready.", log.read_text(errors="replace")
+            f"The demo's service exited with status {status} before it was ready.", log.read_text(errors="replace")
         )
     started = json.loads(line)
     return ServiceProcess(process, str(started["base_url"]), str(started.get("lab_token", "")))

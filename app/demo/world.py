@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from app.api.requests import Json
 
 PROFILE: Final = "demo"
-"""The demo's own: others may have been added to a kept one's configuration."""
+"""The demo's profile; a kept demo's configuration may contain others."""
 SAMPLES: Final = Path(__file__).parent / "samples"
 AUTHOR: Final = "Ada Example"
 _PERSON: Final = {"NAME": AUTHOR, "EMAIL": "ada@acme.example"}
@@ -32,10 +32,10 @@ AGENTS: Final[Mapping[str, tuple[str, ...]]] = {
     "housekeeping": ("45", "-", "--input", "focus=style"),
     "fixer": ("40", str(EDITS)),
 }
-"""Name to the arguments of the demo's agent: its usual seconds (none without a console), what it can mend (`-`:
-nothing), and with what inputs it calls the reviewer that ships."""
+"""By name: arguments for the demo's agent. They are its usual seconds (0 without a console), its file of fixes (`-`:
+none), and the inputs with which it calls the bundled reviewer."""
 LIVE: Final = ("--lab", "--workers", "4")
-"""The service's options under a console."""
+"""The service's options for a demo with a console."""
 OFFER: Final = "PARTNER-DEMO"
 RULES: Final = """\
 [[automations]]
@@ -51,25 +51,25 @@ on = { schedule = "0 3 * * mon-fri" }
 do = { agent = "housekeeping", repository = "acme/web" }
 
 [[automations]]
-name = "tell of a bad host"
+name = "report a bad host"
 on = { health = "not ok", for = "15s" }
 do = { notify = "team" }
 
 [notify.routes.team]
 command = ["sh", "-c", 'printf "%s\\n" "$1" >> "$2"', "sh", "{title}", MESSAGES]
 """
-"""Three automations: one that asks first, one at a time, and one that tells."""
+"""Three automations: one that needs approval, one on a schedule, and one that notifies."""
 
 
 class SampleRepository(Struct, frozen=True):
-    """A repository to make: the files of `main`, then a branch for each further folder of its sample."""
+    """A repository to create: the files of `main`, then a branch for each other folder of its sample."""
 
     name: str
-    """As the service knows it: `owner/repo`, or `group/project` on GitLab."""
+    """Its name in the service: `owner/repo`, or `group/project` on GitLab."""
     platform: str
     sample: str
     branches: Mapping[str, str]
-    """Branch name to the folder of its files, which are laid over those of `main`."""
+    """By branch: the folder with its files, which are copied over those of `main`."""
 
 
 REPOSITORIES: Final = (
@@ -89,7 +89,7 @@ def make(repository: SampleRepository, root: Path) -> Path:
     """Create one bare repository below `root` and return its path.
 
     Raises:
-        subprocess.CalledProcessError: git failed; its own words are in `stderr`.
+        subprocess.CalledProcessError: git failed; its error output is in `stderr`.
     """
     bare = bare_path(repository, root)
     with tempfile.TemporaryDirectory(prefix="runwarden-sample-") as folder:
@@ -126,7 +126,7 @@ class World(Struct, frozen=True):
     service: ServiceProcess
     token: str
     repositories: Mapping[str, Path]
-    """Name to bare repository."""
+    """Bare repositories by name."""
     is_resumed: bool = False
     """Whether a kept demo is resumed."""
 
@@ -161,7 +161,7 @@ class World(Struct, frozen=True):
 
 
 def build(folder: Path, *, is_live: bool) -> World:
-    """Create the repositories, and set up and start the service, all at the same time.
+    """Create the repositories while setting up and starting the service.
 
     Raises:
         DemoError: The service could not be set up or started.
@@ -211,7 +211,7 @@ def build(folder: Path, *, is_live: bool) -> World:
 
 
 def resume(folder: Path) -> World:
-    """Start the service of a kept folder at its old place.
+    """Start the service of a kept folder on its old port.
 
     Raises:
         DemoError: The service could not be started.
@@ -231,7 +231,7 @@ def _log(folder: Path) -> Path:
 
 
 def write_configuration(folder: Path, base_url: str, tokens: Mapping[str, str], *, is_live: bool) -> None:
-    """Write the configuration of the console, and that of the team whose runs it watches."""
+    """Write the configurations of the console and of the simulated team."""
     repositories = (
         "[repositories]\n"
         f'"*" = {json.dumps(f"{folder}/repositories/github/{{path}}.git")}\n'

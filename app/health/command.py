@@ -36,16 +36,16 @@ LEVELS: Final[Mapping[HealthLevel | None, ExitLevel]] = {
     None: ExitLevel.UNKNOWN,
 }
 _WORST_LAST: Final = (ExitLevel.OK, ExitLevel.UNKNOWN, ExitLevel.WARNING, ExitLevel.CRITICAL)
-"""A host that is known to be unwell counts more than one of which nothing is known."""
+"""A host that is known to be unhealthy counts more than one whose status is unknown."""
 
 
 @click.command(cls=FactCommand)
 @click.option("--cached", is_flag=True, help="Use the cache only; do not contact the service.")
 @async_command
 async def health(invocation: Invocation, /, *, cached: bool) -> int:
-    """Ask how the code hosts are: exit code 0 ok, 1 warning, 2 critical, 3 unknown.
+    """Check the health of the code hosts: exit code 0 ok, 1 warning, 2 critical, 3 unknown.
 
-    Unknown also means that the service itself could not be asked.
+    The result is also unknown if the service does not answer.
     """
     invocation.is_plugin = True
     async with invocation.engine(needs_token=not cached) as engine:
@@ -68,8 +68,8 @@ async def health(invocation: Invocation, /, *, cached: bool) -> int:
             document = {"status": level.name.lower(), "code_hosting": facts, "clock_ahead_s": ahead.total_seconds()}
             output.record(document | {"as_of": rfc3339(checked_at), "source": "cache" if cached else "live"}, ())
         case Format.TABLE:
-            said = ", ".join(f"{host.platform.platform} {host.platform.status}" for host in hosts)
-            output.text(f"RUNWARDEN {level.name} - {said or 'no code host is connected'}")
+            statuses = ", ".join(f"{host.platform.platform} {host.platform.status}" for host in hosts)
+            output.text(f"RUNWARDEN {level.name} - {statuses or 'no code host is connected'}")
             for host in hosts:
                 output.text(detail(host))
             if ahead:
@@ -81,7 +81,7 @@ async def health(invocation: Invocation, /, *, cached: bool) -> int:
 
 
 class HostView(Struct, frozen=True):
-    """One platform as shown."""
+    """One platform with its level."""
 
     platform: PlatformHealth
     level: ExitLevel
@@ -103,7 +103,7 @@ class HostView(Struct, frozen=True):
 
 
 def tell_unknown(output: Output, failure: Failure) -> int:
-    """Print why nothing is known, as a plugin does: on stdout, with exit code 3."""
+    """Report as a plugin that the health is unknown: on stdout, with exit code 3."""
     if output.format.is_json:
         output.failure(failure, {"status": "unknown", "code_hosting": {}})
     else:
@@ -113,14 +113,14 @@ def tell_unknown(output: Output, failure: Failure) -> int:
 
 
 def detail(host: HostView) -> str:
-    """A host's line: its status, since when, and its address."""
+    """A host's line: its status, how long it has lasted, and its address."""
     platform = host.platform
     label = "".join(f" {part}" for part in (platform.host, platform.group) if part)
     since = ", since when is not known yet"
     if platform.since < platform.checked_at:
         since = f" since {exact_ago(platform.since, host.now)}"
     elif platform.before:
-        # The status was only seen once, so when it began is not known.
+        # The status was seen only once, so its start is unknown.
         since = f", {platform.before} when last asked"
     return f"{platform.platform}: {platform.status}{since}{label and ','}{label}"
 

@@ -1,7 +1,8 @@
-"""Uptime, history strip and incidents, computed from the cached samples of code hosts. Pure."""
+"""Uptime, history and incidents, computed from the cached health samples of code hosts. Pure."""
 
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Final, Literal
 
 from msgspec import Struct
@@ -13,16 +14,21 @@ from storage.records.health import NO_STATUS
 HealthLevel = Literal["well", "impaired", "bad"]
 
 IMPAIRED: Final = frozenset({"degraded", "warning", "warn", "partial", "slow", "maintenance", "pending"})
-"""Lower-case statuses of a host that works, though not well (the spec names no status)."""
+"""Lower-case statuses of a host that works, but with problems (the spec defines no statuses)."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LEAST_KNOWN: Final = 0.5
-"""The part of a slice that must be known before the slice can be called well."""
+"""The share of a slice that must be known for the slice to count as well."""
+
+
+def longest_gap(health_s: float) -> timedelta:
+    """How far apart two samples may be and still cover the time between them, if polls are `health_s` apart."""
+    return max(timedelta(minutes=10), timedelta(seconds=3 * health_s))
 
 
 def level(status: str, healthy_words: Collection[str]) -> HealthLevel | None:
-    """The status as one of three levels, for everything that judges it; `healthy_words` are in lower case.
+    """Rate a status at one of three levels; `healthy_words` are in lower case.
 
-    Any word that is not known is bad, so that it is noticed. None: the service says nothing of the host.
+    An unknown word is bad, so that it is noticed. None: the service gives no status for the host.
     """
     if status == NO_STATUS:
         return None
@@ -33,26 +39,26 @@ def level(status: str, healthy_words: Collection[str]) -> HealthLevel | None:
 
 
 class Uptime(Struct, frozen=True):
-    """One platform in one window."""
+    """The uptime of one platform in one window."""
 
     window: timedelta
     well_s: float
     known_s: float
-    """Time with a known status; the rest counts neither as up nor as down."""
+    """Time with a known status; other time counts neither as up nor as down."""
 
     @property
     def share(self) -> float | None:
-        """The well part of the known time, 0 to 1. None: nothing is known."""
+        """The healthy share of the known time, 0 to 1. None: nothing is known."""
         return self.well_s / self.known_s if self.known_s else None
 
     @property
     def known_share(self) -> float:
-        """The known part of the window, 0 to 1."""
+        """The known share of the window, 0 to 1."""
         return min(1.0, self.known_s / self.window.total_seconds())
 
 
 def uptime(spans: Sequence[HealthSpan], window: timedelta, now: datetime, healthy_words: Collection[str]) -> Uptime:
-    """The sums of one platform's spans over the window that ends now."""
+    """Compute one platform's uptime over the window up to now."""
     well_s = known_s = 0.0
     for span in spans:
         how = level(span.status, healthy_words)
@@ -66,24 +72,24 @@ def uptime(spans: Sequence[HealthSpan], window: timedelta, now: datetime, health
 def slices(
     spans: Sequence[HealthSpan], now: datetime, count: int, each: timedelta, healthy_words: Collection[str]
 ) -> tuple[HealthLevel | None, ...]:
-    """One platform's last `count` slices of time, oldest first, each at its worst level; None: not known.
+    """One platform's last `count` slices of time, oldest first, each with its worst level; None: unknown.
 
-    They begin at whole multiples of `each`, so that a slice never changes once it is past. The last one is the present:
-    it has the newest level, not the worst.
+    They start at whole multiples of `each`, so that past slices never change. The last slice is the present and has the
+    newest level instead of the worst.
     """
     start = _EPOCH + ((now - _EPOCH) // each - (count - 1)) * each
     seconds: list[dict[HealthLevel, float]] = [{} for _ in range(count)]
     present: HealthLevel | None = None
     for span in spans:
-        found = level(span.status, healthy_words)
+        how = level(span.status, healthy_words)
         first = (span.start - start) // each
         last = (span.end - start) // each
-        present = found if now - span.end < each else None
-        if found is None:
+        present = how if now - span.end < each else None
+        if how is None:
             continue
         for index in range(max(0, first), min(count - 1, last) + 1):
             overlap_s = _overlap_s(span, start + index * each, start + (index + 1) * each)
-            seconds[index][found] = seconds[index].get(found, 0.0) + overlap_s
+            seconds[index][how] = seconds[index].get(how, 0.0) + overlap_s
     needed_s = _LEAST_KNOWN * each.total_seconds()
     worst: list[HealthLevel | None] = []
     for part in seconds[:-1]:
@@ -97,37 +103,37 @@ def _overlap_s(span: HealthSpan, start: datetime, end: datetime) -> float:
 
 
 class Incident(Struct, frozen=True):
-    """One platform's trouble, from its first unwell sample to a recovery that held."""
+    """One platform's outage, from the first unhealthy sample to a lasting recovery."""
 
     platform: str
     start: datetime
     until: datetime
-    """The time up to which the platform was certainly unwell."""
+    """The time of the last unhealthy sample."""
     words: tuple[str, ...]
-    """The statuses of the incident, each once, the last one first."""
+    """The distinct statuses of the incident, the latest first."""
     worst: HealthLevel
     bad_s: float
-    """How long it was worse than impaired."""
+    """How long it was bad, instead of only impaired."""
     recovered_at: datetime | None = None
-    """When it was next seen well. None: not yet."""
+    """When it was next seen healthy. None: not yet."""
     recoveries: int = 0
-    """How often it was well for a moment in between; above zero, it flapped."""
+    """How often it recovered only briefly; above zero, it flapped."""
     is_over: bool = False
-    """Whether the recovery has held."""
+    """Whether the recovery has lasted."""
 
     @property
     def lasted(self) -> timedelta:
-        """From its start to the recovery, or to what is known so far."""
+        """From its start to the recovery or, so far, to the last unhealthy sample."""
         return (self.recovered_at or self.until) - self.start
 
     @property
     def goes_on(self) -> bool:
-        """Whether it still lasts."""
+        """Whether the platform has not recovered yet."""
         return not self.is_over and self.recovered_at is None
 
     @property
     def word(self) -> str:
-        """The last status of this outage, in one word."""
+        """The latest status."""
         return self.words[0]
 
 
@@ -136,20 +142,20 @@ def incidents(
 ) -> tuple[Incident, ...]:
     """One platform's incidents, newest first, from its spans, oldest first.
 
-    A recovery shorter than `hold` ends no incident; the incident of a disconnected platform is over.
+    An incident continues after a recovery shorter than `hold`. Disconnecting the platform finishes it.
     """
-    found: list[Incident] = []
+    outages: list[Incident] = []
     for span in spans:
         how = level(span.status, healthy_words)
         if how is None:
             continue
-        last = found[-1] if found else None
+        last = outages[-1] if outages else None
         bad_s = (span.end - span.start).total_seconds() if how == "bad" else 0.0
         if how != "well":
             if last is None or (last.recovered_at is not None and span.start - last.recovered_at >= hold):
-                found.append(Incident(span.platform, span.start, span.end, (span.status,), how, bad_s))
+                outages.append(Incident(span.platform, span.start, span.end, (span.status,), how, bad_s))
             else:
-                found[-1] = replace(
+                outages[-1] = replace(
                     last,
                     until=span.end,
                     words=(span.status, *(word for word in last.words if word != span.status)),
@@ -159,25 +165,16 @@ def incidents(
                     recoveries=last.recoveries + (last.recovered_at is not None),
                 )
         elif last is not None and last.recovered_at is None:
-            found[-1] = replace(last, recovered_at=span.start)
-    if not found:
+            outages[-1] = replace(last, recovered_at=span.start)
+    if not outages:
         return ()
-    newest = found[-1]
+    newest = outages[-1]
     has_held = newest.recovered_at is not None and spans[-1].end - newest.recovered_at >= hold
-    over = [replace(one, is_over=True) for one in reversed(found[:-1])]
+    over = [replace(one, is_over=True) for one in reversed(outages[:-1])]
     return (replace(newest, is_over=has_held or not connected), *over)
 
 
 def flips(spans: Sequence[HealthSpan], healthy_words: Collection[str], since: datetime) -> int:
-    """How often one platform changed between well and unwell since then."""
-    count = 0
-    before: bool | None = None
-    for span in spans:
-        how = level(span.status, healthy_words)
-        if how is None:
-            continue
-        is_well = how == "well"
-        if before is not None and is_well != before and span.start >= since:
-            count += 1
-        before = is_well
-    return count
+    """How often one platform has changed between healthy and unhealthy since then."""
+    known = [(span.start, how == "well") for span in spans if (how := level(span.status, healthy_words)) is not None]
+    return sum(before != after and at >= since for (_, before), (at, after) in pairwise(known))

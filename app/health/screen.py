@@ -1,4 +1,4 @@
-"""The Health tab: the code hosts now and over time, our link to the service, and the token."""
+"""The Health tab: the code hosts now and in the past, our link to the service, and the token."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -25,7 +25,7 @@ from app.console.session.troubles import UNREADABLE
 from app.engine.events import CacheChangedElsewhere, Event, HealthChanged, LinkChanged
 from app.engine.text import SafeText, safe_text
 from app.engine.times import age, ago, clock_time, span
-from app.health.facts import HealthLevel, Incident, Uptime, flips, incidents, level, slices, uptime
+from app.health.facts import HealthLevel, Incident, Uptime, flips, incidents, level, longest_gap, slices, uptime
 from app.runs.query import parse
 from app.runs.screen_actions import ids_of, show_many, with_engine
 from storage.cache.cache import Cache
@@ -44,48 +44,46 @@ if TYPE_CHECKING:
     from app.engine.engine import Engine
 
 FailedByIncident = Mapping[tuple[str, datetime], FailedRuns]
-"""The failed runs of each incident, by its platform and start."""
+"""The failed runs of each incident, by platform and start of the incident."""
 MOST: Final = 20
-"""The most incidents that are shown; further ones are counted."""
+"""The most incidents that are shown; further ones are only counted."""
 MOST_POLLS: Final = 100
 LONGEST_WINDOW: Final = timedelta(days=30)
 WINDOWS: Final = (("24h", timedelta(days=1)), ("7d", timedelta(days=7)), ("30d", LONGEST_WINDOW))
 SLICES: Final = 288
-"""More than most screens have columns; several share a cell."""
+"""More than most screens have columns, so several share a cell."""
 SLICE: Final = timedelta(days=1) / SLICES
 FLAPPING: Final = timedelta(minutes=15)
-LONGEST_GAP: Final = timedelta(minutes=10)
-"""Samples further apart do not cover the time between them, unless they are meant to be that far apart."""
 _WELL: Final = "ok"
 
 
 class PlatformHistory(Struct, frozen=True):
-    """The past of one platform, as read at one time."""
+    """The past of one platform."""
 
     history: tuple[HealthLevel | None, ...]
     uptimes: tuple[Uptime, ...]
     """One for each of `WINDOWS`."""
     flips: int = 0
-    """Changes between well and unwell within `FLAPPING`."""
+    """Changes between healthy and unhealthy within `FLAPPING`."""
     incidents: tuple[Incident, ...] = ()
-    """The incidents, newest first."""
+    """Newest first."""
 
 
 NOTHING_SEEN: Final = PlatformHistory((), (Uptime(LONGEST_WINDOW, 0, 0),) * len(WINDOWS))
 
 
 class SampleReader(Struct, frozen=True):
-    """Makes histories of samples."""
+    """Computes histories from samples."""
 
     healthy_words: frozenset[str]
     hold: timedelta
-    """A shorter recovery ends no incident."""
+    """An incident continues after a shorter recovery."""
     longest_gap: timedelta
 
     def pasts(
         self, hosts: Sequence[PlatformHealth], spans: Sequence[HealthSpan], now: datetime
     ) -> dict[str, PlatformHistory]:
-        """Return each platform's past by name; without samples it is empty."""
+        """Return each platform's past by its name; empty without samples."""
         own = {platform: tuple(group) for platform, group in groupby(spans, lambda span: span.platform)}
         return {
             host.platform: self._past(own.get(host.platform, ()), now, self.healthy_words, connected=host.connected)
@@ -93,7 +91,7 @@ class SampleReader(Struct, frozen=True):
         }
 
     def link_past(self, polls: Sequence[PollSpan], now: datetime) -> PlatformHistory:
-        """Our link's past, from the polls of runs, newest first; its incidents are those without an answer."""
+        """Our link's past, from the polls of runs, newest first; only unanswered polls make incidents."""
         past = self._past(_link_spans(polls, self.longest_gap), now, frozenset({_WELL}))
         return replace(past, incidents=tuple(one for one in past.incidents if one.worst == "bad"))
 
@@ -109,29 +107,29 @@ class SampleReader(Struct, frozen=True):
 
 
 def recent_incidents(pasts: dict[str, PlatformHistory], since: datetime) -> tuple[Incident, ...]:
-    """Incidents of platforms and of our link that last or ended after `since`: lasting ones first, then the newest."""
-    found = [one for past in pasts.values() for one in past.incidents if (one.recovered_at or one.until) >= since]
-    return tuple(sorted(found, key=lambda one: (one.goes_on, one.start), reverse=True))
+    """Incidents of platforms and our link that were not over at `since`: ongoing ones first, then the newest."""
+    recent = [one for past in pasts.values() for one in past.incidents if (one.recovered_at or one.until) >= since]
+    return tuple(sorted(recent, key=lambda one: (one.goes_on, one.start), reverse=True))
 
 
 def _link_spans(polls: Sequence[PollSpan], longest_gap: timedelta) -> tuple[HealthSpan, ...]:
-    """Spans, oldest first; each lasts until the next one, unless that is too far away."""
-    # A refused token is an answer too; without a token nothing was asked.
+    """Spans, oldest first; each one extends to the next, unless the gap is too long."""
+    # A refused token is an answer too; without a token there is no request.
     words: dict[str | None, str] = {
         None: _WELL,
         "rate_limited": "slow",
         **dict.fromkeys(REFUSED, _WELL),
         "token": NO_STATUS,
     }
-    found: list[HealthSpan] = []
+    spans: list[HealthSpan] = []
     for poll in reversed(polls):
         word = words.get(poll.error_kind) or trouble_word(poll.error_kind).removeprefix("service ")
-        found.append(HealthSpan(OUR_LINK, word, poll.first_at, poll.last_at))
+        spans.append(HealthSpan(OUR_LINK, word, poll.first_at, poll.last_at))
     joined = [
         replace(one, end=after.start) if timedelta(0) <= after.start - one.end <= longest_gap else one
-        for one, after in pairwise(found)
+        for one, after in pairwise(spans)
     ]
-    return (*joined, *found[-1:])
+    return (*joined, *spans[-1:])
 
 
 OUR_LINK: Final = "our link"
@@ -153,31 +151,31 @@ _HOST_ADVICE: Final = {
 }
 _OTHER_ADVICE: Final = "The service has trouble with this host: check the host's own status. Runs on it may fail."
 FLAPS: Final = 4
-"""This many changes within `FLAPPING` are called flapping."""
+"""This many changes within `FLAPPING` count as flapping."""
 CLEARLY_MORE: Final = 1.25
-"""A longer window is shown only if this many times more of it was seen than of the shorter one."""
+"""A longer window is shown only if it covers this many times more observed time than the shorter one."""
 NAMED_FROM: Final = 0.5
-"""The share of a window that must have been seen before its uptime is called that of the window."""
+"""The observed share of a window from which its uptime is labelled with the window's name."""
 
 
 def link_row(
     links: tuple[LinkState, ...], past: PlatformHistory, timing: PollTiming, now: datetime, wait: Wait | None = None
 ) -> HostFacts:
-    """The row of our link and its next poll; a service that refuses the token answers, and without one is not asked."""
+    """The row of our link and its next poll; the link is up even if the service refuses the token."""
     runs = link_of(links, "runs")
-    said: list[str] = []
+    subjects: list[str] = []
     for link in links:
         polls = f"{link.failures} polls" if link.failures > 1 else "1 poll"
         if link.failing_since is not None:
             word = f"{trouble_word(link.error_kind)} since {clock_time(link.failing_since, now)}, {polls}"
         else:
             word = f"answered {ago(link.last_ok_at, now)}" if link.last_ok_at is not None else "not asked yet"
-        said.append(f"{link.subject} {word}")
+        subjects.append(f"{link.subject} {word}")
     row = HostFacts(
         "link",
         OUR_LINK,
         _CONNECTING,
-        about=safe_text(" · ".join(said)),
+        about=safe_text(" · ".join(subjects)),
         history=past.history,
         uptime=figures(past.uptimes),
     )
@@ -199,7 +197,7 @@ def link_row(
 
 
 def token_row(links: tuple[LinkState, ...], now: datetime) -> HostFacts:
-    """The row of the token: whether the service accepts it, with the scopes that this console needs."""
+    """The row of the token: whether the service accepts it, and whether its scopes are sufficient."""
     runs = link_of(links, "runs")
     accepted = HostFacts("token", "token", Badge("✓", "accepted", "good"), since="can list runs")
     if runs is None or (runs.last_ok_at is None and runs.error_kind not in REFUSED):
@@ -213,15 +211,15 @@ def token_row(links: tuple[LinkState, ...], now: datetime) -> HostFacts:
         note = RENEW if runs.error_kind == "not_authorized" else safe_text(runs.error_message or RENEW, limit=300)
         return replace(accepted, badge=Badge("✗", word, "bad"), since=since, note=note)
     if runs.is_failing and runs.last_ok_at is not None:
-        said = f"when last asked, {ago(runs.last_ok_at, now)}; the link is down"
-        return replace(accepted, since=said, is_stale=True)
+        since = f"when last asked, {ago(runs.last_ok_at, now)}; the link is down"
+        return replace(accepted, since=since, is_stale=True)
     return accepted
 
 
 def summary(
     hosts: Sequence[PlatformHealth], links: tuple[LinkState, ...], healthy_words: frozenset[str], now: datetime
 ) -> SafeText:
-    """How many hosts are well, and when they were asked."""
+    """How many hosts are healthy, and when the service was asked."""
     here = [host for host in hosts if host.connected]
     if not here:
         return safe_text("Code hosts, and the link to the service")
@@ -257,10 +255,7 @@ def host_row(
     *,
     is_stale: bool,
 ) -> HostFacts:
-    """Return a code host's row; it is stale after a failed health poll.
-
-    `under_way` counts its active runs by status.
-    """
+    """A code host's row, stale after a failed health poll; `under_way` counts its active runs by status."""
     badge = health_badge(host.status, healthy_words) if host.connected else Badge("⊘", "not connected", "quiet")
     where = " · ".join(safe_text(part, limit=120) for part in (host.host, host.group) if part)
     is_flapping = past.flips >= FLAPS and host.connected
@@ -294,7 +289,7 @@ def incident_key(incident: Incident) -> str:
 
 
 def no_incidents(pasts: dict[str, PlatformHistory]) -> str:
-    """The text shown without incidents, with how much of the time was seen."""
+    """The text shown without incidents, with the observed time."""
     seen_s = max((past.uptimes[-1].known_s for past in pasts.values()), default=0.0)
     if not seen_s:
         return "The hosts were not observed yet."
@@ -302,45 +297,48 @@ def no_incidents(pasts: dict[str, PlatformHistory]) -> str:
 
 
 def figures(uptimes: Sequence[Uptime]) -> tuple[str, ...]:
-    """The uptimes of `WINDOWS` that were seen; a window that was hardly seen more than a shorter one is left out."""
-    found: list[str] = []
+    """The uptimes of `WINDOWS`, without windows that cover hardly more observed time than a shorter one."""
+    texts: list[str] = []
     seen_s = 0.0
     for (name, _), up in zip(WINDOWS, uptimes, strict=True):
         if up.share is not None and up.known_s > seen_s * CLEARLY_MORE:
             seen_s = up.known_s
-            # Rounded down: 100% means that no failure at all was seen.
+            # Rounded down, so that 100% means no failure at all.
             share = "100%" if up.share == 1 else f"{floor(up.share * 10_000) / 100:.2f}%"
             named = f"{name} " if up.known_share >= NAMED_FROM else ""
-            found.append(f"{named}{share} of {span(up.known_s)} seen")
-    return tuple(found)
+            texts.append(f"{named}{share} of {span(up.known_s)} seen")
+    return tuple(texts)
 
 
 DAY: Final = timedelta(days=1)
 HOUR: Final = timedelta(hours=1)
-"""How far back the runs of an unhealthy host are shown at least."""
+"""The shortest time for which the runs of an unhealthy host are shown."""
 LINK_POLLS: Final = 2_000
-"""The newest stretches of polls that make up the link's past."""
+"""How many of the newest spans of polls make up the link's past."""
 SETTLED: Final = timedelta(hours=1)
-"""This long after an incident its failed runs are not counted again."""
+"""This long after an incident, its count of failed runs is final."""
 
 
 class HealthView(Struct, frozen=True):
-    """The data of the tab, as read at one time."""
+    """The data of the tab."""
 
     hosts: tuple[PlatformHealth, ...] = ()
     links: tuple[LinkState, ...] = ()
     pasts: dict[str, PlatformHistory] = field(default_factory=dict)
-    """The history of each platform."""
+    """Histories by platform."""
     link_past: PlatformHistory = NOTHING_SEEN
     under_way: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Active runs by platform and status."""
     incidents: tuple[Incident, ...] = ()
-    """The incidents, lasting ones first, then the newest."""
+    """Ongoing ones first, then the newest."""
     failed: FailedByIncident = field(default_factory=dict)
     polls: tuple[PollSpan, ...] = ()
-    """The polls, newest first."""
+    """Newest first."""
     statuses: tuple[str, ...] = ()
-    """All statuses ever seen."""
+    """All statuses of runs ever seen."""
+
+
+NOT_READ: Final = HealthView()
 
 
 class HealthScreen(BaseScreen):
@@ -367,7 +365,7 @@ class HealthScreen(BaseScreen):
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self._view: HealthView | None = None
+        self._view = NOT_READ
         self._list = LeadList(id="health")
         self._reader = CoalescedTask(self._read, self.run_worker)
 
@@ -383,12 +381,12 @@ class HealthScreen(BaseScreen):
         self._reader.ask()
 
     def engine_changed(self, event: Event) -> None:
-        """Read again after an event; while another screen is shown, `on_screen_resume` does that later."""
+        """Reload after an event; `on_screen_resume` does so for a hidden tab."""
         if isinstance(event, HealthChanged | LinkChanged | CacheChangedElsewhere) and self.is_current:
             self._reader.ask()
 
     def on_screen_resume(self) -> None:
-        """Read what changed while another screen was shown."""
+        """Load the changes made while another screen was shown."""
         self._reader.ask()
 
     def tick(self, now: datetime) -> None:
@@ -409,10 +407,10 @@ class HealthScreen(BaseScreen):
         self._list.seek(bookmark)
 
     def show_trouble(self) -> None:
-        """Update the banner; while our own files fail, no row waits for an answer."""
+        """Update the banner; if our files fail before the first answer, show a notice instead of the rows."""
         super().show_trouble()
         self.query_one(NoticePage).show(self.session.vitals.storage_trouble or UNREADABLE)
-        was_answered = any(link.last_ok_at is not None for link in (self._view or HealthView()).links)
+        was_answered = any(link.last_ok_at is not None for link in self._view.links)
         self.set_class(self.session.vitals.storage_trouble is not None and not was_answered, "-unreadable")
 
     def action_refresh(self) -> None:
@@ -421,22 +419,21 @@ class HealthScreen(BaseScreen):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer a retry only on rows that lead to runs, and the next incident only if there is one."""
-        view = self._view or HealthView()
         if action == "incident":
-            return bool(view.incidents)
+            return bool(self._view.incidents)
         if action == "retry":
             is_here = self._lead(self._key) is not None and not self.session.profile.read_only
-            return "failed" in view.statuses and (is_here or None)
+            return "failed" in self._view.statuses and (is_here or None)
         return super().check_action(action, parameters)
 
     def action_incident(self) -> None:
         """Put the cursor on the next incident; from the last one, on the first."""
-        keys = [incident_key(one) for one in (self._view or HealthView()).incidents[:MOST]]
+        keys = [incident_key(one) for one in self._view.incidents[:MOST]]
         here = keys.index(self._key) if self._key in keys else -1
         self._list.seek(keys[(here + 1) % len(keys)])
 
     def action_retry(self) -> None:
-        """Send the instructions of this row's failed runs again, after a confirmation."""
+        """Retry this row's failed runs, after a confirmation."""
         lead = self._lead(self._key)
         if lead is not None:
             runs = replace(parse(lead.target or "", self.session.run_now()).filter, statuses=("failed",))
@@ -450,7 +447,7 @@ class HealthScreen(BaseScreen):
 
     @property
     def _key(self) -> str:
-        """The key of the row under the cursor; empty: there is none."""
+        """The key of the row under the cursor; empty: none."""
         return "" if self._list.row is None else self._list.row.key
 
     @on(OptionList.OptionHighlighted)
@@ -463,8 +460,8 @@ class HealthScreen(BaseScreen):
             self.post_message(lead)
 
     def _lead(self, key: str) -> GoToTab | None:
-        """Link to the runs of a host since its last change, or of a day; or to the failed runs of an incident."""
-        view, ahead = self._view or HealthView(), self._ahead
+        """Link to a host's runs of the last day or since its outage began, or to an incident's failed runs."""
+        view, ahead = self._view, self._ahead
         for host in view.hosts:
             if key == f"host:{host.platform}":
                 now = self.session.clock()
@@ -484,15 +481,17 @@ class HealthScreen(BaseScreen):
         engine = self.session.engine
         if engine is None:
             return
-        before, now = self._view or HealthView(), self.session.clock()
-        self._view = await read_health(engine.cache, self._past_reader, now, self._ahead, before)
-        self._show(self.session.clock())
+        session = self.session
+        hold = timedelta(seconds=session.settings.notify.hold_s)
+        reader = SampleReader(session.healthy_words, hold, longest_gap(session.profile.poll.health_s))
+        self._view = await read_health(engine.cache, reader, session.clock(), self._ahead, self._view)
+        self._show(session.clock())
         self.refresh_bindings()
 
     def _show(self, now: datetime) -> None:
-        if (view := self._view) is not None:
-            said = summary(view.hosts, view.links, self.session.healthy_words, now)
-            self.query_one("#health-summary", Static).update(Content.styled(said, STYLES["quiet"]))
+        if (view := self._view) is not NOT_READ:
+            words = summary(view.hosts, view.links, self.session.healthy_words, now)
+            self.query_one("#health-summary", Static).update(Content.styled(words, STYLES["quiet"]))
             # Without runs there is nothing to link to.
             is_leading = bool(view.statuses)
             self._list.show(
@@ -531,22 +530,14 @@ class HealthScreen(BaseScreen):
 
     @property
     def _ahead(self) -> timedelta:
-        """How far the clock of the runs, which also dates the hosts, is ahead of ours."""
+        """How far the service's clock, which times runs, is ahead of ours."""
         return self.session.run_now() - self.session.clock()
-
-    @property
-    def _past_reader(self) -> SampleReader:
-        session = self.session
-        hold = timedelta(seconds=session.settings.notify.hold_s)
-        # Samples meant to be far apart still cover the time between them.
-        gap = max(LONGEST_GAP, timedelta(seconds=3 * session.profile.poll.health_s))
-        return SampleReader(session.healthy_words, hold, gap)
 
 
 async def read_health(
     cache: Cache, reader: SampleReader, now: datetime, ahead: timedelta, before: HealthView
 ) -> HealthView:
-    """Read the data; the runs' clock is `ahead` of ours. Figures of incidents long over are copied from `before`.
+    """Read the data; the service's clock is `ahead` of ours. Final counts of incidents are copied from `before`.
 
     Raises:
         StorageError: The cache cannot be read.

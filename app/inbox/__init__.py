@@ -1,1 +1,1 @@
-"""The inbox: what needs a person."""
+"""The inbox: items that need your attention."""

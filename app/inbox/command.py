@@ -1,4 +1,4 @@
-"""`runwarden inbox` and `runwarden notify`: what happened and is not dealt with yet, and what was told about it."""
+"""`runwarden inbox` and `runwarden notify`: open items, and the notifications sent about them."""
 
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -21,13 +21,13 @@ from storage.records.alert import Delivery, Message
 from storage.records.inbox import NO_TIME, InboxItem, Mark
 
 TONES: Final = {"critical": "bad", "decide": "warn", "delivered": "good", "failed": "bad", "expired": "bad"}
-"""By an item's severity, and by a message's outcome."""
+"""By an item's severity or a message's outcome."""
 ALL: Final = "all"
 KEYS: Final = click.argument("keys", nargs=-1, required=True, metavar="KEY...")
 
 
 class _ListingGroup(CommandGroup):
-    """Lists the items if no subcommand is named."""
+    """Lists the items if no subcommand is given."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         # Completion needs the names of all commands.
@@ -44,7 +44,7 @@ def inbox() -> None:
 @click.option("--all", "with_done", is_flag=True, help="Include items that are done, snoozed or muted.")
 @async_command
 async def list_items(invocation: Invocation, /, *, with_done: bool) -> int:
-    """List what is not dealt with, the most severe first. Changes nothing, and does not contact the service."""
+    """List open items, the most severe first. Changes nothing, and does not contact the service."""
     async with _opened(invocation) as box:
         items = await box.items(with_done=with_done)
         now = box.engine.clock()
@@ -77,7 +77,7 @@ async def list_items(invocation: Invocation, /, *, with_done: bool) -> int:
 @KEYS
 @async_command
 async def done(invocation: Invocation, /, *, keys: tuple[str, ...]) -> int:
-    """Mark items as done (`all`: those listed now); later events bring them back."""
+    """Mark items as done (`all`: all items listed now); later events bring them back."""
     return await _mark(invocation, keys, lambda box, items: box.done(items))
 
 
@@ -94,7 +94,7 @@ async def done(invocation: Invocation, /, *, keys: tuple[str, ...]) -> int:
 )
 @async_command
 async def snooze(invocation: Invocation, /, *, keys: tuple[str, ...], length: timedelta) -> int:
-    """Put items off for a while; what happens sooner brings them back."""
+    """Snooze items for a while; earlier events bring them back sooner."""
     return await _mark(invocation, keys, lambda box, items: box.snooze(items, box.engine.clock() + length))
 
 
@@ -102,14 +102,14 @@ async def snooze(invocation: Invocation, /, *, keys: tuple[str, ...], length: ti
 @KEYS
 @async_command
 async def mute(invocation: Invocation, /, *, keys: tuple[str, ...]) -> int:
-    """Take items out for good, whatever happens later."""
+    """Hide items permanently, even if more events follow."""
     return await _mark(invocation, keys, lambda box, items: box.mute(items))
 
 
 @inbox.command("undo", cls=FactCommand)
 @async_command
 async def undo(invocation: Invocation, /) -> int:
-    """Undo the last `done`, `snooze` or `mute`; used again, undo the one before it."""
+    """Undo the last `done`, `snooze` or `mute`; run it again to undo the one before."""
     async with _opened(invocation) as box:
         keys = await box.undo()
     invocation.output.record({"keys": list(keys)}, [("as before", key) for key in keys] or [("unchanged", "nothing")])
@@ -163,15 +163,15 @@ async def test(invocation: Invocation, /, *, route: str) -> int:
 @click.option("--limit", type=COUNT, default=50, show_default=True, help="Maximum number of messages.")
 @async_command
 async def log(invocation: Invocation, /, *, limit: int) -> int:
-    """List the messages that were made, newest first, and what became of each."""
+    """List notification messages with their outcome, newest first."""
     async with invocation.state() as state:
-        found = await state.recent_deliveries(limit)
+        deliveries = await state.recent_deliveries(limit)
         now = state.clock()
     entries = [
         facts(each, "number made_at attempts outcome")
         | facts(each.message, "route phase level title count groups")
         | {"text": each.message.body, "error": each.error or None}
-        for each in found
+        for each in deliveries
     ]
 
     def outcome(each: Delivery) -> str:
@@ -184,7 +184,7 @@ async def log(invocation: Invocation, /, *, limit: int) -> int:
         Column("outcome", outcome, "outcome", tone=lambda each: TONES.get(each.outcome or "", "")),
         Column("title", lambda each: each.message.title, "title", flexible=True),
     )
-    invocation.output.listing("deliveries", entries, columns, found, empty="No messages yet.")
+    invocation.output.listing("deliveries", entries, columns, deliveries, empty="No messages yet.")
     return Exit.DONE
 
 
@@ -192,12 +192,12 @@ async def log(invocation: Invocation, /, *, limit: int) -> int:
 @click.argument("numbers", nargs=-1, required=True, type=COUNT, metavar="NUMBER...")
 @async_command
 async def ack(invocation: Invocation, /, *, numbers: tuple[int, ...]) -> int:
-    """Acknowledge messages by the number in their text: they are not repeated."""
+    """Acknowledge messages by the number in their text, so that they are not repeated."""
     async with invocation.state() as state:
-        found = {number: await state.delivery(number) for number in numbers}
-        if missing := [number for number, each in found.items() if each is None]:
+        deliveries = {number: await state.delivery(number) for number in numbers}
+        if missing := [number for number, each in deliveries.items() if each is None]:
             raise failed("not_found", f"There is no message {missing[0]}. See: runwarden notify log")
-        groups = [group for each in found.values() if each is not None for group in each.message.groups]
+        groups = [group for each in deliveries.values() if each is not None for group in each.message.groups]
         now = state.clock()
         await state.mark(dict.fromkeys(groups, Mark(done_until=now)), now)
     invocation.output.record({"groups": groups}, [("acknowledged", group) for group in groups])

@@ -1,4 +1,4 @@
-"""The inbox: causes that wait, less those that were dealt with; the same for every console and command of a folder."""
+"""The inbox: open causes without those marked as done, snoozed or muted; shared by all consoles of a data folder."""
 
 import re
 import shlex
@@ -29,43 +29,43 @@ from storage.records.repository import DEFAULT_PLATFORM
 from storage.state import State
 
 LOOK_BACK: Final = timedelta(days=14)
-"""Runs that failed longer ago are no longer news."""
+"""Runs that failed longer ago are not listed."""
 MOST_RUNS: Final = 5_000
 MOST_MESSAGES: Final = 100
 MOST_ENTRIES: Final = 50
-"""Runs listed for one item."""
+"""The most runs listed for one item."""
 SILENT_AFTER: Final = timedelta(minutes=10)
-"""A bot that was idle this long is missed; cron starts one more often."""
+"""A bot that was idle for this long is reported as missing; cron would have started it by then."""
 _LONGEST_REASON: Final = 100
 _LONGEST_CURE: Final = 1000
-"""A command that was cut off cannot be pasted, and paths are long."""
+"""Long enough for commands with paths: a shortened command cannot be pasted."""
 _LONGEST: Final = 200
 _RUNS_AT_ONCE: Final = 50
-"""A screen that reads in between does not wait for more than these."""
+"""Few, so that other reads need not wait long."""
 _DAY: Final = timedelta(days=1)
 _NO_MARK: Final = Mark()
 
 
 @dataclass(slots=True)
 class Cause:
-    """The waiting events that have one cause."""
+    """Open events with the same cause."""
 
     key: str
     kind: InboxKind
     one: str
-    """The title while one event is not done."""
+    """The title for one event."""
     many: str = ""
-    """The title while several are not done, without their number in front. Empty: as `one`."""
+    """The title for several events, without the number in front of it. Empty: the same as `one`."""
     entries: list[InboxEntry] = field(default_factory=list)
     cure: str = ""
-    """The cure, as a command without its program."""
+    """The arguments of the command that resolves it."""
     subject: str = ""
     group: str = ""
-    """The key of marks on all causes in a repository, such as those by a notification's number."""
+    """The key for marks on all causes in a repository, as `notify ack` sets them."""
     choices: tuple[str, ...] = ()
-    """The answers that a question offers."""
+    """The answers offered for a question."""
     by: str = ""
-    """Who asks for an approval, and about which run."""
+    """The rule that asks for an approval, and the run that it is about."""
 
 
 class Inbox(Struct, frozen=True):
@@ -76,15 +76,15 @@ class Inbox(Struct, frozen=True):
 
     @classmethod
     def of(cls, engine: Engine, automations: Callable[[], Sequence[Rule]] | None = None) -> Self:
-        """The inbox of an engine's profile; if the state cannot be used, everything waits.
+        """Create the inbox of an engine's profile; if its state cannot be used, all items are open.
 
-        `automations`: the current rules, if they may have changed since the engine was opened.
+        `automations` returns the current rules, if they may have changed since the engine was opened.
         """
         automations = automations or (lambda: engine.settings.automations)
         return cls(engine, Causes(engine, engine.state if isinstance(engine.state, State) else None, automations))
 
     async def items(self, *, with_done: bool = False) -> tuple[InboxItem, ...]:
-        """The open items, the most severe first, then the newest; new activity brings an item back."""
+        """Return the open items, the most severe and then the newest first; new events bring items back."""
         now = self.engine.clock()
         marks = {} if with_done else await self._marks()
         causes = await self.causes.read(now)
@@ -93,11 +93,11 @@ class Inbox(Struct, frozen=True):
         return tuple(sorted(items, key=lambda item: (item.rank, -item.at.timestamp(), item.key)))
 
     async def done(self, items: Sequence[InboxItem]) -> None:
-        """Mark the items as done, up to now: later events bring them back."""
+        """Mark the items as done; later events bring them back."""
         await self._mark({entry.key: Mark(done_until=entry.at) for entry in await self._whole(items)})
 
     async def snooze(self, items: Sequence[InboxItem], until: datetime) -> None:
-        """Snooze the items until then; earlier events bring them back sooner."""
+        """Snooze the items until this time; new events bring them back sooner."""
         marks = await self._marks()
         await self._mark(
             {
@@ -107,12 +107,12 @@ class Inbox(Struct, frozen=True):
         )
 
     async def mute(self, items: Sequence[InboxItem]) -> None:
-        """Take the items out for good, whatever comes later."""
+        """Hide the items permanently, even if more events follow."""
         keys = [key for item in items for key in (item.key, *(entry.key for entry in item.newest))]
         await self._mark(dict.fromkeys(keys, Mark(is_muted=True)))
 
     async def undo(self) -> tuple[str, ...]:
-        """Undo the last change of any console and return its keys; called again, undo the one before it."""
+        """Undo the last change made by any console and return its keys; a further call undoes the one before."""
         return await self.engine.usable_state().undo(self.engine.clock())
 
     async def can_undo(self) -> bool:
@@ -126,20 +126,20 @@ class Inbox(Struct, frozen=True):
         return {} if self.causes.state is None else await self.causes.state.marks()
 
     async def _whole(self, items: Sequence[InboxItem]) -> Iterable[InboxEntry]:
-        """The entries to mark: the newest of each key, and of each repository whose items are all chosen."""
-        found = {entry.key: entry for item in items for entry in item.newest}
+        """The entries to mark: the newest for each key, and for each repository whose items are all chosen."""
+        entries = {entry.key: entry for item in items for entry in item.newest}
         others = {item.group for item in await self.items() if item.key not in {each.key for each in items}}
         for item in sorted(items, key=lambda item: item.at):
             if item.group and item.group not in others:
-                found[item.group] = InboxEntry(item.group, item.at)
-        return found.values()
+                entries[item.group] = InboxEntry(item.group, item.at)
+        return entries.values()
 
 
 def _item(cause: Cause, marks: Mapping[str, Mark], now: datetime, command_line: str) -> InboxItem | None:
     """The open part of the cause, or None."""
-    held = [(entry, [marks.get(key, _NO_MARK) for key in {entry.key, cause.group}]) for entry in cause.entries]
-    undone = [(entry, own) for entry, own in held if not any(mark.is_done(entry.at) for mark in own)]
-    # A snoozed item comes back with the first news of the same cause.
+    marked = [(entry, [marks.get(key, _NO_MARK) for key in {entry.key, cause.group}]) for entry in cause.entries]
+    undone = [(entry, own) for entry, own in marked if not any(mark.is_done(entry.at) for mark in own)]
+    # A snoozed item comes back with the first new event of the same cause.
     is_hidden = all(any(mark.hides(entry.at, now) for mark in own) for entry, own in undone)
     if is_hidden or marks.get(cause.key, _NO_MARK).is_muted:
         return None
@@ -147,7 +147,7 @@ def _item(cause: Cause, marks: Mapping[str, Mark], now: datetime, command_line: 
     cure = cause.cure or (f"runs view {entries[0].run_id}" if entries[0].run_id else "")
     title = cause.one if len(entries) == 1 or not cause.many else f"{len(entries):,} {cause.many}"
     newest = {entry.key: entry for entry in reversed(entries)}
-    back, known = "", [mark for _, own in held for mark in own]
+    back, known = "", [mark for _, own in marked for mark in own]
     if snoozed := [mark.snoozed_until for mark in known if mark.snoozed_until is not None]:
         back = "snoozed until now" if snoozed[0] <= now else "back before its snooze ended"
     elif any(mark.done_until is not None for mark in known):
@@ -172,38 +172,38 @@ def _item(cause: Cause, marks: Mapping[str, Mark], now: datetime, command_line: 
 
 @dataclass(slots=True)
 class Causes:
-    """Reads the causes from one profile's files."""
+    """Reads open causes from one profile's files."""
 
     engine: Engine
     state: State | None
     automations: Callable[[], Sequence[Rule]]
-    """The rules as they are configured now."""
+    """Returns the current rules."""
     _incidents: IncidentReader = field(init=False)
     _reasons: dict[tuple[str, datetime | None], str] = field(default_factory=dict)
-    """Why runs failed, as the service says it, by run and its last change."""
+    """The service's reasons for failures, by run and the time of its last change."""
 
     def __post_init__(self) -> None:
         self._incidents = IncidentReader.of(self.engine.cache, self.engine.settings, self.engine.profile)
 
     async def read(self, now: datetime) -> list[Cause]:
-        """Read all causes of the present."""
+        """Read all current causes."""
         incidents = await self._incidents.read(now)
-        found = await self._runs(now, incidents)
+        causes = await self._runs(now, incidents)
         for one in (each for each in incidents if not each.is_over):
             title = f"Code host {one.platform} is {one.word}"
             if not one.goes_on:
                 lasted = span(one.lasted.total_seconds())
                 title = f"Code host {one.platform} was {one.word} for {lasted}, and has recovered"
             key = f"host:{one.platform}"
-            found.append(_single("host", key, title, one.start, one.platform))
+            causes.append(_single("host", key, title, one.start, one.platform))
         for action in await self.engine.ledger.unresolved():
             title = f"Unknown outcome: {KIND_WORDS[action.kind]} {action.subject}".rstrip()
             number = action.action_id
             cure = f"actions resolve {number}"
-            found.append(_single("unknown", f"action:{number}", title, action.created_at, number, cure))
+            causes.append(_single("unknown", f"action:{number}", title, action.created_at, number, cure))
         if self.state is not None:
-            found += [*await self._automations(now, self.state), *await self._deliveries(now, self.state)]
-        return found
+            causes += [*await self._automations(now, self.state), *await self._deliveries(now, self.state)]
+        return causes
 
     async def _runs(self, now: datetime, incidents: Sequence[Incident]) -> list[Cause]:
         cache = self.engine.cache
@@ -233,7 +233,7 @@ class Causes:
                 why = f" while {host.platform} was {host.word}"
             what = f"failed in {run.repository}{why}"
             group = f"failed:{run.repository}"
-            # Without digits: most reasons that differ in them alone have one cause.
+            # Reasons that differ only in digits usually have the same cause.
             slug = re.sub(r"[^a-z]+", "-", about.casefold())[:40].strip("-")
             key = f"{group}:{slug}" if slug else group
             cause = failed.setdefault(key, Cause(key, "failed", f"A run {what}", f"runs {what}", group=group))
@@ -264,61 +264,61 @@ class Causes:
         }
 
     async def _ended(self, ahead: timedelta) -> list[Cause]:
-        """The followed runs that have ended, except failed ones."""
-        found = []
+        """Followed runs that have finished, except failed ones."""
+        causes = []
         for row in [pin.row for pin in await self.engine.cache.following.pins() if pin.row is not None]:
             if row.is_final and row.status != "failed":
                 key = f"ended:{row.run_id}"
                 title = f"Followed run {row.status}: {row.repository}"
-                found.append(Cause(key, "ended", title, entries=[_entry(key, row, ahead)]))
-        return found
+                causes.append(Cause(key, "ended", title, entries=[_entry(key, row, ahead)]))
+        return causes
 
     async def _automations(self, now: datetime, state: State) -> list[Cause]:
-        """What waits for approval, what is paused or was held back, and a bot that is missing."""
+        """Waiting approvals, paused and limited automations, and a missing bot."""
         rules = [rule for rule in rules_of(self.automations(), self.engine.profile.name) if rule.is_on]
-        found = list[Cause]()
+        causes = list[Cause]()
         states = await state.rule_states()
         names = {rule.name for rule in rules}
         waiting = await state.open_decisions(outcome="waiting")
-        held = await self.engine.cache.details([each.occurrence.facts.get("run.id", "") for each in waiting])
+        details = await self.engine.cache.details([each.occurrence.facts.get("run.id", "") for each in waiting])
         for each in waiting:
             run_id = each.occurrence.facts.get("run.id", "")
-            words = in_words(each, held.get(run_id))
+            words = in_words(each, details.get(run_id))
             title = f"Approve {words}" if words else f"{each.rule} waits for approval"
             number = str(each.decision_id)
             cure = f"automations approve {number}"
             cause = _single("approval", f"approval:{number}", title, each.decided_at, number, cure)
             cause.by = f"{each.rule}, about {run_id}" if run_id else each.rule
-            found.append(cause)
+            causes.append(cause)
         for name in (rule.name for rule in rules):
             stored = states.get(name)
             if stored is not None and stored.paused:
-                # The last line does not count: every time that is skipped while the rule is paused writes one.
+                # Ignore skipped occurrences: a paused rule keeps adding them to its journal.
                 last = next(iter(await state.journal(name, limit=1, outcomes=FINISHED_OUTCOMES)), None)
                 at = stored.since if last is None else last.decided_at
                 title = f"{name} is paused: {stored.paused}"
                 cure = f"automations resume {shlex.quote(name)}"
-                found.append(_single("paused", f"paused:{name}", title, at, name, cure))
+                causes.append(_single("paused", f"paused:{name}", title, at, name, cure))
         for newest, count in await state.limited(now - LOOK_BACK):
             if newest.rule in names:
                 title = f"{newest.rule} reached its limit, {plural(count, 'time')}: {newest.reason}"
                 key = f"limited:{newest.rule}"
                 cure = f"automations log {shlex.quote(newest.rule)}"
-                found.append(_single("limited", key, title, newest.decided_at, newest.rule, cure))
+                causes.append(_single("limited", key, title, newest.decided_at, newest.rule, cure))
         until = await state.lease_until(LEASE)
         is_approved = bool(await state.open_decisions(outcome="approved"))
         if (rules or is_approved) and (until is None or until < now - SILENT_AFTER):
             why = "A request is approved" if is_approved else "Automations are configured"
             title = f"{why}, but no bot is running"
-            found.append(_single("bot", "bot", title, until or NO_TIME, "", "watch"))
-        return found
+            causes.append(_single("bot", "bot", title, until or NO_TIME, "", "watch"))
+        return causes
 
     async def _deliveries(self, now: datetime, state: State) -> list[Cause]:
-        """The messages that a route did not take."""
+        """Messages that could not be delivered, grouped by route."""
         lost = [
             each for each in await state.recent_deliveries(MOST_MESSAGES, "failed") if each.made_at > now - LOOK_BACK
         ]
-        found = []
+        causes = []
         for route, group in groupby(sorted(lost, key=lambda each: each.message.route), lambda each: each.message.route):
             deliveries, key = list(group), f"undelivered:{route}"
             entries = [InboxEntry(key, one.made_at) for one in deliveries]
@@ -326,8 +326,8 @@ class Causes:
             single = f"Not delivered over {route}"
             many = f"messages not delivered over {route}, latest"
             cure = f"notify test {shlex.quote(route)}"
-            found.append(Cause(key, "undelivered", f"{single}: {newest}", f"{many}: {newest}", entries, cure, route))
-        return found
+            causes.append(Cause(key, "undelivered", f"{single}: {newest}", f"{many}: {newest}", entries, cure, route))
+        return causes
 
 
 def _single(kind: InboxKind, key: str, title: str, at: datetime, subject: str, cure: str = "") -> Cause:
@@ -339,6 +339,6 @@ def _entry(key: str, run: RunRow, ahead: timedelta) -> InboxEntry:
 
 
 def _ended(run: RunRow, ahead: timedelta) -> datetime:
-    # A run without any readable time is old: it cannot come back as news again and again.
+    # Treat a run without a readable time as old, so that it does not come back as new again and again.
     at = run.updated_at or run.created_at
     return NO_TIME if at is None else at - ahead

@@ -1,11 +1,11 @@
-"""The Inbox tab: what needs the user's attention. Looking at it changes nothing."""
+"""The Inbox tab: items that need attention. Opening it changes nothing."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from datetime import date, datetime, time, timedelta
-from typing import TYPE_CHECKING, ClassVar, Final
+from datetime import datetime, time, timedelta
+from typing import ClassVar, Final
 
-from textual import on
+from textual import on, work
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.message import Message
@@ -26,9 +26,6 @@ from widgets.inbox.items import SEVERITY_TONES, InboxRow, inbox_columns, rows_of
 from widgets.kit.badges import STYLES
 from widgets.kit.line_table import LineTable
 from widgets.kit.table_and_facts import FactPane, TableAndFacts
-
-if TYPE_CHECKING:
-    from storage.records import Action
 
 READING: Final = Notice("◌", "Reading the inbox…", tone="busy")
 NOT_ASKED: Final = Notice("◌", "Nothing is known yet", ("The service has not answered since this profile was set up.",))
@@ -56,7 +53,7 @@ TABS_OF: Final = {
 
 
 class InboxScreen(BaseScreen):
-    """The items by severity, age and cause."""
+    """The items by severity and age."""
 
     TAB = INBOX
     CSS = """
@@ -67,7 +64,7 @@ class InboxScreen(BaseScreen):
         Binding("c", "answer", "answer", tooltip="Answer the agent's question", id="run.continue"),
         Binding("e", "done", "done", tooltip="Mark as done, until a new event", id="inbox.done"),
         Binding("h", "snooze", "snooze", tooltip="Hide for a while, or until a new event", id="inbox.snooze"),
-        Binding("m", "mute", "mute", tooltip="Hide for good", id="inbox.mute"),
+        Binding("m", "mute", "mute", tooltip="Hide permanently", id="inbox.mute"),
         Binding("u", "undo", "undo", tooltip="Undo the last change; press again for earlier ones", id="inbox.undo"),
         Binding("space", "mark", "mark", tooltip="Mark for an action on several", id="inbox.mark"),
         Binding(
@@ -89,11 +86,11 @@ class InboxScreen(BaseScreen):
         self._list = TableAndFacts(self._table, FactPane[InboxRow](), id="inbox")
         self._marked: set[str] = set()
         self._gone: InboxItem | None = None
-        """The item that disappeared under the cursor by itself: the user did not choose the one in its place."""
+        """An item that disappeared under the cursor by itself, so that the next key must not hit its successor."""
         self._here = ""
-        """The item under the cursor when the list was shown last."""
+        """The item under the cursor at the last update."""
         self._put_away: frozenset[str] = frozenset()
-        """Items that the user puts away: the cursor may move on from them."""
+        """The items that the user just hid, after which the cursor may move on."""
 
     def compose_body(self) -> Iterable[Widget]:
         """Compose a summary, the list, and the facts of one item."""
@@ -125,13 +122,13 @@ class InboxScreen(BaseScreen):
         self.go_to(bookmark)
 
     def trouble(self) -> Notice | None:
-        """A notice if nothing can be put away."""
+        """A notice if items cannot be changed."""
         if why := self.session.inbox.trouble:
             return Notice("✗", "Items cannot be changed", (why,), "bad")
         return super().trouble()
 
     def show_trouble(self) -> None:
-        """Update the banner and the reason for an empty list, which may be the same trouble."""
+        """Update the banner and the text of the empty list, which may report the same problem."""
         super().show_trouble()
         self._table.say(self._nothing)
 
@@ -154,25 +151,24 @@ class InboxScreen(BaseScreen):
             self._say_put_away("Done", items)
 
     async def action_mute(self) -> None:
-        """Mute the chosen items for good."""
+        """Mute the chosen items."""
         if (items := self._chosen()) and (inbox := self.session.inbox.inbox) is not None:
             await inbox.mute(items)
             self._say_put_away("Muted", items)
 
-    def action_snooze(self) -> None:
-        """Ask until when, and snooze the chosen items."""
+    @work
+    async def action_snooze(self) -> None:
+        """Ask for a time, and snooze the chosen items until then."""
         if items := self._chosen():
-            choices = [(Content(said), until) for said, until in snoozes(self.session.clock())]
+            choices = [(Content(words), until) for words, until in snoozes(self.session.clock())]
+            until = await self.app.push_screen_wait(ChoiceSheet("Snooze", choices))
+            if until is not None and (inbox := self.session.inbox.inbox) is not None:
+                await inbox.snooze(items, until)
+                self._say_put_away("Snoozed", items)
 
-            async def put_off(until: datetime | None) -> None:
-                if until is not None and (inbox := self.session.inbox.inbox) is not None:
-                    await inbox.snooze(items, until)
-                    self._say_put_away("Snoozed", items)
-
-            self.app.push_screen(ChoiceSheet("Snooze", choices), put_off)
-
+    @work
     async def action_answer(self) -> None:
-        """Answer what a run's agent asks: with one of its choices or in words, in a form that shows what is sent."""
+        """Answer an agent's question with one of its choices or in words, in a form that previews the request."""
         item, engine = self._item, self.session.engine
         detail = None if item is None or engine is None else await engine.cache.detail(item.entries[0].run_id)
         if item is None or engine is None or detail is None:
@@ -184,31 +180,23 @@ class InboxScreen(BaseScreen):
         run = detail.run
         asked = (await engine.cache.questions()).get(run.run_id)
         question = item.title if asked is None else " ".join(asked.question.split())
-
-        def write(answer: str) -> None:
-            from app.actions.screen_writes import ContinueRunForm
-
-            self.app.push_screen(ContinueRunForm(engine, run, question=question, said=answer), self._answered)
-
-        def choose(answer: str | Message | None) -> None:
-            if isinstance(answer, Message):
-                self.post_message(answer)
-            elif answer is not None:
-                write(answer)
-
-        if not item.choices:
-            write("")
+        answer: str | Message | None = ""
+        if item.choices:
+            choices: list[tuple[Content, str | Message]] = [
+                *((Content(safe_text(each, limit=200)), each) for each in item.choices),
+                (Content("type another answer"), ""),
+                (Content("open the run"), OpenRun(run.run_id)),
+            ]
+            sheet = ChoiceSheet(item.title, choices)
+            sheet.mark = mark_of(engine)
+            answer = await self.app.push_screen_wait(sheet)
+        if isinstance(answer, Message):
+            self.post_message(answer)
+        if not isinstance(answer, str):
             return
-        choices: list[tuple[Content, str | Message]] = [
-            *((Content(safe_text(each, limit=200)), each) for each in item.choices),
-            (Content("type another answer"), ""),
-            (Content("open the run"), OpenRun(run.run_id)),
-        ]
-        sheet = ChoiceSheet(item.title, choices)
-        sheet.mark = mark_of(engine)
-        self.app.push_screen(sheet, choose)
+        from app.actions.screen_writes import ContinueRunForm
 
-    def _answered(self, action: "Action | None") -> None:
+        action = await self.app.push_screen_wait(ContinueRunForm(engine, run, question=question, said=answer))
         if action is None:
             return
         self.session.inbox.ask()
@@ -259,14 +247,12 @@ class InboxScreen(BaseScreen):
             self._gone = None
 
     @on(LineTable.Chosen)
-    def _chosen_item(self) -> None:
-        self.run_worker(self._open)
-
+    @work
     async def _open(self) -> None:
         if (item := self._item) is None:
             return
         if item.kind == "question":
-            await self.action_answer()
+            self.action_answer()
             return
         runs = [entry for entry in item.entries if entry.run_id]
         if len(runs) > 1:
@@ -277,18 +263,15 @@ class InboxScreen(BaseScreen):
                 for line, run in zip(lines, runs, strict=True)
             ]
             choices += await self._listed(item, runs)
-            self.app.push_screen(ChoiceSheet("Open", choices), self._go)
+            if (lead := await self.app.push_screen_wait(ChoiceSheet("Open", choices))) is not None:
+                self.post_message(lead)
         elif runs:
-            self._go(OpenRun(runs[0].run_id))
+            self.post_message(OpenRun(runs[0].run_id))
         else:
-            self._go(GoToTab(TABS_OF.get(item.kind, "automations"), item.subject))
-
-    def _go(self, lead: Message | None) -> None:
-        if lead is not None:
-            self.post_message(lead)
+            self.post_message(GoToTab(TABS_OF.get(item.kind, "automations"), item.subject))
 
     async def _listed(self, item: InboxItem, runs: Sequence[InboxEntry]) -> list[tuple[Content, Message]]:
-        """A choice that shows all of the item's runs in the list; none if no query finds them."""
+        """A choice that lists the item's runs in Runs; empty if no query matches them."""
         if item.kind == "stuck":
             return [(Content("list all stuck runs"), GoToTab("runs", "is:stuck"))]
         engine = self.session.engine
@@ -322,7 +305,7 @@ class InboxScreen(BaseScreen):
         return NOTHING if self.session.vitals.now.known else NOT_ASKED
 
     def _chosen(self) -> tuple[InboxItem, ...]:
-        """The marked items, or the one under the cursor, unless it only took the place of one that disappeared."""
+        """The marked items or the one under the cursor, unless it moved there because another one disappeared."""
         if self.session.inbox.trouble:
             self.session.notify("Items cannot be changed: see Health (2).", severity="warning")
             return ()
@@ -353,24 +336,20 @@ class InboxScreen(BaseScreen):
         counts = Counter(item.severity for item in items)
         parts = [(f"  {counts[each]:,} {each}", STYLES[tone]) for each, tone in SEVERITY_TONES.items() if counts[each]]
         marked = f"   ■ {len(self._marked):,} marked" if self._marked else ""
-        said = Content.assemble(f"{len(items):,} waiting", *parts, (marked, "$accent")) if items else Content()
-        self.query_one("#inbox-summary", Static).update(said)
+        summary = Content.assemble(f"{len(items):,} waiting", *parts, (marked, "$accent")) if items else Content()
+        self.query_one("#inbox-summary", Static).update(summary)
         self.refresh_bindings()
 
 
 def snoozes(now: datetime) -> tuple[tuple[str, datetime], ...]:
-    """The ends of a snooze: an hour, tomorrow morning and Monday morning, by the local clock."""
+    """The times offered for a snooze: in an hour, tomorrow morning and Monday morning, by the local clock."""
     today = now.astimezone().date()
     hour = now + timedelta(hours=1)
-    tomorrow = _morning(today + timedelta(days=1))
-    monday = _morning(today + timedelta(days=7 - today.weekday()))
+    # Combining naive local times keeps the wall-clock hour, even when the clocks change in between.
+    tomorrow = datetime.combine(today + timedelta(days=1), MORNING).astimezone()
+    monday = datetime.combine(today + timedelta(days=7 - today.weekday()), MORNING).astimezone()
     return (
         (f"an hour, until {hour.astimezone():%H:%M}", hour),
         (f"until tomorrow morning, {tomorrow.astimezone():%a %H:%M}", tomorrow),
         (f"until Monday, {monday.astimezone():%d %b %H:%M}", monday),
     )
-
-
-def _morning(day: date) -> datetime:
-    # A naive time is local: it is eight by the wall clock also after the clocks changed.
-    return datetime.combine(day, MORNING).astimezone()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from msgspec import Struct
-from textual import on
+from textual import on, work
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Horizontal, Vertical
 from textual.content import Content
@@ -57,10 +57,10 @@ if TYPE_CHECKING:
 
 
 class InsightSpan(Struct, frozen=True):
-    """A stretch of time up to now."""
+    """A period up to now."""
 
     name: str
-    """Such as `7d`."""
+    """As in `7d`."""
     title: str
     step: ChartStep
     count: int
@@ -69,7 +69,7 @@ class InsightSpan(Struct, frozen=True):
     """The steps over which concurrency is averaged."""
 
     def edges(self, now: datetime) -> tuple[datetime, ...]:
-        """The beginning of each hour or day and the end of the last one, in local time, daylight saving included."""
+        """The start of each hour or day and the end of the last one, by the local clock with its changes."""
         if self.step == "hour":
             last = now.astimezone().replace(minute=0, second=0, microsecond=0).astimezone(UTC)
             return tuple(last + timedelta(hours=index) for index in range(1 - self.count, 2))
@@ -92,7 +92,7 @@ SPANS: Final = (
 
 
 async def read_insights(cache: Cache, span: InsightSpan, now: datetime) -> InsightsView:
-    """Read the figures of a stretch up to now.
+    """Read the figures of a period up to now.
 
     Raises:
         StorageError: The cache cannot be read.
@@ -128,7 +128,7 @@ NO_RUN_YET: Final = Notice(
 
 
 def legend(view: InsightsView) -> Content:
-    """Explain the bars, with the numbers of the whole time."""
+    """Explain the bars, with the numbers of the whole period."""
     counts = [(FAILED, view.failed), (COMPLETED, view.completed), (UNFINISHED, view.unfinished)]
     if view.ended_otherwise:
         counts.insert(2, (OTHERWISE, view.ended_otherwise))
@@ -150,19 +150,15 @@ def busiest(view: InsightsView) -> Content:
 
 
 def nothing(span: InsightSpan, view: InsightsView) -> Notice:
-    """The reason for missing figures, once the service has answered."""
+    """Explain why there are no figures, once the service has answered."""
     if view.coverage.whole and view.coverage.first_run_at is None:
         return NO_RUN_YET
-    wider = next((each for each in SPANS if _hours(each) > _hours(span)), None)
+    wider = next(iter(SPANS[SPANS.index(span) + 1 :]), None)
     what_now = f"Press t for {wider.title}." if wider is not None else "Older runs are in Runs."
     if view.is_complete:
         return Notice("○", f"No run was created in {span.title}", (what_now,), "plain")
     lines = ("The history of that time is not complete yet,", "so there may have been some. " + what_now)
     return Notice("◌", f"No run of {span.title} is known", lines, "warn")
-
-
-def _hours(span: InsightSpan) -> int:
-    return span.count * (24 if span.step == "day" else 1)
 
 
 FORMATS: Final = (".csv", ".json")
@@ -176,7 +172,7 @@ CsvRow = tuple[str, str, str, str, str, float | int | None]
 
 
 def write(view: InsightsView, path: Path) -> None:
-    """Write the figures in the format of the file's name, completely or not at all.
+    """Write the figures in the format given by the file's name, atomically.
 
     Raises:
         OSError: The file could not be written.
@@ -187,7 +183,7 @@ def write(view: InsightsView, path: Path) -> None:
 
 
 def as_csv(view: InsightsView) -> str:
-    """Format as CSV, one figure a line."""
+    """Format as CSV with one figure per line."""
     buffer = StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -209,7 +205,7 @@ def as_csv(view: InsightsView) -> str:
 
 
 def as_json(view: InsightsView) -> str:
-    """Format as one JSON document; `complete_since` is null if nothing is known to be complete."""
+    """Format as a JSON document; `complete_since` is null if no part is known to be complete."""
 
     def figures(each: Outcomes | RepositoryFigures, measures: Mapping[str, str]) -> dict[str, float | int | None]:
         return {name: getattr(each, measure) for measure, name in measures.items()}
@@ -243,12 +239,12 @@ def _time(moment: datetime | None) -> str | None:
 
 
 AT_MOST_EVERY: Final = timedelta(seconds=5)
-"""Figures of many runs are not computed more often, however often runs change."""
+"""The shortest interval between updates, since figures of many runs are expensive."""
 FIRST: Final = SPANS[1]
 
 
 class InsightsScreen(BaseScreen):
-    """Charts of a stretch of time, or the same numbers as tables."""
+    """Charts of a period, or the same numbers as tables."""
 
     TAB = "insights"
     CSS = """
@@ -294,10 +290,10 @@ class InsightsScreen(BaseScreen):
         self._engine = engine
         self._span = FIRST
         self._view: InsightsView | None = None
-        self._said: Notice | None = None
-        """The notice in place of figures, or None."""
+        self._notice: Notice | None = None
+        """The notice shown instead of figures, or None."""
         self._is_stale = False
-        """Whether runs changed since the figures were read."""
+        """Whether runs have changed since the figures were read."""
         self._chart = OutcomesChart(id="insight-outcomes-chart")
         self._rows = LeadList(id="insight-repositories-list")
         self._tables = LeadList(id="insight-tables")
@@ -324,30 +320,30 @@ class InsightsScreen(BaseScreen):
 
     def on_mount(self) -> None:
         """Read the figures."""
-        self._say(Notice("◌", f"Counting the runs of {self._span.title}…", tone="busy"))
+        self._show_notice(Notice("◌", f"Counting the runs of {self._span.title}…", tone="busy"))
         self._name_spans()
         self._reader.ask()
 
     def show_trouble(self) -> None:
-        """Update the banner and the notice in place of figures, which may be the same trouble."""
+        """Update the banner and the notice instead of figures, which may report the same problem."""
         super().show_trouble()
         if self._view is not None and not self._view.runs:
-            self._say(self._nothing(self._view))
-            self._say_extent(self._view)
+            self._show_notice(self._nothing(self._view))
+            self._show_extent(self._view)
 
     def trouble(self) -> Notice | None:
-        """The banner's notice, unless the figures' place already shows it."""
-        is_said = self._view is not None and not self._view.runs and not self._was_answered
-        return None if is_said else super().trouble()
+        """The banner's notice, unless it is already shown instead of figures."""
+        is_shown = self._view is not None and not self._view.runs and not self._was_answered
+        return None if is_shown else super().trouble()
 
     def on_screen_resume(self) -> None:
-        """Read what changed while another screen was shown."""
+        """Load the changes made while another screen was shown."""
         if self._view is not None:
             self._is_stale = True
             self.tick(self._engine.clock())
 
     def engine_changed(self, event: Event) -> None:
-        """Note that figures may have changed; they are read by the tick, not for every run."""
+        """Note that figures may have changed; `tick` reads them, instead of once per run."""
         if isinstance(event, RunsChanged | CacheChangedElsewhere):
             self._is_stale = True
         if isinstance(event, RunsChanged | CacheChangedElsewhere | LinkChanged) and not (
@@ -356,7 +352,7 @@ class InsightsScreen(BaseScreen):
             self._reader.ask()
 
     def tick(self, now: datetime) -> None:
-        """Read the figures if they may have changed and are old enough; time alone changes them too."""
+        """Read the figures again if they may have changed, but not too often; they also change with time."""
         view = self._view
         if view is None:
             return
@@ -375,11 +371,11 @@ class InsightsScreen(BaseScreen):
     # Its keys
 
     def action_when(self) -> None:
-        """Show the next stretch of time."""
+        """Show the next period."""
         self.action_span(SPANS[(SPANS.index(self._span) + 1) % len(SPANS)].name)
 
     def action_span(self, name: str) -> None:
-        """Show another stretch of time."""
+        """Show another period."""
         span = next(span for span in SPANS if span.name == name)
         if span != self._span:
             self._span = span
@@ -393,7 +389,7 @@ class InsightsScreen(BaseScreen):
         self.refresh_bindings()
 
     def action_bar(self, step: int) -> None:
-        """Move the cursor in the outcomes, or move it there from the repositories."""
+        """Move the cursor among the outcomes, or to them from the repositories."""
         if self._chart.has_focus:
             self._chart.move(step)
         self._chart.focus()
@@ -402,7 +398,8 @@ class InsightsScreen(BaseScreen):
         """Move the cursor to the repositories."""
         self._rows.focus()
 
-    def action_export(self) -> None:
+    @work
+    async def action_export(self) -> None:
         """Ask for a file and write the figures."""
         view, day = self._view, self._engine.clock().astimezone()
         if view is None:
@@ -415,7 +412,8 @@ class InsightsScreen(BaseScreen):
         name = f"runwarden-{self._engine.profile.name}-{self._span.name}-{day:%Y-%m-%d}.csv"
         suggested = Path.cwd() / "".join(c if c.isalnum() or c in "-._" else "-" for c in name)
         sheet = ExportScreen("Export these figures", suggested, FORMATS, written)
-        self.app.push_screen(sheet, lambda said: self.session.notify(said) if said else None)
+        if result := await self.app.push_screen_wait(sheet):
+            self.session.notify(result)
 
     def action_refresh(self) -> None:
         """Poll the service now."""
@@ -440,8 +438,8 @@ class InsightsScreen(BaseScreen):
     @on(OutcomesChart.Highlighted)
     def _bar_highlighted(self, message: OutcomesChart.Highlighted) -> None:
         view, index = self._view, message.index
-        said = "" if view is None or index is None else counted(view.outcomes[index], view)
-        self.query_one("#insight-outcomes").border_subtitle = said
+        title = "" if view is None or index is None else counted(view.outcomes[index], view)
+        self.query_one("#insight-outcomes").border_subtitle = title
         self.refresh_bindings()
 
     @on(OptionList.OptionHighlighted)
@@ -475,12 +473,12 @@ class InsightsScreen(BaseScreen):
     def _show(self, view: InsightsView) -> None:
         is_first = self._view is None
         self._view = view
-        self._say_extent(view)
+        self._show_extent(view)
         self.refresh_bindings()
         if not view.runs:
-            self._say(self._nothing(view))
+            self._show_notice(self._nothing(view))
             return
-        self._said = None
+        self._notice = None
         self.query_one("#insights").remove_class("-nothing")
         self.query_one("#insight-outcomes").border_title = f"Outcomes by {view.step}"
         self.query_one("#insight-concurrency").border_title = "Runs at once, on average"
@@ -501,29 +499,24 @@ class InsightsScreen(BaseScreen):
             return nothing(self._span, view)
         return self.session.vitals.trouble or ASKING
 
-    def _say_extent(self, view: InsightsView) -> None:
-        said = extent(view) if view.runs or self._was_answered else ""
-        self.query_one("#insight-extent", Static).update(Content.styled(said, STYLES["quiet"]))
+    def _show_extent(self, view: InsightsView) -> None:
+        words = extent(view) if view.runs or self._was_answered else ""
+        self.query_one("#insight-extent", Static).update(Content.styled(words, STYLES["quiet"]))
 
     @property
     def _was_answered(self) -> bool:
         link = self.session.vitals.now.runs_link
         return link is not None and link.last_ok_at is not None
 
-    def _say(self, notice: Notice) -> None:
-        if notice == self._said:
-            return
-        self._said = notice
-        self.query_one(NoticePage).show(notice)
-        self.query_one("#insights").add_class("-nothing")
+    def _show_notice(self, notice: Notice) -> None:
+        if notice != self._notice:
+            self._notice = notice
+            self.query_one(NoticePage).show(notice)
+            self.query_one("#insights").add_class("-nothing")
 
     def _name_spans(self) -> None:
-        chips = tuple(
-            Chip(
-                span.name,
-                safe_text(f"[{span.name}]" if span == self._span else f" {span.name} "),
-                span == self._span,
-            )
-            for span in SPANS
-        )
-        self.query_one("#insight-spans", ChipBar).show(chips)
+        chips: list[Chip] = []
+        for span in SPANS:
+            is_chosen = span == self._span
+            chips.append(Chip(span.name, safe_text(f"[{span.name}]" if is_chosen else f" {span.name} "), is_chosen))
+        self.query_one("#insight-spans", ChipBar).show(tuple(chips))

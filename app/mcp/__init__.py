@@ -1,1 +1,1 @@
-"""The same facts and proposals as tools for programs (MCP)."""
+"""The command line's data and proposals as tools for programs (MCP)."""

@@ -1,4 +1,4 @@
-"""Notifications: changes in few messages, over the user's routes, until one takes them.
+"""Notifications: changes combined into few messages, and sent over the user's routes until one is delivered.
 
-Whatever reads or writes a file may raise `StorageError`; what was made so far is kept, and may be sent once more.
+Everything that reads or writes a file may raise `StorageError`; messages made before are kept, and may be sent twice.
 """

@@ -1,4 +1,4 @@
-"""Alerts: what happened to runs, code hosts and our own link, in words, under keys that make each unique."""
+"""Alerts about runs, code hosts and our link: their words, and the keys that make each unique."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -20,12 +20,12 @@ from storage.records.following import StatusChange, StuckRun
 from storage.state import State
 
 _NEVER: Final = datetime.min.replace(tzinfo=UTC)
-_FAILURES_TOLD: Final = 2
-"""One lost answer is no trouble yet."""
+_LEAST_FAILURES: Final = 2
+"""A single lost answer is not reported."""
 LISTED: Final = 5
-"""Places that one message names."""
+"""Repositories that one message names."""
 REFUSALS: Final = frozenset({"not_authorized", "forbidden", "token"})
-"""Errors of the token, while the link is up. A second look changes nothing, so they are told at once."""
+"""Errors of the token while the link is up. They do not pass by themselves, so they are reported at once."""
 _FOLLOW_UPS: Final[Mapping[Outcome, tuple[Level, str]]] = {
     "done": ("information", "The run has ended, and the waiting continuation was sent"),
     "failed": ("warning", "The waiting continuation was not sent"),
@@ -50,7 +50,7 @@ def own_alert(
     after: tuple[str, ...] = (),
     is_lasting: bool = False,
 ) -> Alert:
-    """An alert of `[notify] on`."""
+    """An alert that `[notify] on` asks for."""
     title = safe_text(title, limit=120)
     body = safe_text(body, limit=400)
     subject = (group, "", DEFAULT_ROUTE, level, title, about)
@@ -58,13 +58,13 @@ def own_alert(
 
 
 async def wanted(moves: Sequence[StatusChange], on: Collection[str], ledger: Ledger) -> list[StatusChange]:
-    """The moves that the settings ask for, but for runs that were cancelled from here: who did it knows."""
-    found = [move for move in moves if move.new in on or (move.is_pinned and "pinned" in on)]
-    if not any(move.new == CANCELLED for move in found):
-        return found
+    """The changes that the settings ask for, except cancellations from this machine: their author knows."""
+    changes = [move for move in moves if move.new in on or (move.is_pinned and "pinned" in on)]
+    if not any(move.new == CANCELLED for move in changes):
+        return changes
     sent = await ledger.actions(ActionFilter(["run.cancel"], ["confirmed"]))
     own = {action.result_id: action.settled_at for action in reversed(sent) if action.settled_at is not None}
-    return [move for move in found if move.new != CANCELLED or own.get(move.run_id, _NEVER) < move.after]
+    return [move for move in changes if move.new != CANCELLED or own.get(move.run_id, _NEVER) < move.after]
 
 
 def move_alert(move: StatusChange, profile: str) -> Alert:
@@ -72,7 +72,7 @@ def move_alert(move: StatusChange, profile: str) -> Alert:
     took = ""
     if move.is_final and move.at > move.active_since:
         took = f" after {span((move.at - move.active_since).total_seconds())}"
-    told = own_alert(
+    alert = own_alert(
         # To the microsecond: a run that was continued may fail a second time.
         f"run:{move.run_id}:{move.new}:{move.at.isoformat()}",
         f"{'' if move.new == 'failed' else 'run:'}{move.new}:{move.repository}",
@@ -82,7 +82,7 @@ def move_alert(move: StatusChange, profile: str) -> Alert:
         move.at,
         {**_about(move.run_id, move.repository, move.new), "branch": move.branch_name},
     )
-    return replace(told, is_followed=move.is_pinned)
+    return replace(alert, is_followed=move.is_pinned)
 
 
 def state_alerts(
@@ -94,16 +94,16 @@ def state_alerts(
     incidents: Sequence[Incident],
     link: LinkState,
 ) -> list[Alert]:
-    """The lasting states that the settings ask for: stuck runs, incidents that held (and their ends), and our link."""
+    """Alerts for the states that the settings ask for: stuck runs, long incidents and their ends, and our link."""
     hold, states = timedelta(seconds=notify.hold_s), list[Alert]()
     if "stuck" in notify.on:
         states += [_stuck(run, profile) for run in stuck]
     if "health" in notify.on:
-        held = (incident for incident in incidents if incident.lasted >= hold)
-        states += [_over(one, now, profile) if one.is_over else _begun(one, hold, now, profile) for one in held]
+        lasting = (incident for incident in incidents if incident.lasted >= hold)
+        states += [_over(one, now, profile) if one.is_over else _begun(one, hold, now, profile) for one in lasting]
     is_refused = link.error_kind in REFUSALS
     if "link" in notify.on and link.failing_since is not None:
-        has_held = now - link.failing_since >= hold and link.failures >= _FAILURES_TOLD
+        has_held = now - link.failing_since >= hold and link.failures >= _LEAST_FAILURES
         if is_refused or has_held:
             states.append(_link_down(link, link.failing_since, now, profile, is_refused=is_refused))
     return states
@@ -147,7 +147,7 @@ def _link_down(link: LinkState, since: datetime, now: datetime, profile: str, *,
 
 
 def link_back_alert(outage: Alert, link: LinkState, now: datetime, profile: str) -> Alert:
-    """The link is back, or the token is accepted again."""
+    """An alert that the link is back, or that the token is accepted again."""
     back = link.last_ok_at or now
     is_token = outage.key.startswith("link:token")
     what = "The service accepts the token again" if is_token else "The link to the service is back"
@@ -157,7 +157,7 @@ def link_back_alert(outage: Alert, link: LinkState, now: datetime, profile: str)
 
 
 def _keys(incident: Incident) -> tuple[str, str, str]:
-    """The keys of its alerts: impaired, bad, over."""
+    """The keys of the alerts that it is impaired, bad, and over."""
     base = f"health:{incident.platform}:{incident.start.isoformat()}"
     return f"{base}:impaired", f"{base}:bad", f"{base}:over"
 
@@ -174,7 +174,7 @@ def _begun(incident: Incident, hold: timedelta, now: datetime, profile: str) -> 
         f"since {clock_time(incident.start, now)} · {profile}",
         incident.start,
         {"platform": incident.platform, "status": incident.word},
-        # Well for the moment: not told now, but its end is told if its beginning was.
+        # Healthy at the moment, so report the recovery only if the incident was reported.
         after=(impaired, bad) if incident.recovered_at is not None else (),
         is_lasting=True,
     )
@@ -197,7 +197,7 @@ def _over(incident: Incident, now: datetime, profile: str) -> Alert:
 
 
 async def follow_up_alerts(state: State, since: datetime, profile: str) -> list[Alert]:
-    """Continuations that waited for the end of their run, and were sent or given up since then."""
+    """Alerts for continuations that waited until a run finished, and were sent or given up since then."""
     alerts = list[Alert]()
     for each in await state.journal(WHEN_ENDED, limit=LISTED * 10, outcomes=tuple(_FOLLOW_UPS)):
         level, title = _FOLLOW_UPS[each.outcome]
@@ -216,7 +216,7 @@ async def follow_up_alerts(state: State, since: datetime, profile: str) -> list[
 
 
 def together(alerts: Sequence[Alert]) -> Alert:
-    """Several alerts as one: the newest, with their number, their places and their highest level."""
+    """Combine several alerts into one: the newest, with their count, their repositories and the highest level."""
     newest = max(alerts, key=lambda each: each.at)
     body = " · ".join(filter(None, (places(alerts), newest.body)))
     level = worst(each.level for each in alerts)
@@ -224,7 +224,7 @@ def together(alerts: Sequence[Alert]) -> Alert:
 
 
 def counted(title: str, count: int) -> str:
-    """The title of one of so many."""
+    """The title of the newest of `count` alerts."""
     return title if count == 1 else f"{title} (and {count - 1:,} more)"
 
 

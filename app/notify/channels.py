@@ -1,4 +1,4 @@
-"""Notification channels: bell, desktop, command. A failure is reported, and nothing waits for it."""
+"""Notification channels: bell, desktop, command. Failures are returned, never raised."""
 
 import asyncio
 import os
@@ -17,19 +17,19 @@ from storage.records.alert import Alert, Level
 
 _END: Final = "\x1b\\"
 _TITLED: Final = ("foot", "rxvt-unicode")
-"""Beginnings of TERM of terminals that take a title and a text (OSC 777)."""
+"""Prefixes of TERM for terminals that accept a title and a text (OSC 777)."""
 _PLAIN: Final = ("xterm-kitty", "xterm-ghostty", "wezterm")
-"""Beginnings of TERM of terminals that take one text (OSC 9)."""
+"""Prefixes of TERM for terminals that accept one text (OSC 9)."""
 _PLAIN_PROGRAMS: Final = frozenset({"iTerm.app", "WezTerm", "ghostty"})
-"""As TERM_PROGRAM names them."""
+"""Such terminals by TERM_PROGRAM."""
 DEADLINE_S: Final = 15.0
-"""A slower program is killed, with its process group; time in which this process itself was stopped is not counted."""
+"""A slower program is killed with its process group. Time in which this process was itself stopped does not count."""
 _LAST_WORDS: Final = 4096
-"""Bytes of a program's error output that its last line is looked for in."""
+"""Bytes at the end of a program's error output in which to find its last line."""
 _URGENCY: Final = {"information": "low", "warning": "normal", "error": "critical"}
 _VALUE_LIMIT: Final = 300
 FACTS: Final = ("platform", "run_id", "repository", "branch", "status")
-"""Placeholders that are empty where nothing is known."""
+"""Placeholders that are empty if their value is unknown."""
 NO_DESKTOP = (
     "Desktop notifications are not available: this terminal has none, and notify-send is not installed."
     " Install it (libnotify), use notify.command, or set notify.desktop = false."
@@ -37,7 +37,7 @@ NO_DESKTOP = (
 
 
 class Text(Struct, frozen=True):
-    """One notification as channels take it."""
+    """One notification as the channels need it."""
 
     title: SafeText
     body: SafeText
@@ -47,7 +47,7 @@ class Text(Struct, frozen=True):
 
     @classmethod
     def of(cls, alert: Alert, profile: str) -> Self:
-        """A console's own alert."""
+        """Return the notification for an alert of a console."""
         values = {**alert.about, "kind": alert.kind, "level": alert.level, "profile": profile, "count": "1", "id": ""}
         return cls(safe_text(alert.title), safe_text(alert.body), alert.level, values)
 
@@ -61,7 +61,7 @@ def terminal_sequence(title: SafeText, body: SafeText, env: Mapping[str, str]) -
         # A semicolon would end the title.
         return f"\x1b]777;notify;{title.replace(';', ',')};{body.replace(';', ',')}{_END}"
     if term.startswith(_PLAIN) or env.get("TERM_PROGRAM") in _PLAIN_PROGRAMS:
-        # `9;4;` would be a progress bar: the text begins with a word of ours, never with a digit.
+        # `9;4;` would draw a progress bar, so the text must not start with a digit.
         return f"\x1b]9;Runwarden: {title} - {body}{_END}"
     return None
 
@@ -69,17 +69,17 @@ def terminal_sequence(title: SafeText, body: SafeText, env: Mapping[str, str]) -
 async def run_program(
     argv: Sequence[str], deadline_s: float = DEADLINE_S, *, env: Mapping[str, str] | None = None
 ) -> str | None:
-    """Run a program to its end, with this environment or our own. Returns what went wrong, with the cure, or None."""
+    """Run a program in this environment or our own until it exits. Returns the problem and its fix, or None."""
     name = safe_text(argv[0], limit=80)
-    # A file and no pipe: a process that the program leaves behind may keep its error output open.
-    with TemporaryFile() as said:
+    # A file instead of a pipe, because a process left behind by the program may keep its error output open.
+    with TemporaryFile() as errors:
         try:
             process = await asyncio.create_subprocess_exec(
                 *argv,
                 env=env,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.DEVNULL,
-                stderr=said,
+                stderr=errors,
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
@@ -96,14 +96,14 @@ async def run_program(
             raise
         if process.returncode == 0:
             return None
-        said.seek(max(0, said.seek(0, os.SEEK_END) - _LAST_WORDS))
-        last = said.read().decode("utf-8", "replace").strip().rpartition("\n")[2]
+        errors.seek(max(0, errors.seek(0, os.SEEK_END) - _LAST_WORDS))
+        last = errors.read().decode("utf-8", "replace").strip().rpartition("\n")[2]
     return f"{name} ended with {process.returncode}: {safe_text(last, limit=120) or 'it said nothing'}."
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:
-    """Fill in a text's placeholders, in one pass: braces in a value stay as they are, as do unknown placeholders."""
-    return re.sub(r"\{(\w+)\}", lambda found: values.get(found[1], found[0]), text)
+    """Fill in the placeholders in one pass. Unknown placeholders and braces inside values stay as they are."""
+    return re.sub(r"\{(\w+)\}", lambda match: values.get(match[1], match[0]), text)
 
 
 class Channels(Struct, frozen=True):
@@ -114,10 +114,10 @@ class Channels(Struct, frozen=True):
     env: Mapping[str, str]
     ring_bell: Callable[[], None] = lambda: None
     write: Callable[[str], None] = lambda _: None
-    """Writes to the terminal without change."""
+    """Writes raw text to the terminal."""
 
     async def deliver(self, news: Sequence[Text]) -> tuple[str, ...]:
-        """Deliver notifications. Returns each failure once."""
+        """Deliver notifications and return each distinct failure once."""
         if news:
             self.ring_bell()
         troubles: list[str | None] = []
@@ -129,12 +129,12 @@ class Channels(Struct, frozen=True):
                 elif which("notify-send", path=self.env.get("PATH")) is None:
                     troubles.append(NO_DESKTOP)
                 else:
-                    # Its body is a kind of HTML, its title is not.
+                    # notify-send parses the body as HTML, but not the title.
                     options = ("--app-name=Runwarden", f"--urgency={_URGENCY[one.level]}")
                     argv = ("notify-send", *options, "--", one.title, escape(one.body, quote=False))
                     troubles.append(await run_program(argv))
             if self.command:
-                # Foreign text is never mistaken for an option or a file name.
+                # Foreign text must not be taken for an option or a file name.
                 values = {**dict.fromkeys(FACTS, ""), **one.values, "title": one.title, "body": one.body}
                 safe = {name: as_argument(safe_text(value, limit=_VALUE_LIMIT)) for name, value in values.items()}
                 troubles.append(await run_program([fill(argument, safe) for argument in self.command]))

@@ -1,7 +1,7 @@
 """Sending: one message over all channels of its route.
 
-A message is written in the markup of its route; foreign text in it cannot mention or link. Apprise runs in a child
-process, so that a server that does not answer cannot hold up the bot.
+Each message uses the markup of its route; foreign text in it cannot mention anyone or hide a link. Apprise runs in a
+child process, so that an unresponsive server cannot block the bot.
 """
 
 import asyncio
@@ -25,26 +25,26 @@ from storage.records.alert import Delivery
 
 OFF: Final = "The channels of [notify] are off: set notify.desktop or notify.command, or add a route."
 DEADLINE_S: Final = 30.0
-"""For all addresses of a route."""
+"""The time for all addresses of a route together."""
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _TYPES: Final = {"information": "info", "warning": "warning", "error": "failure"}
 _LONGEST: Final = 600
 _LOOK_ALIKES: Final = str.maketrans(
     {"@": "\N{FULLWIDTH COMMERCIAL AT}", "<": "\N{FULLWIDTH LESS-THAN SIGN}", ">": "\N{FULLWIDTH GREATER-THAN SIGN}"}
 )
-"""Look-alikes of the characters that chats obey in any format: `@everyone`, `<!channel>`, `<https://…|text>`."""
+"""Look-alikes for characters that chats interpret in every format: `@everyone`, `<!channel>`, `<https://…|text>`."""
 _LINK: Final = re.compile(r"\](?=\s*[(\[:])")
 _MARKS: Final = re.compile(r"([\\`*_{}\[\]()#+.!|~-])")
 
 
 class RouteError(RunwardenError):
-    """A route cannot be used; the message names the cure."""
+    """A route cannot be used; the message says how to fix it."""
 
 
 async def send(
     notify: NotifySettings, delivery: Delivery, profile: str, env: Mapping[str, str], command_line: str = "runwarden"
 ) -> str | None:
-    """Send a message over all channels of its route. Returns what went wrong, with the cure, or None."""
+    """Send a message over all channels of its route. Returns the problem and its fix, or None."""
     route = notify.route(delivery.message.route)
     if route.is_silent:
         return OFF
@@ -59,7 +59,7 @@ async def send(
 
 
 async def relayed(route: NotifyRoute, title: str, body: str, level: str, env: Mapping[str, str]) -> str | None:
-    """Deliver one text, written in the route's markup, to all of its addresses. Returns what went wrong, or None."""
+    """Deliver one text in the route's markup to all of its addresses. Returns the problem, or None."""
     if find_spec("apprise") is None:
         return f"Apprise is not installed. Install it with: pip install '{DISTRIBUTION}[notify]'."
     try:
@@ -67,7 +67,7 @@ async def relayed(route: NotifyRoute, title: str, body: str, level: str, env: Ma
     except RouteError as error:
         return str(error)
     order = {"urls": urls, "title": title, "body": body, "type": _TYPES[level], "markup": route.markup}
-    # -P: a folder called `app` in the current directory is not ours.
+    # -P: ignore a folder called `app` in the current directory.
     try:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", "app.notify.relay_child"),
@@ -79,22 +79,22 @@ async def relayed(route: NotifyRoute, title: str, body: str, level: str, env: Ma
     except OSError as error:
         return f"Route {route.name}: no process can be started ({error.strerror})."
     try:
-        said, _ = await within(DEADLINE_S, process.communicate(json.dumps(order).encode()))
+        output, _ = await within(DEADLINE_S, process.communicate(json.dumps(order).encode()))
     except TimeoutError:
         return f"Route {route.name}: no answer within {DEADLINE_S:.0f} s; it may have been delivered."
     finally:
         if process.returncode is None:
             await end_group(process)
-    return None if process.returncode == 0 else f"Route {route.name}: {said.decode('utf-8', 'replace').strip()}"
+    return None if process.returncode == 0 else f"Route {route.name}: {output.decode('utf-8', 'replace').strip()}"
 
 
 def addresses(route: NotifyRoute, env: Mapping[str, str]) -> list[str]:
-    """The addresses of a route, which hold secrets.
+    """The addresses of a route, which contain secrets.
 
     Raises:
-        RouteError: There are none, or others may read their file.
+        RouteError: There are none, or other users can read their file.
     """
-    found = env.get(route.urls_env or "", "").split()
+    urls = env.get(route.urls_env or "", "").split()
     if route.urls_file is not None:
         file = route.urls_file
         try:
@@ -103,15 +103,15 @@ def addresses(route: NotifyRoute, env: Mapping[str, str]) -> list[str]:
             lines = map(str.strip, file.read_text(encoding="utf-8").splitlines())
         except (OSError, UnicodeDecodeError) as error:
             raise RouteError(f"{file} cannot be read ({error}).") from error
-        found += [line for line in lines if line and not line.startswith("#")]
-    if not found:
+        urls += [line for line in lines if line and not line.startswith("#")]
+    if not urls:
         source = route.urls_env or route.urls_file
         raise RouteError(f"Route {route.name} has no address: put one into {source}, such as ntfys://ntfy.sh/topic.")
-    return found
+    return urls
 
 
 def disarmed(text: str) -> str:
-    """Foreign text without controls, mentions and links with a text of their own."""
+    """Foreign text without control characters, mentions and links that hide their address."""
     return _LINK.sub("\N{FULLWIDTH RIGHT SQUARE BRACKET}", safe_text(text, limit=_LONGEST).translate(_LOOK_ALIKES))
 
 
@@ -146,14 +146,14 @@ def rendered(
     markup: Markup | None = None,
     command_line: str = "runwarden",
 ) -> tuple[str, str]:
-    """Title and text of a delivery; without a markup as the terminal's own channels take them."""
+    """Title and text of a delivery, in plain text if no markup is given."""
     escaped = (lambda text: safe_text(text, limit=_LONGEST)) if markup is None else ESCAPES[markup]
     values = {name: escaped(value) for name, value in values_of(delivery, profile).items()}
     values["command_line"] = escaped(command_line)
-    # A time-out may mean that it was delivered: the number shows that it is the same message.
+    # After a time-out the message may arrive twice; the number shows that it is the same one.
     number = "" if "{id}" in f"{route.title}{route.text}" else " [{id}]"
     is_repeated = delivery.delivery_id and delivery.message.phase != "over" and route.repeat
-    cure = " · {command_line} notify ack {id}" if is_repeated and not route.text else ""
+    command = " · {command_line} notify ack {id}" if is_repeated and not route.text else ""
     title = route.title or "{title}"
-    text = f"{route.text or '{body}'}{cure}{number}"
+    text = f"{route.text or '{body}'}{command}{number}"
     return fill(title, values), fill(text, values)

@@ -1,4 +1,4 @@
-"""The dispatcher: makes a message of what happened once, and delivers it at least once, under one number."""
+"""The dispatcher: turns each change into one message, and delivers it at least once, under one number."""
 
 import asyncio
 import os
@@ -27,16 +27,16 @@ from storage.records.following import StatusChange, StatusChanges, Watermark
 from storage.state import OWN, State
 
 BACKOFF: Final = (timedelta(seconds=15), timedelta(minutes=1), timedelta(minutes=5))
-"""The wait after each failed attempt; one more failure is the last."""
+"""The wait after each failed attempt; after one more failure it gives up."""
 CLAIMED_FOR: Final = timedelta(minutes=2)
-"""How long an attempt belongs to its process: longer than the deadlines of all channels of a route."""
+"""How long a process owns an attempt: longer than the deadlines of all channels of a route."""
 LATEST: Final = timedelta(days=1)
-"""Changes that are older, because no bot was at work, are not told."""
+"""Older changes, from a time without a bot, are not reported."""
 RULES: Final = "automations"
 """The word in `[notify] on` that selects alerts about automations."""
 
 Say = Callable[..., None]
-"""Writes one line of the log: an event's name, and its facts by name."""
+"""Writes one log line: an event's name, and its facts by name."""
 
 
 @dataclass(slots=True)
@@ -52,33 +52,33 @@ class Dispatcher:
     clock: Callable[[], datetime]
     say: Say
     on_changes: Callable[[Sequence[StatusChange]], None] = lambda _: None
-    """Is given the changes of status, without those before the first look."""
+    """Called with new changes of status, but not with those that the first look finds."""
     command_line: str = "runwarden"
-    """Begins the commands that messages quote."""
+    """How the commands in messages start."""
     _since: datetime | None = None
     """When `[notify] on` was last changed."""
     _watermark: Watermark | None = None
     _completed: dict[str, datetime] = field(default_factory=dict)
-    """When a run last completed, by its repository's label."""
+    """When a run last completed, by repository."""
     _unrouted: set[str] = field(default_factory=set)
-    """Keys of alerts that were said to have no route: once is enough."""
+    """Keys of alerts without a route, each of which is logged once."""
 
     async def look(self, *, at_once: bool = False) -> bool:
-        """Make the due messages; `at_once`: without waiting for more of the same. Return whether there are any."""
+        """Make the messages that are due and return whether there are any; `at_once`: do not wait to combine alerts."""
         now = self.clock()
-        tells_own = bool(self.notify.rules) or not self.notify.route(DEFAULT_ROUTE).is_silent
+        notifies = bool(self.notify.rules) or not self.notify.route(DEFAULT_ROUTE).is_silent
         if self._since is None:
-            asked = repr((sorted(self.notify.on), tells_own))
+            asked = repr((sorted(self.notify.on), notifies))
             self._since = (await self.state.begin_rule(OWN, asked, now)).since
         since = max(self._since, now - LATEST)
-        present, alerts, found = await self._read(now, since)
-        if tells_own:
+        present, alerts, news = await self._read(now, since)
+        if notifies:
             alerts += await follow_up_alerts(self.state, since, self.profile)
             if RULES in self.notify.on:
                 alerts += await rule_alerts(self.state, since, self.command_line)
             await self.state.enter_alerts(alerts, now)
-        self.on_changes(found.changes if self._watermark is not None else ())
-        self._watermark = found.watermark
+        self.on_changes(news.changes if self._watermark is not None else ())
+        self._watermark = news.watermark
         notify = replace(self.notify, group_wait=timedelta(0)) if at_once else self.notify
         while True:
             basis = await self.state.newest_delivery()
@@ -89,7 +89,7 @@ class Dispatcher:
             last_made = await self.state.last_made()
             marks = await self.state.marks()
             due = plan(Situation(now, present, waiting, problems, last_made, marks), notify)
-            # Otherwise another process has made messages or told an alert: the plan is made again.
+            # Plan again if another process has made messages or reported an alert in the meantime.
             if await self.state.apply_plan(due, now, basis):
                 break
         for message in due.messages:
@@ -106,10 +106,10 @@ class Dispatcher:
         return bool(due.messages)
 
     async def _read(self, now: datetime, since: datetime) -> tuple[Present, list[Alert], StatusChanges]:
-        """The current problems, the alerts of those that began since then, and the new changes of status."""
+        """The current problems, alerts for those that started since then, and the new changes of status."""
         ahead = await self.cache.run_clock_ahead()
-        found = await self.cache.following.changes(self._watermark or Watermark(), since=since)
-        for change in found.changes:
+        news = await self.cache.following.changes(self._watermark or Watermark(), since=since)
+        for change in news.changes:
             if change.new == "completed":
                 self._completed[change.repository] = change.happened(ahead)
         stuck = await self.cache.following.stuck_runs()
@@ -124,27 +124,27 @@ class Dispatcher:
             completed=dict(self._completed),
         )
         link = next(each for each in links if each.subject == "runs")
-        moved = await wanted(found.changes, self.notify.on, self.ledger)
+        moved = await wanted(news.changes, self.notify.on, self.ledger)
         moves = [replace(move_alert(move, self.profile), at=move.happened(ahead)) for move in moved]
         states = state_alerts(self.notify, self.profile, now, stuck=stuck, incidents=lasting, link=link)
         # Runs are dated by the service's clock.
         of_runs = [replace(each, at=each.at - ahead) for each in states if each.about.get("run_id")]
         others = [each for each in states if not each.about.get("run_id") and not each.after]
-        return present, [each for each in (*moves, *of_runs, *others) if each.at >= since], found
+        return present, [each for each in (*moves, *of_runs, *others) if each.at >= since], news
 
     async def deliver(self) -> None:
-        """Deliver due messages; routes do not wait for each other."""
+        """Deliver the messages that are due, each route independently of the others."""
         now = self.clock()
         await self.state.release_orphans(now)
         due = sorted(await self.state.due_deliveries(now), key=lambda each: each.message.route)
         routes = [list(each) for _, each in groupby(due, key=lambda each: each.message.route)]
         ended = await asyncio.gather(*map(self._deliver, routes), return_exceptions=True)
         for failure in (each for each in ended if each is not None):
-            # One failure is raised, not a group: callers catch a `StorageError`.
+            # Raise one failure instead of a group: callers catch a `StorageError`.
             raise failure
 
     async def _deliver(self, deliveries: Iterable[Delivery]) -> None:
-        """Deliver the messages of one route; a failure is retried, and the last one goes over another route."""
+        """Deliver the messages of one route, with retries, and finally over the fallback route."""
         for delivery in deliveries:
             now, message = self.clock(), delivery.message
             route = self.notify.route(message.route)
@@ -183,16 +183,16 @@ class Dispatcher:
 
 
 async def rule_alerts(state: State, since: datetime, command_line: str = "runwarden") -> list[Alert]:
-    """Alerts about automations that wait for approval, reached a limit or paused themselves, since then.
+    """Alerts about automations that have waited for approval, reached a limit or paused themselves since then.
 
-    `command_line` begins a command that works on the same files.
+    `command_line` starts a command that uses the same files.
     """
     run, alerts = f"{command_line} automations", list[Alert]()
     for each in await state.open_decisions(outcome="waiting"):
         text = f"{run} approve {each.decision_id} sends: {each.request_json or each.reason}"
         alerts.append(_rule_alert(each, f"approval:{each.decision_id}", "waits for approval", text))
     for newest, count in await state.limited(since):
-        # A day's worth is told once, however often its limit holds it back.
+        # Report a limit once a day, however often it holds the rule back.
         text = f"{newest.reason}; held back {plural(count, 'time')}: {run} log {shlex.quote(newest.rule)}"
         alerts.append(_rule_alert(newest, f"limited:{newest.decided_at:%Y-%m-%d}", "reached its limit", text))
     for rule in (await state.rule_states()).values():

@@ -6,15 +6,13 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Final, Self
 
-from app.health.facts import Incident, incidents
+from app.health.facts import Incident, incidents, longest_gap
 from app.profiles import Profile, Settings
 from storage.cache.cache import Cache
 from storage.records import PlatformHealth
 
 WHOLE: Final = timedelta(days=40)
-"""All that the cache keeps of the hosts' past: an incident must not seem to begin where reading began."""
-LONGEST_GAP: Final = timedelta(minutes=10)
-"""Health samples further apart say nothing of the time between them."""
+"""The whole history that the cache keeps: with less, an incident could seem to start where the history starts."""
 
 
 @dataclass(slots=True)
@@ -26,24 +24,23 @@ class IncidentReader:
     health_s: float
     """Seconds between health polls."""
     hold: timedelta
-    """How long a host must be well before an incident is over."""
+    """How long a host must be healthy before an incident is over."""
     _hosts: tuple[PlatformHealth, ...] | None = None
     _incidents: tuple[Incident, ...] = ()
 
     @classmethod
     def of(cls, cache: Cache, settings: Settings, profile: Profile) -> Self:
-        """The reader of a profile, as the settings say."""
+        """Create the reader of a profile."""
         hold = timedelta(seconds=settings.notify.hold_s)
         return cls(cache, frozenset(settings.console.health_ok), profile.poll.health_s, hold)
 
     async def read(self, now: datetime) -> tuple[Incident, ...]:
-        """The incidents of all hosts, each host's in their order."""
+        """The incidents of all hosts, grouped by host, the newest first."""
         hosts = await self.cache.health()
-        # This is called after every poll of runs, too; incidents change only with health samples.
+        # This is called after every poll, but only health samples change incidents.
         if hosts != self._hosts:
-            gap = max(LONGEST_GAP, timedelta(seconds=3 * self.health_s))
             connected = {host.platform for host in hosts if host.connected}
-            spans = await self.cache.health_spans(now - WHOLE, longest_gap=gap)
+            spans = await self.cache.health_spans(now - WHOLE, longest_gap=longest_gap(self.health_s))
             self._incidents = tuple(
                 incident
                 for platform, own in groupby(spans, lambda span: span.platform)

@@ -1,4 +1,4 @@
-"""The plan: which messages a situation calls for now, and over which routes. Pure."""
+"""The plan: which messages are due in a situation, and over which routes. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ from storage.records.alert import Alert, Message, MessagePhase, Plan, Settled, T
 from storage.records.inbox import Mark
 
 ENDING: Final = frozenset({"failed", "host", "stuck", "action", "link"})
-"""Kinds of alerts about problems, which end. All other alerts are about single events."""
+"""Kinds of alerts about problems, which are over at some point. All other alerts are about single events."""
 OUTAGES: Final = frozenset({"host", "link"})
 """Kinds that people are called for at night: they wait for nothing, and are reported even if they ended meanwhile."""
 OVER: Final = {
@@ -35,7 +35,7 @@ _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 
 
 class Present(Struct, frozen=True):
-    """The current problems, as far as known."""
+    """The problems known to exist now."""
 
     incidents: tuple[Incident, ...] = ()
     """The code hosts' incidents, each host's newest first."""
@@ -45,7 +45,7 @@ class Present(Struct, frozen=True):
     failing: frozenset[str] = frozenset()
     """Subjects of failing polls: their problems cannot be known."""
     completed: Mapping[str, datetime] = field(default_factory=dict)
-    """When a run last completed, by its repository's label."""
+    """When a run last completed, by repository."""
 
     def has(self, group: str, newest_at: datetime) -> bool | None:
         """Whether the problem that `group` names still exists; None if a failing link hides the answer."""
@@ -72,7 +72,7 @@ class Present(Struct, frozen=True):
 
 
 class Situation(Struct, frozen=True):
-    """Everything that the next messages depend on, at one moment."""
+    """Everything that decides which messages are due, at one moment."""
 
     now: datetime
     present: Present = field(default_factory=Present)
@@ -84,17 +84,17 @@ class Situation(Struct, frozen=True):
     """Marks on the inbox's items, by group."""
 
     def is_snoozed(self, one: Alert | ToldProblem) -> bool:
-        """Whether a person put it off, and nothing new happened since."""
+        """Whether it was snoozed and nothing new has happened since."""
         at = one.newest_at if isinstance(one, ToldProblem) else one.at
         return any(mark.hides(at, self.now) for mark in self._marks(one))
 
     def is_muted(self, one: Alert | ToldProblem) -> bool:
-        """Whether a person never wants to hear of it again."""
+        """Whether it was muted for good."""
         return any(mark.is_muted for mark in self._marks(one))
 
     def is_acknowledged(self, problem: ToldProblem) -> bool:
-        """Whether a person marked all that was told of it as done."""
-        # A run that is stuck, and a write, are one thing each; a repository fails again and again.
+        """Whether everything reported about it was marked as done."""
+        # A stuck run or a write is one event; a repository can fail again and again.
         since = _LONG_AGO if problem.kind in {"stuck", "action"} else problem.newest_at
         return any(mark.done_until is not None and mark.done_until >= since for mark in self._marks(problem))
 
@@ -103,7 +103,7 @@ class Situation(Struct, frozen=True):
 
 
 def plan(at: Situation, notify: NotifySettings) -> Plan:
-    """The messages due now, the end of alerts, and the new state of told problems."""
+    """The messages that are due, the alerts that are settled, and the new state of reported problems."""
     settled: dict[str, Settled] = {}
     unrouted: list[Alert] = []
     passed: list[Message] = []
@@ -126,7 +126,7 @@ def plan(at: Situation, notify: NotifySettings) -> Plan:
             case outcome:
                 settled[alert.key] = outcome
     before = {problem.key: problem for problem in at.told}
-    told, messages = dict(before), list[Message]()
+    reported, messages = dict(before), list[Message]()
     for (batch, routes), alerts in batches.items():
         # A person waits for a message that was asked for.
         is_asked = any(each.key.startswith(f"automation:{each.source}:asked:") for each in alerts)
@@ -147,9 +147,9 @@ def plan(at: Situation, notify: NotifySettings) -> Plan:
             messages.append(Message(route, batch, "new", *text, groups, dict(one.about), len(alerts)))
             for alert in (each for each in alerts if each.kind in ENDING):
                 key = alert.group, alert.source, route
-                told[key] = _counted(told.get(key), alert, route, at, notify)
-    # What was told just now is neither over nor told again.
-    lasting = [problem for problem in at.told if told[problem.key] is problem]
+                reported[key] = _counted(reported.get(key), alert, route, at, notify)
+    # A problem reported just now is neither over nor due for a reminder.
+    lasting = [problem for problem in at.told if reported[problem.key] is problem]
     over, again = _over(lasting, at, notify), []
     for problem in (each for each in lasting if each not in over):
         route_of = notify.route(problem.route)
@@ -158,11 +158,11 @@ def plan(at: Situation, notify: NotifySettings) -> Plan:
         is_there = at.present.has(problem.group, problem.newest_at) is True
         if is_due and is_there and not is_put_off and at.now - problem.first_at <= route_of.give_up:
             again.append(problem)
-    told |= {problem.key: replace(problem, last_at=at.now) for problem in again}
+    reported |= {problem.key: replace(problem, last_at=at.now) for problem in again}
     return Plan(
         (*messages, *passed, *_messages("over", over, at), *_messages("again", again, at)),
         settled,
-        tuple(problem for key, problem in told.items() if problem is not before.get(key)),
+        tuple(problem for key, problem in reported.items() if problem is not before.get(key)),
         tuple(over),
         tuple(unrouted),
     )
@@ -171,16 +171,16 @@ def plan(at: Situation, notify: NotifySettings) -> Plan:
 def _verdict(alert: Alert, at: Situation, notify: NotifySettings) -> Settled | Literal["tell", "hold", "passed"]:
     is_snoozed = at.is_snoozed(alert)
     is_failure = alert.kind == "failed"
-    # An event, unlike a problem, is not told after it was put off.
+    # A snoozed event is never reported later, unlike a snoozed problem.
     if at.is_muted(alert) or (is_snoozed and alert.kind not in ENDING):
         return "muted"
     waited, is_there = at.now - (alert.entered_at or at.now), None
     if alert.kind in ENDING:
         is_there = at.present.has(alert.group, alert.at)
         was_told = any((each.group, each.source) == (alert.group, alert.source) for each in at.told)
-        # That a run failed stays worth telling for a while, though another one completed since.
         if is_there is False and alert.kind in OUTAGES and not was_told and not is_snoozed:
             return "passed" if waited <= LONGEST_WAIT else "expired"
+        # A failure is worth reporting for a while, even if another run has completed since.
         if is_there is False and (not is_failure or was_told or waited > notify.group_interval):
             return "over"
         if is_snoozed or (is_there is None and not is_failure):
@@ -191,7 +191,7 @@ def _verdict(alert: Alert, at: Situation, notify: NotifySettings) -> Settled | L
 def _counted(
     before: ToldProblem | None, alert: Alert, route: str, at: Situation, notify: NotifySettings
 ) -> ToldProblem:
-    """The state of the alert's problem once the route is told of the alert."""
+    """The state of the alert's problem after the route reports the alert."""
     if before is None:
         about = {**alert.about, BEGAN: alert.at.isoformat()}
         facts = (alert.group, alert.source, route, alert.level, alert.title, about)
@@ -210,7 +210,7 @@ def _counted(
 
 
 def _over(lasting: Sequence[ToldProblem], at: Situation, notify: NotifySettings) -> list[ToldProblem]:
-    """Ended problems, each batch together: a storm ends in one message, or in one an interval."""
+    """Problems that are over, held back until their batch is over, or for one interval, to share one message."""
     is_there = {problem.key: at.present.has(problem.group, problem.newest_at) for problem in lasting}
     open_batches = {(each.route, each.batch) for each in lasting if is_there[each.key] is not False}
     over: list[ToldProblem] = []
@@ -284,7 +284,7 @@ def _began(problem: ToldProblem) -> datetime:
 
 
 def routes_of(alert: Alert, notify: NotifySettings, now: datetime) -> tuple[str, ...]:
-    """The names of the alert's routes at this time; empty: no rule matches it."""
+    """The names of the alert's routes at this time; empty: no rule matches."""
     if alert.route != DEFAULT_ROUTE or not notify.rules:
         return (alert.route,)
     repository = alert.about.get("repository", "")

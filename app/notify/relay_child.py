@@ -1,4 +1,4 @@
-"""The relay's child process: reads one notification from stdin, tells what failed on stdout without any address."""
+"""The relay's child process: reads one notification from stdin, and reports failures on stdout without addresses."""
 
 import json
 import logging
@@ -7,12 +7,12 @@ from typing import Any
 
 
 def main() -> int:
-    """Deliver to every address; 0 if all took it."""
+    """Deliver to every address; return 0 if all accepted it."""
     import apprise
     import requests
 
-    logging.disable()  # Its debug log holds the addresses.
-    # A 302 would turn the POST into an empty GET, and pass for a success.
+    logging.disable()  # Its debug log contains the addresses.
+    # Following a 302 would turn the POST into an empty GET that counts as a success.
     send = requests.Session.send
 
     def once(self: Any, request: Any, **options: Any) -> Any:
@@ -22,7 +22,7 @@ def main() -> int:
     order = json.load(sys.stdin)
     failed = 0
     for url in order["urls"]:
-        # One object an address: what one of them does concerns no other.
+        # A separate object for each address, so that none affects another.
         one = apprise.Apprise()
         if not (one.add(url) and one.notify(order["body"], order["title"], order["type"], body_format=order["markup"])):
             failed += 1

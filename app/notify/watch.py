@@ -1,4 +1,4 @@
-"""The watch: a console's look at the cache after every change, for its screen and its own channels."""
+"""The watch: finds alerts for a console's screen and channels after every change of the cache."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
@@ -21,20 +21,20 @@ from storage.records.following import StatusChange, Watermark
 from storage.state import State
 
 RECENT: Final = timedelta(days=2)
-"""How long after an incident its end may still be told."""
+"""How long after an incident its recovery may still be reported."""
 SKEW: Final = timedelta(minutes=5)
-"""How far the service's clock may be behind ours before a new event is taken for an old one."""
+"""How far the service's clock may be behind ours before a new event counts as old."""
 ONE_BY_ONE: Final = 3
-"""More alerts of a kind than this are told as one."""
+"""More alerts of one kind than this are combined into one."""
 
 
 class News(Struct, frozen=True):
     """The alerts of one look."""
 
     screen: tuple[Alert, ...] = ()
-    """For this process's own screen."""
+    """For the screen of this process."""
     outward: tuple[Alert, ...] = ()
-    """For bell, desktop and command: claimed by this process alone."""
+    """For bell, desktop and command; claimed, so that no other process sends them."""
 
 
 @dataclass(slots=True)
@@ -44,33 +44,33 @@ class Watch:
     cache: Cache
     ledger: Ledger
     state: State | None
-    """None: it cannot be used, and every console tells for itself."""
+    """None: it cannot be used, so each console notifies by itself."""
     notify: NotifySettings
     incidents: IncidentReader
     profile: str
     clock: Callable[[], datetime]
     _watermark: Watermark | None = None
     _file: int | None = None
-    """Which of the cache's files the watermark belongs to; None: it has not begun."""
+    """The cache file that the watermark belongs to; None: the watch has not begun."""
     _began_at: datetime | None = None
     _since: datetime | None = None
-    """Older events are history, however new to the cache."""
-    _said: set[str] = field(default_factory=set)
-    """Keys of states that this process, or an earlier one, has told."""
+    """Older events are history, even if they are new to the cache."""
+    _reported: set[str] = field(default_factory=set)
+    """Keys of states that this process or an earlier one has reported."""
     _held: set[str] = field(default_factory=set)
-    """Keys of states that began in quiet hours and still have to be told outward."""
+    """Keys of states that began in quiet hours and are still to be sent outward."""
     _link_down: Alert | None = None
 
     async def begin(self) -> None:
-        """Start where the last watch ended, or without one from what is cached now. Call it before the first look."""
+        """Start where the last watch stopped or, if there was none, now. Call it before the first look."""
         now, self._file = self.clock(), self.cache.opened
         self._watermark = watermark = await self.cache.following.watermark()
         await self.cache.following.save_watermark(watermark, at=now)
-        # Before the very first watch nothing is news, whatever the first sync brings.
+        # Nothing from before the very first watch is news, even if the first sync brings it.
         self._since = now if watermark.saved_at is None else min(now, watermark.saved_at) - SKEW
         self._began_at = now
         keys = [key for one in await self._states(now) for key in (one.key, *one.after)]
-        self._said = set() if self.state is None else set(await self.state.told_alerts(keys, apart=self._is_apart))
+        self._reported = set() if self.state is None else set(await self.state.told_alerts(keys, apart=self._is_apart))
 
     async def look(self) -> News:
         """The changes since the last look."""
@@ -79,10 +79,14 @@ class Watch:
             await self.begin()
         events, missed = await self._moved()
         states = await self._states(now)
-        fresh = [one for one in states if one.key not in self._said and (not one.after or self._said & set(one.after))]
-        # States that have ended are forgotten.
+        fresh = [
+            one
+            for one in states
+            if one.key not in self._reported and (not one.after or self._reported & set(one.after))
+        ]
+        # Forget states that are over.
         known = {key for one in states for key in (one.key, *one.after)}
-        self._said = (self._said & known) | {one.key for one in fresh}
+        self._reported = (self._reported & known) | {one.key for one in fresh}
         screen = grouped([*events, *fresh, *([missed] if missed else [])])
         if self.notify.is_quiet(DEFAULT_ROUTE, now):
             self._held |= {one.key for one in fresh if one.is_lasting}
@@ -96,31 +100,31 @@ class Watch:
 
     @property
     def _is_apart(self) -> bool:
-        # A bot that follows rules tells over their routes, besides what consoles tell over the channels of [notify].
+        # With rules, the bot uses their routes, and consoles use the channels of [notify] in addition.
         return bool(self.notify.rules)
 
     async def _moved(self) -> tuple[list[Alert], Alert | None]:
         if self._watermark is None or self._began_at is None or self._since is None:
             raise RuntimeError("A watch begins before it looks.")
         ahead = await self.cache.run_clock_ahead()
-        found = await self.cache.following.changes(self._watermark, since=self._since)
-        if found.watermark != self._watermark:
-            await self.cache.following.save_watermark(found.watermark, at=self.clock())
-            self._watermark = found.watermark
-        told, missed = list[Alert](), list[StatusChange]()
-        for move in await wanted(found.changes, self.notify.on, self.ledger):
-            # A followed run's end is always told; other moves before this watch began are summed up.
+        news = await self.cache.following.changes(self._watermark, since=self._since)
+        if news.watermark != self._watermark:
+            await self.cache.following.save_watermark(news.watermark, at=self.clock())
+            self._watermark = news.watermark
+        alerts, missed = list[Alert](), list[StatusChange]()
+        for move in await wanted(news.changes, self.notify.on, self.ledger):
+            # Always report when a followed run finishes; sum up other changes from before this watch began.
             if move.happened(ahead) >= self._began_at - SKEW or move.is_pinned:
-                told.append(move_alert(move, self.profile))
+                alerts.append(move_alert(move, self.profile))
             else:
                 missed.append(move)
-        return told, missed_alert(missed, self.clock()) if missed else None
+        return alerts, missed_alert(missed, self.clock()) if missed else None
 
     async def _states(self, now: datetime) -> list[Alert]:
-        found = await self.incidents.read(now)
+        incidents = await self.incidents.read(now)
         links = await self.cache.links()
         link = next(each for each in links if each.subject == "runs")
-        recent = [one for one in found if not one.is_over or (one.recovered_at or one.until) > now - RECENT]
+        recent = [one for one in incidents if not one.is_over or (one.recovered_at or one.until) > now - RECENT]
         stuck = await self.cache.following.stuck_runs()
         states = state_alerts(self.notify, self.profile, now, stuck=stuck, incidents=recent, link=link)
         down = next((each for each in states if each.kind == "link"), None)
@@ -134,7 +138,7 @@ class Watch:
 
 
 def missed_alert(moves: Sequence[StatusChange], now: datetime) -> Alert:
-    """One alert for the moves before this watch began."""
+    """One alert for all changes from before this watch began."""
     counts = Counter(move.new for move in moves)
     newest = max(move.at for move in moves)
     parts = ", ".join(f"{count} {safe_text(status, limit=30)}" for status, count in counts.most_common())
@@ -146,7 +150,7 @@ def missed_alert(moves: Sequence[StatusChange], now: datetime) -> Alert:
 
 
 def grouped(alerts: Sequence[Alert]) -> tuple[Alert, ...]:
-    """The alerts, with many of one kind and status as one; a followed run is told alone."""
+    """Combine many alerts of one kind and status into one, but never those about followed runs."""
     kinds: defaultdict[tuple[str, str], list[Alert]] = defaultdict(list)
     for one in alerts:
         if not one.is_followed:

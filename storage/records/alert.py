@@ -1,4 +1,4 @@
-"""Alerts: news for people, what was sent over each route, and messages not delivered yet."""
+"""Alerts, the problems that each route has reported, and messages on their way."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -8,9 +8,9 @@ from msgspec import Struct, field
 
 Level = Literal["information", "warning", "error"]
 MessagePhase = Literal["new", "again", "over"]
-"""What a message says of a problem: it is new, lasts (`again`), or is over."""
+"""Whether a message reports a new problem, reminds of a lasting one (`again`), or says that it is over."""
 Settled = Literal["told", "shown", "over", "muted", "expired"]
-"""The end of an alert; `shown`: a console told it."""
+"""How an alert was settled; `told`: sent over its routes; `shown`: a console showed it."""
 
 
 class AlertSubject(Struct, frozen=True):
@@ -19,9 +19,9 @@ class AlertSubject(Struct, frozen=True):
     group: str
     """An inbox item's key, such as `failed:acme/api`, or `rule:NAME`."""
     source: str
-    """The automation that raises it; empty: Runwarden's own `[notify] on`."""
+    """The automation that raised it; empty: raised because of `[notify] on`."""
     route: str
-    """The name of the route; `default`: the rules choose one."""
+    """The name of a route; `default`: `[[notify.rules]]` choose one."""
     level: Level
     title: str
     about: Mapping[str, str]
@@ -29,7 +29,7 @@ class AlertSubject(Struct, frozen=True):
 
     @property
     def kind(self) -> str:
-        """What the alert is about: the part of `group` before its first colon."""
+        """The kind of subject: the part of `group` before its first colon."""
         return self.group.partition(":")[0]
 
     @property
@@ -39,47 +39,47 @@ class AlertSubject(Struct, frozen=True):
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Its keys in the inbox: the group, and all of its kind in the repository."""
+        """The inbox keys that cover it: its group, and its kind within the repository."""
         return self.group, f"{self.kind}:{self.about.get('repository', '')}"
 
 
 class Alert(AlertSubject, frozen=True, kw_only=True):
-    """One event that people are to be told of."""
+    """One event to notify about."""
 
     key: str
-    """Identifies the event: the same in every process, at any time."""
+    """Identifies the event; the same in every process at any time."""
     body: str
     at: datetime
     entered_at: datetime | None = None
-    """None: not entered yet."""
+    """When it was stored; None: not yet."""
     after: tuple[str, ...] = ()
-    """For the end of a state, the keys of its beginning: told only if one of them was. Empty: always told."""
+    """For the end of a state: the keys of its beginning, one of which must have been reported. Empty: no condition."""
     is_lasting: bool = False
-    """It tells of a lasting state, not of an event, and is told even if it is late."""
+    """Whether it reports a lasting state instead of an event; if so, it is sent even when it is late."""
     is_followed: bool = False
-    """It concerns a followed run, and is never told together with others."""
+    """Whether it is about a followed run; if so, it is never combined with other alerts."""
 
 
 class ToldProblem(AlertSubject, frozen=True, kw_only=True):
-    """What a route was told of a problem that is not over."""
+    """An unresolved problem that a route has reported."""
 
     first_at: datetime
-    """When it was told first."""
+    """When it was first reported."""
     last_at: datetime
-    """When it was told last."""
+    """When it was last reported."""
     newest_at: datetime
-    """When the newest told alert happened."""
+    """When the newest reported alert happened."""
     count: int = 1
     """The number of alerts."""
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Identifies a told problem: its group, its source and the route it was sent over."""
+        """Identifies the problem: its group, its source and its route."""
         return self.group, self.source, self.route
 
 
 class Message(Struct, frozen=True):
-    """A message to be sent over a route."""
+    """A message to send over a route."""
 
     route: str
     batch: str
@@ -93,7 +93,7 @@ class Message(Struct, frozen=True):
 
 
 class Delivery(Struct, frozen=True):
-    """A message that is being delivered; its number is in its text."""
+    """A message on its way. Its text contains its number."""
 
     delivery_id: int
     message: Message
@@ -108,18 +108,18 @@ class Delivery(Struct, frozen=True):
 
     @property
     def number(self) -> int:
-        """The number in its text: a fallback repeats that of the failed one."""
+        """The number in its text; a fallback repeats the number of the failed delivery."""
         return self.origin or self.delivery_id
 
 
 class Plan(Struct, frozen=True):
-    """The messages to send now, and the new state of alerts; applied as one step."""
+    """The messages to send now and the new state of alerts, applied in one step."""
 
     messages: tuple[Message, ...] = ()
     settled: Mapping[str, Settled] = field(default_factory=dict)
     """By the alert's key."""
     told: tuple[ToldProblem, ...] = ()
-    """New or changed."""
+    """New and changed problems."""
     over: tuple[ToldProblem, ...] = ()
     unrouted: tuple[Alert, ...] = ()
-    """No rule matches them."""
+    """Alerts that match no rule."""

@@ -177,7 +177,7 @@ async def test_a_command_gets_facts_as_arguments_and_no_secret(
 
 @pytest.mark.parametrize(
     ("words", "sent", "outcome"),
-    [("first", 1, ("done", None)), ("second", 0, ("expired", "what it would send is not what was approved"))],
+    [("first", 1, ("done", None)), ("second", 0, ("expired", "the request differs from the approved one"))],
 )
 async def test_what_waits_for_approval_is_sent_as_it_was_shown(
     service: Service, tmp_path: Path, words: str, sent: int, outcome: tuple[str, str | None]

@@ -182,7 +182,7 @@ def test_the_commands_explain_what_was_decided(service: Service, cli: CommandLin
     check = cli("automations", "check", "--replay", "1d")
     assert "When a run fails, continue it: “go on”." in check.out
     assert "replay   1 done" in check.out
-    assert "It can set itself off" in check.out
+    assert "It can trigger itself" in check.out
     (listed,) = cli("automations", "list", "--json").json()["automations"]
     assert (listed["state"], listed["last"]) == ("on", "done")
     (decision,) = cli("automations", "log", "--json").json()["decisions"]

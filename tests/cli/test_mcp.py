@@ -321,7 +321,7 @@ def test_proposals_have_an_end(boarded: CommandLine, board: Lab) -> None:
     answers = ask(boarded, *(("propose_run", {"repository": "acme/api", "instructions": f"n {n}"}) for n in range(51)))
 
     assert [answer.is_error for answer in answers] == [False] * 50 + [True]
-    assert "50 proposals wait already" in answers[-1].error()["message"]
+    assert "50 proposals are already waiting" in answers[-1].error()["message"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

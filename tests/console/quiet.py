@@ -176,14 +176,21 @@ async def _handlers_end(app: App[Any]) -> None:
 async def quiet(app: App[Any]) -> None:
     """Wait until nothing is on its way any more, work in the background included."""
     await answered(app)
+    ends: dict[Any, asyncio.Future[None]] = {}
     while running := _running(app):
-        for worker in running:
-            await _ended(worker)
+        ends |= {worker: asyncio.ensure_future(_ended(worker)) for worker in running if worker not in ends}
+        # A worker need not end: it may open a sheet and wait for the answer.
+        waited = [ends[worker] for worker in running]
+        await asyncio.wait(waited, timeout=MOMENT_S, return_when=asyncio.FIRST_COMPLETED)
         await answered(app)
 
 
 def _running(app: App[Any]) -> list[Any]:
-    return [worker for worker in app.workers if not worker.is_finished]
+    """The unfinished workers; none if each of them waits for the answer of an open sheet."""
+    running = [worker for worker in app.workers if not worker.is_finished]
+    # Textual offers no public way to ask who waits for a screen.
+    futures = [each.future for screen in app.screen_stack for each in screen._result_callbacks]  # noqa: SLF001
+    return running if len(running) > sum(future is not None and not future.done() for future in futures) else []
 
 
 async def _ended(worker: Any) -> None:

@@ -53,7 +53,7 @@ def actor_of(screen: Screen[Any], action: str) -> type:
 async def there(scene: Scene, way: str) -> Screen[Any]:
     """Goes to a screen, from the runs as the console began: keys before may have searched, grouped or marked."""
     while len(scene.app.screen_stack) > 1:
-        scene.app.pop_screen()
+        scene.app.screen.dismiss(None)
     await scene.press("1")
     assert isinstance(scene.app.screen, RunsScreen)
     scene.app.screen.table_query = TableQuery()
@@ -69,7 +69,7 @@ async def back(scene: Scene, screen: Screen[Any], way: str) -> Screen[Any]:
     if screen not in scene.app.screen_stack:
         return await there(scene, way)
     while scene.app.screen is not screen:
-        scene.app.pop_screen()
+        scene.app.screen.dismiss(None)
     await scene.settle()
     return screen
 

@@ -168,7 +168,7 @@ def test_a_service_that_dies_ends_the_demo_with_a_reason(tmp_path: Path) -> None
     _, errors = demo.process.communicate(timeout=PATIENCE_S)
 
     assert demo.process.wait() == 2
-    assert "The demo's service ended by itself, with status -9. Its last output is above." in errors
+    assert "The demo's service exited unexpectedly, with status -9. Its last output is above." in errors
     assert " INFO service." in errors
     assert list(tmp_path.glob("runwarden-demo-*")) == []
 
@@ -186,7 +186,7 @@ def test_a_service_that_cannot_start_is_quoted(tmp_path: Path) -> None:
 
     assert (done.code, done.out) == (2, "")
     assert "first line\nno such ␛[31mtable\n" in done.err
-    assert "The demo's service ended with status 1 before it was ready. Its last output is above." in done.err
+    assert "The demo's service exited with status 1 before it was ready. Its last output is above." in done.err
     assert list(mine.iterdir()) == []
 
 

@@ -128,7 +128,7 @@ def test_a_rule_says_in_a_sentence_what_it_does() -> None:
         (rule(on='{ schedule = "30 3 * * *" }', quiet='"00:00-23:59"'), "never acts"),
         (rule(on='{ every = "1m" }'), "limit.per_day"),
         (rule(on='{ schedule = "* * * * *" }'), "limit.per_day"),
-        (rule(do='{ continue = "again" }'), "set itself off"),
+        (rule(do='{ continue = "again" }'), "trigger itself"),
         (rule(on='{ schedule = "0 23 * * *", jitter = "30m" }', quiet='"00:00-23:59"'), "never acts"),
         (rule(on='{ every = "6h" }', quiet='"00:00-23:59"'), "never acts"),
         (rule(on='{ schedule = "*/2 9 * * *" }'), "30 times an hour, and limit.per_hour is 20"),
@@ -158,5 +158,5 @@ def test_a_rule_that_tells_no_one_is_warned_of() -> None:
     found = rules(rule(do='{ notify = "default" }'))
     off, on = NotifySettings(), NotifySettings(command=("tell",))
 
-    assert "tells no one" in " ".join(warnings(found[0], found, NOW, off.silent))
-    assert "tells no one" not in " ".join(warnings(found[0], found, NOW, on.silent))
+    assert "reaches no one" in " ".join(warnings(found[0], found, NOW, off.silent))
+    assert "reaches no one" not in " ".join(warnings(found[0], found, NOW, on.silent))

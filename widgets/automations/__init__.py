@@ -1,1 +1,1 @@
-"""What the automations' screen draws."""
+"""The widgets of the Automations tab."""

@@ -1,4 +1,4 @@
-"""A rule and its decisions in words: as a line of the table, and as the facts beside it."""
+"""A rule and its decisions in words: as a row of the table, and as facts next to it."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ from widgets.kit.line_table import GAP, LineColumn, LineTable, TableLine, TonedT
 from widgets.kit.table_and_facts import FactPane
 
 STRIP: Final = 10
-"""Results in a rule's strip."""
+"""How many results a rule's strip shows."""
 NOTHING: Final = safe_text("—")
 Mode = Literal["on", "paused", "off"]
 MODES: Final[dict[Mode, Badge]] = {
@@ -50,7 +50,7 @@ OUTCOMES: Final[dict[Outcome, Badge]] = {
     "queued": Badge("◌", "queued", "wait"),
     "acting": Badge("◌", "acting", "busy"),
 }
-"""`●` it acted, `○` it did not, `!` it waits for approval, `◌` it is under way."""
+"""`●` acted, `○` did not act, `!` waits for approval, `◌` in progress."""
 _NO_RESULT: Final[TonedText] = (safe_text(" "), "quiet")
 
 
@@ -58,26 +58,26 @@ class RuleView(Struct, frozen=True):
     """One rule and its state."""
 
     key: str
-    """The name as written in the configuration."""
+    """The name in the configuration."""
     mode: Mode
     sentence: SafeText
     limits: SafeText
     paused: SafeText
-    """Why it is paused; empty: it is not."""
+    """The reason for the pause; empty: it is not paused."""
     upcoming: tuple[datetime, ...] = ()
     """Its next times; empty: it waits for an event."""
     journal: tuple[Decision, ...] = ()
-    """The decisions of the strip, newest first."""
+    """The decisions in the strip, newest first."""
     waiting: int = 0
-    """Decisions that wait for approval."""
+    """How many decisions wait for approval."""
     warnings: tuple[SafeText, ...] = ()
     on_run: str = ""
-    """The past tense of its action on the run that triggers it, such as `continued`; empty: none."""
+    """The past tense of its action on the triggering run, such as `continued`; empty: it does not act on that run."""
     since: datetime | None = None
-    """Since when it is in this state."""
+    """When the current version of the rule was first seen."""
 
     def did(self, decision: Decision) -> str:
-        """A decision's effect on the run; vague if the rule was edited since."""
+        """A decision's effect on the run in one word; vague if the rule has been edited since."""
         if decision.result_id != decision.occurrence.facts.get("run.id"):
             return "made"
         is_same = self.since is not None and decision.decided_at >= self.since
@@ -85,11 +85,11 @@ class RuleView(Struct, frozen=True):
 
     @property
     def name(self) -> SafeText:
-        """Its name as shown."""
+        """Its name, safe to show."""
         return safe_text(self.key, limit=100)
 
     def cells(self, now: datetime) -> TableLine:
-        """State, name, sentence, next time, and the strip with the newest result at the end."""
+        """State, name, sentence, next time, and the strip with the newest result last."""
         badge = MODES[self.mode]
         upcoming = next((at for at in self.upcoming if at > now), None) if self.mode == "on" else None
         coming = NOTHING if upcoming is None else safe_text(until(upcoming, now))
@@ -116,12 +116,12 @@ class RuleView(Struct, frozen=True):
             yield "" if index else "next", (safe_text(text), "plain")
 
     def rest(self, _now: datetime) -> Content:
-        """Nothing: the pane reads the journal."""
+        """Empty: the pane loads the journal itself."""
         return Content()
 
 
 def until(at: datetime, now: datetime) -> str:
-    """The time from now, in two units from a day on: `in 4m`, `in 5h12m`, `in 2d03h`."""
+    """The time left: `in 4m`, `in 5h12m`, `in 2d03h`."""
     seconds = (at - now).total_seconds()
     return f"in {span(seconds)}" if seconds < 0 or seconds >= 60 else "in a moment"
 
@@ -129,7 +129,7 @@ def until(at: datetime, now: datetime) -> str:
 def journal_lines(
     journal: tuple[Decision, ...], now: datetime, width: int, did: Callable[[Decision], str] = lambda _: "made"
 ) -> list[Content]:
-    """The decisions, each on a line with its cause, and the reason below."""
+    """The decisions, each with its cause on one line and the reason on the next."""
     lines: list[Content] = []
     for decision in journal:
         badge = OUTCOMES[decision.outcome]
@@ -138,31 +138,31 @@ def journal_lines(
         made = f"{did(decision)} {safe_text(decision.result_id)}" if decision.result_id else ""
         answer = decision.answer
         answered = "" if answer is None else safe_text(f"{answer.text}, {clock_time(answer.at, now)}")
-        said = "" if answer is not None and decision.reason == answer.text else safe_text(decision.reason, limit=400)
-        if why := "; ".join(filter(None, (made, answered, said))):
+        reason = "" if answer is not None and decision.reason == answer.text else safe_text(decision.reason, limit=400)
+        if why := "; ".join(filter(None, (made, answered, reason))):
             lines.append(Content.styled(f"{'':<14}{why}", STYLES["quiet"]))
     return lines
 
 
 def set_off_by(decision: Decision, now: datetime) -> SafeText:
-    """A decision's cause, in one line."""
+    """A decision's cause in one line."""
     occurrence = decision.occurrence
     at = "" if occurrence.facts.keys() - {"key"} else f", {clock_time(occurrence.at, now)}"
     return safe_text(f"{occurrence.cause}{at}", limit=200)
 
 
 def runs_of(journal: tuple[Decision, ...]) -> dict[str, Decision]:
-    """The runs that decisions made or were triggered by, with the newest decision on each, newest first."""
-    found: dict[str, Decision] = {}
+    """The runs that decisions created or were triggered by, each with its newest decision, newest first."""
+    runs: dict[str, Decision] = {}
     for decision in journal:
         for run_id in (decision.result_id, decision.occurrence.facts.get("run.id")):
             if run_id:
-                found.setdefault(run_id, decision)
-    return found
+                runs.setdefault(run_id, decision)
+    return runs
 
 
 def request_of(decision: Decision) -> tuple[SafeText, tuple[SafeText, ...]]:
-    """Path and body of a decision's request, as kept for approval."""
+    """Path and body of a decision's stored request."""
     if decision.request_json is None:
         return safe_text(""), ()
     request = json.loads(decision.request_json)
@@ -174,13 +174,13 @@ class Mistake(Struct, frozen=True):
     """A problem in the text."""
 
     location: SafeText
-    """Line and key; empty: it concerns no single line."""
+    """Line and key; empty: the problem is in no single line."""
     message: SafeText
     cure: SafeText
 
 
 class RuleEditor(Widget):
-    """The text on one side, its meaning on the other."""
+    """The text next to its meaning."""
 
     DEFAULT_CSS = """
     RuleEditor {
@@ -208,7 +208,7 @@ class RuleEditor(Widget):
         return self.query_one(ParagraphInput).text
 
     def fill(self, text: str) -> None:
-        """Replace all of it, with undo; the cursor goes to the first missing value."""
+        """Replace the text, with undo, and move the cursor to the first missing value."""
         area = self.query_one(ParagraphInput)
         area.replace(text, (0, 0), area.document.end)
         lines = enumerate(text.splitlines())
@@ -223,24 +223,20 @@ class RuleEditor(Widget):
         event.stop()
         self.post_message(self.Changed())
 
-    def show(self, found: RuleView | Mistake, now: datetime) -> None:
-        """Show the text's meaning."""
-        if isinstance(found, Mistake):
-            where = Content.styled(f"✗ {found.location or 'not a valid rule'}", f"{STYLES['bad']} bold")
-            lines = [where, Content(found.message), Content.styled(found.cure, STYLES["quiet"])]
+    def show(self, result: RuleView | Mistake, now: datetime) -> None:
+        """Show the text's meaning, or its mistake."""
+        quiet = STYLES["quiet"]
+        if isinstance(result, Mistake):
+            where = Content.styled(f"✗ {result.location or 'not a valid rule'}", f"{STYLES['bad']} bold")
+            lines = [where, Content(result.message), Content.styled(result.cure, quiet)]
         else:
-            lines = list(_reads(found, now))
+            off = " Disabled: enabled = false." if result.mode == "off" else ""
+            lines = [Content.assemble(("✓ ", STYLES["good"]), result.sentence, (off, STYLES["warn"]))]
+            lines.append(Content.styled(result.limits, quiet))
+            lines += [Content.styled(f"▲ {line}", STYLES["warn"]) for line in result.warnings]
+            for index, at in enumerate(result.upcoming):
+                lines.append(Content.assemble(("     " if index else "next ", quiet), f"{stamp(at)}  {until(at, now)}"))
         self.query_one(Static).update(Content("\n").join(lines))
-
-
-def _reads(rule: RuleView, now: datetime) -> Iterator[Content]:
-    off = " Disabled: enabled = false." if rule.mode == "off" else ""
-    yield Content.assemble(("✓ ", STYLES["good"]), rule.sentence, (off, STYLES["warn"]))
-    yield Content.styled(rule.limits, STYLES["quiet"])
-    for line in rule.warnings:
-        yield Content.styled(f"▲ {line}", STYLES["warn"])
-    for index, at in enumerate(rule.upcoming):
-        yield Content.assemble(("     " if index else "next ", STYLES["quiet"]), f"{stamp(at)}  {until(at, now)}")
 
 
 _STATE: Final = LineColumn("state", 0, 8)
@@ -253,20 +249,20 @@ _LONGEST_NAME: Final = 30
 
 
 def _columns_for(width: int) -> tuple[LineColumn, ...]:
-    """State, name, sentence, next time, the strip and a gap; the sentence gets the cells that the name leaves."""
+    """State, name, sentence, next time, strip and a gap; the sentence gets the width left by the name."""
     rest = width - _STATE.width - _NEXT.width - STRIP - 5 * GAP
     name = min(_LONGEST_NAME, max(16, rest * 3 // 5))
     return (_STATE, LineColumn("automation", 1, name), LineColumn("does", 2, max(4, rest - name)), _NEXT, *_RESULTS)
 
 
 class RuleTable(LineTable[RuleView]):
-    """Rules, a line each."""
+    """A row for each rule."""
 
     def __init__(self, now: datetime) -> None:
         super().__init__(now, _columns_for)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """As many lines as rules, as far as there is room; the pane gets the rest."""
+        """One line per rule if there is room; the pane gets the rest."""
         del container, viewport, width
         return HEADER + self.total
 
@@ -284,7 +280,7 @@ class RulePane(FactPane[RuleView], can_focus=True):
     def show_more(
         self, view: RuleView, journal: tuple[Decision, ...], written: tuple[SafeText, ...], now: datetime
     ) -> None:
-        """Show the rule's whole journal, and its TOML; empty: unknown."""
+        """Show the rule's journal and its TOML; empty: unknown."""
         self._did = view.did
         self._journal = journal
         self._written = written
@@ -296,7 +292,7 @@ class RulePane(FactPane[RuleView], can_focus=True):
             self.tick(self._now)
 
     def rest(self, item: RuleView, now: datetime) -> Content:
-        """The journal, then the table as it is written."""
+        """The journal, then the TOML."""
         del item
         self._now = now
         journal = journal_lines(self._journal, now, self.scrollable_content_region.width - 4, self._did)
@@ -313,13 +309,13 @@ class Status(Struct, frozen=True):
     bot: Badge
     """Whether a bot is at work."""
     hint: SafeText
-    """Which bot; if none is at work, how to start one."""
+    """The bot's process or, without a bot, how to start one."""
     waiting: int = 0
-    """Requests that wait for approval."""
+    """How many requests wait for approval."""
 
 
 class StatusLine(ClickableLine):
-    """Whether a bot is at work, and how many requests wait for a person."""
+    """Whether a bot is at work, and how many requests wait for approval."""
 
     @dataclass
     class ApprovalsClicked(Message):
@@ -330,7 +326,7 @@ class StatusLine(ClickableLine):
         self._status: Status | None = None
 
     def show(self, status: Status | None) -> None:
-        """Show it; None: the bot has no work."""
+        """Show the status; None: there is nothing for a bot to do."""
         if status != self._status:
             self._status = status
             self.refresh()

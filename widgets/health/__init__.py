@@ -1,1 +1,1 @@
-"""What the health screen draws."""
+"""The widgets of the Health tab."""

@@ -1,4 +1,4 @@
-"""Health as rows of a list: what can be well or not, with its history; incidents; polls."""
+"""The rows of the Health tab: hosts, link and token with their history, then incidents and polls."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -24,10 +24,10 @@ _GLYPHS: Final[dict[Slice, str]] = {"well": "━", "impaired": "▄", "bad": "�
 _TONES: Final[dict[Slice, Tone]] = {"well": "good", "impaired": "warn", "bad": "bad", None: "quiet"}
 TITLE: Final = 12
 STATE: Final = 18
-"""Cells of a row's name and state."""
+"""Widths of a row's name and state."""
 LABEL: Final = 9
 SHORTEST_S: Final = 60
-"""The shortest span of polls whose length is shown."""
+"""The shortest span of polls whose duration is shown."""
 _ANSWERED: Final = Badge("✓", ANSWERED, "good")
 _FAILED: Final = Badge("✗", FAILED, "bad")
 _QUIET: Final = STYLES["quiet"]
@@ -35,29 +35,25 @@ BLANK: Final = LeadRow(Content())
 
 
 def strip(slices: Sequence[Slice], cells: int) -> tuple[Slice, ...]:
-    """The slices drawn on `cells` cells: neighbours that share one are as bad as the worst of them.
+    """Fit the slices into `cells` cells; slices that share a cell show the worst of them.
 
-    The last slice is the present, and has the last cell to itself.
+    The last slice is the present and has the last cell to itself.
     """
     *past, present = slices or (None,)
     if not past:
         return tuple(slices)
     count, cells = len(past), cells - 1
     starts = [at * count // cells for at in range(cells)]
-    groups = (past[start : max(start + 1, end)] for start, end in zip(starts, [*starts[1:], count], strict=False))
-    return (*map(_worst, groups), present)
-
-
-def _worst(group: Sequence[Slice]) -> Slice:
-    if "bad" in group:
-        return "bad"
-    if "impaired" in group:
-        return "impaired"
-    return "well" if 2 * group.count("well") >= len(group) else None
+    drawn: list[Slice] = []
+    for start, end in zip(starts, [*starts[1:], count], strict=False):
+        group = past[start : max(start + 1, end)]
+        well: Slice = "well" if 2 * group.count("well") >= len(group) else None
+        drawn.append("bad" if "bad" in group else "impaired" if "impaired" in group else well)
+    return (*drawn, present)
 
 
 class HostFacts(Struct, frozen=True):
-    """Something that can be well or not: a code host, our link, the token."""
+    """The state of a code host, our link or the token."""
 
     key: str
     """Empty: the cursor skips it."""
@@ -66,22 +62,22 @@ class HostFacts(Struct, frozen=True):
     since: str = ""
     """The text after the state: `for 12m`."""
     about: str = ""
-    """Where it is, or what was asked of it."""
+    """Its address, or the state of its polls."""
     under_way: tuple[tuple[Badge, int], ...] = ()
     """Its active runs by status."""
     history: tuple[Slice, ...] = ()
     """The last day in equal slices, oldest first."""
     uptime: tuple[str, ...] = ()
     warning: str = ""
-    """A problem besides the state; empty: none."""
+    """A problem in addition to the state; empty: none."""
     note: str = ""
-    """The cure, or what the state does not mean."""
+    """How to fix it, or an explanation of the state."""
     is_stale: bool = False
     """Whether the facts are old."""
     leads: bool = False
 
     def row(self, width: int) -> LeadRow:
-        """The row, with a history of this width."""
+        """The row at this width."""
         badge = self.badge
         style = _QUIET if self.is_stale else self.badge.style
         state = fit(f"{badge.text}  ", max(STATE, len(badge.text) + 2))
@@ -108,7 +104,7 @@ class HostFacts(Struct, frozen=True):
 def incident_row(
     incident: Incident, failed: int | None, healthy_words: frozenset[str], now: datetime, key: str
 ) -> LeadRow:
-    """An incident, with the number of runs that failed in it; None: of our link, which fails no run."""
+    """An incident with the number of runs that failed during it; None for our link, which makes no runs fail."""
     badge = health_badge(incident.word, healthy_words)
     lasted = span(incident.lasted.total_seconds())
     goes_on = incident.goes_on
@@ -132,18 +128,18 @@ def _remarks(incident: Incident) -> Iterator[str]:
     if incident.recovered_at is None and incident.is_over:
         yield "then no longer connected"
     elif incident.recovered_at is not None and incident.recovered_at > incident.until:
-        yield "its end was not seen"
+        yield "its recovery was not observed"
 
 
 def poll_row(poll: PollSpan, now: datetime, width: int) -> LeadRow:
     """Consecutive polls with the same outcome."""
     badge = _ANSWERED if poll.error_kind is None else _FAILED
-    said = "  ".join(filter(None, (_polls(poll, now), safe_text(poll.error_message or "", limit=200))))
+    words = "  ".join(filter(None, (_polls(poll, now), safe_text(poll.error_message or "", limit=200))))
     line: tuple[StyledText, ...] = (
         (_name(safe_text(poll.subject, limit=10)), ""),
         (fit(badge.text, STATE), badge.style),
         (f"{clock_time(poll.first_at, now):<14}", _QUIET),
-        (shorten(said, max(1, width - TITLE - STATE - 14)), "" if poll.error_kind else _QUIET),
+        (shorten(words, max(1, width - TITLE - STATE - 14)), "" if poll.error_kind else _QUIET),
     )
     return LeadRow(Content.assemble(*line), f"poll:{poll.span_id}")
 
@@ -153,12 +149,12 @@ def _polls(poll: PollSpan, now: datetime) -> SafeText:
         return safe_text("once" if poll.error_kind is None else trouble_word(poll.error_kind))
     lasted_s = (poll.last_at - poll.first_at).total_seconds()
     over = f" in {span(lasted_s)}" if lasted_s >= SHORTEST_S else ""
-    said = trouble_word(poll.error_kind) if poll.error_kind is not None else f"last {ago(poll.last_at, now)}"
-    return safe_text(f"{poll.polls:,} times{over}, {said}")
+    words = trouble_word(poll.error_kind) if poll.error_kind is not None else f"last {ago(poll.last_at, now)}"
+    return safe_text(f"{poll.polls:,} times{over}, {words}")
 
 
 def titled(title: str, rows: Sequence[LeadRow], otherwise: str) -> Iterator[LeadRow]:
-    """A title, its rows and a blank line; without rows, the remark instead."""
+    """A title, its rows and a blank line; `otherwise` replaces missing rows."""
     yield LeadRow(Content.styled(title, f"{_QUIET} bold"))
     yield from rows or (LeadRow(Content.styled(otherwise, _QUIET)),)
     yield BLANK

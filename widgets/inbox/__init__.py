@@ -1,1 +1,1 @@
-"""What the inbox draws."""
+"""The widgets of the inbox."""

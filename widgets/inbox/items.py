@@ -1,4 +1,4 @@
-"""The inbox: the list of items by severity, and the facts of one with its runs."""
+"""The inbox: the rows of its list, and the facts of one item with its runs."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -29,7 +29,7 @@ BADGES: Final[Mapping[InboxKind, Badge]] = {
 SEVERITY_TONES: Final[Mapping[InboxSeverity, Tone]] = {"critical": "bad", "decide": "warn", "look": "quiet"}
 AGAIN: Final = "↻ "
 MOST_RUNS: Final = 20
-"""Runs of an item that are shown beside it."""
+"""The most runs shown with an item."""
 _MARKED: Final = "■ "
 _SEVERITY: Final = LineColumn("", 0, 10)
 _KIND: Final = LineColumn("what", 1, 10)
@@ -37,12 +37,12 @@ _WHEN: Final = LineColumn("when", 3, 9)
 
 
 class InboxRow(Struct, frozen=True):
-    """An item as a line of the list."""
+    """An item as a row of the list."""
 
     item: InboxItem
     is_marked: bool = False
     leads: bool = True
-    """Whether it is the first of its severity, which it names."""
+    """Whether it is the first of its severity, and so shows it."""
 
     @property
     def key(self) -> str:
@@ -50,7 +50,7 @@ class InboxRow(Struct, frozen=True):
         return self.item.key
 
     def cells(self, now: datetime) -> TableLine:
-        """Severity, kind, title, and when it last happened."""
+        """Severity, kind, title, and the time of the last event."""
         item, badge = self.item, BADGES[self.item.kind]
         severity = f"{_MARKED if self.is_marked else '  '}{item.severity if self.leads else ''}"
         title = safe_text(f"{AGAIN if item.back else ''}{item.title}", limit=300)
@@ -62,7 +62,7 @@ class InboxRow(Struct, frozen=True):
         )
 
     def facts(self, now: datetime) -> Iterator[tuple[str, TonedText]]:
-        """All facts of the item; our names, possibly foreign values."""
+        """All facts of the item by name; values may be foreign text."""
         item = self.item
         badge = BADGES[item.kind]
         yield "what", (safe_text(f"{badge.text}, {item.severity}"), badge.tone)
@@ -85,7 +85,7 @@ class InboxRow(Struct, frozen=True):
 
 
 def rows_of(items: Sequence[InboxItem], marked: Collection[str]) -> tuple[InboxRow, ...]:
-    """The items as lines, in their order."""
+    """The items as rows, in the same order."""
     before = (None, *(item.severity for item in items))
     return tuple(
         InboxRow(item, item.key in marked, item.severity != above) for item, above in zip(items, before, strict=False)
@@ -93,7 +93,7 @@ def rows_of(items: Sequence[InboxItem], marked: Collection[str]) -> tuple[InboxR
 
 
 def when(at: datetime, now: datetime) -> str:
-    """How long ago; a dash if it is not known."""
+    """How long ago; a dash if unknown."""
     return "—" if at == NO_TIME else ago(at, now)
 
 
@@ -104,7 +104,7 @@ def inbox_columns(width: int) -> tuple[LineColumn, ...]:
 
 
 def run_lines(item: InboxItem, now: datetime) -> tuple[tuple[SafeText, Tone], ...]:
-    """The item's runs, newest first, in two lines each; then how many more there are."""
+    """The item's runs, newest first, in two lines each, then the number of further ones."""
     lines: list[tuple[SafeText, Tone]] = []
     for entry in [entry for entry in item.entries if entry.run_id][:MOST_RUNS]:
         badge = run_badge(entry.status)

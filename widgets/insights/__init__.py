@@ -1,1 +1,1 @@
-"""What the insights' screen draws."""
+"""The widgets of the Insights tab."""

@@ -29,18 +29,18 @@ FAILED: Final = Badge("x", "failed", "bad")
 UNFINISHED: Final = Badge("░", "not finished", "busy")
 OTHERWISE: Final = Badge("▒", "cancelled or other", "plain")
 UNKNOWN: Final = Badge("·", "not known", "quiet")
-"""Each of these has a glyph of its own, so that colour only repeats it."""
+"""Each has a different glyph, so that nothing depends on colour alone."""
 NOTHING: Final = "-"
 NOT_FETCHED: Final = "not fetched"
 
 
 class InsightsView(Struct, frozen=True):
-    """The figures of a period, up to now."""
+    """The figures of a period up to now."""
 
     title: str
     """The period in words: `the last 7 days`."""
     step: ChartStep
-    """The length of time that one outcome covers."""
+    """The period covered by each outcome."""
     at: datetime
     """The end of the period."""
     outcomes: tuple[Outcomes, ...]
@@ -73,7 +73,7 @@ class InsightsView(Struct, frozen=True):
 
     @property
     def ended_otherwise(self) -> int:
-        """Runs in the whole period that ended in another status."""
+        """Runs in the whole period that finished with another status."""
         return sum(each.ended_otherwise for each in self.outcomes)
 
     @property
@@ -83,7 +83,7 @@ class InsightsView(Struct, frozen=True):
 
     @property
     def is_complete(self) -> bool:
-        """Whether the cache holds every run of the period."""
+        """Whether the cache contains every run of the period."""
         coverage = self.coverage
         return coverage.whole or (coverage.complete_since is not None and coverage.complete_since <= self.since)
 
@@ -118,7 +118,7 @@ def seconds(value_s: float | None) -> str:
 
 
 def started(at: datetime, step: ChartStep) -> str:
-    """When an outcome's time begins: `14:00`, or `Mon 4 May`."""
+    """The start of an outcome's hour or day: `14:00`, or `Mon 4 May`."""
     local = at.astimezone()
     return f"{local:%H:%M}" if step == "hour" else f"{local:%a} {local.day} {local:%b}"
 
@@ -132,14 +132,14 @@ def tick(at: datetime, step: ChartStep, *, is_short: bool) -> str:
 
 
 def extent(view: InsightsView) -> str:
-    """How many runs, since when, and how much is known: `1,204 runs since 1 May · complete`."""
+    """The number of runs, their period, and whether all are known: `1,204 runs since 1 May · complete`."""
     runs = "1 run" if view.runs == 1 else f"{view.runs:,} runs"
     since = day(view.since, view.at) if view.step == "day" else f"{view.since.astimezone():%H:%M} yesterday"
     return f"{runs} since {since} · {known(view)}"
 
 
 def known(view: InsightsView) -> str:
-    """How much of the period the cache holds: `complete`, or since when it is."""
+    """How much of the period is cached: `complete`, or since when it is complete."""
     if view.is_complete:
         return "complete"
     complete_since = view.coverage.complete_since
@@ -157,15 +157,15 @@ def counted(each: Outcomes, view: InsightsView) -> str:
 
 LEAST_WIDTH: Final = 24
 LEAST_HEIGHT: Final = 5
-"""Smaller charts would be unreadable."""
+"""Smaller charts are left empty."""
 _LABEL_GAP: Final = 2
 _STACK: Final = (FAILED, COMPLETED, OTHERWISE, UNFINISHED)
-"""From the bottom up: failures share a base line, so that they can be compared."""
+"""From the bottom up: failures share a baseline, so that they can be compared."""
 CURSOR: Final = Badge("┊", "cursor", "wait")
 _FOOT: Final = 1
-"""Rows below a chart, for its labels."""
+"""Rows below a chart for its labels."""
 _LABELLED_FROM: Final = 5
-"""From this width on, a bar has its number of failures above it."""
+"""Bars at least this wide have their number of failures above them."""
 Colour = tuple[int, int, int]
 
 
@@ -178,7 +178,7 @@ class Tick(Struct, frozen=True):
 
 
 class Chart(PlotextPlot):
-    """A plot of the current figures in the theme's colours."""
+    """A plot of the figures in the theme's colours."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"chart--{tone}" for tone in STYLES}
     DEFAULT_CSS = """
@@ -195,10 +195,10 @@ class Chart(PlotextPlot):
     """
 
     _axis_cells = 0
-    """Cells at the left, for the labels of the axis."""
+    """Width of the axis labels on the left."""
 
     def __init__(self, draw: "Callable[[Chart, InsightsView, int, int], None]", *, id: str) -> None:
-        """Prepare; `draw` draws on the empty plot of this width and height in cells whenever it is painted."""
+        """Prepare; for each paint, `draw` draws on an empty plot of this width and height in cells."""
         super().__init__(id=id)
         self.view: InsightsView | None = None
         self._draw = draw
@@ -224,12 +224,12 @@ class Chart(PlotextPlot):
         return colour.r, colour.g, colour.b
 
     def label(self, text: str, x: int, y: int, tone: Tone) -> None:
-        """Write a text on the plot."""
+        """Write text on the plot."""
         _, ground = self.background_colors
         self.plt.text(text, x, y, color=self.colour(tone), background=ground.rgb, alignment="center")
 
     def axis(self, top: float, rows: int, *, ticks: int = 3) -> int:
-        """Label heights from 0 to `top` at the left; return the cells that the labels take."""
+        """Label heights from 0 to `top` on the left; return the width of the labels."""
         values = [top * index / (ticks - 1) for index in range(ticks)]
         labels = [number(value) for value in values]
         wide = max(map(len, labels)) + 1
@@ -239,22 +239,22 @@ class Chart(PlotextPlot):
         return wide
 
     def below(self, ticks: Sequence[Tick], positions: Sequence[int]) -> None:
-        """Write labels below the cells of `positions`, as many as do not run into each other."""
+        """Write labels below these positions, as many as fit without touching."""
         some = (ticks[::step] for step in range(1, len(ticks)))
         kept = next((each for each in some if _stand_apart(each, positions)), ticks[:1])
-        # Plotext shifts a label that would cross the left edge to the right, towards its neighbour.
+        # Plotext moves a label that would cross the left edge to the right, towards its neighbour.
         pushed = len(kept[0].text) // 2 - positions[kept[0].at] - self._axis_cells
         if pushed > 0 and not _stand_apart(kept, positions, pushed + 1):
             kept = kept[1:]
         self.plt.xticks([positions[tick.at] for tick in kept], [tick.text for tick in kept])
-        # Plotext would write them in the random order of a set, and shift each by those already there.
+        # Plotext would write them in the random order of a set, which moves some of them.
         monitor = cast("Any", self.plt).monitor
         named = sorted(zip(monitor.xticks[0], monitor.xlabels[0], strict=True))
         monitor.xticks[0], monitor.xlabels[0] = [position for position, _ in named], [text for _, text in named]
 
 
 class OutcomesChart(Chart, can_focus=True):
-    """The outcomes, with a cursor on one hour or day while it has the focus."""
+    """The chart of outcomes; while focused, it has a cursor on one hour or day."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
@@ -264,10 +264,10 @@ class OutcomesChart(Chart, can_focus=True):
 
     @dataclass
     class Highlighted(Message):
-        """The cursor moved, or came or went with the focus."""
+        """The cursor moved, appeared or disappeared."""
 
         index: int | None
-        """The index of the outcome under the cursor. None: there is no cursor."""
+        """The index of the outcome under the cursor; None: no cursor."""
 
     @dataclass
     class Chosen(Message):
@@ -278,11 +278,11 @@ class OutcomesChart(Chart, can_focus=True):
     def __init__(self, *, id: str) -> None:
         super().__init__(draw_outcomes, id=id)
         self._back = 0
-        """The cursor's distance from the last bar: a cursor at the end stays on the present hour or day."""
+        """The cursor's distance from the last bar, so that a cursor on the current hour or day stays there."""
 
     @property
     def cursor(self) -> int | None:
-        """The outcome under the cursor; None: it has no focus."""
+        """The index of the outcome under the cursor; None: not focused."""
         if self.view is None or not self.has_focus:
             return None
         return max(0, len(self.view.outcomes) - 1 - self._back)
@@ -309,7 +309,7 @@ class OutcomesChart(Chart, can_focus=True):
             self.post_message(self.Chosen(self.cursor))
 
     def on_click(self, event: events.Click) -> None:
-        """Move the cursor to the clicked bar; a double click opens it."""
+        """Move the cursor to the clicked bar; open it on a double click."""
         if self.view is not None and (room := self.size.width - self._axis_cells) > 0:
             count = len(self.view.outcomes)
             index = min(max(0, (event.x - self._axis_cells) * count // room), count - 1)
@@ -334,7 +334,7 @@ def number(value: float) -> str:
 
 
 def ceiling(highest: float) -> float:
-    """The top of an axis: a round number that is not below the highest value."""
+    """The top of an axis: a round number at or above the highest value."""
     if highest <= 2:
         return 2
     power = 10 ** floor(log10(highest))
@@ -342,9 +342,9 @@ def ceiling(highest: float) -> float:
 
 
 def stacked(values: Sequence[int], top: float, rows: int) -> list[int]:
-    """How many rows each part of a bar takes, from the bottom up.
+    """The height of each part of a bar in rows, from the bottom up.
 
-    Each part takes at least one row, so that one failure among a thousand is visible.
+    Each part has at least one row, so that one failure among a thousand is visible.
     """
     taken: list[int] = []
     total = 0
@@ -358,7 +358,7 @@ def stacked(values: Sequence[int], top: float, rows: int) -> list[int]:
 
 
 def columns(count: int, width: int) -> tuple[list[int], int]:
-    """The first cell of each bar, spread over the width, and the bars' width."""
+    """The first cell of each bar and the width of all bars, spread over `width`."""
     step = width / count
     gap = 0 if step < 2 else 1 if step < 6 else 2
     return [int(index * step) for index in range(count)], max(1, int(step) - gap)
@@ -444,7 +444,7 @@ TableRow = tuple[str, Sequence[str]]
 
 
 def repository_rows(view: InsightsView, width: int) -> list[LeadRow]:
-    """The head, a row for each repository, the busiest first, and a remark about the durations."""
+    """A header, a row for each repository, the busiest first, and a note about the durations."""
     bar = 20 if width >= _WIDE else 10
     name = min(_LONGEST_NAME, max(12, width - bar - 41))
     titles = f"{fit('repository', name)} {'runs':>7}  {fit('success', bar)} {'':>4} {'failed':>6}"
@@ -459,7 +459,7 @@ def repository_rows(view: InsightsView, width: int) -> list[LeadRow]:
 def _row(each: RepositoryFigures, name: int, bar: int, width: int) -> LeadRow:
     success = each.success
     full = 0 if success is None else round(success * bar)
-    # Only an exact 0% or 100% may look like it.
+    # Only exactly 0% or 100% is drawn as an empty or full bar.
     full = min(bar - 1, max(1, full)) if success is not None and 0 < success < 1 else full
     empty = 0 if success is None else bar - full
     times = f"  {seconds(each.p50_s):>8} {seconds(each.p95_s):>8}" if width >= _WITH_TIMES else ""
@@ -477,7 +477,7 @@ def _row(each: RepositoryFigures, name: int, bar: int, width: int) -> LeadRow:
 
 
 def table_rows(view: InsightsView) -> Iterator[LeadRow]:
-    """The charts' numbers as tables, one below the other, for users who prefer numbers or cannot see charts."""
+    """The charts' numbers as tables, for screen readers and for anyone who prefers numbers."""
     others = ("other",) if view.ended_otherwise else ()
     yield LeadRow(Content.styled(f"{view.title[:1].upper()}{view.title[1:]}", f"{_QUIET} bold"))
     head = (view.step, "runs", "completed", "failed", *others, "open")

@@ -32,7 +32,7 @@ async def test_the_form_checks_while_one_types_and_saves_one_table(
         assert "Cannot be saved yet" in scene.text
 
         await scene.press(*(["backspace"] * 3), *'="allow"')
-        await scene.shows("✓ When a run in acme/* fails", "also while its last run is active")
+        await scene.shows("✓ When a run in acme/* fails", "even while its last run is active")
         await scene.press("ctrl+s")
         await scene.shows(f"WRITE {file}", '+overlap="allow"')
         await hasty(scene, "ctrl+s")
@@ -41,7 +41,7 @@ async def test_the_form_checks_while_one_types_and_saves_one_table(
         await scene.press("ctrl+s")
         assert file.read_text("utf-8") == f'{before.rstrip()}\noverlap="allow"\n'
         assert "Saved: second chance. No bot is running" in scene.toasts[-1]
-        assert "also while its last run is active" in scene.text
+        assert "even while its last run is active" in scene.text
 
 
 async def test_a_file_that_changed_under_the_form_is_not_overwritten(staged: Staged, configured: Configured) -> None:
