@@ -14,12 +14,12 @@ from service.agents.outcome import TurnFailure
 from service.agents.prices import Price
 from service.egress import refusals
 from service.egress.budget import SpendingWatch
-from service.egress.door import Door
 from service.egress.http import AgentConnection, ProviderConnection
 from service.egress.key import ModelKey
 from service.egress.outages import ModelState
 from service.egress.refusals import Refusal
 from service.egress.routes import PROVIDERS
+from service.egress.server import SandboxServer
 from service.egress.usage import Meter
 from service.network import connect
 
@@ -52,10 +52,10 @@ class ModelRequest:
 
 
 class Forwarder:
-    """Forwards the requests of one turn; closing the `door` closes its connections."""
+    """Forwards the requests of one turn; closing the `server` closes its connections."""
 
     def __init__(
-        self, access: ModelAccess, key: ModelKey, budget: SpendingWatch, state: ModelState, door: Door
+        self, access: ModelAccess, key: ModelKey, budget: SpendingWatch, state: ModelState, server: SandboxServer
     ) -> None:
         self._access = access
         self._provider = PROVIDERS[access.provider]
@@ -63,7 +63,7 @@ class Forwarder:
         self._key = key
         self._budget = budget
         self._state = state
-        self._door = door
+        self._server = server
 
     def forward(self, agent: AgentConnection, request: ModelRequest) -> None:
         """Pass a request on and its answer back; while the provider is down, hold the request and repeat it."""
@@ -88,7 +88,7 @@ class Forwarder:
             self._state.fail(failure, is_final=True)
             return False
         while (left_s := until - time.monotonic()) > 0:
-            if agent.is_gone() or self._door.closed.wait(min(_LOOK_S, left_s)):
+            if agent.is_gone() or self._server.closed.wait(min(_LOOK_S, left_s)):
                 return False
         return True
 
@@ -104,8 +104,8 @@ class Forwarder:
         with contextlib.ExitStack() as stack:
             try:
                 link = connect(self._base, asked_at + _CONNECT_S)
-                stack.callback(self._door.release, link)
-                self._door.register(link)
+                stack.callback(self._server.release, link)
+                self._server.register(link)
                 link.settimeout(request.silent_s)
                 outside = ProviderConnection(link)
                 outside.ask(request.method, request.target, headers, request.body)

@@ -15,10 +15,12 @@ _KEPT_S: Final = 300.0
 _LONGEST_S: Final = 60.0
 _LONGEST_REASON: Final = 300
 _KEY: Final = re.compile(r"[!-~]{1,16384}")
+_HEADER: Final = re.compile(r"[\t -~]*")
+"""The text that an HTTP header can carry."""
 
 
 class NoKeyError(ServiceError):
-    """The command printed no key; the text says why."""
+    """There is no key that can be sent; the text says why."""
 
 
 class ModelKey:
@@ -26,7 +28,8 @@ class ModelKey:
 
     def __init__(self, access: ModelAccess) -> None:
         self._command = access.key_command
-        self._key = os.environ.get(access.key_env or "", "")
+        self._variable = access.key_env or ""
+        self._key = os.environ.get(self._variable, "").strip()
         self._until = 0.0
         self._asking = threading.Lock()
 
@@ -34,12 +37,15 @@ class ModelKey:
         """Return the key. If that is the `refused` one, run the command again, which may print the same key.
 
         Raises:
-            NoKeyError: The command printed none.
+            NoKeyError: The command printed none, or no header can carry the key of the environment.
         """
         with self._asking:
             if self._command and (self._key == refused or time.monotonic() >= self._until):
                 self._key = _printed(self._command)
                 self._until = time.monotonic() + _KEPT_S
+            if not _HEADER.fullmatch(self._key):
+                what = f"the key in {self._variable} holds a line break or another character that cannot be sent"
+                raise NoKeyError(f"{what}: set {self._variable} to a valid key")
             return self._key
 
 

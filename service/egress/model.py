@@ -13,7 +13,6 @@ from service.agents.options import ModelAccess
 from service.agents.outcome import TurnFailure
 from service.agents.prices import price_of
 from service.egress.budget import BudgetSpentError, SpendingWatch, UsageMeter
-from service.egress.door import Door
 from service.egress.forwarding import Forwarder, ModelRequest
 from service.egress.http import AgentConnection, BodyError
 from service.egress.key import ModelKey, NoKeyError
@@ -27,11 +26,12 @@ from service.egress.routes import (
     read_body,
     route_of,
 )
+from service.egress.server import SandboxServer
 
 _PASSED_ON: Final = frozenset({"content-type", "accept", "user-agent", "openai-beta", "x-goog-api-client"})
 
 
-class ModelProxy(Door):
+class ModelProxy(SandboxServer):
     """An agent's access to its model for one turn; this process sends `key` only to the provider."""
 
     def __init__(
@@ -44,7 +44,7 @@ class ModelProxy(Door):
         models: tuple[str, ...] = (),
         report: Callable[[str, str], None] = lambda *_: None,
     ) -> None:
-        """Open the door; `models`: the only ones that may be asked, empty: any. `report`: writes to the turn's log."""
+        """Listen; `models`: the only ones that may be asked, empty: any. `report`: writes to the turn's log."""
         self._access = access
         self._provider = PROVIDERS[access.provider]
         self._base_path = urlsplit(access.base_url or self._provider.base_url).path.rstrip("/")

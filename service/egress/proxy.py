@@ -13,10 +13,10 @@ from typing import Final
 import h11
 
 from service.egress.allowlist import LARGEST_PORT, Allowlist, RefusedError, addresses_of
-from service.egress.door import Door
 from service.egress.hello import NotTlsError, read_hello
 from service.egress.http import AgentConnection
 from service.egress.relay import join
+from service.egress.server import SandboxServer
 from service.network import Host, HostError, dial
 from service.text import printable
 
@@ -39,7 +39,7 @@ class Reporter:
             self._say(printable(text))
 
 
-class EgressProxy(Door):
+class EgressProxy(SandboxServer):
     """Connects one agent with the hosts on its list, for one turn."""
 
     def __init__(self, path: Path, allowed: Sequence[str], report: Callable[[str, str], None]) -> None:

@@ -31,12 +31,12 @@ def join(one: socket.socket, other: socket.socket) -> None:
 
 
 def _carry(connection: socket.socket, path: str) -> None:
-    with connection, socket.socket(socket.AF_UNIX) as door:
+    with connection, socket.socket(socket.AF_UNIX) as proxy:
         try:
-            door.connect(path)
+            proxy.connect(path)
         except OSError:
             return
-        join(connection, door)
+        join(connection, proxy)
 
 
 def _serve(listener: socket.socket, path: str) -> None:
@@ -48,8 +48,8 @@ def _serve(listener: socket.socket, path: str) -> None:
 def main() -> None:
     """Listen, leave a process behind that relays, and become the command."""
     at = sys.argv.index("--")
-    doors = [word.partition("=") for word in sys.argv[1:at]]
-    listeners = [(socket.create_server(("127.0.0.1", int(port))), path) for port, _, path in doors]
+    ports = [word.partition("=") for word in sys.argv[1:at]]
+    listeners = [(socket.create_server(("127.0.0.1", int(port))), path) for port, _, path in ports]
     command = sys.argv[at + 1 :]
     first = os.fork()
     if first == 0:

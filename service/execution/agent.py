@@ -1,4 +1,4 @@
-"""The agent's process: its task on standard input, limits enforced, no process left at the end."""
+"""The agent's process: its task on standard input, its limits enforced, and none of its processes left."""
 
 import contextlib
 import errno
@@ -16,7 +16,7 @@ from typing import IO, Final
 
 from service.agents.outcome import OutcomeReader
 from service.egress.outages import ModelState, Patience
-from service.egress.outside import Outside
+from service.egress.proxies import TurnProxies
 from service.execution import processes, supervisor
 from service.execution.cgroup import limits_of
 from service.execution.command import AgentCommand, AgentFailedError, PausedAgentError
@@ -37,53 +37,55 @@ _NOT_STARTED: Final = frozenset({126, 127})
 def run(
     command: AgentCommand, log: IO[bytes], limits: AgentLimits, secrets: Secrets, check: Callable[[], None]
 ) -> None:
-    """Run an agent to its end, with its output in the log, without the secrets.
+    """Run an agent until it exits; write its output to the log, without the secrets.
 
     Raises:
         AgentFailedError: It could not start, failed, or passed a limit.
-        PausedAgentError: Its model's provider is away.
-        OSError: This machine has no room for it.
-        Exception: Raised by `check`, which is called several times a second and ends the agent by raising.
+        PausedAgentError: Its model's provider is down.
+        OSError: This machine lacks the room for it.
+        Exception: Raised by `check`, which is called several times a second and stops the agent by raising.
     """
     command.prepare()
     _check_disk(command, limits)
 
-    told = _AgentLog(log, limits.output_bytes)
+    agent_log = _AgentLog(log, limits.output_bytes)
 
-    def say(text: str) -> None:
+    def report_line(text: str) -> None:
         # A proxy may report something after the log is closed.
         with contextlib.suppress(ValueError):
-            told.say(f"{secrets.mask(text)}\n".encode("utf-8", "replace"))
+            agent_log.add_line(f"{secrets.mask(text)}\n".encode("utf-8", "replace"))
 
     reader = command.invocation.reader or OutcomeReader()
     groups = command.sandbox.groups
+    silent_s = limits.model_silent_s, limits.model_stream_silent_s
+    patience = Patience(limits.model_patience_s, limits.model_pause_s, *silent_s)
     with (
-        Outside(command.doors, command.agent.options, say, command.meter, _patience(limits)) as outside,
+        TurnProxies(command.sockets, command.agent.options, report_line, command.meter, patience) as proxies,
         contextlib.nullcontext()
         if groups is None
         else groups.group(command.workspace.root.name, limits_of(limits)) as group,
-        _pausing(command, outside.model, reader),
+        _pausing(command, proxies.model, reader),
     ):
-        output = MaskedStream(secrets, told.write)
-        model = outside.model
+        output = MaskedStream(secrets, agent_log.write)
+        model = proxies.model
         agent = _SupervisedAgent(command, limits, model, reader, output.write, "" if group is None else group.folder)
         try:
             report = agent.watch(check)
         finally:
             agent.close()
             output.end()
-            told.end()
+            agent_log.end()
         if group is not None and group.ran_out_of_memory:
             raise AgentFailedError(
-                f"the agent was ended for passing its limit of memory: {limits.memory_bytes} bytes are allowed, "
+                f"the agent was stopped for passing its limit of memory: {limits.memory_bytes} bytes are allowed, "
                 "files that it cached included (memory_bytes) in [execution.agent]"
             )
         status = _status(report, limits)
-        # The reason is the proxy's, or else the program's, or else the exit status.
+        # The proxy's reason comes first, then the program's own, then the exit status.
         is_preset = command.invocation.reader is not None
         trouble = model.trouble if status or is_preset else None
-        said = reader.failure(status, command.ending(model.ending), model.answered_by) if is_preset else None
-        failure = model.end or model.overspent or trouble or said
+        reported = reader.failure(status, command.ending(model.ending), model.answered_by) if is_preset else None
+        failure = model.end or model.overspent or trouble or reported
         if failure is not None:
             raise AgentFailedError(failure.text, failure.reason)
         if status:
@@ -99,11 +101,6 @@ def run(
     command.note(reader.report)
 
 
-def _patience(limits: AgentLimits) -> Patience:
-    silent_s = limits.model_silent_s, limits.model_stream_silent_s
-    return Patience(limits.model_patience_s, limits.model_pause_s, *silent_s)
-
-
 def _check_disk(command: AgentCommand, limits: AgentLimits) -> None:
     if (short := shortage(command.workspace.root, limits)) is not None:
         raise OSError(errno.ENOSPC, f"the disk is nearly full: {short.text}")
@@ -111,7 +108,7 @@ def _check_disk(command: AgentCommand, limits: AgentLimits) -> None:
 
 @contextlib.contextmanager
 def _pausing(command: AgentCommand, model: ModelState, reader: OutcomeReader) -> Iterator[None]:
-    """Tell a failure of the agent from one of its model's provider, which a turn waits for."""
+    """Pause the turn, instead of failing it, if the agent failed because its model's provider is down."""
     try:
         yield
     except AgentFailedError as error:
@@ -169,7 +166,7 @@ class _SupervisedAgent:
         )
 
     def watch(self, check: Callable[[], None]) -> str:
-        """Wait for the end and return the supervisor's report, empty when the supervisor was killed."""
+        """Wait until the agent exits; return the supervisor's report, empty if the supervisor was killed."""
         deadline = time.monotonic() + self._command.agent.timeout_s
         measure_due = 0.0
         options = self._command.agent.options
@@ -183,21 +180,21 @@ class _SupervisedAgent:
                 if (end := self._model.end) is not None:
                     raise AgentFailedError(end.text, end.reason)
                 if now > deadline:
-                    text = f"the agent passed its time limit of {self._command.agent.timeout_s:g} s and was ended"
+                    text = f"the agent passed its time limit of {self._command.agent.timeout_s:g} s and was stopped"
                     if (trouble := self._model.trouble) is not None:
                         text += f"; before that, {trouble.text}"
                     raise AgentFailedError(text, "timed_out")
                 if now >= measure_due:
                     measure_due = now + _POLL_S
                     if passed := self._usage.passed():
-                        text = f"the agent was ended for passing its limit of {passed} in [execution.agent]"
+                        text = f"the agent was stopped for passing its limit of {passed} in [execution.agent]"
                         raise AgentFailedError(text)
-                    # How long the model may be silent is the proxy's business.
+                    # The proxy has a time limit for the model: an agent that waits for it is not idle.
                     was_active = self._printed or self._model.waiting > 0
                     self._printed = False
                     if idle.passed(self._usage.cpu_s, is_active=was_active):
                         text = (
-                            f"the agent neither printed nor computed for {options.idle_s:g} s and was ended "
+                            f"the agent neither printed nor computed for {options.idle_s:g} s and was stopped "
                             "(idle_timeout_s): does it wait for a host that it cannot reach, or for an answer?"
                         )
                         raise AgentFailedError(text, "idle")
@@ -209,7 +206,7 @@ class _SupervisedAgent:
                     selector.unregister(self._stdout)
 
     def close(self) -> None:
-        """End everything that still runs, with the supervisor's help or without it."""
+        """Kill everything that still runs, with the supervisor's help or without it."""
         with self._control, self._stdout:
             if not self._report:
                 with contextlib.suppress(OSError):
@@ -222,7 +219,7 @@ class _SupervisedAgent:
             self._process.wait()
 
     def _forward(self, chunk: bytes | None) -> bool:
-        """Pass a piece of the agent's output on; False at its end."""
+        """Pass a piece of the agent's output on; False: there is no more."""
         if chunk:
             self._printed = True
             self._reader.feed(chunk)
@@ -254,18 +251,18 @@ def _status(report: str, limits: AgentLimits) -> int:
 
 
 class _AgentLog:
-    """An agent's output up to a limit, and what the service says meanwhile, each on lines of its own."""
+    """An agent's output up to a limit, and between its lines those of the service."""
 
     def __init__(self, log: IO[bytes], limit: int) -> None:
         self._log = log
         self._limit = self._left = limit
         self._is_in_line = False
         self._held: list[bytes] = []
-        """What the service said while the agent was in the middle of a line."""
+        """The service's lines that wait for the agent to complete one."""
         self._writing = threading.Lock()
 
     def write(self, chunk: bytes) -> None:
-        """Add a piece of the agent's output; what passes the limit is dropped, which is said once."""
+        """Add a piece of the agent's output; the rest beyond the limit is dropped, and one line reports that."""
         with self._writing:
             if not chunk or self._left <= 0:
                 return
@@ -284,7 +281,7 @@ class _AgentLog:
                 self._log.write(f"[output beyond {self._limit} bytes was dropped]\n".encode())
             self._log.flush()
 
-    def say(self, line: bytes) -> None:
+    def add_line(self, line: bytes) -> None:
         """Add a line of the service."""
         with self._writing:
             self._held.append(line)

@@ -1,4 +1,4 @@
-"""Control groups: where systemd delegates one (Delegate=yes), the kernel holds each agent to its limits."""
+"""Control groups: if systemd delegates one (Delegate=yes), the kernel holds each agent to its limits."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ from service.settings import AgentLimits
 _MOUNTS: Final = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified"))
 _NEEDED: Final = frozenset({"memory", "pids"})
 _OURS: Final = "service"
-"""The group of the service's own processes: a group with processes can have no limited groups below it."""
+"""The group of the service itself: a group with processes can have no limited groups below it."""
 _PREFIX: Final = "turn-"
 _PATIENCE_S: Final = 5.0
 _PAUSE_S: Final = 0.01
@@ -27,7 +27,7 @@ class DelegatedGroup:
 
     @contextlib.contextmanager
     def group(self, name: str, limits: Mapping[str, str]) -> Iterator["TurnGroup"]:
-        """Make a group with limits, such as `memory.max`; at the end its processes are killed, and it is removed."""
+        """Make a group with limits, such as `memory.max`; finally its processes are killed, and it is removed."""
         made = TurnGroup(self.folder / f"{_PREFIX}{name}")
         made.folder.mkdir()
         try:
@@ -64,12 +64,12 @@ class TurnGroup:
             except FileNotFoundError:
                 return
             except OSError:
-                # Killed processes take a moment to end.
+                # Killed processes take a moment to exit.
                 time.sleep(_PAUSE_S)
 
 
 def limits_of(agent: AgentLimits) -> dict[str, str]:
-    """Return an agent's limits for the kernel's files; swap is switched off, as it has no limit of its own."""
+    """Return an agent's limits for the kernel's files; swap is switched off, as the settings have no limit for it."""
     return {
         "memory.max": str(agent.memory_bytes),
         "memory.swap.max": "0",
@@ -91,7 +91,7 @@ def find() -> DelegatedGroup | None:
 
 
 def prepare(own: Path, controllers: frozenset[str]) -> None:
-    """Move the processes in a group to one below it, and let the groups beside that one have limits.
+    """Move the processes in a group to one below it, so that other groups below it can have limits.
 
     Raises:
         OSError: The service may not change it.

@@ -24,7 +24,7 @@ _PATCH: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ChangedFiles:
-    """The files that differ between two trees, also those that only one of them has."""
+    """The files that differ between two trees, including those that only one of them has."""
 
     names: tuple[str, ...]
     before: tuple[str, ...]
@@ -54,7 +54,7 @@ class TurnChange:
     additions: int
     deletions: int
     tree_sha: str | None
-    """What all files are after it: another turn's change with the same one is the same change. None: it has none."""
+    """The tree after it: another turn's change with the same tree is the same change. None: it has none."""
 
 
 @dataclass(frozen=True, slots=True)

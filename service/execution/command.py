@@ -1,4 +1,4 @@
-"""An agent's command: its arguments, its environment, and what its sandbox shows of the machine."""
+"""An agent's command: its arguments, its environment, and its view of the machine."""
 
 import contextlib
 import os
@@ -17,12 +17,12 @@ from service.agents.options import RepositorySetup
 from service.agents.outcome import AgentReport, Ending, Reason
 from service.egress.budget import MemoryMeter, UsageMeter
 from service.egress.outages import Pause
-from service.egress.outside import doors_of
+from service.egress.proxies import sockets_of
 from service.errors import ServiceError
 from service.execution import trees
 from service.execution.disk import DiskShare
 from service.execution.sandbox import INSIDE, PACKAGE_ROOT, NoSandboxError, Sandbox, SandboxView
-from service.execution.workspace import Workspace, told
+from service.execution.workspace import Workspace, instructions_of
 from service.settings import DataFolder
 from service.store.agents import Agent
 
@@ -47,7 +47,7 @@ class AgentFailedError(ServiceError):
 
 
 class PausedAgentError(AgentFailedError):
-    """The agent was ended while its model's provider was away, or at the limit of the key; a turn waits for that."""
+    """The agent was stopped while its model's provider was down or refused the key for a while; the turn waits."""
 
     def __init__(self, pause: Pause, *, has_begun: bool) -> None:
         super().__init__(pause.failure.text, pause.failure.reason)
@@ -101,9 +101,9 @@ class AgentCommand:
         return self.session or self.workspace.home
 
     @property
-    def doors(self) -> Path | None:
+    def sockets(self) -> Path | None:
         """The folder of the sockets to the proxies; None: the agent has none, or has a network."""
-        return self.workspace.doors if self._is_boxed and invocation.is_relayed(self.agent) else None
+        return self.workspace.sockets if self._is_boxed and invocation.is_relayed(self.agent) else None
 
     def prepare(self) -> None:
         """Make the files that the agent needs.
@@ -143,7 +143,7 @@ class AgentCommand:
                     f"- {past['instructions']}",
                     f"  ({past['status']}: {past.get('question') or past['summary'] or 'no summary'})",
                 ]
-            text = "\n".join([*lines, "", "Now:", "", told(self.task), ""])
+            text = "\n".join([*lines, "", "Now:", "", instructions_of(self.task), ""])
             self.workspace.instructions_file.write_text(text, "utf-8")
 
     def argv(self) -> list[str]:
@@ -180,20 +180,20 @@ class AgentCommand:
         return given | _QUIET | dict(self.invocation.environment) | {"RUNWARDEN_RESULT": str(workspace.result_file)}
 
     def ending(self, seen: Ending | None) -> Ending | None:
-        """Return how the model's last answer ended, if the program itself does not tell."""
+        """Return how the model's last answer ended, unless the program itself reports it."""
         preset = invocation.preset_of(self.agent)
         return seen if preset is not None and not preset.tells_endings else None
 
-    def note(self, heard: AgentReport) -> None:
-        """Store the state of a successful turn: its session's name, and its last words if it reported nothing."""
-        self.note_session(heard)
-        if heard.summary:
-            self.workspace.report(heard.summary)
+    def note(self, report: AgentReport) -> None:
+        """Store the state of a successful turn: its session's name, and its last message as its summary."""
+        self.note_session(report)
+        if report.summary:
+            self.workspace.report(report.summary)
 
-    def note_session(self, heard: AgentReport) -> None:
+    def note_session(self, report: AgentReport) -> None:
         """Store the name of the session that the next turn, or attempt, resumes."""
         preset = invocation.preset_of(self.agent)
-        name = str(self.task.get("run_id", "")) if preset is not None and preset.named_session else heard.session
+        name = str(self.task.get("run_id", "")) if preset is not None and preset.named_session else report.session
         if self._session_file is not None and name:
             self._session_file.write_text(name, "utf-8")
 
@@ -203,7 +203,7 @@ class AgentCommand:
 
     @property
     def _session_file(self) -> Path | None:
-        # Beside the home: the agent cannot write it.
+        # Next to the home and not in it, so that the agent cannot write it.
         return None if self.session is None else self.session.parent / "name"
 
     @property
@@ -212,9 +212,9 @@ class AgentCommand:
 
     @property
     def _guidance(self) -> str:
-        """The path at which the agent sees the repository's text for the model, or an empty file."""
+        """The path at which the agent sees the repository's guidance for models, or an empty file."""
         preset, tree = invocation.preset_of(self.agent), self.workspace.tree.resolve()
-        # A trusted repository's text is read by the program itself.
+        # A trusted repository's guidance is read by the program itself.
         names = () if preset is None or self.agent.options.trust_repository else preset.guidance
         for name in names:
             # RuntimeError: a link that leads to itself.
@@ -226,7 +226,7 @@ class AgentCommand:
 
     def _bare(self) -> list[str]:
         values = {
-            "instructions": told(self.task) if self.task else "",
+            "instructions": instructions_of(self.task) if self.task else "",
             "instructions_file": str(self.workspace.instructions_file),
             "conversation_file": str(self.workspace.conversation_file),
             "run_id": str(self.task.get("run_id", "")),
@@ -239,13 +239,13 @@ class AgentCommand:
     def _view(self) -> SandboxView:
         trees = () if self.program is None else self.program.trees
         readable = (*trees, *map(Path, self.agent.options.readable))
-        ports = {} if self.doors is None else doors_of(self.agent.options)
+        ports = {} if self.sockets is None else sockets_of(self.agent.options)
         hidden: tuple[str, ...] = ()
-        # The repository's configuration that must not be obeyed; what is behind a link cannot be covered.
+        # The repository's configuration that must not be obeyed. No mount can cover the target of a link.
         for name in self.invocation.hidden:
             if _leads_away(self.workspace.tree, name):
                 raise AgentFailedError(
-                    f"the repository's {name} is a link, and the agent would execute what it says: make it a file, "
+                    f"the repository's {name} is a link, and the agent would execute its commands: make it a file, "
                     "or set trust_repository = true for this agent"
                 )
             if (self.workspace.tree / name).exists():
@@ -256,19 +256,21 @@ class AgentCommand:
                 "trust_repository = true for this agent"
             )
         kept = {}
-        for place, name in self.kept.items() if self._is_boxed else ():
+        for folder, name in self.kept.items() if self._is_boxed else ():
             root, inside = (self.home, INSIDE.home) if name.startswith("~/") else (self.workspace.tree, INSIDE.tree)
             within = name.removeprefix("~/")
             if _leads_away(root, within) or ((root / within).exists() and not (root / within).is_dir()):
                 raise AgentFailedError(f"the cached folder {name} is a file or a link here", "setup_failed")
-            kept[place] = f"{inside}/{within}"
+            kept[folder] = f"{inside}/{within}"
         # An earlier turn may have put a link into the home, and bubblewrap would make the folder at its target.
         sealed = tuple(name for name in self.invocation.sealed if not _leads_away(self.home, name))
-        return SandboxView(self.home, self.cache, readable, self.agent.network, self.doors, ports, hidden, sealed, kept)
+        return SandboxView(
+            self.home, self.cache, readable, self.agent.network, self.sockets, ports, hidden, sealed, kept
+        )
 
 
 def session_of(folder: DataFolder, run_id: str, agent: Agent) -> Path | None:
-    """Return the home folder that a run keeps for its next turns; None: it keeps none."""
+    """Return the home folder that a run keeps for its next turns; None: each turn has a new one."""
     if not agent.options.keeps_session:
         return None
     home = folder.sessions / run_id / "home"

@@ -63,7 +63,7 @@ def usage_of(folders: Iterable[Path]) -> Usage:
     for folder in folders:
         # The agent changes folders while they are read; the disk reserve catches what this misses.
         with contextlib.suppress(OSError):
-            for _, entries in trees.walk(folder):
+            for _, _, entries in trees.walk(folder):
                 files += len(entries)
                 for entry in entries:
                     with contextlib.suppress(OSError):

@@ -40,11 +40,11 @@ class GitCommandError(ServiceError):
     def __init__(self, text: str, status: int | None = None) -> None:
         super().__init__(text)
         self.status = status
-        """git's exit status; None: it did not end by itself."""
+        """git's exit status; None: it did not exit by itself."""
 
 
 def environment(home: Path) -> dict[str, str]:
-    """Return the variables git gets: nothing of the user's but what finds programs, certificates and ssh keys."""
+    """Return git's variables; of the user's, only those that lead to programs, certificates and ssh keys."""
     return {name: os.environ[name] for name in _PASSED_ON if name in os.environ} | {
         "HOME": str(home),
         "LC_ALL": "C.UTF-8",
@@ -139,7 +139,7 @@ class GitRunner:
                 given = None if text is None else text.encode("utf-8", "surrogateescape")
                 out, err = process.communicate(given, self.timeout_s)
             except subprocess.TimeoutExpired as error:
-                # git waits in a helper of its own (git-remote-https, ssh), which would outlive it.
+                # git waits in a helper process (git-remote-https, ssh), which would outlive it.
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 text = f"git took longer than {self.timeout_s:g} s; is the code host reachable?"
@@ -147,10 +147,10 @@ class GitRunner:
         if process.returncode:
             lines = (err or out).decode("utf-8", "replace")[-_SHOWN_OUTPUT:].splitlines()
             # git may quote the code host: the message becomes one line that is safe to show and to log.
-            said = printable("; ".join(filter(None, map(str.strip, lines))))
-            if re.search(r"returned error: 30[1-8]\b", said):
-                said += "; the repository has moved, and redirects are not followed: configure its new address"
-            raise GitCommandError(f"git {arguments[0]} failed ({process.returncode}): {said}", process.returncode)
+            message = printable("; ".join(filter(None, map(str.strip, lines))))
+            if re.search(r"returned error: 30[1-8]\b", message):
+                message += "; the repository has moved, and redirects are not followed: configure its new address"
+            raise GitCommandError(f"git {arguments[0]} failed ({process.returncode}): {message}", process.returncode)
         return out.decode("utf-8", "surrogateescape")
 
 

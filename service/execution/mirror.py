@@ -25,7 +25,7 @@ class RepositorySnapshot:
     default_branch: str | None
     """None: the repository is empty, or its HEAD points nowhere."""
     branches: dict[str, str]
-    """Branch name to commit: of the turn's branch and the default branch, where they exist."""
+    """The commits of the turn's branch and of the default branch, by name; without those that do not exist."""
 
     @property
     def default(self) -> str | None:
@@ -46,7 +46,7 @@ class RepositoryMirror:
     def fetch(self, branch: str, run: Run | None = None) -> RepositorySnapshot:
         """Bring only one branch and the default branch up to date: a repository may have thousands.
 
-        For a run on a pull request's head, that head takes the branch's place.
+        For a run on a pull request's head, that head is fetched instead of the branch.
 
         Raises:
             GitCommandError: The repository cannot be read, or the head has changed.
@@ -59,7 +59,7 @@ class RepositoryMirror:
             try:
                 snapshot = self._fetch(branch, wanted)
             except GitCommandError as error:
-                # A branch may have gone between the listing and the fetch.
+                # A branch may have been deleted between the listing and the fetch.
                 if not self._break_stale_locks() and _GONE not in str(error):
                     raise
                 snapshot = self._fetch(branch, wanted)

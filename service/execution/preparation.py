@@ -24,8 +24,8 @@ _SHELL: Final = "/bin/sh"
 class Preparation:
     """The set-up of one turn.
 
-    A cached folder is moved into the workspace, where the turn's limits count it, and back once the turn succeeded: no
-    two turns have it at a time, and none is left by a turn that failed.
+    A cached folder is moved into the workspace, so that the turn's limits count it, and back once the turn succeeded.
+    No two turns have it at a time, and a failed turn leaves none.
     """
 
     setup: RepositorySetup
@@ -33,14 +33,14 @@ class Preparation:
     folder: Path
     """Where the repository's cached folders are between turns."""
     is_restricted: bool
-    """Whether the turn is a stranger's, who gets no cached folder and leaves none."""
+    """Whether the turn is for a fork's head: it gets no cached folder and leaves none."""
     kept: Mapping[Path, str] = field(init=False)
     """Folders of the workspace, with the path of each in the checkout, or after `~/` in the agent's home."""
 
     def __post_init__(self) -> None:
         """Name the folders."""
-        places = {self.workspace.root / "kept" / ids.address_key(name): name for name in self.setup.cache}
-        object.__setattr__(self, "kept", places)
+        kept = {self.workspace.root / "kept" / ids.address_key(name): name for name in self.setup.cache}
+        object.__setattr__(self, "kept", kept)
 
     def run(
         self,
@@ -55,12 +55,12 @@ class Preparation:
         Raises:
             AgentFailedError: A step failed, or they took too long.
         """
-        for place in self.kept:
-            place.mkdir(mode=0o700, parents=True)
-            # None is there at first, in another turn's workspace, or on another disk.
+        for folder in self.kept:
+            folder.mkdir(mode=0o700, parents=True)
+            # There is none at first, while another turn has it, or on another disk.
             with contextlib.suppress(OSError):
                 if not self.is_restricted:
-                    (self.folder / place.name).rename(place)
+                    (self.folder / folder.name).rename(folder)
         if not self.setup.run:
             return
         script = self.workspace.root / "setup.sh"
@@ -76,23 +76,23 @@ class Preparation:
             why = str(error).replace("the agent", "it", 1)
             raise AgentFailedError(f"the repository's set-up failed: {why}", "setup_failed") from error
         finally:
-            # The agent gets doors of its own.
-            trees.remove(self.workspace.doors)
+            # The agent gets new ones.
+            trees.remove(self.workspace.sockets)
         self.workspace.note_prepared(script.stat().st_ctime_ns)
 
     def give_back(self) -> None:
-        """Keep the cached folders for the next turn, in place of what another one left in the meantime."""
+        """Keep the cached folders for the next turn, and replace those that another turn left in the meantime."""
         if self.is_restricted or not self.kept:
             return
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for place in self.kept:
-            there = self.folder / place.name
+        for folder in self.kept:
+            target = self.folder / folder.name
             with contextlib.suppress(OSError):
-                if trees.remove(there):
-                    place.rename(there)
+                if trees.remove(target):
+                    folder.rename(target)
 
 
 def preparation_of(folder: DataFolder, run: Run, setup: RepositorySetup | None, workspace: Workspace) -> Preparation:
-    """Return the set-up of a run's turn; each organization has cached folders of its own."""
-    place = folder.caches / run.organization_id / ids.address_key(f"setup {run.url}")
-    return Preparation(setup or RepositorySetup(), workspace, place, is_restricted=bool(run.head_ref))
+    """Return the set-up of a run's turn; no two organizations share a cached folder."""
+    cached = folder.caches / run.organization_id / ids.address_key(f"setup {run.url}")
+    return Preparation(setup or RepositorySetup(), workspace, cached, is_restricted=bool(run.head_ref))

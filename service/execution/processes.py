@@ -29,7 +29,7 @@ _IDLE_SHARE: Final = 0.02
 def kill_marked(marker: str) -> int:
     """Kill every process of this user whose environment holds the marker; return how many there were.
 
-    An agent's children inherit its environment and with it the marker, wherever they moved.
+    An agent's children inherit its environment and with it the marker, even if they left its process tree.
     """
     killed: set[int] = set()
     deadline = time.monotonic() + _PATIENCE_S
@@ -91,7 +91,7 @@ class UsageWatch:
         self.cpu_s = 0.0
         """The CPU time used so far."""
         self._session = session
-        """A home folder beside the workspace, which counts as a part of it."""
+        """A home folder outside the workspace, which counts as a part of it."""
         self._cache = cache
         """The cache folder and the bytes that it may hold; None: the agent has none."""
         self._supervisor = supervisor
@@ -117,7 +117,7 @@ class UsageWatch:
         buffers = _sockets_and_pipes(tree, limits.sockets)
         if buffers > limits.sockets:
             return f"sockets: {buffers} sockets and pipes open at once, {limits.sockets} allowed (sockets)"
-        # Each process's own time, and that of its children that have ended.
+        # Each process's own time, and that of its children that have exited.
         ticks = sum(sum(map(int, fields[_UTIME : _UTIME + 4])) for fields in stats.values())
         self.cpu_s = ticks / _TICKS_PER_S
         if self.cpu_s > limits.cpu_s:
@@ -160,7 +160,7 @@ def _deleted_bytes(tree: list[int]) -> int:
     """Return the size of deleted files that processes still hold open, memory files included."""
     found: dict[tuple[int, int], int] = {}
     for pid in tree:
-        # A process may have ended, and the service may not look into it.
+        # A process may have exited, and the service may have no right to read its files.
         with contextlib.suppress(OSError):
             for number in os.listdir(f"/proc/{pid}/fd"):
                 with contextlib.suppress(OSError):
@@ -202,7 +202,7 @@ def hides_files(pid: int, proc: Path = _PROC) -> bool:
 
 
 def _stat(pid: int, proc: Path = _PROC) -> list[str]:
-    """Return what the kernel says of a process, from its state on; empty: it has ended."""
+    """Return the kernel's fields about a process, from its state on; empty: it has exited."""
     try:
         return (proc / str(pid) / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
     except OSError:

@@ -1,4 +1,4 @@
-"""The durable engine: DBOS records which worker has a turn or an errand, and what has ended."""
+"""The durable engine: DBOS records which worker has which turn or job, and which of them have ended."""
 
 import logging
 import threading
@@ -18,16 +18,16 @@ _APPLICATION: Final = "runwarden"
 # Constant: DBOS recovers only workflows of the same version, and those of the service stay compatible.
 _APPLICATION_VERSION: Final = "runwarden-1"
 _SPARE_CONNECTIONS: Final = 8
-"""DBOS's own threads, each of which waits with a connection while the database is away."""
+"""For DBOS's own threads, each of which waits with a connection while the database is down."""
 _BATCH: Final = 500
 NOBODY: Final = ""
-"""The executor name of work whose end DBOS could not record."""
+"""The executor name of a turn or job that has ended although DBOS could not record that."""
 _SUBSEC_SINCE: Final = (3, 42)
 """The first version of SQLite that knows `unixepoch('subsec')`."""
 
 
 class DurableEngine:
-    """DBOS as this process uses it; a process has only one. Work has a name: `RUN_ID:NUMBER`, or `ERRAND:KEY`."""
+    """DBOS as this process uses it; a process has only one. Turns are named `RUN_ID:NUMBER`, jobs `JOB:KEY`."""
 
     def __init__(self, database: Database, executor: str, concurrency: int, grace_s: float) -> None:
         """`grace_s`: how long DBOS may take to record an end; `held` is called several times within that."""
@@ -37,7 +37,7 @@ class DurableEngine:
         self._closing = threading.Event()
         self._at_work: set[str] = set()
         self._unsure: set[str] = set()
-        """What could not be begun, though DBOS may have recorded that this process has it."""
+        """Names of work that could not be begun, though DBOS may have recorded that this process has it."""
         self._grace_s = grace_s
         self._ended: dict[str, float] = {}
         """Names that DBOS still has for this process although they ended; since when (monotonic seconds)."""
@@ -46,15 +46,15 @@ class DurableEngine:
     def open(
         self,
         turn: Callable[[str, int], None],
-        errands: Mapping[str, Callable[[str], None]],
+        jobs: Mapping[str, Callable[[str], None]],
         ended: Callable[[], None],
     ) -> None:
-        """Connect; work is given to the functions, and `ended` is called after each.
+        """Connect. Turns and jobs are executed by the functions, and `ended` is called after each.
 
-        None of the functions may raise: an error would end the workflow for good.
+        None of the functions may raise: DBOS would never execute the workflow again.
         """
-        # DBOS would otherwise advertise its console at every start, and warn with a traceback if the connection of its
-        # scheduler, which has nothing to do here, breaks: that the database is away is said once, by the service.
+        # DBOS would otherwise advertise its console at every start, and log a traceback whenever the connection of its
+        # unused scheduler breaks. The service itself logs once that the database is down.
         logging.getLogger("dbos").setLevel(logging.ERROR)
         migrate_queue(self._database)
         self._client = _client(self._database)
@@ -62,7 +62,7 @@ class DurableEngine:
             config={
                 "name": _APPLICATION,
                 "system_database_url": self._database.url.render_as_string(hide_password=False),
-                # DBOS tries again at ever longer intervals, with a place taken: its calls wait where they connect.
+                # Its calls wait here for a connection: DBOS tries again at ever longer intervals, with a slot taken.
                 "db_engine_kwargs": None if self._database.is_sqlite else {"creator": self._connect},
                 "sys_db_pool_size": self._concurrency + _SPARE_CONNECTIONS,
                 "executor_id": self._executor,
@@ -70,7 +70,7 @@ class DurableEngine:
                 "log_level": "ERROR",
                 "enable_otlp": False,
                 "use_listen_notify": False,
-                # The service uses no notifications, but DBOS waits for this interval when it ends.
+                # The service uses no notifications, but DBOS waits for this interval when it closes.
                 "notification_listener_polling_interval_sec": 0.2,
             }
         )
@@ -80,16 +80,17 @@ class DurableEngine:
             with self._counted(ended):
                 turn(run_id, number)
 
+        # The name is that of older releases, whose records may be in the queue.
         @DBOS.workflow(name="run_errand", max_recovery_attempts=None)
-        def run_errand(errand: str, key: str) -> None:
+        def run_job(job: str, key: str) -> None:
             with self._counted(ended):
-                errands[errand](key)
+                jobs[job](key)
 
-        self._turn, self._errand = execute_turn, run_errand
+        self._turn, self._job = execute_turn, run_job
         DBOS.launch()
 
     def close(self, wait_s: int, give_up_s: float) -> None:
-        """Start nothing new; wait for what is at work, but no longer than `give_up_s`."""
+        """Start nothing new; wait for the work in progress, at most `give_up_s`."""
         destroying = threading.Thread(
             target=DBOS.destroy, kwargs={"workflow_completion_timeout_sec": wait_s}, daemon=True
         )
@@ -99,22 +100,22 @@ class DurableEngine:
 
     @property
     def at_work(self) -> frozenset[str]:
-        """The names of what this process has begun and not ended."""
+        """The names of the turns and jobs in progress in this process."""
         return frozenset(self._at_work)
 
     def begin_turn(self, name: str) -> None:
-        """Execute a turn in this process, now; one that is on record is left alone."""
+        """Execute a turn in this process now, unless it is on record."""
         run_id, _, number = name.rpartition(":")
         self._begin(name, self._turn, run_id, int(number))
 
-    def begin_errand(self, name: str) -> None:
-        """Execute an errand in this process, now; one that is on record is left alone."""
-        self._begin(name, self._errand, *name.split(":", 1))
+    def begin_job(self, name: str) -> None:
+        """Execute a job in this process now, unless it is on record."""
+        self._begin(name, self._job, *name.split(":", 1))
 
     def held(self) -> dict[str, str]:
-        """Return the names of what any worker has begun and not ended, each with that worker's executor name.
+        """Return the names of all workers' turns and jobs in progress, each with the worker's executor name.
 
-        Work that ended in this process belongs to `NOBODY` if DBOS has not recorded its end after the grace period.
+        One that ended in this process belongs to `NOBODY` if DBOS has not recorded that after the grace period.
         """
         pending = self._client.list_workflows(status="PENDING", load_input=False, load_output=False)
         held = {one.workflow_id: str(one.executor_id) for one in pending if one.workflow_id not in self._unsure}
@@ -126,8 +127,15 @@ class DurableEngine:
         self._ended = {name: before.get(name, now) for name in mine}
         return held | {name: NOBODY for name, since in self._ended.items() if now - since >= self._grace_s}
 
+    def ended_among(self, names: Sequence[str]) -> frozenset[str]:
+        """Return the names of the turns and jobs that are on record as ended."""
+        if not names:
+            return frozenset()
+        found = self._client.list_workflows(workflow_ids=[*names], load_input=False, load_output=False)
+        return frozenset(one.workflow_id for one in found if one.status != "PENDING")
+
     def forget(self, names: Sequence[str]) -> None:
-        """Take work that no worker has off the record, so that it can begin again."""
+        """Delete the records of turns and jobs that no worker has, so that they can begin again."""
         if names:
             self._client.delete_workflows([*names])
             self._unsure -= {*names}
@@ -158,18 +166,18 @@ class DurableEngine:
 
 def migrate_queue(database: Database) -> None:
     """Create or upgrade the engine's own tables."""
-    _mend_sqlite(database)
+    _add_to_old_sqlite(database)
     DBOS.migrate(database.url.render_as_string(hide_password=False))
 
 
-def _mend_sqlite(database: Database) -> None:
+def _add_to_old_sqlite(database: Database) -> None:
     """Give an older SQLite `unixepoch('subsec')`, the present to the millisecond, which DBOS uses from Python 3.12 on.
 
     Without this function the call is NULL, and no row of the queue can be written.
     """
     is_old = database.is_sqlite and database.engine.dialect.dbapi.sqlite_version_info < _SUBSEC_SINCE  # type: ignore[union-attr]  # it is loaded
     if is_old and not sa.event.contains(sa.Engine, "connect", _add_unixepoch):
-        # DBOS makes engines of its own, one of them only to migrate.
+        # DBOS makes further engines, one of them only to migrate.
         sa.event.listen(sa.Engine, "connect", _add_unixepoch)
 
 
@@ -184,14 +192,14 @@ def _add_unixepoch(connection: Any, _record: object) -> None:
 
 
 def _client(database: Database) -> DBOSClient:
-    """Return a client that uses this service's connections, and raises while the database is away."""
+    """Return a client that uses this service's connections, and raises while the database is down."""
     return DBOSClient(
         system_database_engine=database.writing, retry_connection_errors=False, application_name=_APPLICATION
     )
 
 
 def forget_ended(database: Database, before: int, *, dry_run: bool = False) -> int:
-    """Forget, or only count, what ended before an instant (microseconds); return how many entries.
+    """Delete, or only count, the records of work that ended before an instant (microseconds); return how many.
 
     Raises:
         DatabaseError: The tables are not those of this release.
@@ -213,7 +221,7 @@ def forget_ended(database: Database, before: int, *, dry_run: bool = False) -> i
 
 
 def forget_turns(database: Database, turns: Sequence[str]) -> None:
-    """Forget turns, each named by its run's id, a colon and its number."""
+    """Delete the records of turns, named `RUN_ID:NUMBER`."""
     if turns and _has_run(database):
         _client(database).delete_workflows([*turns])
 

@@ -1,4 +1,4 @@
-"""Retention and deletion: what is old or was deleted goes, but nothing else that the API shows or a run needs."""
+"""Retention and deletion: old and deleted data is removed, and nothing that the API shows or a run needs."""
 
 import fcntl
 import logging
@@ -29,9 +29,9 @@ _BATCH: Final = 500
 """Rows removed in one transaction, so that other writers do not wait long."""
 _PAUSE_S: Final = 3600.0
 _REMEMBERED_DAYS: Final = 30
-"""How long each machine looks for what deleted runs left in its data folder."""
+"""How long each machine looks for files of deleted runs in its data folder."""
 _HELD_PAUSE_S: Final = 5.0
-"""How soon a deletion that waits for an agent's end, or for another worker, is tried again."""
+"""How soon a deletion that waits for an agent, or for another worker, is tried again."""
 _AGAIN_MICROS: Final = DAY_MICROS
 """How far back branches are checked again, as a repository may have been unreachable."""
 _logger = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ class Deletion:
                 deletions.forget_turns(connection, batch)
 
     def clear_folder(self) -> int:
-        """Remove this folder's files of what was deleted; return how many deletions cannot be finished yet."""
+        """Remove the files of deleted runs and organizations; return how many deletions cannot be finished yet."""
         with self._database.read() as connection:
             runs = set(deletions.noted(connection, "run"))
             owners = deletions.noted(connection, "organization")
@@ -102,7 +102,7 @@ class Deletion:
 def _remove(path: str) -> None:
     # Tried twice, as another process may be removing the same files.
     if not trees.remove(path) and not trees.remove(path):
-        raise OSError(f"{path} cannot be removed; remove it by hand, and what is left follows at the next start")
+        raise OSError(f"{path} cannot be removed; remove it by hand, and the rest is removed at the next start")
 
 
 class Pruner:
@@ -216,7 +216,7 @@ class StaleBranches:
 
 
 class Retention:
-    """Prunes as the settings say: the database as an errand of one worker, and each data folder in a thread."""
+    """Prunes according to the settings: the database in a job of one worker, and each data folder in a thread."""
 
     def __init__(self, database: Database, folder: DataFolder, settings: Settings, clock: Clock) -> None:
         self._database = database
@@ -236,7 +236,7 @@ class Retention:
                 try:
                     ask_for_database()
                     held = self.prune_folder()
-                except Exception:  # The boundary: a database that is away must not end pruning for good.
+                except Exception:  # The boundary: an outage of the database must not stop pruning forever.
                     _logger.exception("pruning failed; the next try is in an hour")
                 if self._stopping.wait(_HELD_PAUSE_S if held else _PAUSE_S):
                     return

@@ -42,7 +42,7 @@ _ETC: Final = (
     *("nsswitch.conf", "mime.types", "magic"),
 )
 _RESOLVER: Final = Path("/etc/resolv.conf")
-_DOORS: Final = "/run/runwarden"
+_SOCKETS: Final = "/run/runwarden"
 _PROBE_S: Final = 60
 _INSTALLERS: Final = {"debian": "apt install", "ubuntu": "apt install", "fedora": "dnf install", "rhel": "dnf install"}
 """By the distribution, or one that it is like."""
@@ -101,14 +101,14 @@ INSIDE: Final = Inside()
 
 @dataclass(frozen=True, slots=True)
 class SandboxView:
-    """An agent's view of the machine, beside the system and its workspace."""
+    """An agent's view of the machine, in addition to the system and its workspace."""
 
     home: Path
     """Its home folder."""
     cache: Path | None = None
     readable: tuple[Path, ...] = ()
     network: bool = False
-    doors: Path | None = None
+    sockets: Path | None = None
     """The folder of the sockets to the proxies; None: the agent has none."""
     ports: Mapping[int, str] = field(default_factory=dict)
     """Ports of the agent's loopback, with the name of the socket that each leads to."""
@@ -121,7 +121,7 @@ class SandboxView:
 
 
 class NoSandboxError(ServiceError):
-    """A required sandbox, or a network for it, is not available here; the text names the cure."""
+    """A required sandbox, or a network for it, is not available here; the text says how to fix that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,14 +171,9 @@ class Sandbox:
         mounts = _system_mounts(resolver)
         # These come first, because later mounts may lie inside them.
         mounts += ["--bind", str(workspace.temporary), INSIDE.temporary, "--bind", str(workspace.shared), "/dev/shm"]  # noqa: S108 — its own
-        relay = [] if view.doors is None else [Path(sys.base_prefix), Path(relay_script.__file__)]
+        relay = [] if view.sockets is None else [Path(sys.base_prefix), Path(relay_script.__file__)]
         mounts += _read_only([*_program_paths(argv), *view.readable, *relay])
-        task_files = (
-            workspace.task_file,
-            workspace.instructions_file,
-            workspace.conversation_file,
-        )
-        mounts += _read_only([*task_files, objects])
+        mounts += _read_only([workspace.task_file, workspace.instructions_file, workspace.conversation_file, objects])
         writable = {path: str(path) for path in (workspace.history, workspace.result_file.parent)}
         writable |= {workspace.tree: INSIDE.tree, view.home: INSIDE.home}
         writable |= {} if view.cache is None else {view.cache: INSIDE.cache}
@@ -188,13 +183,13 @@ class Sandbox:
             mounts += ["--ro-bind", str(workspace.sealed), f"{INSIDE.home}/{name}"]
         for name in view.hidden:
             mounts += ["--ro-bind", str(workspace.nothing_like(name)), f"{INSIDE.tree}/{name}"]
-        if view.doors is not None:
-            mounts += ["--ro-bind", str(view.doors), _DOORS]
+        if view.sockets is not None:
+            mounts += ["--ro-bind", str(view.sockets), _SOCKETS]
         # bubblewrap's own root and /dev would otherwise be writable memory without a limit.
         mounts += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", INSIDE.tree]
         starter = _STARTER if own is None else ("/bin/sh", "-c", uplink.STARTER)
-        if view.doors is not None:
-            ports = [f"{port}={_DOORS}/{name}" for port, name in view.ports.items()]
+        if view.sockets is not None:
+            ports = [f"{port}={_SOCKETS}/{name}" for port, name in view.ports.items()]
             argv = [str(Path(sys.executable).resolve()), "-I", "-S", relay_script.__file__, *ports, "--", *argv]
         isolation = _isolation(share_network=view.network and own is None)
         command = [*isolation, *mounts, "--", *starter, *argv]
@@ -207,7 +202,7 @@ class Sandbox:
 
 
 def _connected(slirp: str | None, command: list[str]) -> list[str]:
-    """Return a sandbox's command, with a network of its own by slirp4netns if needed."""
+    """Return a sandbox's command, connected by slirp4netns to a private network if needed."""
     return command if slirp is None else [sys.executable, "-I", "-S", uplink.__file__, slirp, *command]
 
 
@@ -219,7 +214,7 @@ def find(settings: ExecutionSettings, kernel: Path = Path("/proc/sys")) -> Sandb
     if program is None:
         return Sandbox(None, f"bubblewrap is not installed; {_installing('bubblewrap')}", is_missing=True)
     if (fault := _fault("bubblewrap", _probe(program, _STARTER))) is not None:
-        return Sandbox(None, f"{fault}; {_cure(fault, kernel)}", is_missing=True)
+        return Sandbox(None, f"{fault}; {_fix(fault, kernel)}", is_missing=True)
     # Moves the processes of this one's control group, so it cannot be repeated with each look for a missing sandbox.
     groups = cgroup.find()
     if settings.agent_network == "host":
@@ -229,8 +224,8 @@ def find(settings: ExecutionSettings, kernel: Path = Path("/proc/sys")) -> Sandb
     fault = "slirp4netns is not installed" if slirp is None else _fault("slirp4netns", command)
     if fault is None:
         return Sandbox(program, "works here", slirp, groups=groups)
-    cure = 'set execution.agent_network = "host" and open this machine\'s loopback to agents'
-    refusal = f"{fault}; {_installing('slirp4netns')}, or {cure}"
+    fix = 'set execution.agent_network = "host" and open this machine\'s loopback to agents'
+    refusal = f"{fault}; {_installing('slirp4netns')}, or {fix}"
     return Sandbox(program, f"works here; no network for agents: {fault}", None, refusal, groups)
 
 
@@ -245,15 +240,15 @@ def _installing(package: str) -> str:
     return f'run "{known[0]} {package}"' if known else f"install the package {package}"
 
 
-def _cure(fault: str, kernel: Path) -> str:
-    """Return what makes a bubblewrap work that is installed."""
+def _fix(fault: str, kernel: Path) -> str:
+    """Return how to make an installed bubblewrap work."""
     if "nknown option" in fault:
         return f"version 0.8 or newer is needed: {_installing('bubblewrap')}"
-    for setting, cure in _FORBIDDING.items():
+    for setting, fix in _FORBIDDING.items():
         name, _, value = setting.partition("=")
         with contextlib.suppress(OSError):
             if (kernel / name).read_text("ascii").strip() == value:
-                return cure
+                return fix
     return "allow user namespaces on this machine"
 
 
@@ -268,8 +263,8 @@ def _fault(name: str, command: list[str]) -> str | None:
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"{name} cannot be started ({error})"
     if done.returncode:
-        said = " ".join(done.stderr.decode("utf-8", "replace").split())
-        return f"{name} does not work here ({said[:200]})"
+        message = " ".join(done.stderr.decode("utf-8", "replace").split())
+        return f"{name} does not work here ({message[:200]})"
     return None
 
 
@@ -296,7 +291,7 @@ def _system_mounts(resolver: Path | None) -> list[str]:
 
 
 def _read_only(paths: Iterable[Path]) -> list[str]:
-    """Return the mounts that show paths unchanged; a path inside another one needs no mount of its own."""
+    """Return the mounts that show paths unchanged; a path inside another one needs no further mount."""
     mounts: list[str] = []
     shown = [*map(Path, _SYSTEM)]
     for path in sorted(set(paths)):
@@ -311,7 +306,7 @@ def _program_paths(argv: list[str]) -> Iterator[Path]:
     """Yield the paths that the command itself reads: the interpreter, this package, and the files it names."""
     if argv[0] == sys.executable:
         yield from (Path(sys.base_prefix), Path(sys.prefix), PACKAGE_ROOT / "service")
-        # Libraries may be elsewhere (pip install --user, PYTHONPATH), and ruff is a program beside them.
+        # Libraries may be elsewhere (pip install --user, PYTHONPATH), and ruff is a program next to them.
         for folder in (Path(one) for one in sys.path if one.endswith("-packages")):
             yield from (folder, folder.parents[2] / "bin/ruff")
     yield from (path for path in map(Path, argv) if path.is_absolute() and path.is_file())

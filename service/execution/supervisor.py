@@ -1,8 +1,8 @@
 """The supervisor: a small process between worker and agent that ends only after everything the agent started.
 
 It runs as a script, with nothing but the standard library, so that it starts in a few milliseconds. As a child
-subreaper it inherits whatever the agent's processes orphan, in whatever session; and when the worker goes away, even by
-SIGKILL, its end of the control socket closes, and the supervisor ends everything.
+subreaper it inherits all orphans of the agent's processes, in whatever session. When the worker dies, even by SIGKILL,
+the control socket closes, and the supervisor kills everything.
 """
 
 import contextlib
@@ -72,7 +72,7 @@ def _reap(agent: int) -> tuple[int | None, bool]:
 
 
 def _wait_for_end(agent: int, control: int, wakeup: int) -> int | None:
-    """Wait for the agent's end and return its exit status; None: the worker closed the control socket."""
+    """Wait until the agent exits, and return its exit status; None: the worker closed the control socket."""
     poll = select.poll()
     poll.register(control, select.POLLIN | select.POLLHUP)
     poll.register(wakeup, select.POLLIN)
@@ -112,7 +112,7 @@ def main() -> None:
     argv = sys.argv[5:]
     os.set_inheritable(control, False)
     prctl = getattr(ctypes.CDLL(None, use_errno=True), "prctl", None)
-    # Outside Linux an orphan leaves the tree; the worker then finds it by its environment.
+    # Outside Linux an orphan leaves the tree; the worker then finds it with the help of its environment.
     if prctl is not None:
         prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     wakeup, waking = os.pipe()
@@ -125,8 +125,8 @@ def main() -> None:
         os.close(reading)
         _become_agent(argv, file_bytes, open_files, group, writing)
     os.close(writing)
-    with os.fdopen(reading, "rb") as told:
-        fault = told.read().decode("utf-8", "replace")
+    with os.fdopen(reading, "rb") as reason:
+        fault = reason.read().decode("utf-8", "replace")
     # Only the agent keeps its output open.
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in range(3):

@@ -10,24 +10,16 @@ from pathlib import Path
 from typing import Final
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
 LONGEST_PATH: Final = os.pathconf("/", "PC_PATH_MAX") - 1
 """How many bytes of a path git can open, counted from the checkout."""
 
 
-def walk(root: Path) -> Iterator[tuple[int, list["os.DirEntry[str]"]]]:
-    """Yield each folder's descriptor and entries, as `walk_paths` does."""
-    for _, here, entries in walk_paths(root):
-        yield here, entries
-
-
-def walk_paths(root: Path) -> Iterator[tuple[str, int, list["os.DirEntry[str]"]]]:
+def walk(root: Path) -> Iterator[tuple[str, int, list["os.DirEntry[str]"]]]:
     """Yield each folder's path, descriptor and entries, `root` first; folders that the caller removes are not entered.
 
-    Two descriptors are open at a time. A path is counted from `root`, whose own is empty, and ends with a slash. One
-    longer than `LONGEST_PATH` is cut, and still longer. A folder that cannot be read, or is moved during the walk, is
-    left out.
+    Two descriptors are open at a time. A path begins at `root`, which is the empty path, and ends with a slash. If it
+    is longer than `LONGEST_PATH` it is cut, to a text that is still longer. A folder that cannot be read, or is moved
+    during the walk, is left out.
 
     Raises:
         OSError: `root` cannot be read.
@@ -47,7 +39,7 @@ def walk_paths(root: Path) -> Iterator[tuple[str, int, list["os.DirEntry[str]"]]
 def unlock(root: Path | str, *, within: int | None = None) -> bool:
     """Give a folder's owner all rights back; return whether the folder can be read. A link is not followed.
 
-    `within`: the folder's descriptor, where `root` is a name in it.
+    `within`: the descriptor of a folder in which `root` is a name.
     """
     with contextlib.suppress(OSError):
         mode = os.stat(root, dir_fd=within, follow_symlinks=False).st_mode
@@ -71,14 +63,14 @@ class _Level:
 
     name: str
     path: str
-    """From the root, with a slash at its end; cut once it is longer than `LONGEST_PATH`."""
+    """From the root, with a final slash; cut once it is longer than `LONGEST_PATH`."""
     identity: tuple[int, int]
     waiting: list[str] = field(default_factory=list)
     """The folders in it that are still to be entered."""
 
 
 def _next(here: int, root: Path, trail: list[_Level]) -> int:
-    """Enter the next folder of a walk and append it to the trail; at the end of the walk, empty the trail."""
+    """Enter the next folder of a walk and append it to the trail; without a next one, empty the trail."""
     while trail:
         if not trail[-1].waiting:
             trail.pop()
@@ -93,7 +85,7 @@ def _next(here: int, root: Path, trail: list[_Level]) -> int:
 
 
 def _climb(here: int, root: Path, trail: list[_Level]) -> int:
-    """Open the folder at the end of the trail; cut the trail where a folder was moved away."""
+    """Open the last folder of the trail; cut the trail above a folder that was moved away."""
     above = _open("..", here) if trail else None
     while trail and (above is None or _identity(above) != trail[-1].identity):
         if above is not None:
@@ -108,7 +100,7 @@ def _climb(here: int, root: Path, trail: list[_Level]) -> int:
 
 
 def _descend(root: Path, trail: list[_Level]) -> int | None:
-    """Open the folder at the end of the trail, from the root; None: it is not there any longer."""
+    """Open the last folder of the trail, from the root; None: it is not there any longer."""
     here = _open(root, None)
     for level in trail[1:]:
         if here is None:
@@ -132,8 +124,8 @@ def _open(name: Path | str, within: int | None) -> int | None:
 def remove(root: Path | str, *, within: int | None = None) -> bool:
     """Delete a file, a link, or a folder with all that is in it; return whether it is gone.
 
-    Nothing may be writing to it. Folders that were locked are opened, and moved up to `root` before they are emptied,
-    so that depth costs neither stack nor descriptors. `within`: the folder's descriptor, where `root` is a name in it.
+    Nothing may be writing to it. Locked folders are opened, and folders are moved up to `root` before they are emptied,
+    so that depth costs neither stack nor descriptors. `within`: the descriptor of a folder in which `root` is a name.
     """
     try:
         if stat.S_ISDIR(os.stat(root, dir_fd=within, follow_symlinks=False).st_mode):

@@ -1,4 +1,4 @@
-"""The uplink: gives a sandbox a network of its own; slirp4netns joins it to the outside, not to the machine's loopback.
+"""The uplink: gives a sandbox a private network; slirp4netns connects it to the outside, not to the machine's loopback.
 
 It runs as a script, with nothing but the standard library, so that it starts in a few milliseconds. Its first argument
 is slirp4netns, the rest the sandbox's command, which waits in `STARTER` until the network is there.
@@ -18,12 +18,12 @@ RESOLVER = "nameserver 10.0.2.3\n"
 """slirp4netns's own resolver, which forwards queries to the machine's."""
 _READY, _GO = 7, 8
 _OWNER_OF_NAMESPACE = 0xB701
-_ABOVE_ALL_PLACES = 10
+_ABOVE_ALL_DIGITS = 10
 
 
 def _pipe() -> tuple[int, int]:
     reading, writing = os.pipe()
-    moved = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, _ABOVE_ALL_PLACES) for end in (reading, writing)]
+    moved = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, _ABOVE_ALL_DIGITS) for end in (reading, writing)]
     os.close(reading)
     os.close(writing)
     return moved[0], moved[1]
@@ -34,7 +34,7 @@ def _connect(program: str, pid: int) -> "subprocess.Popen[bytes] | None":
     network = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
     owner = fcntl.ioctl(network, _OWNER_OF_NAMESPACE)
     reading, writing = _pipe()
-    said = os.memfd_create("said")
+    messages = os.memfd_create("messages")
     command = [program, "--configure", "--mtu=65520", "--disable-host-loopback", "--enable-seccomp"]
     # For its own sandbox it becomes root of the network's user namespace, which has one if the service is root's.
     command += ["--enable-sandbox"] if os.geteuid() == 0 else []
@@ -43,14 +43,14 @@ def _connect(program: str, pid: int) -> "subprocess.Popen[bytes] | None":
         [*command, f"--ready-fd={writing}", *namespaces],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
-        stderr=said,
+        stderr=messages,
         pass_fds=[network, owner, writing],
     )
     os.close(writing)
     if os.read(reading, 1):
         return slirp
     slirp.wait()
-    os.write(2, b"slirp4netns cannot connect the sandbox: " + os.pread(said, 2000, 0))
+    os.write(2, b"slirp4netns cannot connect the sandbox: " + os.pread(messages, 2000, 0))
     return None
 
 

@@ -1,4 +1,4 @@
-"""The worker: gives accepted turns and due errands to the engine, executes them, and recovers those of dead workers."""
+"""The worker: begins accepted turns and due jobs, executes them, and recovers those of dead workers."""
 
 import contextlib
 import logging
@@ -18,15 +18,10 @@ from sqlalchemy.exc import SQLAlchemyError
 from service.clock import SECOND_MICROS
 from service.execution.disk import shortage
 from service.execution.queue import NOBODY, DurableEngine
+from service.execution.record import InterruptedTurnError, SupersededError
 from service.execution.retention import Retention
 from service.execution.sandbox import find
-from service.execution.turn import (
-    InterruptedTurnError,
-    PausedTurnError,
-    ShortageError,
-    SupersededError,
-    TurnExecution,
-)
+from service.execution.turn import PausedTurnError, ShortageError, TurnExecution
 from service.execution.workspace import Workspaces
 from service.observability.log import bound
 from service.settings import DataFolder, ExecutionSettings
@@ -41,14 +36,14 @@ _BEATS_IN_TTL: Final = 4
 _LATE_S: Final = 3 * _ROUND_S
 """A heartbeat is due once a round, so a shorter pause does not make it irregular, however short the time to live."""
 _RECOVERY_PAUSE_S: Final = 2.0
-"""How often turns without a living worker are looked for."""
+"""How often a worker looks for turns whose worker died."""
 _GRACE_ROUNDS: Final = 3
 """For how many times a worker's time to live the queue may still record an end: 30 s by default."""
-_ERRANDS_AT_ONCE: Final = 4
+_JOBS_AT_ONCE: Final = 4
 _ENDPOINTS_AT_ONCE: Final = 2
-"""How many of those may tell endpoints of events: they may be slow, and must not keep mails and postings waiting."""
+"""How many of those may deliver events to endpoints, which may be slow and must not delay mails and postings."""
 _DISPATCH: Final = 1
-"""The number of the task that one worker does at a time: beginning turns and errands, in the order of all."""
+"""The number of the task that one worker does at a time: beginning turns and jobs, in one order for all workers."""
 _MOST_DUE: Final = 100
 SANDBOX_PAUSE_S: Final = 60.0
 """How often a worker without the sandbox that it needs probes for it."""
@@ -56,7 +51,7 @@ _logger = logging.getLogger(__name__)
 
 
 class TurnWorker:
-    """Executes turns in this process; `wake()` tells it that a turn was accepted."""
+    """Executes turns in this process; call `wake()` when a turn was accepted."""
 
     def __init__(
         self,
@@ -65,25 +60,25 @@ class TurnWorker:
         settings: ExecutionSettings,
         execution: TurnExecution,
         retention: Retention,
-        errands: Mapping[str, Callable[[str], object]],
+        jobs: Mapping[str, Callable[[str], object]],
         clock: DatabaseClock,
         *,
         concurrency: int,
     ) -> None:
-        """`errands`, of what is due: `mail` an invitation, `post` a run's results, `tell` an endpoint of events."""
+        """`jobs`: `mail` sends an invitation, `post` posts a run's results, `tell` sends events to an endpoint."""
         self._database = database
         self._folder = folder
         self._settings = settings
         self._execution = execution
         self._retention = retention
-        self._errands: dict[str, Callable[[str], object]] = {**errands, "prune": lambda _: retention.prune_database()}
+        self._jobs: dict[str, Callable[[str], object]] = {**jobs, "prune": lambda _: retention.prune_database()}
         self._prune_due = threading.Event()
         self._clock = clock
         executor = secrets.token_hex(12)
         sandbox = str(execution.sandbox)
         self._concurrency = concurrency
-        places = 0 if execution.sandbox.is_missing else concurrency
-        self.me = Worker(executor, socket.gethostname(), sandbox, os.getpid(), places, clock(), clock())
+        slots = 0 if execution.sandbox.is_missing else concurrency
+        self.me = Worker(executor, socket.gethostname(), sandbox, os.getpid(), slots, clock(), clock())
         """This worker as other processes see it: with no slots while its sandbox is missing or its disk nearly full."""
         self._probe_due = time.monotonic() + SANDBOX_PAUSE_S
         grace_s = _GRACE_ROUNDS * max(settings.worker_ttl_s, settings.look_s, _RECOVERY_PAUSE_S)
@@ -94,7 +89,7 @@ class TurnWorker:
         self._recovery_due = 0.0
         self._woken = threading.Event()
         self._hurried = threading.Event()
-        """Set: the heartbeat looks around now, since this worker is to end."""
+        """Set: the heartbeat runs now, since this worker stops."""
         self._ended = threading.Event()
         """Set: no new turns are started."""
         self._gone = threading.Event()
@@ -111,16 +106,16 @@ class TurnWorker:
         self._counting = threading.Condition()
 
     def wake(self) -> None:
-        """Look for accepted turns and due errands now instead of at the next round."""
+        """Look for accepted turns and due jobs now instead of at the next round."""
         self._woken.set()
 
     def start(self) -> None:
         """Connect to the engine and begin to execute; takes about a second, most of it imports."""
         self._workspaces = Workspaces(self._folder, self.me.executor)
-        self._beat()
-        errands = {name: partial(self._run_errand, name) for name in self._errands}
-        # What ends frees its place for another.
-        self._engine.open(self._execute, errands, self.wake)
+        self._heartbeat()
+        jobs = {name: partial(self._run_job, name) for name in self._jobs}
+        # Each end frees a slot for another turn.
+        self._engine.open(self._execute, jobs, self.wake)
         for thread in self._threads:
             thread.start()
         Doorbell(self._database).answer(self.wake, self._ended)
@@ -134,10 +129,10 @@ class TurnWorker:
         self._ended.set()
         self._woken.set()
         self._retention.close()
-        # Unless the database is away, nothing more begins when this has returned.
+        # Unless the database is down, nothing more begins when this has returned.
         self._threads[0].join(_ROUND_S)
         self._engine.close(int(grace_s) + 1 if self._active else 0, grace_s if self._active else _CLOSING_S)
-        self._execution.stopping.set()
+        self._execution.recorder.stopping.set()
         with self._counting:
             idle = self._counting.wait_for(lambda: self._interrupted >= self._active, _CLOSING_S) and not self._active
         self._gone.set()
@@ -156,7 +151,7 @@ class TurnWorker:
         return idle
 
     def _execute(self, run_id: str, number: int) -> None:
-        """Execute a turn to its end, unless another worker has to end it."""
+        """Execute a turn, unless another worker has to finish it."""
         with self._counting:
             self._active += 1
         try:
@@ -171,7 +166,7 @@ class TurnWorker:
             with self._counting:
                 self._interrupted += 1
                 self._counting.notify_all()
-                # Held until the process ends: a return would count as the end of the workflow.
+                # Held until the process exits: a return would count as the end of the workflow.
                 self._counting.wait_for(lambda: False)
         except ShortageError as reason:
             _logger.warning("%s turn %d is put back: %s", run_id, number, reason)
@@ -186,7 +181,7 @@ class TurnWorker:
 
     def _repeat(self, act: Callable[[], None], woken: threading.Event, pause_s: float, end: threading.Event) -> None:
         trouble: object = None
-        """What the last round failed by: it is said once, since an outage lasts many rounds."""
+        """The last round's error, which is logged once, since an outage lasts many rounds."""
         while not end.is_set():
             try:
                 act()
@@ -205,39 +200,35 @@ class TurnWorker:
             woken.wait(pause_s)
             woken.clear()
 
-    def _run_errand(self, name: str, key: str) -> None:
+    def _run_job(self, name: str, key: str) -> None:
         try:
-            self._errands[name](key)
-        except Exception:  # The boundary of an errand: it stays due, and begins again after a pause.
-            _logger.exception("the errand %s %s failed", name, key)
+            self._jobs[name](key)
+        except Exception:  # The boundary of a job: it stays due, and begins again after a pause.
+            _logger.exception("the job %s %s failed", name, key)
             self._gone.wait(_ROUND_S)
 
     def _heartbeat(self) -> None:
-        """Beat, and interrupt what was cancelled; also while draining, and while the engine waits for the database."""
-        self._beat()
-        self._execution.watch_over()
-
-    def _beat(self) -> None:
+        """Record that this worker lives, and interrupt cancelled turns, even while it drains or its engine waits."""
         now, ttl_s = time.monotonic(), self._settings.worker_ttl_s
-        if now - self._beat_at < ttl_s / _BEATS_IN_TTL:
-            return
-        self._record_beat()
-        if now - self._beat_at > max(ttl_s / 2, _LATE_S):
-            self._beating_since = time.monotonic()
-        self._beat_at = now
+        if now - self._beat_at >= ttl_s / _BEATS_IN_TTL:
+            self._record_beat()
+            if now - self._beat_at > max(ttl_s / 2, _LATE_S):
+                self._beating_since = time.monotonic()
+            self._beat_at = now
+        self._execution.recorder.watch_over()
 
     def _dispatch(self) -> None:
         self._check_machine()
         is_due = time.monotonic() >= self._recovery_due
         if is_due:
-            self._workspaces.end_the_dead()
+            self._workspaces.kill_left_processes()
         with self._database.one_process(_DISPATCH):
             if is_due:
                 self._take_over()
             self._begin_turns()
-            self._begin_errands()
+            self._begin_jobs()
         if is_due:
-            self._workspaces.clear_the_dead()
+            self._workspaces.remove_left_folders()
             self._recovery_due = time.monotonic() + _RECOVERY_PAUSE_S
 
     def _check_machine(self) -> None:
@@ -266,63 +257,62 @@ class TurnWorker:
 
     @property
     def _turns_at_work(self) -> int:
-        return sum(name.partition(":")[0] not in self._errands for name in self._engine.at_work)
+        return sum(name.partition(":")[0] not in self._jobs for name in self._engine.at_work)
 
     @property
-    def _room(self) -> int:
-        """How many turns this worker can begin now."""
+    def _free_slots(self) -> int:
         return self.me.concurrency - self._turns_at_work
 
     def _begin_turns(self) -> None:
-        """Begin the turns that get a place now, as far as there is room here."""
-        room = self._room
-        if room <= 0:
+        """Begin the next turns, at most as many as this worker has free slots."""
+        free = self._free_slots
+        if free <= 0:
             return
         with self._database.read() as connection:
-            # SQLite has one worker at a time; otherwise all workers together have so many places.
-            places = self.me.concurrency
+            slots = self.me.concurrency
+            # SQLite has one worker at a time; otherwise the slots of all workers count.
             if not self._database.is_sqlite:
                 ttl_micros = int(self._settings.worker_ttl_s * SECOND_MICROS)
                 heard = workers.heard_within(connection, ttl_micros, self._clock)
-                places = sum(worker.concurrency for worker in heard)
+                slots = sum(worker.concurrency for worker in heard)
             share = self._settings.organization_places
-            found = dispatch.next_turns(connection, places, share, self._clock())[:room]
-        again = {f"{turn.run_id}:{turn.number}" for turn in found if turn.attempt}
+            chosen = dispatch.next_turns(connection, slots, share, self._clock())[:free]
+        again = {f"{turn.run_id}:{turn.number}" for turn in chosen if turn.attempt}
         if again:
-            # The record of a turn that gave its place back may not be closed yet.
+            # The record of a paused turn may not be closed yet.
             again -= self._engine.held().keys()
             self._engine.forget([*again])
-            found = [turn for turn in found if not turn.attempt or f"{turn.run_id}:{turn.number}" in again]
-        if found:
+            chosen = [turn for turn in chosen if not turn.attempt or f"{turn.run_id}:{turn.number}" in again]
+        if chosen:
             # First, so that its lane is held when it begins; one that does not begin is taken over.
             with self._database.write() as connection:
-                turns.mark_dispatched(connection, [(turn.run_id, turn.number) for turn in found], self._clock())
-        for turn in found:
+                turns.mark_dispatched(connection, [(turn.run_id, turn.number) for turn in chosen], self._clock())
+        for turn in chosen:
             self._engine.begin_turn(f"{turn.run_id}:{turn.number}")
 
-    def _begin_errands(self) -> None:
-        """Begin the errands that are due and that no worker has, as far as there is room here."""
+    def _begin_jobs(self) -> None:
+        """Begin the due jobs that no worker has, up to the limit of this one."""
         mine = self._engine.at_work
-        room = _ERRANDS_AT_ONCE - sum(name.partition(":")[0] in self._errands for name in mine)
+        free = _JOBS_AT_ONCE - sum(name.partition(":")[0] in self._jobs for name in mine)
         with self._database.read() as connection:
             due = ["prune:"] if self._prune_due.is_set() else []
             due += [f"mail:{one}" for one in invitations.due_mails(connection, self._clock())]
             due += [f"post:{one}" for one in postings.due_runs(connection, self._clock(), _MOST_DUE)]
             due += [f"tell:{one}" for one in events.due_endpoints(connection, self._clock(), _MOST_DUE)]
-        if room <= 0 or not (due := [name for name in due if name not in mine]):
+        if free <= 0 or not (due := [name for name in due if name not in mine]):
             return
         held = self._engine.held()
         self._prune_due.clear()
         due = [name for name in due if name not in held]
-        told = [name for name in due if name.startswith("tell:")]
+        endpoints = [name for name in due if name.startswith("tell:")]
         able = max(0, _ENDPOINTS_AT_ONCE - sum(name.startswith("tell:") for name in mine))
-        for name in [name for name in due if name not in told[able:]][:room]:
+        for name in [name for name in due if name not in endpoints[able:]][:free]:
             # An earlier one of the same name may be on record, as ended.
             self._engine.forget([name])
-            self._engine.begin_errand(name)
+            self._engine.begin_job(name)
 
     def _take_over(self) -> None:
-        """Begin the turns that have a place but no living worker, as far as there is room; drop such errands."""
+        """Begin the turns that have a slot but no living worker, up to this worker's free slots; drop such jobs."""
         # In this order: a worker that starts now is on record before it has anything, and a turn ends before its worker
         # lets it go.
         held = self._engine.held()
@@ -333,14 +323,18 @@ class TurnWorker:
         mine = self._engine.at_work
         lost = [name for name in under_way if name not in mine and held.get(name) not in living]
         dropped = [name for name in held if held[name] not in living and name not in under_way]
-        lost = lost[: max(0, self._room)]
+        lost = lost[: max(0, self._free_slots)]
         for name in [*dropped, *lost]:
             if held.get(name) == NOBODY:
                 _logger.warning("%s had ended here, but the queue could not record it; its slot is free again", name)
         self._engine.forget(dropped)
+        # A turn that was put back has ended in the queue; of one that never began it knows nothing.
+        put_back = self._engine.ended_among([name for name in lost if name not in held])
         for name in lost:
-            if name not in held:
-                _logger.warning("%s was with no worker, and is taken up", name)
+            if name in put_back:
+                _logger.info("%s was put back, and begins again", name)
+            elif name not in held:
+                _logger.warning("%s had a slot but no worker, and begins here", name)
             self._engine.forget([name])
             self._engine.begin_turn(name)
         for worker in known:
@@ -356,7 +350,7 @@ class TurnWorker:
             # It has one worker at a time: every other one on record is dead.
             return []
         ttl_s = self._settings.worker_ttl_s
-        # After an outage of the database all heartbeats are old: the others get the time to beat again.
+        # After an outage of the database all heartbeats are old: the others get the time to send one again.
         now = time.monotonic()
         is_sure = now - self._beat_at <= max(ttl_s / 2, _LATE_S) and now - self._beating_since >= ttl_s
         heard = workers.heard_within(connection, int(ttl_s * SECOND_MICROS), self._clock)

@@ -49,41 +49,41 @@ class TurnCommit:
     tree: str
     files: ChangedFiles
     left_out: str | None = None
-    """Which files of the checkout are not in it, as git cannot store them, for people; None: none."""
+    """In words, the files of the checkout that git could not store in it; None: it has all."""
 
 
-def told(task: Mapping[str, Any]) -> str:
-    """Return what an agent is told to do, below what became of an earlier turn's work."""
+def instructions_of(task: Mapping[str, Any]) -> str:
+    """Return a task's instructions, after the sentence about an earlier turn's unpushed changes, if there is one."""
     begun = task.get("starting_point")
     return f"{begun['text']}\n\n{task['instructions']}" if begun else str(task["instructions"])
 
 
 class Workspace:
-    """The folders of one attempt: the checkout, the history to read, a home, and a place for the result."""
+    """The folders of one attempt: the checkout, the history to read, a home, and one for the result."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.tree = root / "tree"
         """The checkout: only changes in it are committed."""
         self.history = root / "history.git"
-        """A git-dir for the agent; nothing in it is used after the agent has ended."""
+        """A git-dir for the agent; the service uses nothing in it after the agent has exited."""
         self.home = root / "home"
         self.git_home = root / "git-home"
         """The home folder of the service's git, so that it finds no `.netrc` from the agent."""
         self.temporary = root / "scratch" / "tmp"
         self.shared = root / "scratch" / "shm"
-        """The agent's /dev/shm, as `temporary` is its /tmp: both on the disk, so that one limit covers all files."""
+        """The agent's /dev/shm; `temporary` is its /tmp. Both are on the disk, so that one limit covers all files."""
         self.result_file = root / "result" / "result.json"
         self.task_file = root / "task.json"
         self.instructions_file = root / "instructions.txt"
         self.conversation_file = root / "conversation.json"
         self.filter_file = root / "seccomp.bpf"
         self.resolver_file = root / "resolv.conf"
-        self.doors = root / "doors"
-        """The folder of the sockets to the proxies, if the agent has any."""
+        self.sockets = root / "sockets"
+        """The folder of the proxies' sockets, if the agent has any."""
         self._nothing = root / "nothing"
         self.sealed = self._nothing / "sealed"
-        """Shown in place of folders that a program must not write to."""
+        """Mounted over folders that a program must not write to."""
         self.left_behind: tuple[str, ...] = ()
         """Patterns of files that the agent's program writes for itself, which are never committed."""
         self.begun_with: frozenset[str] = frozenset()
@@ -91,7 +91,7 @@ class Workspace:
         self._prepared: dict[str, bytes] | None = None
         """The digests of files as the repository's set-up left them; None: it has none."""
         self.ours = root / "commit.git"
-        """The service's git-dir, made after the agent has ended, so that the agent cannot have changed it."""
+        """The service's git-dir, made after the agent has exited, so that the agent cannot have changed it."""
 
     def create(self) -> None:
         """Make the folders."""
@@ -105,12 +105,12 @@ class Workspace:
         """Write the task down."""
         self.task_file.write_text(json.dumps(task), "utf-8")
         self.conversation_file.write_text(json.dumps(task["conversation"], indent=1), "utf-8")
-        self.instructions_file.write_bytes(f"{told(task)}\n".encode("utf-8", "replace"))
+        self.instructions_file.write_bytes(f"{instructions_of(task)}\n".encode("utf-8", "replace"))
 
     def nothing_like(self, name: str) -> Path:
-        """Return what is shown in place of a file or folder of the checkout that the agent must not read.
+        """Return an empty file or folder to mount over one of the checkout that the agent must not read.
 
-        Not a device, which could not be opened there: programs end at files that they cannot read or parse.
+        Not a device, which could not be opened there: programs exit at files that they cannot read or parse.
         """
         if (self.tree / name).is_dir():
             return self._nothing / "folder"
@@ -120,7 +120,7 @@ class Workspace:
         return empty
 
     def check_out(self, git: GitRunner, snapshot: RepositorySnapshot, branch: str) -> str | None:
-        """Fill the checkout from the branch, or else from the default branch; return the commit, if there is any."""
+        """Fill the checkout from the branch, or without one from the default branch; return the commit, if any."""
         base = snapshot.branches.get(branch) or snapshot.branches.get(snapshot.default_branch or "")
         refs = {f"refs/remotes/origin/{name}": sha for name, sha in snapshot.branches.items()}
         _borrow(self.history, snapshot, branch, refs | ({f"refs/heads/{branch}": base} if base else {}))
@@ -134,10 +134,10 @@ class Workspace:
         return base
 
     def note_prepared(self, since_ns: int) -> None:
-        """Note what the set-up, which began at `since_ns`, left in the checkout: it is no part of the turn's change."""
+        """Note the files that the set-up, which began at `since_ns`, left in the checkout: they are not committed."""
         collect.clear(self.tree)
         self._prepared = {}
-        for path, _, entries in trees.walk_paths(self.tree):
+        for path, _, entries in trees.walk(self.tree):
             for entry in entries:
                 with contextlib.suppress(OSError):
                     found, name = entry.stat(follow_symlinks=False), f"{path}{entry.name}"
@@ -147,7 +147,7 @@ class Workspace:
                         self._prepared[name] = b"" if is_older else self._digest(name) or b""
 
     def _digest(self, name: str) -> bytes | None:
-        """Return a digest of a file's type, rights and content; None: nothing is there."""
+        """Return a digest of a file's type, rights and content; None: there is no such file."""
         try:
             mode = (self.tree / name).lstat().st_mode
         except OSError:
@@ -158,7 +158,7 @@ class Workspace:
         return digest.digest()
 
     def commit(self, git: GitRunner, snapshot: RepositorySnapshot, base: str | None, message: str) -> TurnCommit | None:
-        """Commit what changed in the checkout, on top of its base; None when nothing did."""
+        """Commit the changes in the checkout on top of its base; None: there are none."""
         _borrow(self.ours, snapshot, branch="main", refs={})
         (self.ours / "info" / "exclude").write_text("".join(f"{one}\n" for one in self.left_behind), "utf-8")
         gone, locked = self._prepare()
@@ -192,7 +192,7 @@ class Workspace:
         return TurnCommit(sha, tree, files, _listed(left_out) if left_out else None)
 
     def _prepared_among(self, files: ChangedFiles) -> str:
-        """Return the entries in the base of files that are as the set-up left them, but for those of the kept patch."""
+        """Return the base's entries of files that are as the set-up left them, without those of the kept patch."""
         if self._prepared is None:
             return ""
         entries = zip(files.names, files.before, strict=True)
@@ -208,15 +208,15 @@ class Workspace:
             trees.unlock(folder)
 
     def _prepare(self) -> tuple[list[str], list[str]]:
-        """Make the checkout one that git reads as a whole; return what had to go, and folders that stay locked.
+        """Make the checkout readable for git; return the folders of files that had to go, and those that stay locked.
 
-        Nothing may be writing to it. What the agent locked belongs to the service's user, and is unlocked.
+        Nothing may be writing to it. Folders that the agent locked belong to the service's user, and are unlocked.
         """
         gone, locked = list[str](), list[str]()
         trees.unlock(self.tree)
-        # Its findings are read by now. git would fail if .gitignore hid what a pathspec leaves out.
+        # Its findings have been read. git would fail if .gitignore hid a folder that a pathspec leaves out.
         trees.remove(self.tree / collect.FOLDER)
-        for path, folder, entries in trees.walk_paths(self.tree):
+        for path, folder, entries in trees.walk(self.tree):
             left = trees.LONGEST_PATH - len(os.fsencode(path))
             for entry in entries:
                 # git would enter a repository that the agent made, and obey the configuration it finds there.
@@ -226,7 +226,7 @@ class Workspace:
                 elif entry.is_dir(follow_symlinks=False):
                     if not trees.unlock(entry.name, within=folder):
                         locked.append(f"{path}{entry.name}/")
-                # git passes over what is in too deep a folder in silence, and fails as a whole at other such files.
+                # git silently skips files in folders that are too deep, and fails as a whole at other such files.
                 elif left < _LONGEST_PART and len(os.fsencode(entry.name)) > left:
                     trees.remove(entry.name, within=folder)
                     gone.append(path)
@@ -271,9 +271,9 @@ class Workspace:
             return Result()
         if not isinstance(document, dict):
             return Result()
-        return Result(
-            _clean(document.get("summary"), _LONGEST_SUMMARY), _clean(document.get("commit_message"), _LONGEST_MESSAGE)
-        )
+        longest = {"summary": _LONGEST_SUMMARY, "commit_message": _LONGEST_MESSAGE}
+        texts = {name: document[name] for name in longest if isinstance(document.get(name), str)}
+        return Result(**{name: storable(text).strip()[: longest[name]] or None for name, text in texts.items()})
 
     def report(self, summary: str) -> None:
         """Write the result file for an agent whose output held a summary, unless it wrote the file itself."""
@@ -312,19 +312,13 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(cut) + (f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else "")
 
 
-def _clean(value: object, length: int) -> str | None:
-    if not isinstance(value, str):
-        return None
-    return storable(value).strip()[:length] or None
-
-
 def _remove(path: Path) -> None:
     if not trees.remove(path):
         _logger.warning("%s cannot be removed; remove it by hand", path)
 
 
 class Workspaces:
-    """The workspaces of one worker process, whose lock tells other workers that it lives."""
+    """The workspaces of one worker process, which holds a lock for as long as it lives."""
 
     def __init__(self, folder: DataFolder, executor: str) -> None:
         self._work = folder.work
@@ -350,12 +344,12 @@ class Workspaces:
         (self._locks / self.executor).unlink(missing_ok=True)
         self._lock.close()
 
-    def end_the_dead(self) -> None:
-        """End the processes that dead workers on this data folder have left."""
+    def kill_left_processes(self) -> None:
+        """Kill the processes that dead workers on this data folder have left."""
         for name, _ in self._dead():
             self._kill(f"{name}.")
 
-    def clear_the_dead(self) -> None:
+    def remove_left_folders(self) -> None:
         """Remove the workspaces of dead workers on this data folder."""
         for name, lock_file in self._dead():
             self._clear(f"{name}.")
@@ -378,7 +372,7 @@ class Workspaces:
         marks = [f"{name}={self._work}{os.sep}{prefix}" for name in ("RUNWARDEN_RESULT", "HOME")]
         killed = sum(map(processes.kill_marked, marks))
         if killed:
-            _logger.warning("ended %d processes that a killed worker had left", killed)
+            _logger.warning("killed %d processes that a killed worker had left", killed)
 
     def _clear(self, prefix: str) -> None:
         self._kill(prefix)
@@ -387,7 +381,7 @@ class Workspaces:
 
 
 def attempts_at_work(folder: DataFolder) -> list[str]:
-    """Return the run of each attempt that a living worker on this data folder has a workspace for."""
+    """Return the run of each workspace that a living worker on this data folder has."""
     living = set()
     for lock_file in folder.workers.iterdir():
         with contextlib.suppress(FileNotFoundError), lock_file.open("r") as lock:

@@ -166,7 +166,7 @@ def rogue(unruly: Any) -> Rogue:
 
 @pytest.mark.parametrize(
     ("deed", "agent", "failure"),
-    [("clinging", "rogue", None), ("stubborn", "brief", "the agent passed its time limit of 1 s and was ended")],
+    [("clinging", "rogue", None), ("stubborn", "brief", "the agent passed its time limit of 1 s and was stopped")],
 )
 def test_a_child_that_left_session_parent_and_environment_ends_with_the_turn(
     rogue: Rogue, deed: str, agent: str, failure: str | None

@@ -110,7 +110,7 @@ def test_an_odd_question_loses_nothing(asker: Api) -> None:
     ("agent", "given", "why", "files"),
     [
         ("asker", {"ends": 3}, "; after that, the agent exited with status 3; its last lines are in the log", 1),
-        ("hasty", {"ends": "late"}, "; after that, the agent passed its time limit of 3 s and was ended", 1),
+        ("hasty", {"ends": "late"}, "; after that, the agent passed its time limit of 3 s and was stopped", 1),
         ("asker", {"leaks": True}, "", None),
     ],
 )

@@ -55,7 +55,7 @@ def test_a_push_that_landed_without_an_answer_counts(own: Callable[..., Any]) ->
 
 
 def test_a_turn_whose_log_cannot_be_written_is_put_back(tmp_path: Path) -> None:
-    """A full disk is the service's trouble: the turn waits for room instead of failing."""
+    """A full disk is the service's trouble: the turn waits for room instead of failing, and is not reported as lost."""
     with deployment(tmp_path, settings=f"{UNBOXED}put_back_s = 0.5\n") as made:
         client = made.client(made.api())
         run_id = client.start("write once")
@@ -68,6 +68,7 @@ def test_a_turn_whose_log_cannot_be_written_is_put_back(tmp_path: Path) -> None:
 
         assert client.ended(run_id)["status"] == "completed"
         assert made.admin("run", run_id)["turns"][0]["attempt"] == 2
+        assert "no worker" not in worker.log, "its slot was never lost"
 
 
 def test_sigterm_lets_an_agent_at_work_end(start: Callable[..., Any], tmp_path: Path) -> None:

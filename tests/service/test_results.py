@@ -333,7 +333,7 @@ def test_the_reason_of_a_failure_is_in_plain_words(own: Callable[..., tuple[Api,
     reasons = [api.get(f"/external/runs/{run_id}").json()["turns"][0]["reason"] for run_id in runs]
 
     assert reasons[0] == "the agent exited with status 3; its last lines are in the log"
-    assert reasons[1] == "the agent passed its time limit of 1 s and was ended"
+    assert reasons[1] == "the agent passed its time limit of 1 s and was stopped"
     assert "is not there, or may not be executed" in reasons[2]
     assert reasons[3].startswith("the push was refused: ")
     assert "not today" in reasons[3]

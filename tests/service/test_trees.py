@@ -53,7 +53,7 @@ def test_a_deep_tree_is_removed(deep: Path) -> None:
     outside.mkdir()
     (deep / "link").symlink_to(outside)
     most = files = 0
-    for folders, (_, entries) in enumerate(trees.walk(deep), 1):
+    for folders, (_, _, entries) in enumerate(trees.walk(deep), 1):
         files += sum(entry.is_file() and not entry.is_symlink() for entry in entries)
         # The names of deeper folders are too long to be read.
         most = max(most, open_below(deep)) if folders < 100 else most
@@ -90,7 +90,7 @@ def test_a_restless_agent_does_not_end_a_walk(tmp_path: Path) -> None:
     thread.start()
     try:
         for _ in range(20):
-            names = [entry.name for _, entries in trees.walk(root) for entry in entries]
+            names = [entry.name for _, _, entries in trees.walk(root) for entry in entries]
             assert names.count("file") == 20
     finally:
         over.set()

@@ -328,7 +328,9 @@ def test_the_time_limit_holds_while_a_request_is_held(ask: Make, server: ModelSe
     done = ask("anthropic", *PATHS["anthropic"], timeout_s=5, limits=QUICK)
 
     assert done.reason == "timed_out"
-    assert str(done.failure).startswith("the agent passed its time limit of 5 s and was ended; before that, 127.0.0.1:")
+    assert str(done.failure).startswith(
+        "the agent passed its time limit of 5 s and was stopped; before that, 127.0.0.1:"
+    )
     assert "answered 529 for claude-x: Overloaded" in str(done.failure)
 
 

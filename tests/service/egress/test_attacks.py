@@ -44,8 +44,8 @@ def test_a_host_that_is_no_host_name_is_not_dialled(
     refuse = lambda *given, **_: asked.append(given) or (_ for _ in ()).throw(OSError("not here"))  # noqa: E731
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
     monkeypatch.setattr(socket, "create_connection", refuse)
-    with EgressProxy(tmp_path / "door", ["*.wild.test:8443"], lambda *_: None), socket.socket(socket.AF_UNIX) as link:
-        link.connect(str(tmp_path / "door"))
+    with EgressProxy(tmp_path / "socket", ["*.wild.test:8443"], lambda *_: None), socket.socket(socket.AF_UNIX) as link:
+        link.connect(str(tmp_path / "socket"))
         link.sendall(b"CONNECT %b:8443 HTTP/1.1\r\nHost: x\r\n\r\n" % host)
         answer = b"".join(iter(lambda: link.recv(4096), b""))
 
@@ -73,7 +73,7 @@ def test_what_the_agent_may_not_ask_never_leaves_with_the_key(
     logged: list[str] = []
     report = lambda _, text: logged.append(text)  # noqa: E731
     given = (
-        tmp_path / "door",
+        tmp_path / "socket",
         access,
         ModelKey(access),
         MemoryMeter(),
@@ -82,7 +82,7 @@ def test_what_the_agent_may_not_ask_never_leaves_with_the_key(
         report,
     )
     with ModelProxy(*given), socket.socket(socket.AF_UNIX) as link:
-        link.connect(str(tmp_path / "door"))
+        link.connect(str(tmp_path / "socket"))
         for verb, path, text, close in (
             (method, target, body, ""),
             ("POST", "/v1/chat/completions", '{"model": "gpt-x"}', "Connection: close\r\n"),

@@ -57,8 +57,8 @@ def test_nothing_is_dialled_that_is_not_listed(count: int, monkeypatch: pytest.M
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
     monkeypatch.setattr(proxy, "dial", dial)
-    monkeypatch.setattr("service.egress.door.Door.__init__", lambda *_: None)
-    door = EgressProxy(None, LIST, lambda *_: None)  # type: ignore[arg-type]  # it listens nowhere
+    monkeypatch.setattr("service.egress.server.SandboxServer.__init__", lambda *_: None)
+    served = EgressProxy(None, LIST, lambda *_: None)  # type: ignore[arg-type]  # it listens nowhere
     connections = 0
     for _ in range(count):
         name = rng.choice([*LISTED])
@@ -71,7 +71,7 @@ def test_nothing_is_dialled_that_is_not_listed(count: int, monkeypatch: pytest.M
             agent.sendall(head + greeting)
             agent.shutdown(socket.SHUT_WR)
             with contextlib.suppress(DialledError, ConnectionError):
-                door.serve(inside)
+                served.serve(inside)
             if len(dialled) > before:
                 connections += 1
                 # What was dialled is what the request and the hello name, in plain text.

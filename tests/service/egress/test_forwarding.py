@@ -8,11 +8,11 @@ import pytest
 
 from service.agents.options import ModelAccess
 from service.egress.budget import MemoryMeter, SpendingWatch
-from service.egress.door import Door
 from service.egress.forwarding import Forwarder, ModelRequest
 from service.egress.http import AgentConnection
 from service.egress.key import ModelKey
 from service.egress.outages import ModelState, Outages, Patience
+from service.egress.server import SandboxServer
 from tests.lab import Raw, Respond, Step
 from tests.service.agents.model_server import ModelServer
 
@@ -21,8 +21,8 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 ASKED = b"POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}"
 
 
-class Closable(Door):
-    """A door that nobody uses."""
+class Closable(SandboxServer):
+    """A server that nobody uses."""
 
     def serve(self, inside: socket.socket) -> None:
         """Serve nothing."""
@@ -41,13 +41,15 @@ class Turn:
         access = ModelAccess.model_validate({"provider": "anthropic", "key_env": "K", "base_url": server.origin})
         self.state = ModelState(Outages(Patience(total_s, 0.01, 30, 30), lambda: False))
         self.meter = MemoryMeter()
-        self._door = Closable(folder / "door")
-        self._forwarder = Forwarder(access, ModelKey(access), SpendingWatch(access, self.meter), self.state, self._door)
+        self._server = Closable(folder / "socket")
+        self._forwarder = Forwarder(
+            access, ModelKey(access), SpendingWatch(access, self.meter), self.state, self._server
+        )
 
     def ask(self, model: str = "claude-x", *, leaves: bool = False) -> bytes:
         """Return the bytes that the program receives; with `leaves` it closes its connection instead of reading."""
         program, inside = socket.socketpair()
-        with program, inside, self._door:
+        with program, inside, self._server:
             program.sendall(ASKED)
             agent = AgentConnection(inside)
             for _ in agent.requests():

@@ -30,6 +30,18 @@ def test_a_command_is_run_again_only_for_a_key_that_was_refused(tmp_path: Path) 
     ]
 
 
+def test_a_key_that_no_header_can_carry_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line break at its end is left out; one inside is an error about the key, before anything is sent."""
+    monkeypatch.setenv("K", "sk-1\n")
+    whole = key_of(key_env="K")
+    monkeypatch.setenv("K", "sk-1\nsk-2")
+    broken = key_of(key_env="K")
+
+    assert whole.get() == "sk-1"
+    with pytest.raises(NoKeyError, match=r"the key in K .* set K to a valid key"):
+        broken.get()
+
+
 @pytest.mark.parametrize(
     ("command", "why"),
     [

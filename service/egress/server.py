@@ -1,4 +1,4 @@
-"""A door: a unix socket that is visible in a sandbox. A thread serves each connection."""
+"""A server on a unix socket that is visible in a sandbox. A thread serves each connection."""
 
 import contextlib
 import os
@@ -11,8 +11,8 @@ from typing import Final, Self
 _AT_ONCE: Final = 64
 
 
-class Door(ABC):
-    """A listening socket; closing it ends every connection through it."""
+class SandboxServer(ABC):
+    """A listening socket; closing it closes every connection through it."""
 
     @abstractmethod
     def serve(self, inside: socket.socket) -> None:
@@ -33,14 +33,14 @@ class Door(ABC):
         finally:
             os.close(folder)
         self._listener.listen(_AT_ONCE)
-        threading.Thread(target=self._accept, name="door", daemon=True).start()
+        threading.Thread(target=self._accept, name="sandbox-server", daemon=True).start()
 
     def __enter__(self) -> Self:
-        """Return the door."""
+        """Return the server."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Take no more connections, and end those that are open."""
+        """Accept no more connections, and close those that are open."""
         self.closed.set()
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
@@ -50,7 +50,7 @@ class Door(ABC):
                     connection.shutdown(socket.SHUT_RDWR)
 
     def register(self, connection: socket.socket) -> None:
-        """Register an outgoing connection, so that closing the door ends it too."""
+        """Register an outgoing connection, so that closing the server closes it too."""
         with self._lock:
             self._open.add(connection)
 
@@ -69,7 +69,7 @@ class Door(ABC):
                 except OSError:
                     return
                 self._free.acquire()
-                threading.Thread(target=self._one, args=(connection,), name="door-visit", daemon=True).start()
+                threading.Thread(target=self._one, args=(connection,), name="sandbox-connection", daemon=True).start()
 
     def _one(self, connection: socket.socket) -> None:
         self.register(connection)

@@ -1,0 +1,141 @@
+"""Recording: everything that a turn at work stores in the database, which may go down at any time."""
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+import sqlalchemy as sa
+
+from service.clock import Clock
+from service.store import turn_files, turns
+from service.store.database import AWAY, Database
+from service.store.turn_files import Key
+from service.store.turns import Turn, TurnPause
+
+T = TypeVar("T")
+
+
+class InterruptedTurnError(Exception):
+    """The service stops; the next worker recovers the turn."""
+
+
+class SupersededError(Exception):
+    """Another attempt took over the turn, or it was cancelled; this one must store and push nothing."""
+
+
+@dataclass(slots=True, eq=False)
+class TurnAtWork:
+    """An attempt at a turn in this process, and how much of its log is already in the database."""
+
+    key: Key
+    attempt: int
+    log_file: Path
+    stopped: threading.Event = field(default_factory=threading.Event)
+    """Set once a caller or an operator has cancelled the turn."""
+    _shared: int = field(init=False)
+    """The offset up to which the log is shared; an earlier attempt's part comes before it."""
+    _sharing: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        """Start sharing at the present end of the file."""
+        self._shared = self.log_file.stat().st_size if self.log_file.exists() else 0
+
+    def share(self, database: Database) -> None:
+        """Store the lines added to the log since the last call; not on SQLite, which has only one machine."""
+        if database.is_sqlite:
+            return
+        with self._sharing:
+            with self.log_file.open("rb") as file:
+                file.seek(self._shared)
+                added = file.read(turn_files.LARGEST_FILE)
+            if added:
+                with database.write() as connection:
+                    turn_files.append_log(connection, self.key, self.attempt, added)
+                self._shared += len(added)
+
+
+class TurnRecorder:
+    """Stores the progress of this process's turns. Each write is repeated while the database is down."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self.database = database
+        self.clock = clock
+        self.stopping = threading.Event()
+        """Set when the service stops: agents at work are interrupted, and nothing waits for the database any longer."""
+        self._at_work: list[TurnAtWork] = []
+        """A turn may occur twice: a worker that was taken for dead can be given its own turn again."""
+
+    def retried(self, act: Callable[[], T]) -> T:
+        """Call, and repeat the call while the database is down.
+
+        Raises:
+            InterruptedTurnError: The service stops before the database is back.
+        """
+        try:
+            return self.database.retried(act, self.stopping)
+        except AWAY as error:
+            raise InterruptedTurnError from error
+
+    def write(self, act: Callable[[sa.Connection], T]) -> T:
+        """Write in a transaction, which is repeated while the database is down."""
+
+        def write() -> T:
+            with self.database.write() as connection:
+                return act(connection)
+
+        return self.retried(write)
+
+    def begin(self, at_work: TurnAtWork) -> None:
+        """Watch over an attempt from now on."""
+        self._at_work.append(at_work)
+
+    def finish(self, at_work: TurnAtWork, diffs: Mapping[str, Path]) -> None:
+        """Stop watching over an attempt, and store the rest of its log and its patches."""
+        self._at_work.remove(at_work)
+        if not self.database.is_sqlite:
+            self.retried(lambda: self._share_all(at_work, diffs))
+
+    def _share_all(self, at_work: TurnAtWork, diffs: Mapping[str, Path]) -> None:
+        at_work.share(self.database)
+        kept = {kind: file.read_bytes() for kind, file in diffs.items() if file.exists()}
+        with self.database.write() as connection:
+            turn_files.pack_log(connection, at_work.key)
+            for kind, content in kept.items():
+                turn_files.put(connection, at_work.key, at_work.attempt, kind, content)
+
+    def watch_over(self) -> None:
+        """Interrupt work on cancelled turns, and share the logs of the others."""
+        at_work = list(self._at_work)
+        if not at_work:
+            return
+        with self.database.read() as connection:
+            ended = turns.ended_among(connection, [one.key for one in at_work])
+        for one in at_work:
+            if one.key in ended:
+                one.stopped.set()
+            one.share(self.database)
+
+    def begin_push(self, turn: Turn, commit: str) -> None:
+        """Record the commit that is about to leave the machine.
+
+        Raises:
+            SupersededError: The attempt no longer has the turn.
+        """
+        if not self.write(lambda connection: turns.begin_push(connection, turn, commit)):
+            raise SupersededError(_taken(turn))
+
+    def pause(self, turn: Turn, paused: TurnPause) -> None:
+        """Give the turn's slot back until its model can be asked again.
+
+        Raises:
+            SupersededError: The attempt no longer has the turn.
+        """
+        now = self.clock()
+        if not self.write(lambda connection: turns.pause(connection, turn, paused, now)):
+            raise SupersededError(_taken(turn))
+
+
+def _taken(turn: Turn) -> str:
+    return f"{turn.run_id} turn {turn.number}: another attempt has it, or it was cancelled"

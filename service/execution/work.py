@@ -1,0 +1,481 @@
+"""The work of one attempt at a turn: fetch, check out, run the agent, commit and push, at most once."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import IO, Any, Final, Literal
+
+import sqlalchemy as sa
+
+from service.agents import check as check_agent
+from service.agents.invocation import preset_of
+from service.agents.outcome import REFUSED
+from service.clock import Clock, rfc3339
+from service.errors import ServiceError
+from service.execution import agent as agent_process
+from service.execution import trees
+from service.execution.change import Patches, TurnChange, oversize, refusal
+from service.execution.command import AgentCommand, AgentFailedError, cache_of, session_of
+from service.execution.disk import DiskShare
+from service.execution.git import GitCommandError, GitRunner
+from service.execution.mirror import RepositoryMirror, RepositorySnapshot
+from service.execution.preparation import preparation_of
+from service.execution.record import InterruptedTurnError, SupersededError, TurnAtWork, TurnRecorder
+from service.execution.sandbox import Sandbox
+from service.execution.secrets import MASK, Secrets
+from service.execution.workspace import TurnCommit, Workspace
+from service.findings.collect import collect
+from service.findings.document import packed
+from service.findings.question import Question, asked, in_words
+from service.observability.traces import Tracer
+from service.settings import AgentLimits, DataFolder
+from service.store import postings, repositories, turn_files, turns
+from service.store.agents import Agent
+from service.store.repositories import Repository
+from service.store.runs import Run
+from service.store.turns import Turn, TurnOutcome
+from service.store.usage import TurnMeter
+from service.text import plural
+
+TRAILER: Final = "Runwarden-Run"
+# git allows blanks around a key, and looks for no trailer below a scissors line.
+_FORGED: Final = re.compile(rf"\s*{TRAILER}\s*:|.*-{{24}} >8 -{{24}}", re.IGNORECASE)
+_SEARCHED_COMMITS: Final = 500
+_SUBJECT_LENGTH: Final = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A claimed turn, with everything that its steps need."""
+
+    run: Run
+    turn: Turn
+    agent: Agent
+    conversation: list[Turn]
+    workspace: Workspace
+    git: GitRunner
+    log: IO[bytes]
+    secrets: Secrets
+    """The values that are masked in everything stored about the attempt."""
+    at_work: TurnAtWork
+    share: DiskShare
+    diffs: Mapping[str, Path]
+    """The files for the patches of the turn (`diff`) and of the whole run (`run.diff`)."""
+
+    @property
+    def trailer(self) -> str:
+        """The line that marks this turn's commit, so that a second attempt recognizes it."""
+        return f"{self.run.id} turn {self.turn.number}"
+
+    @property
+    def fields(self) -> dict[str, str | int]:
+        """The attributes of its trace span."""
+        run = self.run
+        named = {"agent": run.agent, "organization_id": run.organization_id, "repository": f"{run.platform}:{run.path}"}
+        return {"run_id": run.id, "turn": self.turn.number, "attempt": self.turn.attempt, **named}
+
+    def completed(self, commit: str | None, summary: str | None, change: TurnChange | None = None) -> TurnOutcome:
+        """Return the outcome of an attempt whose agent finished."""
+        changed: dict[str, Any] = {} if change is None else asdict(change)
+        return TurnOutcome("completed", commit_sha=commit, summary=summary, attempt=self.turn.attempt, **changed)
+
+    def log_line(self, text: str, clock: Clock) -> None:
+        """Write a line into the turn's log."""
+        self.log.write(f"{rfc3339(clock())} {self.secrets.mask(text)}\n".encode("utf-8", "replace"))
+        self.log.flush()
+
+
+@dataclass(frozen=True, slots=True)
+class StartingPoint:
+    """What happened to an earlier turn's changes that were not pushed."""
+
+    source: Literal["patch", "branch"]
+    turn: int
+    """The earlier turn."""
+    text: str
+    """A sentence for the agent and the log."""
+
+
+def task_of(attempt: Attempt, snapshot: RepositorySnapshot, begun: StartingPoint | None) -> dict[str, object]:
+    """Return the document for the agent's standard input, as docs/service.md describes it."""
+    task: dict[str, object] = {
+        "run_id": attempt.run.id,
+        "turn": attempt.turn.number,
+        "agent": attempt.run.agent,
+        "repository": attempt.run.reference.body,
+        "branch": attempt.run.branch,
+        "default_branch": snapshot.default_branch,
+        "instructions": attempt.turn.instructions,
+        "inputs": attempt.turn.inputs,
+        "conversation": [
+            {
+                "turn": past.number,
+                "instructions": past.instructions,
+                "status": past.status,
+                "commit": past.commit_sha,
+                "summary": past.summary,
+                "finished_at": None if past.finished_at is None else rfc3339(past.finished_at),
+                **(past.question or {}),
+            }
+            for past in attempt.conversation
+        ],
+    }
+    if begun is not None:
+        task["starting_point"] = {"from": begun.source, "turn": begun.turn, "text": begun.text}
+    return task
+
+
+def own_commit(attempt: Attempt, snapshot: RepositorySnapshot) -> tuple[str, str] | None:
+    """Return the commit and subject that an earlier attempt at this turn pushed before it could report it."""
+    head = snapshot.branches.get(attempt.run.branch)
+    if head is None:
+        return None
+    form = f"--format=%H%x09%s%x09%(trailers:key={TRAILER},valueonly,separator=%x2C)"
+    listed = attempt.git("log", f"--max-count={_SEARCHED_COMMITS}", form, head, "--", git_dir=snapshot.git_dir)
+    for line in listed.splitlines():
+        commit, _, rest = line.partition("\t")
+        subject, _, marks = rest.rpartition("\t")
+        if attempt.trailer in marks.split(","):
+            # Others can push a commit with this trailer, and its message need not be valid text.
+            return commit, subject.encode("utf-8", "replace").decode()
+    return None
+
+
+def commit_message(attempt: Attempt, given: str | None) -> str:
+    """Return the commit's message, the agent's own if it gave one, with the service's trailer."""
+    first_line = " ".join(attempt.turn.instructions.split())[:_SUBJECT_LENGTH]
+    lines = (given or f"{attempt.run.agent}: {first_line}".rstrip(": ")).splitlines()
+    # Only the service may write the trailer: with one, an agent could make a later turn look done.
+    text = "\n".join(line for line in lines if not _FORGED.match(line)).strip()
+    return f"{text or attempt.run.agent}\n\n{TRAILER}: {attempt.trailer}\n"
+
+
+class TurnWork:
+    """The steps of one attempt, in the order of its methods."""
+
+    def __init__(
+        self,
+        attempt: Attempt,
+        recorder: TurnRecorder,
+        folder: DataFolder,
+        limits: AgentLimits,
+        sandbox: Sandbox,
+        tracer: Tracer,
+    ) -> None:
+        self._attempt = attempt
+        self._recorder = recorder
+        self._folder = folder
+        self._limits = limits
+        self._sandbox = sandbox
+        self._tracer = tracer
+        self._snapshot: RepositorySnapshot
+        self._base: str | None = None
+        """The commit that the checkout was filled from; None: the repository is empty."""
+        self._has_begun = False
+        """Whether the agent has been started: before that there is no change to keep."""
+        self._made: tuple[TurnCommit, TurnChange] | None = None
+        """The agent's change, once it is committed here and its patch is kept."""
+
+    def run(self) -> TurnOutcome:
+        """Do the turn; return that it completed, or that its agent asks a question.
+
+        Raises:
+            PausedAgentError: Its model's provider is down.
+            ServiceError: It failed; the text says why.
+            OSError: The machine failed, or is short of something.
+            SupersededError: Another attempt took over the turn, or it was cancelled.
+            InterruptedTurnError: The service stops.
+        """
+        try:
+            return self._run()
+        except SupersededError:
+            with self._recorder.database.read() as connection:
+                is_cancelled = turns.is_cancelled(connection, self._attempt.turn)
+            if is_cancelled and (change := self.keep()) is not None:
+                turn, now = self._attempt.turn, self._recorder.clock()
+                self._recorder.write(lambda connection: turns.note_kept(connection, turn, asdict(change), now))
+            raise
+
+    def keep(self) -> TurnChange | None:
+        """Keep the patch of a turn that pushes nothing; None: the agent never started, or it may not be kept."""
+        if not self._has_begun:
+            return None
+        try:
+            made = self._commit(self._attempt.trailer)
+        except (ServiceError, OSError) as error:
+            self._log(f"what the agent changed is not kept: {error}")
+            return None
+        if made is None:
+            return TurnChange(self._base, None, 0, 0, 0, None)
+        self._log(f"the change of {plural(made[1].files, 'file')} is kept as a patch, not pushed")
+        return made[1]
+
+    def _log(self, text: str) -> None:
+        self._attempt.log_line(text, self._recorder.clock)
+
+    def _run(self) -> TurnOutcome:
+        attempt, run = self._attempt, self._attempt.run
+        self._snapshot = snapshot = self._fetch()
+        configured = self._check_branch()
+        done = own_commit(attempt, snapshot) if not run.head_ref else None
+        if done is not None:
+            self._log(f"an earlier attempt has already pushed {done[0]}")
+            change = self._patches().write_pushed(snapshot.git_dir, done[0], *attempt.diffs.values())
+            return attempt.completed(done[0], done[1], change)
+        self._check_delivered()
+        attempt.workspace.create()
+        with self._tracer.step("check out"):
+            self._base = attempt.workspace.check_out(attempt.git, snapshot, run.branch)
+        self._log(f"branch {run.branch} at {self._base or 'nothing: the repository is empty'}")
+        task = task_of(attempt, snapshot, self._starting_point())
+        attempt.workspace.give(task)
+        self._log(f"sandbox: {self._sandbox}")
+        commit = snapshot.branches.get(run.branch)
+        if commit is not None and attempt.agent.options.on_completion.status:
+            at_work = (run, attempt.turn.number, commit, self._recorder.clock())
+            self._recorder.write(lambda connection: postings.at_work(connection, *at_work))
+        return self._run_agent(task, configured)
+
+    def _fetch(self) -> RepositorySnapshot:
+        attempt = self._attempt
+        with self._tracer.step("fetch"):
+            mirror = RepositoryMirror(self._folder.mirrors, attempt.run.url, attempt.git)
+            return mirror.fetch(attempt.run.branch, attempt.run)
+
+    def _patches(self) -> Patches:
+        return Patches(self._attempt.git, self._attempt.secrets.mask, self._snapshot.default)
+
+    def _check_branch(self) -> Repository | None:
+        """Refuse a protected branch; return the repository's configuration, if it has one."""
+        run, default = self._attempt.run, self._snapshot.default_branch
+
+        # Only the fetch has shown which branch is the default one.
+        def note(connection: sa.Connection) -> Repository | None:
+            if default is not None:
+                repositories.note_default_branch(connection, run.url, default)
+            return repositories.by_path(connection, run.organization_id, run.platform, run.path)
+
+        configured = self._recorder.write(note)
+        patterns = None if configured is None else configured.protected
+        if not run.head_ref and repositories.is_protected(run.branch, default, patterns):
+            text = f"the branch {run.branch} is protected; start a run on another branch, or without one"
+            raise GitCommandError(text)
+        return configured
+
+    def _check_delivered(self) -> None:
+        """Refuse a delivery's turn whose branch is at another commit by now, unless the service itself pushed it."""
+        turn, branch = self._attempt.turn, self._attempt.run.branch
+        about = turn.inputs.get("pull_request") if turn.caller == turns.WEBHOOK else None
+        wanted = about.get("commit") if isinstance(about, dict) else None
+        head = self._snapshot.branches.get(branch)
+        if wanted in {None, head}:
+            return
+        with self._recorder.database.read() as connection:
+            if head is not None and turns.is_own_commit(connection, head):
+                return
+        there = "gone" if head is None else f"at {head}"
+        raise GitCommandError(f"the branch {branch} is {there}; the run was started for {wanted}")
+
+    def _starting_point(self) -> StartingPoint | None:
+        """Apply the kept patch that the turn begins with, if any; None: the checkout is the branch and no more."""
+        attempt, branch = self._attempt, self._attempt.run.branch
+        begun = self._apply_kept()
+        pushed = [past.number for past in attempt.conversation if past.commit_sha]
+        if pushed and branch not in self._snapshot.branches:
+            text = (
+                f"The branch {branch} is gone, and was made again from {self._snapshot.default_branch or 'nothing'}: "
+            )
+            text += "what earlier turns pushed is there only if it was merged."
+            if begun is None:
+                begun = StartingPoint("branch", pushed[-1], text)
+            else:
+                begun = replace(begun, text=f"{text} {begun.text}")
+        if begun is not None:
+            self._log(begun.text)
+        return begun
+
+    def _apply_kept(self) -> StartingPoint | None:
+        """Apply the patch that is kept of an earlier turn, or of an earlier attempt, completely or not at all."""
+        turn, number = self._attempt.turn, self._attempt.turn.from_turn
+        if number is None:
+            before = turns.last_begun(self._attempt.conversation)
+            if before is None or not before.is_unfinished:
+                return None
+            return _dropped(before.number, f"Turn {before.number} was not finished")
+        with self._recorder.database.read() as connection:
+            patch = turn_files.diff(connection, self._folder, (turn.run_id, number), "diff")
+        fault = "is not kept any longer" if patch is None else _apply(self._attempt.workspace, self._attempt.git, patch)
+        if fault is not None:
+            return _dropped(number, f"What turn {number} changed {fault}")
+        whose = "An earlier attempt at this turn" if number == turn.number else f"Turn {number}"
+        text = f"{whose} was not finished: what it changed is in the checkout, and not committed yet."
+        return StartingPoint("patch", number, text)
+
+    def _run_agent(self, task: Mapping[str, Any], configured: Repository | None) -> TurnOutcome:
+        """Set the repository up, run the agent, and publish its change."""
+        attempt, run, agent = self._attempt, self._attempt.run, self._attempt.agent
+        setup = None if configured is None else configured.setup
+        preparation = preparation_of(self._folder, run, setup, attempt.workspace)
+        if preparation.setup.mcp_servers and not check_agent.takes_servers(agent.options):
+            self._log(f"the repository's MCP servers are left out: {check_agent.TAKES_NONE}")
+        meter = TurnMeter(self._recorder.database, attempt.turn, agent, self._recorder.clock)
+        command = AgentCommand(
+            agent,
+            attempt.workspace,
+            self._snapshot.git_dir / "objects",
+            self._sandbox,
+            attempt.share,
+            task,
+            session_of(self._folder, run.id, agent),
+            cache_of(self._folder, run.organization_id, agent),
+            meter,
+            preparation.setup,
+            preparation.kept,
+        )
+
+        def check() -> None:
+            if self._recorder.stopping.is_set():
+                raise InterruptedTurnError
+            if attempt.at_work.stopped.is_set():
+                self._log("interrupted: the turn was cancelled")
+                raise SupersededError(f"{attempt.trailer} was cancelled while it was at work")
+
+        with self._tracer.step("set up"):
+            preparation.run(command, attempt.log, self._limits, attempt.secrets, check)
+        self._has_begun = True
+        failed = None
+        try:
+            with self._tracer.agent(agent, run, meter, attempt.at_work.log_file):
+                agent_process.run(command, attempt.log, self._limits, attempt.secrets, check)
+        except AgentFailedError as error:
+            failed = error
+        outcome = self._publish(failed)
+        if failed is None:
+            preparation.give_back()
+        return outcome
+
+    def _publish(self, failed: AgentFailedError | None) -> TurnOutcome:
+        """Push the agent's change, or report its question, which an agent may also leave when it fails."""
+        attempt, mask = self._attempt, self._attempt.secrets.mask
+        result = attempt.workspace.result()
+        attempt.workspace.unlock_report()
+        remarks: list[str] = []
+        question = asked(attempt.workspace.tree, mask, remarks)
+        if failed is not None and question is None:
+            raise failed
+        has_findings = self._store_findings(remarks)
+        message = mask(commit_message(attempt, result.commit_message))
+        try:
+            with self._tracer.step("commit"):
+                made = self._commit(message)
+        except AgentFailedError:
+            if question is None:
+                raise
+            made = None
+        if made is None and not has_findings and question is None and preset_of(attempt.agent) is not None:
+            if result.summary is None:
+                raise AgentFailedError(f"the agent changed nothing and said nothing: {REFUSED.text}", REFUSED.reason)
+            question = in_words(result.summary, mask)
+        if question is not None:
+            return self._asking(question, result.summary, failed)
+        if made is None:
+            self._log(f"{turns.NOTHING_CHANGED}: no commit")
+            return attempt.completed(None, result.summary)
+        commit, change = made
+        if attempt.run.head_ref is not None:
+            return replace(attempt.completed(None, result.summary, change), failure=turns.NOT_PUSHED)
+        if commit.left_out is not None:
+            rest = f"see the rest of its change with: runwarden service run {attempt.run.id} --diff"
+            text = f"the agent left files that git cannot store: {commit.left_out}; nothing was pushed; {rest}"
+            raise AgentFailedError(text)
+        patch_bytes = attempt.diffs["diff"].stat().st_size
+        if why := refusal(attempt.agent.options.change, commit.files.names, patch_bytes):
+            raise AgentFailedError(why.replace("RUN_ID", attempt.run.id))
+        self._recorder.begin_push(attempt.turn, commit.sha)
+        pushed = self._push(commit.sha)
+        if pushed != commit.sha:
+            change = self._patches().write_pushed(self._snapshot.git_dir, pushed, *attempt.diffs.values())
+        self._log(f"pushed {pushed} to {attempt.run.branch}")
+        return attempt.completed(pushed, result.summary or message.partition("\n")[0], change)
+
+    def _store_findings(self, remarks: list[str]) -> bool:
+        """Store the agent's findings, and log the remarks on its files; return whether it has findings."""
+        attempt = self._attempt
+        found = collect(attempt.workspace.tree, self._sandbox.tree_of(attempt.workspace), attempt.secrets.mask)
+        for remark in (*found.remarks, *remarks):
+            self._log(remark)
+        if found.findings is None:
+            return False
+        kept = (attempt.at_work.key, attempt.turn.attempt, turn_files.FINDINGS, packed(self._base, found.findings))
+        self._recorder.write(lambda connection: turn_files.put(connection, *kept))
+        return True
+
+    def _asking(self, question: Question, summary: str | None, failed: AgentFailedError | None) -> TurnOutcome:
+        return replace(
+            self._attempt.completed(None, summary),
+            status="failed",
+            failure=question.text if failed is None else f"{question.text}; after that, {failed}",
+            failure_kind=turns.NEEDS_ANSWER,
+            question=question.document(),
+        )
+
+    def _commit(self, message: str) -> tuple[TurnCommit, TurnChange] | None:
+        """Commit the agent's change in the workspace, and keep its patch; None: it changed nothing.
+
+        Raises:
+            AgentFailedError: It may be neither pushed nor kept.
+        """
+        attempt, workspace = self._attempt, self._attempt.workspace
+        if self._made is None:
+            trees.remove(workspace.ours)
+            commit = workspace.commit(attempt.git, self._snapshot, self._base, message)
+            if commit is None:
+                return None
+            if name := attempt.secrets.named_in(workspace.contents(commit.files.names)):
+                text = f"the change holds the value of {name}, and was not pushed; keep the agent from it"
+                raise AgentFailedError(text)
+            patches = self._patches()
+            size = patches.content_bytes(workspace.ours, commit.files)
+            if (large := oversize(attempt.agent.options.change, size)) is not None:
+                raise AgentFailedError(large)
+            diffs = attempt.diffs.values()
+            self._made = commit, patches.write(workspace.ours, self._base, commit.sha, commit.tree, *diffs)
+        return self._made
+
+    def _push(self, commit: str) -> str:
+        """Push, and return this turn's commit on its branch."""
+        attempt, branch = self._attempt, self._attempt.run.branch
+        expected = self._snapshot.branches.get(branch)
+        try:
+            with self._tracer.step("push"):
+                attempt.workspace.push(attempt.git, attempt.run.url, branch, commit, expected)
+        except GitCommandError as error:
+            # The push may have landed without its answer, or a killed attempt's push may have arrived since the fetch.
+            done = own_commit(attempt, self._fetch())
+            if done is None:
+                raise GitCommandError(f"the push was refused: {error}") from error
+            return done[0]
+        return commit
+
+
+def _dropped(number: int, why: str) -> StartingPoint:
+    return StartingPoint("branch", number, f"{why}, and its changes were dropped: the checkout is as the branch is.")
+
+
+def _apply(workspace: Workspace, git: GitRunner, patch: bytes) -> str | None:
+    """Apply a kept patch; return why it cannot be applied, in which case the checkout is unchanged."""
+    if len(patch) >= turn_files.LARGEST_FILE:
+        return f"is larger than {turn_files.LARGEST_FILE} bytes"
+    text = patch.decode("utf-8", "surrogateescape")
+    folders = {"git_dir": workspace.history, "work_tree": workspace.tree}
+    options = ("apply", "--index", "--whitespace=nowarn")
+    try:
+        git.feed(text, *options, "--check", "-", **folders)
+    except GitCommandError:
+        is_masked = any(line.startswith("-") and MASK in line for line in text.splitlines())
+        return "takes out a secret, which its patch masks" if is_masked else "does not fit the branch any longer"
+    git.feed(text, *options, "-", **folders)
+    listed = git.feed(text, "apply", "--numstat", "-z", "-").split("\0")[:-1]
+    workspace.begun_with = frozenset(one.split("\t", 2)[2] for one in listed)
+    return None
