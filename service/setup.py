@@ -155,7 +155,7 @@ def apply_setup(
     return {
         "organizations": made,
         "offers": [offer.code for offer in trials.all_offers(connection)],
-        "agents": sorted({agents.DEFAULT_NAME} | {agent.name for _, agent in agents.all_of(connection)}),
+        "agents": sorted({agents.DEFAULT_NAME} | {agent.name for agent in agents.all_of(connection)}),
         "applied": [*applied, *there.applied],
     }
 
@@ -192,7 +192,7 @@ def _put_agents(
 ) -> list[dict[str, str | None]]:
     """Configure agents and return the outcomes."""
     owners = organizations.named(connection, [entry.organization for entry in entries if entry.organization])
-    known = {agent.key: agent for _, agent in agents.all_of(connection)}
+    known = {agent.key: agent for agent in agents.all_of(connection)}
     made = [
         _agent(entry, None if entry.organization is None else _named(owners, entry.organization), data)
         for entry in entries

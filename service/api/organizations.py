@@ -96,25 +96,29 @@ def _health(context: Context, caller: Caller) -> dict[str, object]:
     with context.database.read() as connection:
         connected = hosts.of(connection, caller.organization.id)
         known = repositories.of(connection, caller.organization.id)
-        told = hosts.told_ends(connection, caller.organization.id)
-        before = hosts.last_statuses(connection, caller.organization.id)
+        before = hosts.last_answers(connection, caller.organization.id)
     if not connected:
         raise HttpError(
             404, "no_code_host", "no code host is connected; connect one with runwarden service host connect"
         )
-    found = context.probes.ask(connected, known)
-    news = {name: day for name, one in found.items() if (day := one.token_ends) and day != told.get(name)}
-    changed = [(host, last) for host in connected if found[host.platform].status != (last := before[host.platform])]
-    if news or changed:
+    health = context.probes.ask(connected, known)
+    changed = []
+    for host in connected:
+        now, (last_status, last_expiry) = health[host.platform], before[host.platform]
+        if now.status != last_status or (now.token_ends and now.token_ends != last_expiry):
+            changed.append((host, now, last_status))
+    if changed:
         with context.database.write() as connection:
-            for name, day in news.items():
-                hosts.note_token_end(connection, caller.organization.id, name, day)
-            for host, last in changed:
-                status = found[host.platform].status
-                hosts.note_status(connection, caller.organization.id, host, last, status, context.clock())
+            for host, now, last_status in changed:
+                if now.token_ends:
+                    hosts.note_token_end(connection, caller.organization.id, host.platform, now.token_ends)
+                if now.status != last_status:
+                    hosts.note_status(
+                        connection, caller.organization.id, host, last_status, now.status, context.clock()
+                    )
     body: dict[str, dict[str, str]] = {}
     for host in connected:
-        body[host.platform] = {"status": found[host.platform].status}
+        body[host.platform] = {"status": health[host.platform].status}
         if host.platform == "gitlab":
             body[host.platform] |= {"host": host.host} | ({"group": host.group} if host.group else {})
     return {"code_hosting": body}

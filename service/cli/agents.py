@@ -82,12 +82,11 @@ def add(admin: AdminContext, argv: str, *, elsewhere: bool, **options: Any) -> N
 def list_all(admin: AdminContext) -> None:
     """List agents; the reviewer is always there."""
     with admin.read() as connection:
-        found = agents.all_of(connection)
-    if not any(owner is None and agent.name == agents.DEFAULT_NAME for owner, agent in found):
-        found.insert(0, (None, agents.REVIEWER))
-    admin.show(
-        {"agents": [_document(agent, owner) for owner, agent in found]}, [_line(agent, owner) for owner, agent in found]
-    )
+        configured = agents.all_of(connection)
+    if not any(one.organization_id is None and one.name == agents.DEFAULT_NAME for one in configured):
+        configured.insert(0, agents.REVIEWER)
+    documents = [_document(one, one.organization_id) for one in configured]
+    admin.show({"agents": documents}, [_line(one, one.organization_id) for one in configured])
 
 
 @agent.command("check")

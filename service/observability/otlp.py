@@ -30,7 +30,7 @@ from service.observability.traces import Tracer
 from service.store.agents import Agent
 from service.store.database import Database
 from service.store.runs import Run
-from service.store.usage import ModelCall, TurnMeter
+from service.store.usage import ModelUse, TurnMeter
 
 _PROVIDERS: Final = {
     "anthropic": "anthropic",
@@ -116,7 +116,7 @@ class OtlpTracer(Tracer):
                 if agent.options.preset is not None and span.is_recording():
                     self._calls_of_tools(inside, agent.options.preset, log, begin)
 
-    def _call_of_model(self, inside: Context, call: ModelCall) -> None:
+    def _call_of_model(self, inside: Context, call: ModelUse) -> None:
         used, began = call.usage, int(call.asked_at * 1e9) or None
         attributes: dict[str, str | int] = {
             "gen_ai.operation.name": "chat",

@@ -1,1 +1,1 @@
-"""The store: organizations, what they connected, and their runs, in one database named by its URL."""
+"""The store: organizations, their code hosts and repositories, and their runs, in one database."""

@@ -23,14 +23,14 @@ class Agent:
 
     name: str
     argv: tuple[str, ...]
-    """The command; `{python}` stands for the interpreter that runs the service."""
+    """The command; `{python}` is replaced with the interpreter that runs the service."""
     timeout_s: float = DEFAULT_TIMEOUT_S
     network: bool = False
     environment: tuple[str, ...] = ()
-    """Names of the service's own variables that the agent may see; nothing else passes."""
+    """Names of the service's environment variables that the agent may see; it sees no others."""
     options: AgentOptions = NO_OPTIONS
     organization_id: str | None = None
-    """The organization that owns it; None: it serves all organizations."""
+    """The organization that owns it; None if it serves all organizations."""
 
     @property
     def secret_names(self) -> tuple[str, ...]:
@@ -40,27 +40,27 @@ class Agent:
 
     @property
     def key(self) -> str:
-        """Owner and name: an identity that stays when the agent is configured again."""
+        """Owner and name, which stay the same when the agent is configured again."""
         return f"{self.organization_id or ''}/{self.name}"
 
     def restricted(self) -> "Agent":
         """Return the agent without secrets, network access, or rights to files that outlive the run."""
-        bare = {"readable": (), "cache": None, "egress": None, "model": None, "trust_repository": False}
-        return replace(self, network=False, environment=(), options=self.options.model_copy(update=bare))
+        restrictions = {"readable": (), "cache": None, "egress": None, "model": None, "trust_repository": False}
+        return replace(self, network=False, environment=(), options=self.options.model_copy(update=restrictions))
 
 
-# -P: the agent starts inside a checkout, from which nothing may be imported.
+# -P: the agent starts inside a checkout, and must not import modules from it.
 REVIEWER: Final = Agent(DEFAULT_NAME, ("{python}", "-P", "-m", "service.reviewer"))
 
 
 def put(connection: sa.Connection, agent: Agent, now: int) -> None:
-    """Add an agent, or replace its organization's agent of that name, or the one for all."""
+    """Add an agent, or replace the one with the same name and owner."""
     one_at_a_time(connection, "agent", agent.organization_id or "", agent.name)
     put_all(connection, [agent], now)
 
 
 def put_all(connection: sa.Connection, configured: Sequence[Agent], now: int) -> None:
-    """Add or replace agents that nothing else changes at this time."""
+    """Add or replace agents; the caller ensures that nothing else changes them at the same time."""
     if not configured:
         return
     same = (
@@ -74,13 +74,13 @@ def put_all(connection: sa.Connection, configured: Sequence[Agent], now: int) ->
 
 
 def remove(connection: sa.Connection, name: str, organization_id: str | None) -> bool:
-    """Remove an organization's agent, or the one for all; False when there is none."""
+    """Remove an organization's agent, or a shared one; False if there is none."""
     condition = (agents.c.name == name, agents.c.organization_id.is_not_distinct_from(organization_id))
     return connection.execute(sa.delete(agents).where(*condition)).rowcount > 0
 
 
 def by_name(connection: sa.Connection, organization_id: str, name: str) -> Agent | None:
-    """Return the organization's agent of that name, else the one for all; the built-in reviewer needs no row."""
+    """Return the organization's agent of that name, or else the shared one; the built-in reviewer needs no row."""
     if "\0" in name:
         # Names come from URLs and may hold NUL, which PostgreSQL refuses as a parameter.
         return None
@@ -90,7 +90,7 @@ def by_name(connection: sa.Connection, organization_id: str, name: str) -> Agent
 
 
 def for_organization(connection: sa.Connection, organization_id: str) -> list[Agent]:
-    """Return the agents that an organization may start, by name; its own one comes before that for all."""
+    """Return the agents that an organization may start, by name; its own agents hide shared ones of the same name."""
     for_all = agents.c.organization_id.is_(None)
     condition = sa.or_(agents.c.organization_id == organization_id, for_all)
     by_key = [REVIEWER, *found(connection, Agent, agents, condition, order=[sa.desc(for_all)])]
@@ -98,16 +98,16 @@ def for_organization(connection: sa.Connection, organization_id: str) -> list[Ag
 
 
 def of_run(connection: sa.Connection, run: Run | None) -> Agent | None:
-    """Return the agent of a run, with its permissions there; None: it is no longer configured."""
+    """Return a run's agent with the permissions it has there; None if it is no longer configured."""
     agent = None if run is None else by_name(connection, run.organization_id, run.agent)
     return agent.restricted() if agent and run and run.is_restricted else agent
 
 
-def all_of(connection: sa.Connection) -> list[tuple[str | None, Agent]]:
-    """Return every configured agent with the organization that it belongs to; None: it serves all."""
-    return [(agent.organization_id, agent) for agent in found(connection, Agent, agents, order=[agents.c.name])]
+def all_of(connection: sa.Connection) -> list[Agent]:
+    """Return every configured agent, by name."""
+    return found(connection, Agent, agents, order=[agents.c.name])
 
 
 def variables(connection: sa.Connection) -> set[str]:
-    """Return the environment variables that agents are given, or that hold the keys of their models."""
-    return {name for _, agent in all_of(connection) for name in agent.secret_names}
+    """Return the environment variables that agents may see, or that hold the keys of their models."""
+    return {name for agent in all_of(connection) for name in agent.secret_names}

@@ -30,9 +30,9 @@ class AuditEntry:
     outcome: str
     """`done` or `failed`; a failed act changed nothing."""
     target: str | None
-    """Id or name of the changed object; None: the act failed before it was found."""
+    """Id or name of the changed object; None if the act failed before the object was found."""
     organization_id: str | None
-    """The organization it was about, which may be deleted by now; None: the whole service."""
+    """The organization concerned, which may have been deleted since; None for the whole service."""
     detail: str | None
 
 
@@ -48,21 +48,20 @@ def record(
     outcome: str = DONE,
 ) -> None:
     """Add an entry."""
-    made = AuditEntry(f"aud_{ids.ulid(now)}", now, actor, action, outcome, target, organization_id, detail)
-    connection.execute(sa.insert(audit).values(asdict(made)))
+    entry = AuditEntry(f"aud_{ids.ulid(now)}", now, actor, action, outcome, target, organization_id, detail)
+    connection.execute(sa.insert(audit).values(asdict(entry)))
 
 
 def record_each(
     connection: sa.Connection, actor: str, acts: Iterable[tuple[str, str | None, str | None]], clock: Clock
 ) -> None:
-    """Add an entry for each act that was done: its action, target and organization."""
-    made = ((clock(), *act) for act in acts)
+    """Add an entry for each completed act, given as action, target and organization."""
     entries = [
-        AuditEntry(f"aud_{ids.ulid(at)}", at, actor, action, DONE, target, organization_id, None)
-        for at, action, target, organization_id in made
+        asdict(AuditEntry(f"aud_{ids.ulid(at)}", at, actor, action, DONE, target, organization_id, None))
+        for at, (action, target, organization_id) in ((clock(), act) for act in acts)
     ]
     if entries:
-        connection.execute(sa.insert(audit), [asdict(one) for one in entries])
+        connection.execute(sa.insert(audit), entries)
 
 
 def latest(
@@ -73,7 +72,7 @@ def latest(
     since: int | None = None,
     action: str | None = None,
 ) -> list[AuditEntry]:
-    """Return the latest entries, oldest first; None leaves a condition out."""
+    """Return the latest entries, oldest first; a filter of None is not applied."""
     conditions = [] if organization_id is None else [audit.c.organization_id == organization_id]
     conditions += [] if since is None else [audit.c.at >= since]
     if action is not None:

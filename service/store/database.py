@@ -32,37 +32,37 @@ __all__ = [
     "round_trip_s",
 ]
 AWAY: Final = (sa.exc.OperationalError, sa.exc.InternalError, sa.exc.TimeoutError)
-"""What is raised while the database is away, shuts down, or has ended a connection: the same call may succeed later."""
+"""Raised while the database is down or shutting down, or after it closed a connection: a retry may succeed."""
 _PAUSE_S: Final = 1.0
 _NOT_YET: Final = re.compile(
     r'\A(?!.*FATAL)(.*connection refused|.*socket "[^"]*" failed: no such file)'
     "|the database system is |too many |connection slots|session is read-only",
     re.IGNORECASE | re.DOTALL,
 )
-"""In the error of a connection to a PostgreSQL that is away or full; it has no code, and may tell of two addresses."""
+"""Matches the error of connecting to a PostgreSQL that is down or full; it has no code, and may list two addresses."""
 _SEVERAL: Final = re.compile(r"postgres(?:ql)?(?:\+psycopg)?://(?P<rest>[^/?]*,.*)", re.DOTALL)
 """An address with several hosts, or with a comma in its password."""
 _logger = logging.getLogger(__name__)
 T = TypeVar("T")
 _LOCKS: Final = 0x52754E
-"""The first number of every advisory lock that this program takes."""
+"""The first number of all advisory locks of this program."""
 _MIGRATION: Final = 0
-"""The second number of the lock that a migration takes."""
+"""The second number of a migration's lock."""
 _CHANGE: Final = -1
-"""The second number of the lock that `one_at_a_time` shares, and `alone` does not."""
+"""The second number of the lock that `one_at_a_time` takes shared, and `alone` exclusively."""
 
 
 class Database:
     """A database: `read()` sees a snapshot, `write()` holds SQLite's write lock from its first statement.
 
-    PostgreSQL has no such lock: a row that is about to be changed is read `with_for_update()` there.
+    PostgreSQL has no such lock; read rows that you are about to change `with_for_update()`.
     """
 
     def __init__(self, url: str) -> None:
         self.url = _checked(url)
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         if self.is_sqlite:
-            # Created 0600 before SQLite opens it, so that its journals are born closed as well.
+            # Created 0600 before SQLite opens it, so that its journals get the same permissions.
             path = Path(str(self.url.database))
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not path.exists():
@@ -97,10 +97,10 @@ class Database:
 
     @contextmanager
     def exclusive(self) -> Iterator[sa.Connection]:
-        """Open a transaction for writing that waits for other processes which change the schema."""
+        """Open a write transaction that first waits for other processes to finish changing the schema."""
         with self.write() as connection:
             if not self.is_sqlite:
-                # A migration may take as long as it needs: its connection gets no such limits, and closes at the end.
+                # A migration may take long, so its connection has no time limits, and is closed afterwards.
                 connection.detach()
                 connection.connection.dbapi_connection.answer_s = None  # type: ignore[union-attr]  # it is a BoundedConnection
                 connection.execute(sa.text("SET idle_in_transaction_session_timeout = 0"))
@@ -109,7 +109,7 @@ class Database:
 
     @contextmanager
     def one_process(self, task: int) -> Iterator[None]:
-        """Wait until no other process is at a task; SQLite has only one worker."""
+        """Let only one process at a time do a task; on SQLite there is only one worker anyway."""
         if self.is_sqlite:
             yield
             return
@@ -118,7 +118,7 @@ class Database:
             yield
 
     def retried(self, act: Callable[[], T], given_up: threading.Event | None = None) -> T:
-        """Call, and call again while the database is away; its last error is raised once `given_up` is set."""
+        """Call `act`, and retry it while the database is down; once `given_up` is set, raise the last error."""
         waits = False
         while True:
             try:
@@ -131,7 +131,7 @@ class Database:
                     raise
 
     def connect_patiently(self, given_up: threading.Event) -> Any:
-        """Open a connection to PostgreSQL of one's own; while it is away, wait for it until `given_up`."""
+        """Open a separate connection to PostgreSQL; retry while it is down, until `given_up` is set."""
         while True:
             try:
                 return self._connect()
@@ -140,7 +140,7 @@ class Database:
                     raise
 
     def wait_until_there(self, given_up: threading.Event) -> None:
-        """Wait while PostgreSQL is away, until `given_up`; whatever else is wrong with it shows at its use."""
+        """Wait while PostgreSQL is down, until `given_up` is set; any other fault is reported at first use."""
         waits = False
         while not self.is_sqlite and not given_up.is_set():
             try:
@@ -165,7 +165,7 @@ class Database:
             if not self.is_sqlite:
                 self._check_sessions()
             with self.read() as connection:
-                # Read first: a reader does not wait for a writer, and usually nothing is to migrate.
+                # Read first: a reader does not wait for a writer, and usually there is nothing to migrate.
                 if version(connection) == VERSION:
                     check(connection)
                     return
@@ -174,24 +174,24 @@ class Database:
         except sa.exc.OperationalError as error:
             address = self.url.render_as_string(hide_password=True)
             raise DatabaseError(
-                f"the database {address} cannot be used: {error.orig}; is it there, and ours?"
+                f"the database {address} cannot be used: {error.orig}; check that it exists and that we may use it"
             ) from error
 
     def _check_sessions(self) -> None:
-        """Refuse a connection pooler that changes sessions between transactions: settings and LISTEN need their own.
+        """Refuse a connection pooler that changes sessions between transactions: settings and LISTEN need a fixed one.
 
         Raises:
-            DatabaseError: There is one.
+            DatabaseError: There is such a pooler.
         """
         pid = sa.select(sa.func.pg_backend_pid())
         with self.engine.connect() as connection:
             before = connection.execute(pid).scalar_one()
             connection.rollback()
-            # A pooler makes up the process id that it gives to clients.
+            # A pooler gives clients a made-up process id.
             if before == connection.connection.dbapi_connection.info.backend_pid:  # type: ignore[union-attr]  # it is open
                 return
             with self.engine.connect() as other:
-                # This transaction gets the session that was last returned, if sessions are returned at all.
+                # This transaction gets the session that was returned last, if sessions are returned at all.
                 other.execute(pid)
                 if connection.execute(pid).scalar_one() == before:
                     return
@@ -201,11 +201,10 @@ class Database:
         )
 
     def secret(self, name: str) -> bytes:
-        """Return the random key of that name; the first use makes it, and every process gets the same one."""
+        """Return the random key of that name, the same in every process; it is created at first use."""
         with self.write() as connection:
             insert_new(connection, meta, {"key": name, "value": os.urandom(32).hex()})
-            kept = connection.execute(sa.select(meta.c.value).where(meta.c.key == name)).scalar_one()
-            return bytes.fromhex(kept)
+            return bytes.fromhex(connection.execute(sa.select(meta.c.value).where(meta.c.key == name)).scalar_one())
 
     def close(self) -> None:
         """Close every connection."""
@@ -221,21 +220,21 @@ def insert_new(connection: sa.Connection, table: sa.Table, values: Mapping[str, 
 
 
 def one_at_a_time(connection: sa.Connection, *subject: str) -> None:
-    """Wait for other transactions on the same subject, so that a look-up before an insert stays true.
+    """Wait for other transactions on the same subject, so that a look-up stays valid until the insert.
 
-    On SQLite the write lock has that effect already.
+    SQLite's write lock has that effect already.
     """
     if connection.dialect.name != "sqlite":
-        # The separator makes a distinct text for each tuple. The two-number form of the lock is used by the workers.
+        # With the separator, each tuple has a distinct text. Workers use the form of the lock with two numbers.
         name = "\x1f".join(subject)
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock_shared(_LOCKS, _CHANGE)))
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtextextended(name, _LOCKS))))
 
 
 def alone(connection: sa.Connection) -> None:
-    """Wait for every transaction that asked to be one at a time, and for changes to organizations; keep others waiting.
+    """Wait for all `one_at_a_time` transactions and changes to organizations, and block new ones until the end.
 
-    On SQLite the write lock has that effect already.
+    SQLite's write lock has that effect already.
     """
     if connection.dialect.name != "sqlite":
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCKS, _CHANGE)))
@@ -250,7 +249,7 @@ def round_trip_s(connection: sa.Connection) -> float:
 
 
 def now_in(connection: sa.Connection, clock: Clock) -> int:
-    """Return the present in microseconds, by one clock for all: the database server's, else `clock`."""
+    """Return the present in microseconds by PostgreSQL's clock, which all machines share; on SQLite by `clock`."""
     if connection.dialect.name == "sqlite":
         return clock()
     seconds = sa.func.extract("epoch", sa.func.clock_timestamp())
@@ -258,7 +257,7 @@ def now_in(connection: sa.Connection, clock: Clock) -> int:
 
 
 class DatabaseClock:
-    """The database server's clock, the same for all machines; on SQLite it is this machine's.
+    """The database server's clock, which all machines share; on SQLite this machine's clock.
 
     Between two calls of `sync` it advances with this process's monotonic clock.
     """
@@ -299,32 +298,32 @@ def _checked(url: str) -> sa.URL:
 
 
 def _of_several_hosts(url: str) -> sa.URL | None:
-    """Read libpq's address of several hosts, which SQLAlchemy does not know; None: it has one host.
+    """Parse libpq's form with several hosts, which SQLAlchemy does not support; None if there is only one host.
 
     Raises:
-        ValueError: It cannot be read.
+        ValueError: The address cannot be parsed.
     """
-    found = _SEVERAL.match(url)
-    if found is None or find_spec("psycopg") is None:
+    match = _SEVERAL.match(url)
+    if match is None or find_spec("psycopg") is None:
         return None
     from psycopg import ProgrammingError
     from psycopg.conninfo import conninfo_to_dict
 
     try:
-        parts = conninfo_to_dict(f"postgresql://{found['rest']}")
+        parts = conninfo_to_dict(f"postgresql://{match['rest']}")
     except ProgrammingError as error:
         raise ValueError(str(error)) from error
     if any(not one.isdecimal() for one in str(parts.get("port", "")).split(",") if one):
-        raise ValueError("a port is a number")
+        raise ValueError("a port must be a number")
     user, password, name = (parts.pop(key, None) for key in ("user", "password", "dbname"))
-    # Of several servers, only one can be written to.
+    # Only one of several servers accepts writes.
     query = {"target_session_attrs": "read-write"} | {key: str(value) for key, value in parts.items()}
     return sa.URL.create("postgresql", user, password, database=name, query=query)  # type: ignore[arg-type]  # texts
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:
     connection.isolation_level = None
-    # Deleted content is overwritten in the file as well.
+    # secure_delete overwrites deleted content in the file.
     for pragma in ("busy_timeout = 30000", "foreign_keys = ON", "synchronous = FULL", "secure_delete = ON"):
         connection.execute(f"PRAGMA {pragma}")
 

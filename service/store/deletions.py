@@ -1,4 +1,4 @@
-"""Deletions: rows are deleted at once, and what remains elsewhere is noted, so that a crash leaves nothing behind."""
+"""Deletions: rows go at once; leftovers elsewhere are recorded first, so that they are removed even after a crash."""
 
 from collections.abc import Sequence
 from typing import Final, Literal
@@ -20,14 +20,14 @@ from service.store.schema import (
 from service.store.schema import runs as run_table
 
 Kind = Literal["organization", "run", "turn"]
-"""What was deleted: a `turn` is named as in the queue."""
+"""The kind of deleted object; a `turn` has the id it had in the queue."""
 BATCH: Final = 200
 """Runs deleted in one transaction, so that other writers do not wait long."""
 _ADDRESSES: Final = sa.union(sa.select(repositories.c.url), sa.select(run_table.c.url))
 
 
 def begin_organization(connection: sa.Connection, organization_id: str, now: int) -> None:
-    """Deactivate an organization, delete its tokens, and note that it is to be deleted."""
+    """Deactivate an organization, delete its tokens, and record that it is to be deleted."""
     one = organizations.c.id == organization_id
     connection.execute(sa.update(organizations).where(one).values(active=False))
     connection.execute(sa.delete(tokens).where(tokens.c.organization_id == organization_id))
@@ -43,12 +43,12 @@ def delete_runs_of(connection: sa.Connection, organization_id: str, now: int) ->
 
 
 def delete_organization(connection: sa.Connection, organization_id: str) -> bool:
-    """Delete the rest of an organization; False: it has runs again, accepted just before it was deactivated."""
+    """Delete the rest of an organization; False if it has new runs, accepted just before it was deactivated."""
     mine = organizations.c.id == organization_id
     connection.execute(sa.select(organizations.c.id).where(mine).with_for_update())
     if connection.execute(sa.select(run_table.c.id).where(run_table.c.organization_id == organization_id)).first():
         return False
-    # Tables with a foreign key are emptied by the database; these two have none.
+    # The database empties tables that have a foreign key; these two have none.
     connection.execute(sa.delete(rate_limits).where(rate_limits.c.organization_id == organization_id))
     connection.execute(sa.delete(tokens).where(tokens.c.organization_id == organization_id))
     connection.execute(sa.delete(organizations).where(mine))
@@ -58,13 +58,13 @@ def delete_organization(connection: sa.Connection, organization_id: str) -> bool
 
 
 def pending_organizations(connection: sa.Connection) -> list[str]:
-    """Return the organizations whose deletion has begun and whose rows are still there."""
+    """Return the organizations whose deletion has begun but whose rows still exist."""
     begun = sa.select(deletions.c.id).where(deletions.c.kind == "organization")
     return list(connection.execute(sa.select(organizations.c.id).where(organizations.c.id.in_(begun))).scalars())
 
 
 def noted(connection: sa.Connection, kind: Kind) -> list[str]:
-    """Return what was deleted of a kind, and may have left something."""
+    """Return the deleted objects of a kind that may have left something behind."""
     return list(connection.execute(sa.select(deletions.c.id).where(deletions.c.kind == kind)).scalars())
 
 
@@ -79,7 +79,7 @@ def forget_turns(connection: sa.Connection, names: Sequence[str]) -> None:
 
 
 def forget(connection: sa.Connection, before: int) -> None:
-    """Forget the deletions before an instant (microseconds); turns and organizations with rows stay noted."""
+    """Forget the deletions before an instant (microseconds), except turns and organizations that still have rows."""
     old = (deletions.c.requested_at <= before, deletions.c.kind != "turn")
     connection.execute(sa.delete(deletions).where(*old, deletions.c.id.not_in(sa.select(organizations.c.id))))
 
@@ -92,9 +92,9 @@ def branches_of(connection: sa.Connection, organization_id: str) -> list[tuple[s
 
 
 def active_runs(connection: sa.Connection, organization_id: str) -> int:
-    """Return how many of an organization's runs have not ended."""
-    still = (run_table.c.organization_id == organization_id, run_table.c.status.in_(runs.OPEN))
-    return connection.execute(sa.select(sa.func.count()).select_from(run_table).where(*still)).scalar_one()
+    """Return how many of an organization's runs are queued or working."""
+    active = (run_table.c.organization_id == organization_id, run_table.c.status.in_(runs.OPEN))
+    return connection.execute(sa.select(sa.func.count()).select_from(run_table).where(*active)).scalar_one()
 
 
 def delete_runs(connection: sa.Connection, run_ids: Sequence[str], now: int) -> None:
@@ -102,7 +102,7 @@ def delete_runs(connection: sa.Connection, run_ids: Sequence[str], now: int) -> 
     query = sa.select(turns.c.run_id, turns.c.number).where(turns.c.run_id.in_(run_ids))
     _note(connection, "turn", [f"{run_id}:{number}" for run_id, number in connection.execute(query)], now)
     _note(connection, "run", run_ids, now)
-    # Decisions on a delivery stay, so that it starts nothing when it comes again.
+    # Decisions on deliveries stay, so that a repeated delivery starts nothing.
     owners = sa.select(run_table.c.organization_id).where(run_table.c.id.in_(run_ids))
     started = (deliveries.c.organization_id.in_(owners), deliveries.c.run_id.in_(run_ids))
     connection.execute(sa.update(deliveries).where(*started).values(run_id=None))

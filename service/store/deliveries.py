@@ -1,4 +1,4 @@
-"""Webhook deliveries from code hosts: each is decided on once, and the decisions stay on record."""
+"""Webhook deliveries from code hosts, each decided once, with the decisions on record."""
 
 from dataclasses import asdict, dataclass
 from typing import Any, Final
@@ -36,17 +36,17 @@ class DeliveryEntry:
     event: str
     result: str
     rule: int
-    """The position of the rule, from 0; -1: no rule was consulted, or none matches."""
+    """The position of the rule, from 0; -1 if no rule was consulted or none matches."""
     number: int
     head_sha: str
     cause: str
-    """What may start a rule's run only once: a commit, a comment, or a check of a commit."""
+    """A commit, a comment, or a check of a commit: a rule starts at most one run for each."""
     sender: str
     detail: str
     agent: str | None
     run_id: str | None
     request: dict[str, Any] | None
-    """The run to start once it is approved."""
+    """The run to start after approval."""
     changed_at: int
     received_at: int
 
@@ -57,7 +57,7 @@ class DeliveryEntry:
 
 
 def is_known(connection: sa.Connection, organization_id: str, platform: str, delivery: str) -> bool:
-    """Whether a delivery was decided on before."""
+    """Whether a delivery was already decided."""
     same = (
         deliveries.c.organization_id == organization_id,
         deliveries.c.platform == platform,
@@ -72,7 +72,7 @@ def record(connection: sa.Connection, entry: DeliveryEntry) -> None:
 
 
 def latest_change(connection: sa.Connection, subject: PullRequestKey) -> int:
-    """Return the latest change of a pull request for which a run was started or waits; 0: there is none."""
+    """Return when the pull request last changed among the changes that started a run or wait; 0 if there is none."""
     has_run = deliveries.c.result.in_((STARTED, WAITING, SUPERSEDED))
     query = sa.select(sa.func.max(deliveries.c.changed_at)).where(*_about(subject), has_run)
     query = query.where(deliveries.c.event.not_in(NO_CHANGES))
@@ -90,14 +90,14 @@ def started_since(
 
 
 def acted_on(connection: sa.Connection, subject: PullRequestKey) -> list[DeliveryEntry]:
-    """Return the decisions that started a run for a pull request or wait to start one, newest first."""
+    """Return the decisions that started a run for a pull request, or wait to start one, newest first."""
     return _entries(connection, *_about(subject), deliveries.c.result.in_((STARTED, WAITING)))
 
 
 def latest(
     connection: sa.Connection, limit: int, *, organization_id: str | None = None, result: str | None = None
 ) -> list[DeliveryEntry]:
-    """Return the latest decisions, oldest first; None leaves a condition out."""
+    """Return the latest decisions, oldest first; a filter of None is not applied."""
     conditions = [] if organization_id is None else [deliveries.c.organization_id == organization_id]
     conditions += [] if result is None else [deliveries.c.result == result]
     return _entries(connection, *conditions, limit=limit)[::-1]
@@ -109,7 +109,7 @@ def by_id(connection: sa.Connection, entry_id: str) -> DeliveryEntry | None:
 
 
 def conclude(connection: sa.Connection, entry_id: str, result: str, detail: str, run_id: str | None = None) -> bool:
-    """Record what became of a pending decision; False: it is no longer pending."""
+    """Record the result of a pending decision; False if it is no longer pending."""
     waits = (deliveries.c.id == entry_id, deliveries.c.result == WAITING)
     values = {"result": result, "detail": detail, "run_id": run_id, "request": None}
     return connection.execute(sa.update(deliveries).where(*waits).values(values)).rowcount > 0

@@ -1,4 +1,4 @@
-"""Selects the waiting turns that are queued next, so that organizations take turns however many of theirs wait."""
+"""Selects the waiting turns to queue next, so that every organization gets its share of the slots."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -9,27 +9,27 @@ import sqlalchemy as sa
 
 from service.store.outages import Sources
 from service.store.runs import OPEN
-from service.store.schema import HAD_PLACE, UNDER_WAY, WAITING, organizations, runs, turns
+from service.store.schema import HAD_SLOT, UNDER_WAY, WAITING, organizations, runs, turns
 from service.store.turns import MADE_UP
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingTurn:
-    """A turn that was accepted and is not yet in the queue."""
+    """An accepted turn that is not in the queue yet."""
 
     run_id: str
     number: int
     organization_id: str
     attempt: int
-    """How often it was begun and gave its place back."""
+    """How often it was started and gave its slot back."""
 
 
 def next_turns(connection: sa.Connection, slots: int, share: int | None, now: int) -> list[WaitingTurn]:
-    """Return the turns to queue now, so that no more than `slots` are under way.
+    """Return the turns to queue now, so that at most `slots` are under way.
 
-    Each place goes to the organization that holds the fewest, of several such to the one that got its last place the
-    longest ago. An organization gets at most `share` places; None: all but one if there are other organizations.
-    Of the turns whose model's provider is away, only one at a time is under way.
+    A free slot goes to the organization using the fewest slots; ties go to the one served least recently. An
+    organization gets at most `share` slots; None means all but one if there are other organizations. While a model
+    provider is down, only one turn at a time that needs it is under way.
     """
     under_way = connection.execute(
         sa.select(runs.c.organization_id, runs.c.url, runs.c.branch, runs.c.agent)
@@ -39,12 +39,12 @@ def next_turns(connection: sa.Connection, slots: int, share: int | None, now: in
     room = slots - len(under_way)
     if room <= 0:
         return []
-    able = [row.id for row in connection.execute(_owners_by_last_place())]
+    able = [row.id for row in connection.execute(_owners_by_last_slot())]
     if share is None:
         alone = len(connection.execute(sa.select(organizations.c.id).where(organizations.c.active).limit(2)).all()) == 1
         share = slots if alone else max(1, slots - 1)
     taken = Counter(row.organization_id for row in under_way)
-    # Turns on one branch of a repository, a lane, are executed one after the other.
+    # Turns on the same branch of a repository (a lane) are executed one after the other.
     lanes = {(row.url, row.branch) for row in under_way}
     sources = Sources(connection)
     asked = {sources.of(row.organization_id, row.agent) for row in under_way} - {None}
@@ -60,35 +60,35 @@ def next_turns(connection: sa.Connection, slots: int, share: int | None, now: in
                 asked |= {sources.of(owner, row.agent)} - {None}
             taken[owner] += 1
             lanes.add((row.url, row.branch))
-            # From now on it is the one that got its last place most recently.
+            # It is now the one served most recently.
             able.append(owner)
     return chosen
 
 
 @cache
-def _owners_by_last_place() -> sa.Select[Any]:
-    """The query for the organizations with a waiting turn, the one that got its last place the longest ago first.
+def _owners_by_last_slot() -> sa.Select[Any]:
+    """The query for the organizations with a waiting turn, the one served least recently first.
 
-    It jumps through the index from one organization to the next, and does not read what waits behind their first turns.
-    Built once, like the other, since both run every second.
+    It jumps through the index from one organization to the next without reading all their waiting turns. Built once,
+    like the other query, since both run every second.
     """
     owners = sa.select(_least(turns.c.organization_id).label("id")).cte("owners", recursive=True)
     following = _least(turns.c.organization_id, turns.c.organization_id > owners.c.id)
     owners = owners.union_all(sa.select(following).where(owners.c.id.is_not(None)))
     is_its_own = turns.c.organization_id == owners.c.id
-    last = sa.select(sa.func.max(turns.c.dispatched_at)).where(HAD_PLACE, is_its_own).scalar_subquery()
+    last = sa.select(sa.func.max(turns.c.dispatched_at)).where(HAD_SLOT, is_its_own).scalar_subquery()
     oldest = _least(turns.c.accepted_at, is_its_own)
     return sa.select(owners.c.id).where(owners.c.id.is_not(None)).order_by(last.asc().nulls_first(), oldest)
 
 
 def _least(column: sa.ColumnElement[Any], *conditions: sa.ColumnElement[bool]) -> sa.ScalarSelect[Any]:
-    # Not min(), for which PostgreSQL reads all rows of a table that it has no statistics of yet.
+    # Not min(): for it, PostgreSQL reads all rows of a table that has no statistics yet.
     return sa.select(column).where(WAITING, *conditions).order_by(column).limit(1).scalar_subquery()
 
 
 @cache
 def _next_of_owner() -> sa.Select[Any]:
-    """The query for the oldest waiting turn of `owner` that is due, on none of `lanes`, and of no agent of `held`."""
+    """The query for the oldest due turn of `owner` that is on none of the `lanes` and whose agent is not `held`."""
     lane = sa.tuple_(runs.c.url, runs.c.branch)
     return (
         sa.select(
@@ -112,20 +112,20 @@ def _next_of_owner() -> sa.Select[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """An organization's share of the queue and of the places."""
+    """An organization's share of the queue and of the slots."""
 
     organization: str
     """The organization's slug."""
     waiting: int
-    """Accepted turns that have no place yet."""
+    """Accepted turns that have no slot yet."""
     oldest: int | None
     """When the oldest of those was accepted."""
     at_work: int
-    """Turns that hold a place."""
+    """Turns that have a slot."""
 
 
 def shares(connection: sa.Connection) -> list[Share]:
-    """Return the organizations that have open turns, the one whose turn waits longest first."""
+    """Return the organizations that have open turns, the longest waiting first."""
     waiting = turns.c.dispatched_at.is_(None)
     oldest = sa.func.min(turns.c.accepted_at).filter(waiting)
     query = (

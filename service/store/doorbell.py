@@ -1,4 +1,4 @@
-"""The doorbell: who accepts work wakes the workers; a ring may be lost, as each worker also looks by itself."""
+"""The doorbell wakes the workers when work is accepted; a ring may get lost, since workers also poll."""
 
 import contextlib
 import hashlib
@@ -15,17 +15,17 @@ from service.store.database import Database
 
 _CHANNEL: Final = "runwarden"
 _CHECK_S: Final = 20.0
-"""How often the connection that waits for PostgreSQL's notices is checked."""
+"""How often the connection that listens for PostgreSQL's notifications is checked."""
 _PAUSE_S: Final = 1.0
 
 
 class Doorbell:
-    """The doorbell of one database: a notice of PostgreSQL's, or for SQLite a datagram within the machine."""
+    """The doorbell of one database: NOTIFY on PostgreSQL, a local datagram for SQLite."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         name = hashlib.sha256(bytes(Path(str(database.url.database)).resolve())).hexdigest()
-        # An abstract address, which Linux alone has: it leaves no file, and goes with its process.
+        # An abstract address (Linux only) leaves no file, and disappears with its process.
         self._address = f"\0runwarden-{name[:32]}"
 
     def ring(self) -> None:
@@ -39,8 +39,8 @@ class Doorbell:
             connection.execute(sa.text(f"NOTIFY {_CHANNEL}"))
 
     def answer(self, wake: Callable[[], None], closing: threading.Event) -> None:
-        """Call `wake` at each ring, in a thread that ends with the process."""
-        hear = self._hear_datagrams if self._database.is_sqlite else self._hear_notices
+        """Call `wake` at each ring, in a daemon thread."""
+        hear = self._hear_datagrams if self._database.is_sqlite else self._hear_notifications
 
         def listen() -> None:
             while not closing.is_set():
@@ -56,15 +56,15 @@ class Doorbell:
             while bell.recv(1) and not closing.is_set():
                 wake()
 
-    def _hear_notices(self, wake: Callable[[], None], closing: threading.Event) -> None:
+    def _hear_notifications(self, wake: Callable[[], None], closing: threading.Event) -> None:
         with contextlib.closing(self._database.connect_patiently(closing)) as connection:
             connection.autocommit = True
             connection.add_notify_handler(lambda _: wake())
             connection.execute(f"LISTEN {_CHANNEL}")
-            # For what was accepted before.
+            # Work may have been accepted before the LISTEN.
             wake()
-            heard = select.poll()
-            heard.register(connection, select.POLLIN)
+            poll = select.poll()
+            poll.register(connection, select.POLLIN)
             while not closing.is_set():
-                heard.poll(_CHECK_S * 1000)
+                poll.poll(_CHECK_S * 1000)
                 connection.execute("SELECT 1")

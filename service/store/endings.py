@@ -1,4 +1,4 @@
-"""Keys that end: API tokens, tokens of code hosts and keys of models, as far as their end is known."""
+"""Expiring keys: API tokens, code host tokens and model keys, where their expiry is known."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,22 +12,22 @@ from service.store.schema import hosts, organizations, tokens
 
 WARNED_DAYS: Final = (1, 7, 14)
 _SHOWN_AFTER_DAYS: Final = 7
-"""How long an API token that ended is still named: its callers may not have noticed yet."""
+"""How long an expired API token is still listed: its users may not have noticed yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndingKey:
-    """A key that ends soon, or has ended."""
+    """A key that expires soon, or has expired."""
 
     kind: str
     """`api_token`, `host_token` or `model_key`."""
     organization: str
-    """The slug; empty: all organizations."""
+    """The slug; empty for all organizations."""
     name: str
     """The token's alias or id, or the variable that holds it."""
     ends_at: int
     days: int
-    """The smallest of 1, 7 and 14 days within which it ends; 0: it has ended."""
+    """1, 7 or 14: it expires within that many days; 0 if it has expired."""
 
     def document(self) -> dict[str, object]:
         """Return it as the command line shows it."""
@@ -36,8 +36,8 @@ class EndingKey:
 
 
 def soon(connection: sa.Connection, now: int) -> list[EndingKey]:
-    """Return the keys that end within 14 days, the first to end first, without API tokens that have a successor."""
-    found: dict[tuple[str, str, str], int] = {}
+    """Return the keys that expire within 14 days, soonest first, without API tokens that have a successor."""
+    expiries: dict[tuple[str, str, str], int] = {}
     slugs: dict[str, str] = dict(connection.execute(sa.select(organizations.c.id, organizations.c.slug)).all())
     named = sa.func.coalesce(tokens.c.alias, tokens.c.id)
     latest = sa.select(organizations.c.slug, named, sa.func.max(tokens.c.expires_at))
@@ -46,21 +46,21 @@ def soon(connection: sa.Connection, now: int) -> list[EndingKey]:
         latest.where(tokens.c.revoked_at.is_(None)).group_by(organizations.c.slug, named)
     ):
         if ends_at > now - _SHOWN_AFTER_DAYS * DAY_MICROS:
-            found["api_token", slug, name] = ends_at
-    # What the host itself told is newer than what its operator wrote down.
+            expiries["api_token", slug, name] = ends_at
+    # The date from the host itself is newer than the operator's.
     ends = sa.func.coalesce(hosts.c.token_told, hosts.c.token_ends)
     for owner, name, day in connection.execute(
         sa.select(hosts.c.organization_id, hosts.c.token_env, ends).where(ends.is_not(None), hosts.c.token_env != "")
     ):
-        found["host_token", slugs.get(owner, owner), name] = _micros(day)
-    for owner, agent in agents.all_of(connection):
-        model = agent.options.model
+        expiries["host_token", slugs.get(owner, owner), name] = _micros(day)
+    for agent in agents.all_of(connection):
+        model, owner = agent.options.model, agent.organization_id
         if model is not None and model.key_env is not None and model.key_ends is not None:
             slug = "" if owner is None else slugs.get(owner, owner)
-            found["model_key", slug, model.key_env] = _micros(model.key_ends.isoformat())
+            expiries["model_key", slug, model.key_env] = _micros(model.key_ends.isoformat())
     listed = [
         EndingKey(*key, at, days)
-        for key, at in found.items()
+        for key, at in expiries.items()
         if (days := next((some for some in (0, *WARNED_DAYS) if at <= now + some * DAY_MICROS), None)) is not None
     ]
     return sorted(listed, key=lambda one: (one.ends_at, one.kind, one.name))

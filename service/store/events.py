@@ -1,10 +1,10 @@
-"""Events out: what endpoints are told is stored in the transaction of the change itself, and delivered afterwards."""
+"""Outgoing events: stored in the transaction of the change that caused them, and delivered afterwards."""
 
 import base64
 import json
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Final, Literal, get_args
 
 import sqlalchemy as sa
@@ -22,27 +22,27 @@ DELIVERED: Final = "delivered"
 GIVEN_UP: Final = "given up"
 STATES: Final = (WAITING, DELIVERED, GIVEN_UP)
 MOST_ENDPOINTS: Final = 10
-"""Of one organization."""
+"""The limit for one organization."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An address that an organization wants to be told at."""
+    """A URL to which an organization's events are delivered."""
 
     id: str
     organization_id: str
     url: str
     types: tuple[str, ...]
     secret: str = field(repr=False)
-    """What deliveries are signed with, in the form of Standard Webhooks: `whsec_` and base64."""
+    """The signing key of its deliveries, in the form of Standard Webhooks: `whsec_` and base64."""
     old_secret: str | None = field(repr=False)
-    """The secret before, which also signs for a day after `rotated_at`."""
+    """The previous secret, with which deliveries are also signed for a day after `rotated_at`."""
     allowed: tuple[Network, ...]
-    """Networks at which the operator allows it though they are not public, also without TLS."""
+    """Private networks in which the operator allows this endpoint, even without TLS."""
     created_at: int
     rotated_at: int | None
     disabled_at: int | None
-    """None: it is told of new events."""
+    """None while it gets new events."""
 
     @property
     def state(self) -> str:
@@ -52,19 +52,19 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event for one endpoint; its id is the same at every attempt."""
+    """One event for one endpoint; its id stays the same for every attempt."""
 
     id: str
     endpoint_id: str
     type: str
     payload: str
-    """The body that is delivered: JSON with `type`, `timestamp` and `data`."""
+    """The delivered body: JSON with `type`, `timestamp` and `data`."""
     state: str
     """`waiting`, `delivered` or `given up`."""
     attempts: int
     occurred_at: int
     wanted_at: int
-    """When it occurred or was last replayed: from then on it is retried for so long."""
+    """When it occurred or was last replayed; the time limit for retries counts from here."""
     due_at: int
     delivered_at: int | None
     failure: str | None
@@ -72,51 +72,51 @@ class Event:
 
 
 class EndpointError(ServiceError):
-    """An endpoint may not be told, or cannot be added; the text says why."""
+    """An endpoint is not allowed or cannot be added; the text says why."""
 
 
 def add_endpoint(
     connection: sa.Connection, owner: str, url: str, wanted: Sequence[str], allowed: tuple[Network, ...], now: int
 ) -> Endpoint:
-    """Store an endpoint of an organization, whose address was checked, with a new secret.
+    """Store an endpoint, whose address the caller has checked, with a new secret.
 
     Raises:
-        EndpointError: It wants no event that there is, or the organization has as many as it may have.
+        EndpointError: No known event type is wanted, or the organization has too many endpoints.
     """
     types = tuple(kind for kind in TYPES if kind in wanted)
     if not types:
         raise EndpointError(f"choose at least one type of event: {', '.join(TYPES)}")
     one_at_a_time(connection, "endpoint", owner)
     if len(endpoints(connection, owner)) >= MOST_ENDPOINTS:
-        raise EndpointError(f"an organization has at most {MOST_ENDPOINTS} endpoints: remove one first")
+        raise EndpointError(f"an organization can have at most {MOST_ENDPOINTS} endpoints: remove one first")
     made = Endpoint(f"ep_{ids.ulid(now)}", owner, url, types, _new_secret(), None, allowed, now, None, None)
-    connection.execute(sa.insert(event_endpoints).values({name: getattr(made, name) for name in Endpoint.__slots__}))
+    connection.execute(sa.insert(event_endpoints).values(asdict(made)))
     return made
 
 
 def endpoints(connection: sa.Connection, organization_id: str | None = None) -> list[Endpoint]:
-    """Return the endpoints of an organization, or of all of them, oldest first."""
+    """Return the endpoints of one organization or of all, oldest first."""
     return found(connection, Endpoint, event_endpoints, *_owned(organization_id), order=[event_endpoints.c.id])
 
 
 def endpoint(connection: sa.Connection, endpoint_id: str, organization_id: str | None = None) -> Endpoint | None:
     """Return one endpoint, of an organization or of any."""
-    # Ids come from addresses and may hold NUL, which PostgreSQL refuses as a parameter.
+    # Ids come from URLs and may hold NUL, which PostgreSQL refuses as a parameter.
     same = event_endpoints.c.id == endpoint_id.replace("\0", "")
     return first(connection, Endpoint, event_endpoints, same, *_owned(organization_id))
 
 
 def remove_endpoint(connection: sa.Connection, endpoint_id: str) -> None:
-    """Remove an endpoint with its events."""
+    """Remove an endpoint and its events."""
     connection.execute(sa.delete(event_endpoints).where(event_endpoints.c.id == endpoint_id))
 
 
 def rotate(connection: sa.Connection, old: Endpoint, now: int) -> str:
-    """Give an endpoint a new secret and return it; the old one also signs for a day."""
-    made = _new_secret()
-    of_it = sa.update(event_endpoints).where(event_endpoints.c.id == old.id)
-    connection.execute(of_it.values(secret=made, old_secret=old.secret, rotated_at=now))
-    return made
+    """Give an endpoint a new secret and return it; deliveries are signed with both for a day."""
+    secret = _new_secret()
+    changed = sa.update(event_endpoints).where(event_endpoints.c.id == old.id)
+    connection.execute(changed.values(secret=secret, old_secret=old.secret, rotated_at=now))
+    return secret
 
 
 def record(
@@ -129,7 +129,7 @@ def record(
     run_id: str | None = None,
 ) -> None:
     """Store an event for each endpoint of an organization that wants its type, in the transaction of the change."""
-    # Locked, so that no endpoint is removed before its event is there.
+    # Locked, so that no endpoint is removed before its event is stored.
     wanting = sa.select(event_endpoints.c.id, event_endpoints.c.types).with_for_update(read=True, key_share=True)
     active = (*_owned(organization_id), event_endpoints.c.disabled_at.is_(None))
     chosen = [row.id for row in connection.execute(wanting.where(*active)) if kind in row.types]
@@ -141,13 +141,13 @@ def record(
 
 
 def due_endpoints(connection: sa.Connection, now: int, limit: int) -> list[str]:
-    """Return endpoints with events that are due, in no order: none waits behind others that are slow."""
+    """Return endpoints with due events, in random order, so that none waits behind slow ones."""
     query = sa.select(events.c.endpoint_id).where(*_due(now)).group_by(events.c.endpoint_id)
     return list(connection.execute(query.order_by(sa.func.random()).limit(limit)).scalars())
 
 
 def first_due(connection: sa.Connection, endpoint_id: str, now: int) -> Event | None:
-    """Return the event of an endpoint that is due the longest."""
+    """Return the endpoint's event that has been due the longest."""
     order = [events.c.due_at, events.c.id]
     return first(connection, Event, events, *_due(now), events.c.endpoint_id == endpoint_id, order=order)
 
@@ -159,26 +159,26 @@ def mark_delivered(connection: sa.Connection, event_id: str, now: int) -> None:
 
 
 def mark_failed(connection: sa.Connection, event: Event, failure: str, *, due_at: int | None) -> None:
-    """Record why an event that still waits was not delivered; `due_at` is when to retry, None: never."""
+    """Record why a waiting event was not delivered; `due_at` is when to retry, None to give up."""
     again = {"state": GIVEN_UP} if due_at is None else {"due_at": due_at}
     tried = sa.update(events).where(events.c.id == event.id, events.c.state == WAITING)
     connection.execute(tried.values({"failure": failure, "attempts": events.c.attempts + 1} | again))
 
 
 def put_off(connection: sa.Connection, endpoint_id: str, until: int) -> None:
-    """Let everything due at an endpoint wait until an instant: it asked for a pause, or does not answer."""
+    """Postpone everything due at an endpoint until an instant: it asked for a pause, or does not answer."""
     waiting = (events.c.endpoint_id == endpoint_id, events.c.state == WAITING, events.c.due_at < until)
     connection.execute(sa.update(events).where(*waiting).values(due_at=until))
 
 
 def has_taken_since(connection: sa.Connection, endpoint_id: str, since: int) -> bool:
-    """Whether an endpoint took any event since an instant."""
-    taken = (events.c.endpoint_id == endpoint_id, events.c.delivered_at >= since)
-    return connection.execute(sa.select(events.c.id).where(*taken).limit(1)).first() is not None
+    """Whether an endpoint accepted any event since an instant."""
+    accepted = (events.c.endpoint_id == endpoint_id, events.c.delivered_at >= since)
+    return connection.execute(sa.select(events.c.id).where(*accepted).limit(1)).first() is not None
 
 
 def disable(connection: sa.Connection, endpoint_id: str, why: str, now: int) -> None:
-    """Tell an endpoint of nothing more, and give up what waits for it."""
+    """Disable an endpoint, and give up its waiting events."""
     connection.execute(sa.update(event_endpoints).where(event_endpoints.c.id == endpoint_id).values(disabled_at=now))
     waiting = (events.c.endpoint_id == endpoint_id, events.c.state == WAITING)
     connection.execute(sa.update(events).where(*waiting).values(state=GIVEN_UP, failure=why))
@@ -187,7 +187,7 @@ def disable(connection: sa.Connection, endpoint_id: str, why: str, now: int) -> 
 def latest(
     connection: sa.Connection, limit: int, organization_id: str | None = None, state: str | None = None
 ) -> list[Event]:
-    """Return the newest events of an organization, or of all; `state`: only those in it."""
+    """Return the newest events of one organization or of all, optionally only those in one state."""
     chosen = sa.true() if state is None else events.c.state == state
     return found(connection, Event, events, _of(organization_id), chosen, order=[events.c.id.desc()], limit=limit)
 
@@ -198,11 +198,11 @@ def by_id(connection: sa.Connection, event_id: str, organization_id: str | None 
 
 
 def replay(connection: sa.Connection, event: Event, now: int) -> None:
-    """Deliver an event again, whatever became of it; its endpoint, if it was disabled, is active again."""
+    """Deliver an event again, whatever its state; its endpoint, if disabled, becomes active again."""
     again = {"state": WAITING, "attempts": 0, "wanted_at": now, "due_at": now, "failure": None}
     connection.execute(sa.update(events).where(events.c.id == event.id).values(again))
-    of_it = sa.update(event_endpoints).where(event_endpoints.c.id == event.endpoint_id)
-    connection.execute(of_it.values(disabled_at=None))
+    enabled = sa.update(event_endpoints).where(event_endpoints.c.id == event.endpoint_id)
+    connection.execute(enabled.values(disabled_at=None))
 
 
 def remove(connection: sa.Connection, before: int) -> int:

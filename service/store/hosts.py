@@ -1,4 +1,4 @@
-"""Code hosts that an organization connected: one for each platform (spec 2.7)."""
+"""Connected code hosts: an organization has at most one for each platform (spec 2.7)."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -24,16 +24,16 @@ class Host:
     host: str
     """The host's name in repository URLs."""
     group: str | None
-    """Groups or owners, separated by commas, whose repositories the organization may use; None: any on the host."""
+    """Comma-separated groups or owners whose repositories the organization may use; None for any on the host."""
     probe: str
     """`api` asks the host's HTTP API, `git` asks a repository with `git ls-remote`."""
     api_url: str | None
     clone_url: str | None
-    """A template with `{path}` for the clone URL of any repository; None: only configured repositories can be used."""
+    """A template with `{path}` for clone URLs; if None, only configured repositories can be used."""
     token_env: str | None
-    """The environment variable that holds the host's token; None: anonymous."""
+    """The environment variable that holds the host's token; None for anonymous access."""
     token_ends: str | None = None
-    """The day on which the token ends (ISO 8601), as the operator wrote it down."""
+    """The day on which the token expires (ISO 8601), as the operator configured it."""
 
     def owns(self, path: str) -> bool:
         """Whether a repository lies in the connected groups."""
@@ -41,7 +41,7 @@ class Host:
         return not groups or path.lower().startswith(tuple(f"{group}/" for group in groups))
 
     def clone_url_of(self, path: str) -> str | None:
-        """Return the clone URL of a repository; None: there is no template, or the groups do not include it."""
+        """Return the clone URL of a repository; None if there is no template, or the groups do not include it."""
         if self.clone_url is None or not self.owns(path):
             return None
         return self.clone_url.replace("{path}", path)
@@ -54,27 +54,25 @@ def connect(connection: sa.Connection, organization_id: str, host: Host, now: in
 
 
 def note_token_end(connection: sa.Connection, organization_id: str, platform: str, day: str) -> None:
-    """Store the day on which a host said that its token ends."""
+    """Store the day on which, according to the host, its token expires."""
     mine = (hosts.c.organization_id == organization_id, hosts.c.platform == platform)
     connection.execute(sa.update(hosts).where(*mine).values(token_told=day))
 
 
-def told_ends(connection: sa.Connection, organization_id: str) -> dict[str, str | None]:
-    """Return the day that each connected host told last, by platform; None: it told none."""
-    mine = sa.select(hosts.c.platform, hosts.c.token_told).where(hosts.c.organization_id == organization_id)
-    return dict(connection.execute(mine).all())
+def last_answers(connection: sa.Connection, organization_id: str) -> dict[str, tuple[str, str | None]]:
+    """Return each connected host's last status and its token's last reported expiry day, by platform.
 
-
-def last_statuses(connection: sa.Connection, organization_id: str) -> dict[str, str]:
-    """Return the status of each connected host when it was last asked, by platform; at first it is `ok`."""
-    mine = sa.select(hosts.c.platform, _last_status).where(hosts.c.organization_id == organization_id)
-    return dict(connection.execute(mine).all())
+    The status is `ok` before the first check.
+    """
+    mine = hosts.c.organization_id == organization_id
+    rows = connection.execute(sa.select(hosts.c.platform, _last_status, hosts.c.token_told).where(mine))
+    return {platform: (status, expires_on) for platform, status, expires_on in rows}
 
 
 def note_status(
     connection: sa.Connection, organization_id: str, host: Host, before: str, status: str, now: int
 ) -> None:
-    """Store a host's new status with its event, unless another request did so first."""
+    """Store a host's new status and its event, unless another request did so first."""
     mine = (hosts.c.organization_id == organization_id, hosts.c.platform == host.platform, _last_status == before)
     if connection.execute(sa.update(hosts).where(*mine).values(status=status)).rowcount:
         data = {"platform": host.platform, "host": host.host, "status": status, "previous_status": before}
@@ -82,7 +80,7 @@ def note_status(
 
 
 def put_all(connection: sa.Connection, connected: Sequence[tuple[str, Host]], now: int) -> None:
-    """Connect hosts of organizations, given by id, that nothing else changes at this time."""
+    """Connect hosts, given with organization ids; the caller ensures that nothing else changes them meanwhile."""
     if not connected:
         return
     old = sa.delete(hosts).where(
@@ -113,7 +111,7 @@ def of_all(connection: sa.Connection, organization_ids: Sequence[str]) -> defaul
 
 
 def clone_url(connected: Iterable[Host], platform: str, path: str) -> str | None:
-    """Return the clone URL of a repository on the host of its platform, of an organization's; None: it has none."""
+    """Return the clone URL of a repository on the connected host of its platform; None if there is none."""
     of_platform = (host for host in connected if host.platform == platform)
     return next((url for host in of_platform if (url := host.clone_url_of(path))), None)
 

@@ -12,7 +12,7 @@ from service.store.schema import invitations, mails, organizations
 
 LIFE_MICROS: Final = 30 * DAY_MICROS
 _OWN_MICROS: Final = 600 * SECOND_MICROS
-"""How long a mail is left to the process that wants to send it at once, before a worker sends it."""
+"""How long the process that created an invitation has to send its mail, before a worker sends it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Invitation:
 
 
 def invite(connection: sa.Connection, organization_id: str, email: str, now: int) -> str:
-    """Record an invitation and the mail that carries it, which the caller sends; return the invitation's id.
+    """Record an invitation and its mail, which the caller sends next; return the invitation's id.
 
     If the caller dies, a worker sends the mail after ten minutes.
     """
@@ -81,20 +81,20 @@ def by_id(connection: sa.Connection, invitation_id: str) -> Invitation | None:
 
 
 def all_of(connection: sa.Connection, organization_id: str | None = None) -> list[Invitation]:
-    """Return the invitations of an organization, or of all of them, oldest first."""
+    """Return the invitations of one organization or of all, oldest first."""
     chosen = _select() if organization_id is None else _select().where(invitations.c.organization_id == organization_id)
     return [Invitation(*row) for row in connection.execute(chosen.order_by(invitations.c.id))]
 
 
 def made_by(connection: sa.Connection, parent_id: str, most: int) -> list[Invitation]:
-    """Return the newest invitations to organizations that another one created, newest first."""
+    """Return the invitations to organizations that a partner created, newest first, at most `most`."""
     made = sa.select(organizations.c.id).where(organizations.c.parent_id == parent_id).scalar_subquery()
     chosen = _select().where(invitations.c.organization_id.in_(made)).order_by(invitations.c.id.desc()).limit(most)
     return [Invitation(*row) for row in connection.execute(chosen)]
 
 
 def invite_again(connection: sa.Connection, old: Invitation, actor: str, now: int) -> str | None:
-    """Withdraw an invitation for a new one with a new code; return its id, None when the old one was accepted."""
+    """Replace an invitation with a new one that has a new code; return its id, or None if the old one was accepted."""
     if old.state(now) in {"accepted", "withdrawn"}:
         return None
     withdraw(connection, old.id, now)
@@ -105,13 +105,13 @@ def invite_again(connection: sa.Connection, old: Invitation, actor: str, now: in
 
 
 def by_code(connection: sa.Connection, code: str) -> Invitation | None:
-    """Return the invitation with a code, in whatever state."""
+    """Return the invitation with a code, in any state."""
     row = connection.execute(_select().where(invitations.c.code_digest == ids.digest(code))).first()
     return None if row is None else Invitation(*row)
 
 
 def accept(connection: sa.Connection, code: str, now: int) -> str | None:
-    """Accept an invitation and return its organization's id; None when the code is unknown, used or expired."""
+    """Accept an invitation and return its organization's id; None if the code is unknown, used or expired."""
     accepted = connection.execute(
         sa.update(invitations)
         .where(
@@ -131,7 +131,7 @@ def accept(connection: sa.Connection, code: str, now: int) -> str | None:
 
 
 def withdraw(connection: sa.Connection, invitation_id: str, now: int) -> bool:
-    """Close an invitation and stop its mail; False: no open invitation has that id."""
+    """Close an invitation and stop its mail; False if no open invitation has that id."""
     closed = connection.execute(
         sa.update(invitations)
         .where(invitations.c.id == invitation_id, invitations.c.accepted_at.is_(None), invitations.c.expires_at > now)
@@ -150,13 +150,13 @@ def _select() -> sa.Select[tuple[Any, ...]]:
 
 
 def waiting_code(connection: sa.Connection, invitation_id: str) -> str | None:
-    """Return the code that a waiting mail carries; None when it was sent or refused, or does not exist."""
+    """Return the code in a waiting mail; None if the mail was sent or refused, or does not exist."""
     waiting = (mails.c.invitation_id == invitation_id, mails.c.state == "waiting")
     return connection.execute(sa.select(mails.c.code).where(*waiting)).scalar()
 
 
 def due_mails(connection: sa.Connection, now: int) -> list[str]:
-    """Return the invitations whose mail is due now, longest due first."""
+    """Return the invitations whose mail is due, longest due first."""
     rows = connection.execute(
         sa.select(mails.c.invitation_id)
         .where(mails.c.state == "waiting", mails.c.due_at <= now)
@@ -179,13 +179,13 @@ def mark_sent(connection: sa.Connection, invitation_id: str, now: int) -> None:
 
 
 def mark_failed(connection: sa.Connection, invitation_id: str, failure: str, *, due_at: int | None) -> None:
-    """Record why a mail was not sent and when to retry; None: never, it was refused."""
+    """Record why a mail was not sent and when to retry; None if it was refused and is not retried."""
     again = {"state": "refused"} if due_at is None else {"due_at": due_at}
     _record_attempt(connection, invitation_id, failure=failure, **again)
 
 
 def retry(connection: sa.Connection, now: int, invitation_id: str | None) -> list[str]:
-    """Make unsent mails, refused ones included, the caller's to send now; return their invitations."""
+    """Let the caller send unsent mails now, including refused ones; return their invitations."""
     chosen = sa.true() if invitation_id is None else mails.c.invitation_id == invitation_id
     rows = connection.execute(
         sa.update(mails)
@@ -197,7 +197,7 @@ def retry(connection: sa.Connection, now: int, invitation_id: str | None) -> lis
 
 
 def _record_attempt(connection: sa.Connection, invitation_id: str, **values: object) -> None:
-    # Mails that were withdrawn are left out.
+    # Withdrawn mails are left out.
     connection.execute(
         sa.update(mails)
         .where(mails.c.invitation_id == invitation_id, mails.c.state == "waiting")

@@ -26,9 +26,9 @@ class Organization:
     offer_code: str | None
     created_at: int
     day_usd: float | None = None
-    """The dollars that all its agents together may spend in one day (UTC); None: no limit."""
+    """The most dollars that all its agents together may spend in a day (UTC); None for no limit."""
     day_tokens: int | None = None
-    """The tokens that all its agents together may use in one day (UTC); None: no limit."""
+    """The most tokens that all its agents together may use in a day (UTC); None for no limit."""
 
 
 def create(
@@ -41,7 +41,7 @@ def create(
     entitlements: tuple[str, ...] = (),
     offer_code: str | None = None,
 ) -> Organization:
-    """Add an organization; without a slug it gets one from its name, and a taken slug gets the end of the id."""
+    """Add an organization; the slug defaults to one made from the name, and gets a suffix if it is taken."""
     new_id = ids.organization_id(now)
     wanted = slug or slug_of(name)
     one_at_a_time(connection, "organization", wanted)
@@ -67,7 +67,7 @@ def add(connection: sa.Connection, made: Sequence[Organization]) -> None:
 
 
 def slug_of(name: str) -> str:
-    """Return the slug that an organization of this name gets unless it is taken."""
+    """Return the slug that an organization with this name gets, unless it is taken."""
     return ids.slug(name) or "organization"
 
 
@@ -88,7 +88,7 @@ def by_slug(connection: sa.Connection, slug: str) -> Organization | None:
 
 
 def named(connection: sa.Connection, slugs: Sequence[str]) -> dict[str, Organization]:
-    """Return the organizations with some slugs or ids, as `by_slug` does, each by both of these."""
+    """Return the organizations with the given slugs or ids, keyed by both; like `by_slug`, but for many."""
     known: dict[str, Organization] = {}
     for some in batches(slugs):
         typed = sa.or_(organizations.c.slug.in_([slug.lower() for slug in some]), organizations.c.id.in_(some))
@@ -115,6 +115,6 @@ def change(connection: sa.Connection, organization_id: str, *, active: bool, ent
 
 
 def limit_day(connection: sa.Connection, organization_id: str, usd: float | None, tokens: int | None) -> None:
-    """Set what all agents of an organization together may spend in one day; None: no limit."""
+    """Set the most that all agents of an organization together may spend in a day; None for no limit."""
     mine = organizations.c.id == organization_id
     connection.execute(sa.update(organizations).where(mine).values(day_usd=usd, day_tokens=tokens))

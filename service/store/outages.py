@@ -1,6 +1,6 @@
-"""Outages: providers of models that gave no answer when they were last asked, and the turns that wait for them.
+"""Outages: model providers that did not answer the last request, and the turns that wait for them.
 
-While a provider is away, one turn at a time is begun to ask it; the first answer to any turn ends the outage.
+While a provider is down, one turn at a time is started to probe it; the first answer to any turn ends the outage.
 """
 
 from collections import Counter
@@ -20,17 +20,17 @@ from service.store.turns import Turn
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """A provider that is away."""
+    """A provider that is down."""
 
     source: str
     """See `ModelAccess.source`."""
     shown: str
-    """The provider in words."""
+    """The provider's name for users."""
     since: int
 
 
 def begin(connection: sa.Connection, access: ModelAccess, now: int) -> int:
-    """Record that a provider gave no answer; return since when none of its turns has had one."""
+    """Record that a provider gave no answer; return when the outage began."""
     insert_new(connection, model_outages, {"source": access.source, "shown": access.shown, "since": now})
     mine = model_outages.c.source == access.source
     return connection.execute(sa.select(model_outages.c.since).where(mine)).scalar() or now
@@ -42,20 +42,20 @@ def end(connection: sa.Connection, source: str) -> None:
 
 
 def all_of(connection: sa.Connection) -> list[Outage]:
-    """Return the outages, the longest first."""
+    """Return the outages, longest first."""
     return found(connection, Outage, model_outages, order=[model_outages.c.since, model_outages.c.source])
 
 
 class Sources:
-    """Which agents have a provider that is away; empty, and without a look at the agents, if none is."""
+    """The agents whose provider is down; agents are read only if any provider is."""
 
     def __init__(self, connection: sa.Connection) -> None:
         self.outages = {one.source: one for one in all_of(connection)}
-        named = agents.all_of(connection) if self.outages else []
-        self._models = {(owner, agent.name): agent.options.model for owner, agent in named}
+        configured = agents.all_of(connection) if self.outages else []
+        self._models = {(agent.organization_id, agent.name): agent.options.model for agent in configured}
 
     def of(self, organization_id: str, agent: str) -> str | None:
-        """Return the provider that an organization's agent waits for; None: it is not away."""
+        """Return the provider that an organization's agent waits for; None if it is not down."""
         access = self._models.get((organization_id, agent), self._models.get((None, agent)))
         return access.source if access is not None and access.source in self.outages else None
 
@@ -65,7 +65,7 @@ class Sources:
         return sorted(name for name in names if self.of(organization_id, name) in {*sources})
 
     def waiting(self, connection: sa.Connection) -> list[tuple[Outage, int]]:
-        """Return the outages with the number of turns that wait for their end."""
+        """Return the outages, each with the number of turns that wait for it to end."""
         query = (
             sa.select(turns.c.organization_id, runs.c.agent, sa.func.count())
             .join(runs, runs.c.id == turns.c.run_id)
@@ -79,7 +79,7 @@ class Sources:
 
 
 def explained(connection: sa.Connection, run: Run, conversation: Sequence[Turn]) -> list[Turn]:
-    """Return a run's turns; one that has not ended says that it waits for its model, if it does."""
+    """Return a run's turns; an open turn that waits for its model says so in `failure`."""
     *ended, last = conversation
     if last.finished_at is None and last.failure is None and not run.is_restricted:
         sources = Sources(connection)
@@ -90,5 +90,5 @@ def explained(connection: sa.Connection, run: Run, conversation: Sequence[Turn])
 
 
 def clock_time(micros: int) -> str:
-    """Return an instant of these days as people say it, such as `01:20 UTC`."""
+    """Return a recent instant as a time of day, such as `01:20 UTC`."""
     return f"{rfc3339(micros)[11:16]} UTC"

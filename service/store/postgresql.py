@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL on which no call waits for ever, whatever becomes of the network or of this process."""
+"""Connections to PostgreSQL on which no call waits forever, even if the network or this process fails."""
 
 import time
 from collections.abc import Callable, Generator
@@ -8,26 +8,26 @@ import psycopg
 import sqlalchemy as sa
 
 _ANSWER_S: Final = 30.0
-"""Longer than any statement of the service takes, and than a lock is held by a process that was frozen."""
+"""Longer than any statement of the service takes, and longer than a frozen process can hold a lock."""
 _CONNECT_S: Final = 10
 _SETTING: Final = "SET idle_in_transaction_session_timeout = '20s'"
-"""The locks of a process that is frozen, or cut off from the database, are free again after this time."""
+"""Releases the locks of a process that is frozen or cut off from the database after this time."""
 
 
 class BoundedConnection(psycopg.Connection[Any]):
-    """A connection that ends when the server does not answer.
+    """A connection that closes when the server does not answer.
 
-    The kernel would tell after two hours, and not at all where a proxy in between lives on.
+    The kernel would notice after two hours, and never if a proxy in between keeps the connection open.
     """
 
     answer_s: float | None = _ANSWER_S
-    """How long an answer may take; None: as long as it likes."""
+    """How long an answer may take; None for no limit."""
 
     def wait(self, gen: Generator[Any, Any, Any], *args: Any, **options: Any) -> Any:
-        """Wait for what `gen` sends and receives.
+        """Run the exchange of `gen` with a deadline.
 
         Raises:
-            OperationalError: There was no answer in time; the connection is closed.
+            OperationalError: The answer did not arrive in time; the connection is closed.
         """
         return super().wait(self._bounded(gen), *args, **options)
 
@@ -36,7 +36,7 @@ class BoundedConnection(psycopg.Connection[Any]):
         try:
             wanted = next(gen)
             while True:
-                # Several times a second, also when nothing has come.
+                # Resumes several times a second, even if nothing has arrived.
                 ready = yield wanted
                 if not ready and time.monotonic() > deadline:
                     self.close()
@@ -47,7 +47,7 @@ class BoundedConnection(psycopg.Connection[Any]):
 
 
 def connector(url: sa.URL) -> Callable[[], BoundedConnection]:
-    """Return what opens such a connection to a database."""
+    """Return a function that opens such connections to a database."""
     args, options = url.get_dialect()().create_connect_args(url)
 
     def connect() -> BoundedConnection:

@@ -1,7 +1,7 @@
-"""Postings: what a code host is to show of a run, stored with the turn's end and posted afterwards.
+"""Postings: results of a run for its code host, stored when the turn ends and posted afterwards.
 
 A posting states the wanted result, not the steps: a newer request replaces one that is not posted yet. After a crash
-at any moment the work is repeated, and every attempt checks first what the code host already shows.
+at any moment the work is repeated, so every attempt first checks the present state on the code host.
 """
 
 import json
@@ -26,19 +26,19 @@ WAITING: Final = "waiting"
 POSTED: Final = "posted"
 REFUSED: Final = "refused"
 _MOST_COMPARED: Final = 5
-"""The most pull requests with the same change that the code host is asked about."""
+"""How many pull requests with the same change are looked up on the code host."""
 
 
 @dataclass(frozen=True, slots=True)
 class Posting:
-    """Something that is posted, or is to be."""
+    """A result that was posted or will be."""
 
     run_id: str
     kind: Kind
     subject: str
-    """The commit of a status; empty for kinds of which a run has only one."""
+    """The commit of a status; empty for kinds that a run has only once."""
     number: int
-    """The turn that asked for it last."""
+    """The turn that requested it last."""
     wanted: dict[str, Any]
     version: int
     state: str
@@ -47,7 +47,7 @@ class Posting:
     due_at: int
     posted_at: int | None
     failure: str | None
-    """Why it waits or was refused; for a posted one, a remark."""
+    """Why it waits or was refused; a remark if it was posted."""
     url: str | None
 
     def document(self) -> dict[str, object]:
@@ -63,7 +63,7 @@ class Posted:
 
     url: str | None = None
     note: str | None = None
-    """A remark, such as that a person closed the pull request."""
+    """A remark, such as that someone closed the pull request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +77,13 @@ class SameChange:
 
 
 def same_changes(connection: sa.Connection, run: Run, posting: Posting, now: int) -> list[SameChange]:
-    """Return other runs of a repository that opened a pull request for the same change, or are to do so first."""
+    """Return other runs of a repository that opened a pull request for the same change, or requested one earlier."""
     of_turn = (turns.c.run_id == postings.c.run_id, turns.c.number == postings.c.number)
     mine = sa.select(turns.c.tree_sha).where(turns.c.run_id == run.id, turns.c.number == posting.number)
     earlier = sa.tuple_(postings.c.wanted_at, postings.c.run_id) < sa.tuple_(
         sa.literal(posting.wanted_at), sa.literal(run.id)
     )
-    # One with a remark opened none itself.
+    # A posting with a remark did not open a pull request itself.
     opened = (postings.c.state == POSTED) & postings.c.failure.is_(None)
     query = (
         sa.select(postings.c.run_id, runs_table.c.branch, turns.c.commit_sha, postings.c.state)
@@ -95,7 +95,7 @@ def same_changes(connection: sa.Connection, run: Run, posting: Posting, now: int
             runs_table.c.url == run.url,
             runs_table.c.branch != run.branch,
             postings.c.kind == "pull_request",
-            # One that failed is not waited for until it is tried again.
+            # A failed posting is waited for only once it is due again.
             opened | (sa.and_(*_due(now)) & earlier),
         )
         .order_by(postings.c.wanted_at.desc())
@@ -104,7 +104,7 @@ def same_changes(connection: sa.Connection, run: Run, posting: Posting, now: int
 
 
 def at_work(connection: sa.Connection, run: Run, number: int, commit: str, now: int) -> None:
-    """Request the status that a turn is at work, on the commit that its branch had when it began."""
+    """Request the status that a turn is at work, for the commit that its branch had when it began."""
     one = (turns.c.run_id == run.id, turns.c.number == number, turns.c.status.in_(runs.OPEN))
     # The row is locked: if the turn ends at the same time, no later status would replace this one.
     if connection.execute(sa.select(turns.c.number).where(*one).with_for_update()).first() is not None:
@@ -113,7 +113,7 @@ def at_work(connection: sa.Connection, run: Run, number: int, commit: str, now: 
 
 
 def at_end(connection: sa.Connection, turn: Key, outcome: "TurnOutcome", state: str, now: int) -> None:
-    """Request the postings of a turn that ended, in the transaction that ends it.
+    """Request the postings of a turn, in the transaction that ends it.
 
     `state`: `success`, `failure` or `error`.
     """
@@ -150,44 +150,44 @@ def want(connection: sa.Connection, turn: Key, kind: Kind, wanted: dict[str, Any
 
 
 def due_runs(connection: sa.Connection, now: int, limit: int) -> list[str]:
-    """Return runs with postings that are due, in the order of the requests."""
+    """Return runs with due postings, in the order of the requests."""
     query = sa.select(postings.c.run_id).where(*_due(now)).group_by(postings.c.run_id)
     return list(connection.execute(query.order_by(sa.func.min(postings.c.wanted_at)).limit(limit)).scalars())
 
 
 def first_due(connection: sa.Connection, run_id: str, now: int) -> Posting | None:
-    """Return the first posting of a run that is due; a pull request comes before its review, which needs it."""
+    """Return a run's first due posting; a pull request comes before its review, which needs it."""
     order = [postings.c.wanted_at, postings.c.kind]
     return first(connection, Posting, postings, postings.c.run_id == run_id, *_due(now), order=order)
 
 
 def put_off(connection: sa.Connection, run: Run, until: int) -> None:
-    """Let everything due at a run's code host wait until an instant: it asked for a pause, or does not answer."""
-    there = sa.select(runs_table.c.id).where(
+    """Postpone everything due at a run's code host until an instant: it asked for a pause, or does not answer."""
+    same_host = sa.select(runs_table.c.id).where(
         runs_table.c.organization_id == run.organization_id, runs_table.c.platform == run.platform
     )
-    waiting = (postings.c.state == WAITING, postings.c.due_at < until, postings.c.run_id.in_(there))
+    waiting = (postings.c.state == WAITING, postings.c.due_at < until, postings.c.run_id.in_(same_host))
     connection.execute(sa.update(postings).where(*waiting).values(due_at=until))
 
 
 def mark_posted(connection: sa.Connection, posting: Posting, posted: Posted, now: int) -> None:
     """Record a success; the posting stays due if a newer request replaced it in the meantime."""
-    of_it = sa.update(postings).where(*_is(posting.run_id, posting.kind, posting.subject))
+    update = sa.update(postings).where(*_is(posting.run_id, posting.kind, posting.subject))
     shown = {"url": posted.url or posting.url, "posted_at": now}
-    connection.execute(of_it.values(shown | {"attempts": postings.c.attempts + 1}))
-    same = of_it.where(postings.c.version == posting.version)
+    connection.execute(update.values(shown | {"attempts": postings.c.attempts + 1}))
+    same = update.where(postings.c.version == posting.version)
     connection.execute(same.values(state=POSTED, failure=posted.note))
     if posting.kind != "status" and posting.posted_at is None:
-        # Clients that have read the run's results must see that they changed.
+        # Clients that already read the run's results must notice the change.
         runs.touch(connection, posting.run_id, now)
 
 
 def mark_failed(connection: sa.Connection, posting: Posting, failure: str, *, due_at: int | None) -> None:
-    """Record why it was not posted, unless a newer request replaced it; `due_at` is when to retry, None: never."""
+    """Record why it was not posted, unless a newer request replaced it; `due_at` is when to retry, None to give up."""
     same = (*_is(posting.run_id, posting.kind, posting.subject), postings.c.version == posting.version)
-    again = {"state": REFUSED} if due_at is None else {"due_at": due_at}
-    tried = {"attempts": postings.c.attempts + 1, "failure": failure}
-    connection.execute(sa.update(postings).where(*same).values(again | tried))
+    values = {"attempts": postings.c.attempts + 1, "failure": failure}
+    values |= {"state": REFUSED} if due_at is None else {"due_at": due_at}
+    connection.execute(sa.update(postings).where(*same).values(values))
 
 
 def of_run(connection: sa.Connection, run_id: str) -> list[Posting]:

@@ -14,7 +14,7 @@ from service.store.database import Database, insert_new, now_in
 from service.store.schema import rate_limits
 
 _TAKES_PER_MINUTE: Final = 100
-"""How often a minute a process asks the database for one organization under steady load, at most."""
+"""How often per minute, at most, a process asks the database about one organization under steady load."""
 
 
 @dataclass(slots=True)
@@ -28,10 +28,10 @@ class _Allowance:
 
 
 class RateLimiter:
-    """Counts requests against the buckets in the database; it takes them out in batches, so that counting is cheap.
+    """Counts requests against the buckets in the database, in batches so that counting is cheap.
 
-    No more requests pass than the bucket holds. What a process took and did not use is lost to the others: at most a
-    hundredth of a minute's requests.
+    No more requests pass than the bucket holds. Requests that a process took out but did not use are lost to the
+    others: at most a hundredth of a minute's requests.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class RateLimiter:
         self._lock = threading.Lock()
 
     def wait_s(self, organization_id: str) -> int | None:
-        """Count one request; return None when it may pass, else the whole seconds to wait."""
+        """Count one request; return None if it may pass, or the whole seconds to wait."""
         with self._lock:
             allowance = self._allowances.setdefault(organization_id, _Allowance())
         with allowance.lock:
@@ -65,9 +65,9 @@ class RateLimiter:
 def take(
     connection: sa.Connection, organization_id: str, wanted: int, per_minute: int, clock: Clock
 ) -> tuple[int, float]:
-    """Take up to `wanted` requests out of the bucket; return how many, and the seconds until it has one again.
+    """Take up to `wanted` requests out of the bucket; return how many, and the seconds until one is available.
 
-    The bucket holds a minute's requests and refills steadily. The seconds are 0 when something was taken.
+    The bucket holds a minute's requests and refills steadily. The seconds are 0 if any request was taken.
     """
     now = now_in(connection, clock)
     row = {"organization_id": organization_id, "remaining": float(per_minute), "counted_at": now}
@@ -76,7 +76,7 @@ def take(
     columns = (rate_limits.c.remaining, rate_limits.c.counted_at)
     remaining, counted_at = connection.execute(sa.select(*columns).where(mine).with_for_update()).one()
     per_second = per_minute / 60
-    # A clock that was set back refills nothing; one that was set forward no more than a full bucket.
+    # A clock that was set back refills nothing; a clock that was set forward fills the bucket at most.
     passed_s = max(0, now - counted_at) / SECOND_MICROS
     remaining = min(float(per_minute), remaining + passed_s * per_second)
     taken = min(wanted, int(remaining))

@@ -27,30 +27,30 @@ class Repository:
     project_id: int | None = None
     webhook_configured: bool = False
     protected: tuple[str, ...] | None = None
-    """Patterns of branches that no run may work on; None: the default branch alone."""
+    """Patterns of branches that no run may work on; None protects only the default branch."""
     triggers: tuple[TriggerRule, ...] = ()
-    """Which changes of a pull request start a run; empty: none."""
+    """The pull request changes that start a run."""
     webhook_secret_env: str | None = None
-    """The variable with the secret of its webhook; None: the one for all repositories of the platform."""
+    """The variable with its webhook's secret; None for the one that all repositories of the platform share."""
     setup: RepositorySetup | None = None
-    """What it needs before an agent; None: nothing."""
+    """How it is prepared before an agent starts."""
 
 
 def is_protected(branch: str, default: str | None, patterns: tuple[str, ...] | None) -> bool:
-    """Whether a branch matches one of the patterns; when `patterns` is None, whether it is the default branch."""
+    """Whether a branch matches one of the patterns; if `patterns` is None, whether it is the default branch."""
     if patterns is None:
         return branch == default
     return any(fnmatchcase(branch, pattern) for pattern in patterns)
 
 
 def default_branch(connection: sa.Connection, url: str) -> str | None:
-    """Return the default branch that a repository had when it was last asked for; None: it never was."""
+    """Return a repository's last known default branch; None if it was never looked up."""
     query = sa.select(default_branches.c.branch).where(default_branches.c.url == url)
     return connection.execute(query).scalar()
 
 
 def note_default_branch(connection: sa.Connection, url: str, branch: str) -> None:
-    """Store a repository's default branch, unless its name is not text: git allows any bytes, runs do not."""
+    """Store a repository's default branch if its name is text: git allows any bytes, runs do not."""
     is_text = not any("\ud800" <= mark <= "\udfff" for mark in branch)
     if not is_text or default_branch(connection, url) == branch:
         return
@@ -59,7 +59,7 @@ def note_default_branch(connection: sa.Connection, url: str, branch: str) -> Non
 
 
 def begin_change(connection: sa.Connection, organization_id: str) -> None:
-    """Wait for other changes to the organization's repositories; there are none until this transaction ends."""
+    """Wait for other changes to the organization's repositories, and block new ones until this transaction ends."""
     one_at_a_time(connection, "repositories", organization_id)
 
 
@@ -94,7 +94,7 @@ def taken(name: str, path: str) -> ValueError:
 
 
 def put_all(connection: sa.Connection, configured: Sequence[tuple[str, Repository]], now: int) -> None:
-    """Add or replace repositories of organizations, given by id, that nothing else changes; their names are free."""
+    """Add or replace repositories, given with organization ids; no other transaction changes them, no name is taken."""
     if not configured:
         return
     keys = [
@@ -112,7 +112,7 @@ def put_all(connection: sa.Connection, configured: Sequence[tuple[str, Repositor
 
 
 def remove(connection: sa.Connection, organization_id: str, name: str) -> bool:
-    """Remove a repository by its name; False when there is none. Its runs stay."""
+    """Remove the repository with a name, but not its runs; False if there is none."""
     condition = (repositories.c.organization_id == organization_id, repositories.c.name == name)
     return connection.execute(sa.delete(repositories).where(*condition)).rowcount > 0
 
@@ -129,7 +129,7 @@ def of_all(connection: sa.Connection, organization_ids: Sequence[str]) -> defaul
 
 
 def by_path(connection: sa.Connection, organization_id: str, platform: str, path: str) -> Repository | None:
-    """Return the repository at a path; upper and lower case are the same, as on code hosts."""
+    """Return the repository at a path, ignoring case as code hosts do."""
     at_path = (repositories.c.platform == platform, repositories.c.path_key == path.lower())
     return _first(connection, organization_id, *at_path)
 
@@ -149,7 +149,7 @@ def everywhere(connection: sa.Connection, platform: str, path: str) -> list[tupl
     at_path = (repositories.c.platform == platform, repositories.c.path_key == path.lower())
     query = sa.select(repositories.c.organization_id).where(*at_path).order_by(repositories.c.organization_id)
     owners = connection.execute(query).scalars().all()
-    return [(owner, there) for owner in owners if (there := by_path(connection, owner, platform, path))]
+    return [(owner, one) for owner in owners if (one := by_path(connection, owner, platform, path))]
 
 
 def webhook_variables(connection: sa.Connection, platform: str | None = None) -> set[str]:

@@ -1,4 +1,4 @@
-"""Runs: they are accepted, continued, listed newest first and counted (spec 2.4, 4.2, 4.3)."""
+"""Runs: accepting, continuing, listing and counting them (spec 2.4, 4.2, 4.3)."""
 
 import threading
 import time
@@ -17,11 +17,11 @@ from service.store.schema import first, found, organizations, runs, turns
 
 FINAL: Final = ("completed", "failed")
 OPEN: Final = ("queued", "working")
-"""The statuses of active runs, listed since an index cannot serve the condition "not final"."""
+"""The statuses of active runs, listed because an index cannot serve the condition "not final"."""
 EXACT_BELOW: Final = 10_000
 """Counts below this are exact; larger ones may be a few seconds old."""
 _KEPT_S_PER_RUN: Final = 5e-6
-"""Counting takes about 0.1 µs a run, so that it costs at most a fiftieth of the time."""
+"""Counting takes about 0.1 µs per run, so it costs at most a fiftieth of the time."""
 _MOST_KEPT: Final = 1000
 
 
@@ -41,7 +41,7 @@ class Run:
     created_at: int
     updated_at: int
     head_ref: str | None = None
-    """The ref that is checked out instead of the branch, such as `refs/pull/7/head`; nothing is pushed then."""
+    """A ref to check out instead of the branch, such as `refs/pull/7/head`; then nothing is pushed."""
     head_sha: str | None = None
     """The only commit of `head_ref` that may be checked out."""
     is_restricted: bool | None = None
@@ -54,7 +54,7 @@ class Run:
 
     @property
     def body(self) -> dict[str, object]:
-        """The run as it stands in a body (spec 2.4)."""
+        """The run as the API shows it (spec 2.4)."""
         return {
             "run_id": self.id,
             "status": self.status,
@@ -87,12 +87,12 @@ class TurnRequest:
     is_restricted: bool | None = None
     """See `Run.is_restricted`."""
     from_turn: int | None = None
-    """The turn with whose unpushed change a further turn begins."""
+    """The turn whose unpushed change a further turn starts from."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Which runs to list; None leaves a condition out."""
+    """Which runs to list; a filter of None is not applied."""
 
     organization_id: str
     status: str | None = None
@@ -111,7 +111,7 @@ class InactiveOrganizationError(ServiceError):
 
 
 def has_more_active(connection: sa.Connection, organization_id: str, limit: int) -> bool:
-    """Whether more of an organization's runs than the limit are queued or working."""
+    """Whether an organization has more queued and working runs than the limit."""
     active = (runs.c.organization_id == organization_id, runs.c.status.in_(OPEN))
     return connection.execute(sa.select(runs.c.id).where(*active).offset(limit).limit(1)).first() is not None
 
@@ -120,10 +120,10 @@ def accept(connection: sa.Connection, request: TurnRequest, now: int) -> Run:
     """Store a new run with its first turn: once committed, it will be executed.
 
     Raises:
-        InactiveOrganizationError: The organization was deactivated or deleted after the request was let in.
+        InactiveOrganizationError: The organization was deactivated or deleted after the request was authorized.
     """
-    # The lock makes `created_at` increase strictly in the order of the commits: a page then never misses a run that
-    # was accepted in the same microsecond, or a moment earlier by another process.
+    # The lock makes `created_at` increase strictly in commit order, so that a page never misses a run accepted in the
+    # same microsecond, or a moment earlier by another process.
     _hold_organization(connection, request.organization_id)
     latest = connection.execute(
         sa.select(sa.func.max(runs.c.created_at)).where(runs.c.organization_id == request.organization_id)
@@ -153,7 +153,7 @@ def accept(connection: sa.Connection, request: TurnRequest, now: int) -> Run:
 
 
 def resume(connection: sa.Connection, run: Run, request: TurnRequest, now: int) -> Run | None:
-    """Give a finished run its next turn; None when another request did so first, and the run is active again.
+    """Give a finished run its next turn; None if another request did so first, and the run is active again.
 
     Raises:
         InactiveOrganizationError: As for `accept`.
@@ -180,7 +180,7 @@ def resume(connection: sa.Connection, run: Run, request: TurnRequest, now: int) 
 
 
 def on_own_branches(connection: sa.Connection, organization_id: str, since: int, before: int) -> list[Run]:
-    """Return an organization's runs whose branch was made for them and whose last turn ended between two instants.
+    """Return an organization's runs on generated branches whose last turn ended between two instants.
 
     The instants are microseconds; `before` is excluded. Branches with an active run are left out.
     """
@@ -192,8 +192,8 @@ def on_own_branches(connection: sa.Connection, organization_id: str, since: int,
         .group_by(runs.c.url, runs.c.branch)
         .having(latest >= since, latest < before, sa.func.max(is_active) == 0)
     )
-    begun = found(connection, Run, runs, runs.c.id.in_(of_branch), order=[runs.c.id])
-    return [run for run in begun if is_made_for(run.branch, run.id)]
+    oldest = found(connection, Run, runs, runs.c.id.in_(of_branch), order=[runs.c.id])
+    return [run for run in oldest if is_made_for(run.branch, run.id)]
 
 
 def is_worked_on(connection: sa.Connection, url: str, branch: str) -> bool:
@@ -229,7 +229,7 @@ def by_id(connection: sa.Connection, run_id: str) -> Run | None:
 
 
 def page(connection: sa.Connection, filters: Filters, after: tuple[int, str] | None, size: int) -> list[Run]:
-    """Return up to `size` runs, newest first; `after` is (created_at, id) of the last run of the page before."""
+    """Return up to `size` runs, newest first; `after` is (created_at, id) of the previous page's last run."""
     wanted = conditions(filters)
     if after is not None:
         wanted.append(sa.tuple_(runs.c.created_at, runs.c.id) < sa.tuple_(*map(sa.literal, after)))
@@ -242,7 +242,7 @@ def count(connection: sa.Connection, filters: Filters) -> int:
 
 
 def touch(connection: sa.Connection, run_id: str, now: int) -> None:
-    """Mark a run's results as changed, so that clients read them again."""
+    """Mark a run's results as changed, so that clients reload them."""
     connection.execute(sa.update(runs).where(runs.c.id == run_id).values(updated_at=_later(now)))
 
 
@@ -274,7 +274,7 @@ def _add_turn(connection: sa.Connection, run: Run, request: TurnRequest, now: in
 
 
 def conditions(filters: Filters) -> list[sa.ColumnElement[bool]]:
-    """Return the conditions for a run to be listed."""
+    """Return the SQL conditions for the filters."""
     wanted = [runs.c.organization_id == filters.organization_id]
     for column, value in (
         (runs.c.status, filters.status),
@@ -291,7 +291,7 @@ def conditions(filters: Filters) -> list[sa.ColumnElement[bool]]:
 
 
 class RunCounter:
-    """Counts the runs that filters match; a count of 10,000 or more is kept for 5 s per million."""
+    """Counts the runs that match filters; a count of 10,000 or more is cached for 5 s per million."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic

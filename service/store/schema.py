@@ -1,6 +1,6 @@
 """The tables, named as in the spec; instants are microseconds since 1970 (UTC).
 
-A change needs a step in `migrations/versions` that leads an older database to the same tables.
+A change needs a step in `migrations/versions` that gives older databases the same tables.
 """
 
 from collections import defaultdict
@@ -37,7 +37,7 @@ def found(
     order: Sequence[Any] = (),
     limit: int | None = None,
 ) -> list[Record]:
-    """Return the rows that meet all conditions as values of a dataclass, whose fields are named like the columns."""
+    """Return the matching rows as records; the fields of the dataclass `record` name the columns."""
     columns = [table.c[field.name] for field in fields(record)]  # type: ignore[arg-type]  # a dataclass
     query = sa.select(*columns).where(*conditions).order_by(*order).limit(limit)
     return [record(*row) for row in connection.execute(query)]
@@ -50,14 +50,14 @@ def first(
     *conditions: sa.ColumnElement[bool],
     order: Sequence[Any] = (),
 ) -> Record | None:
-    """Return the first such value; None: there is none."""
+    """Return the first such record; None if there is none."""
     return next(iter(found(connection, record, table, *conditions, order=order, limit=1)), None)
 
 
 def by_owner(
     connection: sa.Connection, record: type[Record], table: sa.Table, owners: Sequence[str]
 ) -> defaultdict[str, list[Record]]:
-    """Return the rows of many organizations as such values, by the id of the organization."""
+    """Return the records of many organizations, keyed by organization id."""
     grouped = defaultdict[str, list[Record]](list)
     columns = [table.c[field.name] for field in fields(record)]  # type: ignore[arg-type]  # a dataclass
     owner = table.c.organization_id
@@ -68,12 +68,12 @@ def by_owner(
 
 
 def batches(keys: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Yield the keys in pieces that fit into one statement."""
+    """Yield the keys in batches that fit into one statement."""
     return (keys[start : start + _KEYS_AT_ONCE] for start in range(0, len(keys), _KEYS_AT_ONCE))
 
 
 class _Json(sa.TypeDecorator[Any]):
-    """JSON that is read as a value of a type; what is its default there is left out. NULL is read as `null()`."""
+    """JSON that is parsed into a type; default values are not stored, and NULL becomes `null()`."""
 
     impl = sa.JSON
     cache_ok = True
@@ -128,7 +128,7 @@ organizations = _table(
     sa.Column("active", sa.Boolean, nullable=False),
     sa.Column("entitlements", _TEXTS, nullable=False),
     *_large("created_at"),
-    # What all its agents together may spend in one day (UTC).
+    # The most that all its agents together may spend in a day (UTC).
     sa.Column("day_usd", sa.Float),
     *_large("day_tokens", nullable=True),
 )
@@ -146,7 +146,7 @@ invitations = _table(
 mails = _table(
     "mails",
     _child_of("invitations", "invitation_id"),
-    # In clear text, because the mail contains it; removed once the mail is sent.
+    # In clear text, because the mail contains it; deleted once the mail is sent.
     *_texts("code", "failure", nullable=True),
     *_texts("state"),
     *_numbers("attempts"),
@@ -175,7 +175,7 @@ members = _table(
     sa.UniqueConstraint("organization_id", "email"),
     sa.Index("members_by_email", "email"),
 )
-"""The people who may sign in by their address, where the operator set that up."""
+"""Users who may sign in with their e-mail address, if the operator set that up."""
 
 sessions = _table(
     "sessions",
@@ -187,7 +187,7 @@ sessions = _table(
     *_large("opened_at", "seen_at"),
     sa.Index("sessions_by_age", "opened_at"),
 )
-"""Sessions of the page, known by a digest of what the browser holds."""
+"""Sessions of the web page, identified by a digest of the browser's cookie."""
 
 offers = _table(
     "offers",
@@ -210,9 +210,9 @@ hosts = _table(
     _owner(),
     *_texts("platform", "host", "probe"),
     *_texts("group", "api_url", "clone_url", "token_env", nullable=True),
-    # The day on which the token ends, as the operator says and as the host itself does.
+    # The day on which the token expires, according to the operator and to the host itself.
     *_texts("token_ends", "token_told", nullable=True),
-    # When it was last asked; NULL: never, or `ok`.
+    # At the last check; NULL means never checked, or `ok`.
     *_texts("status", nullable=True),
     *_large("connected_at"),
     sa.UniqueConstraint("organization_id", "platform"),
@@ -226,7 +226,7 @@ repositories = _table(
     *_large("project_id", nullable=True),
     sa.Column("webhook_configured", sa.Boolean, nullable=False, default=False),
     sa.Column("protected", _TEXTS),
-    # Which deliveries of the code host start a run, and the variable with the secret that they are signed with.
+    # The deliveries that start a run, and the variable with the secret that signs them.
     sa.Column("triggers", _Json(tuple[TriggerRule, ...], tuple)),
     *_texts("webhook_secret_env", nullable=True),
     sa.Column("setup", _Json(RepositorySetup)),
@@ -257,7 +257,7 @@ runs = _table(
     sa.Column("metadata", sa.JSON),
     *_numbers("turn"),
     *_large("created_at", "updated_at"),
-    # The head of a fork's pull request, which is worked on but never pushed to.
+    # The head of a fork's pull request, which a run works on but never pushes to.
     *_texts("head_ref", "head_sha", nullable=True),
     sa.Column("is_restricted", sa.Boolean),
     sa.Index("runs_newest", "organization_id", "created_at", "id"),
@@ -269,31 +269,31 @@ turns = _table(
     "turns",
     _child_of("runs", "run_id"),
     *_numbers("number", key=True),
-    # The run's, so that an index leads to the next turn of each organization.
+    # Copied from the run, so that an index finds each organization's next turn.
     *_texts("organization_id"),
     *_texts("status", "instructions"),
     sa.Column("inputs", sa.JSON, nullable=False),
     *_numbers("attempt"),
-    # Of those, attempts at which its model gave no answer at all; and when it may begin again.
+    # Attempts without any answer from the model, and when the turn may start again.
     sa.Column("pauses", sa.Integer, nullable=False, server_default="0"),
     *_large("due_at", nullable=True),
     *_large("accepted_at"),
     *_large("dispatched_at", "started_at", "finished_at", nullable=True),
     *_texts("executor", "commit_sha", "summary", "failure", nullable=True),
-    # A `Reason` of service.agents.outcome.
+    # A `Reason` in service.agents.outcome.
     *_texts("failure_kind", nullable=True),
-    # The W3C traceparent of the request that queued it, and the alias of the token that asked for it.
+    # The W3C traceparent of the request that queued it, and the alias of the caller's token.
     *_texts("trace_parent", "caller", nullable=True),
-    # Where the branch was before it, and where the whole run's change begins.
+    # The branch's commit before the turn, and the base of the whole run's change.
     *_texts("base_sha", "merge_base", nullable=True),
-    # What was pushed: turns with the same one made the same change.
+    # The pushed tree: turns with the same tree made the same change.
     *_texts("tree_sha", nullable=True),
     *_numbers("files", "additions", "deletions", nullable=True),
-    # What its agent asks.
+    # The agent's question.
     sa.Column("question", sa.JSON(none_as_null=True)),
-    # The turn with whose change that was not pushed it begins.
+    # The turn whose unpushed change it starts from.
     *_numbers("from_turn", nullable=True),
-    # Noted before it is pushed: the code host tells of the push before the turn ends.
+    # Stored before the push: the code host reports the push before the turn ends.
     *_texts("pushing_sha", nullable=True),
     sa.Index("turns_by_status", "status", "started_at"),
     sa.Index("turns_by_push", "pushing_sha"),
@@ -301,15 +301,15 @@ turns = _table(
 )
 
 WAITING: Final = turns.c.dispatched_at.is_(None) & turns.c.finished_at.is_(None)
-"""The condition for a turn that was accepted and has no place yet."""
+"""The condition for an accepted turn that has no slot yet."""
 UNDER_WAY: Final = turns.c.dispatched_at.is_not(None) & turns.c.finished_at.is_(None)
-"""The condition for a turn that holds a place."""
-HAD_PLACE: Final = turns.c.dispatched_at.is_not(None)
-# Each index holds only what it is asked for: a database could otherwise answer one question from the index of another.
+"""The condition for a turn that has a slot."""
+HAD_SLOT: Final = turns.c.dispatched_at.is_not(None)
+# Partial indexes keep the database from answering one query with the index meant for another. Their names never change.
 for _name, _held, _keys in (
     ("turns_waiting", WAITING, ("organization_id", "accepted_at", "run_id")),
     ("turns_under_way", UNDER_WAY, ("finished_at", "run_id")),
-    ("turns_by_last_place", HAD_PLACE, ("organization_id", "dispatched_at")),
+    ("turns_by_last_place", HAD_SLOT, ("organization_id", "dispatched_at")),
     ("turns_asking", turns.c.question.is_not(None), ("organization_id", "finished_at")),
     ("turns_by_end", turns.c.finished_at.is_not(None), ("finished_at",)),
 ):
@@ -328,30 +328,30 @@ model_usage = _table(
     _child_of("runs", "run_id"),
     *_numbers("number", key=True),
     *_texts("model", key=True),
-    # The agent's owner and name: its row is replaced whenever it is configured again.
+    # Owner and name, since an agent's row is replaced whenever it is configured again.
     *_texts("agent_key", "provider"),
     *_large("requests", "unpriced_requests", "input_tokens", "cached_tokens", "output_tokens", "micro_usd"),
-    # The day of the list price that was used.
+    # The date of the list price.
     *_texts("list_prices_of", nullable=True),
-    # Days since 1970 (UTC): a turn may pass midnight.
+    # Days since 1970 (UTC), since a turn may run past midnight.
     *_large("day", key=True),
     sa.Index("model_usage_by_day", "day", "agent_key"),
 )
 
 model_outages = _table("model_outages", *_texts("source", key=True), *_texts("shown"), *_large("since"))
-"""Providers that gave no answer when they were last asked: shared by all workers."""
+"""Providers that did not answer the last request; all workers share this."""
 
 deliveries = _table(
     "deliveries",
     *_texts("id", key=True),
     _owner(),
     *_texts("platform", "path_key", "delivery", "event", "result", "head_sha", "cause", "sender", "detail"),
-    # The rule that was decided on, counted from 0; -1: none.
+    # The rule consulted, counted from 0; -1 for none.
     *_numbers("rule", "number"),
     *_texts("agent", "run_id", nullable=True),
-    # The run to start when the operator approves it.
+    # The run to start after the operator's approval.
     sa.Column("request", sa.JSON(none_as_null=True)),
-    # When the pull request was changed, as the code host says: deliveries may arrive in another order.
+    # The code host's time of the change, since deliveries may arrive in another order.
     *_large("changed_at", "received_at"),
     sa.UniqueConstraint("organization_id", "platform", "delivery", "rule"),
     sa.Index("deliveries_of_number", "organization_id", "platform", "path_key", "number", "received_at"),
@@ -366,13 +366,13 @@ log_pieces = _table(
     *_large("ends_at"),
     sa.Column("content", sa.LargeBinary, nullable=False),
 )
-"""Logs where several machines share the database (PostgreSQL), compressed piece by piece."""
+"""Logs of services on PostgreSQL, where several machines share the database; compressed piece by piece."""
 
 postings = _table(
     "postings",
     _child_of("runs", "run_id"),
     *_texts("kind", "subject", key=True),
-    # The turn that asked for it last, among others.
+    # `number` is the turn that requested it last.
     *_numbers("number", "version", "attempts"),
     sa.Column("wanted", sa.JSON, nullable=False),
     *_texts("state"),
@@ -381,13 +381,13 @@ postings = _table(
     *_texts("failure", "url", nullable=True),
     sa.Index("postings_due", "state", "due_at"),
 )
-"""What a code host is to show of a run, and whether it does; posted after the push, and retried until it succeeds."""
+"""Results to post on code hosts, with their state; posted after the push, and retried until that succeeds."""
 
 event_endpoints = _table(
     "event_endpoints",
     *_texts("id", key=True),
     _owner(),
-    # The secrets are in clear text, because each delivery is signed with them.
+    # In clear text, because each delivery is signed with them.
     *_texts("url", "secret"),
     *_texts("old_secret", nullable=True),
     sa.Column("types", _TEXTS, nullable=False),
@@ -411,7 +411,7 @@ events = _table(
     sa.Index("events_newest", "endpoint_id", "id"),
     sa.Index("events_of_run", "run_id"),
 )
-"""What each endpoint is told, and whether it was; retried until it succeeds or is given up."""
+"""Events for endpoints, with their delivery state; retried until delivered or given up."""
 
 workers = _table(
     "workers",
@@ -423,7 +423,7 @@ workers = _table(
 
 rate_limits = _table(
     "rate_limits",
-    # No foreign key: it is written every few requests, and a row without an owner does no harm.
+    # No foreign key: rows are written every few requests, and one without an owner is harmless.
     *_texts("organization_id", key=True),
     sa.Column("remaining", sa.Float, nullable=False),
     *_large("counted_at"),
@@ -434,7 +434,7 @@ audit = _table(
     *_texts("id", key=True),
     *_large("at"),
     *_texts("actor", "action", "outcome"),
-    # No foreign key: the trail outlives what it names.
+    # No foreign key: entries outlive the objects they name.
     *_texts("target", "organization_id", "detail", nullable=True),
     sa.Index("audit_newest", "at", "id"),
     sa.Index("audit_of_organization", "organization_id", "at", "id"),
@@ -451,4 +451,4 @@ for _dialect, _statement in {
     sa.event.listen(audit, "after_create", _ddl)
 
 deletions = _table("deletions", *_texts("kind", "id", key=True), *_large("requested_at"))
-"""What was deleted, and may have left files in a data folder or entries in the queue."""
+"""Deleted objects that may have left files in a data folder or entries in the queue."""

@@ -1,8 +1,8 @@
-"""Sessions of the page, and the members of organizations: opened by a token, by an address, or by the operator."""
+"""Sessions of the web page, and the members of organizations who may sign in to it."""
 
 import secrets
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final
 
 import sqlalchemy as sa
@@ -15,12 +15,12 @@ from service.store.schema import first, found, members, sessions
 IDLE_MICROS: Final = 12 * 3600 * SECOND_MICROS
 LIFE_MICROS: Final = 7 * DAY_MICROS
 _SEEN_MICROS: Final = 60 * SECOND_MICROS
-"""How exactly the last use is stored: each request would otherwise write."""
+"""The precision of the last use: otherwise each request would write."""
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A session; with neither token nor member it is the operator's."""
+    """A session: of a token, of a member, or, with neither, of the operator."""
 
     digest: str
     organization_id: str | None
@@ -32,7 +32,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A person who may sign in by an address."""
+    """A user who may sign in with an e-mail address."""
 
     id: str
     organization_id: str
@@ -49,20 +49,20 @@ def begin(
     member_id: str | None = None,
     secret: str = "",
 ) -> str:
-    """Open a session and return what the browser keeps of it; sessions that ended are removed.
+    """Open a session and return the browser's cookie value; expired sessions are deleted.
 
-    `secret`: what else it takes to find the session, which ends when that changes.
+    `secret` is also needed to find the session again, so the session stops working when the secret changes.
     """
-    ended = (sessions.c.opened_at <= now - LIFE_MICROS, sessions.c.seen_at <= now - IDLE_MICROS)
-    connection.execute(sa.delete(sessions).where(sa.or_(*ended)))
+    expired = (sessions.c.opened_at <= now - LIFE_MICROS, sessions.c.seen_at <= now - IDLE_MICROS)
+    connection.execute(sa.delete(sessions).where(sa.or_(*expired)))
     value = secrets.token_urlsafe(32)
-    made = Session(ids.digest(value + secret), organization_id, token_id, member_id, now, now)
-    connection.execute(sa.insert(sessions).values({name: getattr(made, name) for name in Session.__slots__}))
+    session = Session(ids.digest(value + secret), organization_id, token_id, member_id, now, now)
+    connection.execute(sa.insert(sessions).values(asdict(session)))
     return value
 
 
 def by_value(connection: sa.Connection, value: str, now: int, secret: str = "") -> Session | None:
-    """Return an open session: used within twelve hours, and opened within seven days."""
+    """Return a session that was used within twelve hours and opened within seven days."""
     session = first(connection, Session, sessions, sessions.c.digest == ids.digest(value + secret))
     if session is None or now - session.seen_at >= IDLE_MICROS or now - session.opened_at >= LIFE_MICROS:
         return None
@@ -95,12 +95,12 @@ def members_of(connection: sa.Connection, organization_id: str) -> list[Member]:
 
 
 def memberships(connection: sa.Connection, emails: Iterable[str]) -> list[Member]:
-    """Return what is stored of people in all organizations, by their addresses."""
+    """Return the members with the given addresses, in all organizations."""
     return found(connection, Member, members, members.c.email.in_([one.lower() for one in emails]))
 
 
 def add_member(connection: sa.Connection, organization_id: str, email: str, now: int) -> Member:
-    """Return the member with an address; an organization has it once."""
+    """Return the member with an address, adding it if the organization does not have it yet."""
     row = {"id": f"mem_{ids.ulid(now)}", "organization_id": organization_id, "email": email.lower(), "added_at": now}
     insert_new(connection, members, row)
     same = (members.c.organization_id == organization_id, members.c.email == email.lower())
@@ -108,6 +108,6 @@ def add_member(connection: sa.Connection, organization_id: str, email: str, now:
 
 
 def remove_member(connection: sa.Connection, organization_id: str, member_id: str) -> bool:
-    """Remove a member with the open sessions; False when there is none."""
+    """Remove a member and their open sessions; False if there is none."""
     same = (members.c.organization_id == organization_id, members.c.id == member_id)
     return connection.execute(sa.delete(members).where(*same)).rowcount > 0

@@ -47,9 +47,9 @@ def create(
 ) -> tuple[TokenRecord, str]:
     """Add a token and return it with its value, which cannot be read again (spec 5.4)."""
     value = ids.new_token()
-    made = TokenRecord(f"tok_{ids.ulid(now)}", organization_id, alias, scopes, now, now + life_micros, None)
-    connection.execute(sa.insert(tokens).values(asdict(made) | {"digest": ids.digest(value)}))
-    return made, value
+    token = TokenRecord(f"tok_{ids.ulid(now)}", organization_id, alias, scopes, now, now + life_micros, None)
+    connection.execute(sa.insert(tokens).values(asdict(token) | {"digest": ids.digest(value)}))
+    return token, value
 
 
 def by_value(connection: sa.Connection, value: str) -> TokenRecord | None:
@@ -73,18 +73,18 @@ def of(connection: sa.Connection, organization_id: str) -> list[TokenRecord]:
 
 
 def revoke(connection: sa.Connection, token_id: str, now: int) -> str | None:
-    """Revoke a token and return its organization's id; None when there is no such active token."""
+    """Revoke a token and return its organization's id; None if there is no such active token."""
     active = sa.update(tokens).where(tokens.c.id == token_id, tokens.c.revoked_at.is_(None))
     return connection.execute(active.values(revoked_at=now).returning(tokens.c.organization_id)).scalar()
 
 
 def is_use_due(token: TokenRecord, now: int) -> bool:
-    """Whether a use of the token now has to be noted."""
+    """Whether the present use of the token has to be recorded."""
     return token.last_used_at is None or now - token.last_used_at >= _USED_MICROS
 
 
 def note_use(connection: sa.Connection, token_id: str, now: int) -> bool:
-    """Note a use of a token; return whether it is the first."""
+    """Record a use of a token; return whether it is the first."""
     connection.execute(sa.update(tokens).where(tokens.c.id == token_id).values(last_used_at=now))
     fresh = sa.update(tokens).where(tokens.c.id == token_id, tokens.c.first_used_at.is_(None))
     return connection.execute(fresh.values(first_used_at=now)).rowcount > 0

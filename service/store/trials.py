@@ -1,4 +1,4 @@
-"""Offers that organizations sign up with, and trials, which start with the first code host (spec 2.1, 3)."""
+"""Offers with which organizations sign up, and trials, which start with the first code host (spec 2.1, 3)."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -20,7 +20,7 @@ class Offer:
     kind: str
     retired: bool = False
     price: str | None = None
-    """The operator's own text; an offer whose price changed after signup no longer holds (spec 3)."""
+    """Free text; an offer whose price changed after signup no longer applies (spec 3)."""
 
 
 def put_offer(connection: sa.Connection, offer: Offer) -> None:
@@ -46,13 +46,13 @@ class Trial:
 
     organization_id: str
     signup_code: str | None
-    """The offer given at signup; None: the standard trial was asked for."""
+    """The offer given at signup; None for the standard trial."""
     signup_price: str | None
-    """That offer's price as it stood at signup."""
+    """The offer's price at signup."""
     started_at: int | None
-    """None: no code host is connected yet."""
+    """None until a code host is connected."""
     granted_code: str | None
-    """The offer that the trial runs on; None: the standard trial, or it has not started."""
+    """The offer that the trial runs on; None for the standard trial, or before the start."""
 
     @property
     def state(self) -> str:
@@ -63,19 +63,19 @@ class Trial:
 
 
 def sign_up(connection: sa.Connection, organization_id: str, code: str | None) -> None:
-    """Record what an organization signed up for (spec 4.1, effect 4)."""
+    """Record an organization's signup (spec 4.1, effect 4)."""
     offer = None if code is None else offer_by_code(connection, code)
-    made = Trial(organization_id, code, None if offer is None else offer.price, None, None)
-    connection.execute(sa.insert(trials).values(asdict(made)))
+    trial = Trial(organization_id, code, None if offer is None else offer.price, None, None)
+    connection.execute(sa.insert(trials).values(asdict(trial)))
 
 
 def of(connection: sa.Connection, organization_id: str) -> Trial | None:
-    """Return an organization's trial; None for an organization that an operator created."""
+    """Return an organization's trial; None if the operator created the organization."""
     return first(connection, Trial, trials, trials.c.organization_id == organization_id)
 
 
 def of_all(connection: sa.Connection, organization_ids: Sequence[str]) -> list[Trial]:
-    """Return the trials of those of many organizations that signed up."""
+    """Return the trials of the organizations that have one."""
     return [one for (one,) in by_owner(connection, Trial, trials, organization_ids).values()]
 
 
@@ -85,10 +85,10 @@ def activate(connection: sa.Connection, organization_id: str, now: int) -> Trial
     if trial is None or trial.started_at is not None:
         return trial
     offer = None if trial.signup_code is None else offer_by_code(connection, trial.signup_code)
-    holds = offer is not None and not offer.retired and offer.kind == "partner" and offer.price == trial.signup_price
+    applies = offer is not None and not offer.retired and offer.kind == "partner" and offer.price == trial.signup_price
     connection.execute(
         sa.update(trials)
         .where(trials.c.organization_id == organization_id, trials.c.started_at.is_(None))
-        .values(started_at=now, granted_code=trial.signup_code if holds else None)
+        .values(started_at=now, granted_code=trial.signup_code if applies else None)
     )
     return of(connection, organization_id)

@@ -1,6 +1,7 @@
-"""Files of turns: findings in the database; logs and diffs on PostgreSQL too, so that every machine has them.
+"""Files of turns: findings, logs and diffs.
 
-On SQLite logs and diffs are in the data folder.
+Findings are in the database. So are logs and diffs on PostgreSQL, where every machine needs them; on SQLite they are in
+the data folder.
 """
 
 import zlib
@@ -15,15 +16,15 @@ from service.store.runs import OPEN
 from service.store.schema import log_pieces, runs, turn_files, turns
 
 FINDINGS: Final = "findings"
-"""The kind of the findings, which are in the database on SQLite, too."""
+"""The file kind of findings."""
 LARGEST_FILE: Final = 16 << 20
-"""How many bytes of a log or diff are kept; a larger diff can be read from the repository, by its commit."""
+"""How many bytes of a log or diff are kept; a larger diff can be read from the commit in the repository."""
 _TABLES: Final = (turn_files, log_pieces)
 
 Key = tuple[str, int]
 """A run's id and a turn's number."""
 DiffKind = Literal["diff", "run.diff"]
-"""A turn's own change, or the whole run's up to it."""
+"""A turn's own change, or the whole run's change up to that turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class LogPiece:
 
 
 def log_piece(connection: sa.Connection, folder: DataFolder, key: Key, offset: int, limit: int) -> LogPiece | None:
-    """Return up to `limit` bytes of a log from an offset; a negative one counts from the end; None: no log."""
+    """Return up to `limit` bytes of a log from an offset, from the end if negative; None if there is no log."""
     file, size = folder.turn_log(*key), None
     if connection.dialect.name != "sqlite":
         size = log_size(connection, key)
@@ -55,7 +56,7 @@ def log_piece(connection: sa.Connection, folder: DataFolder, key: Key, offset: i
 
 
 def diff(connection: sa.Connection, folder: DataFolder, key: Key, kind: DiffKind) -> bytes | None:
-    """Return a patch, cut after 16 MiB; None: none is stored."""
+    """Return a patch, at most 16 MiB of it; None if none is stored."""
     if connection.dialect.name != "sqlite":
         return content(connection, key, kind)
     file = folder.turn_diff(*key) if kind == "diff" else folder.run_diff(*key)
@@ -66,7 +67,7 @@ def diff(connection: sa.Connection, folder: DataFolder, key: Key, kind: DiffKind
 
 
 def put(connection: sa.Connection, key: Key, attempt: int, kind: str, content: bytes) -> None:
-    """Store a diff or findings, replacing earlier ones, unless another attempt took over or the run was deleted."""
+    """Store a diff or findings, replacing any earlier ones, unless a later attempt took over or the run was deleted."""
     if not _is_latest(connection, key, attempt):
         return
     values = {"run_id": key[0], "number": key[1], "kind": kind, "content": zlib.compress(content[:LARGEST_FILE])}
@@ -75,29 +76,29 @@ def put(connection: sa.Connection, key: Key, attempt: int, kind: str, content: b
 
 
 def content(connection: sa.Connection, key: Key, kind: str) -> bytes | None:
-    """Return a kept diff, or findings; None when there are none."""
+    """Return a stored diff or findings; None if there are none."""
     query = sa.select(turn_files.c.content).where(*_of(turn_files, key), turn_files.c.kind == kind)
-    found = connection.execute(query).scalar()
-    return None if found is None else zlib.decompress(found)
+    packed = connection.execute(query).scalar()
+    return None if packed is None else zlib.decompress(packed)
 
 
 def newest(connection: sa.Connection, run_id: str, kind: str, most_bytes: int) -> dict[int, bytes]:
-    """Return a run's files of one kind by the number of the turn, newest first, as many as fit in `most_bytes`."""
+    """Return a run's files of one kind by turn number, newest first, as many as fit in `most_bytes`."""
     columns = (turn_files.c.number, turn_files.c.content)
     query = sa.select(*columns).where(turn_files.c.run_id == run_id, turn_files.c.kind == kind)
-    found: dict[int, bytes] = {}
+    files: dict[int, bytes] = {}
     left = most_bytes
     for number, packed in connection.execute(query.order_by(turn_files.c.number.desc())):
         content = zlib.decompress(packed)
         left -= len(content)
         if left < 0:
             break
-        found[number] = content
-    return found
+        files[number] = content
+    return files
 
 
 def append_log(connection: sa.Connection, key: Key, attempt: int, piece: bytes) -> None:
-    """Add to a turn's log, unless another attempt took over or the run was deleted."""
+    """Append to a turn's log, unless a later attempt took over or the run was deleted."""
     if not _is_latest(connection, key, attempt):
         return
     starts_at = log_size(connection, key) or 0
@@ -107,7 +108,7 @@ def append_log(connection: sa.Connection, key: Key, attempt: int, piece: bytes) 
 
 
 def pack_log(connection: sa.Connection, key: Key) -> None:
-    """Join the pieces of a log into one, while nothing is appended to it."""
+    """Join the pieces of a log that is no longer written."""
     whole = read_log(connection, key, 0, LARGEST_FILE)
     if whole:
         connection.execute(sa.delete(log_pieces).where(*_of(log_pieces, key), log_pieces.c.ends_at <= len(whole)))
@@ -120,13 +121,13 @@ def _piece(key: Key, starts_at: int, piece: bytes) -> dict[str, object]:
 
 
 def log_size(connection: sa.Connection, key: Key) -> int | None:
-    """Return the size of a turn's log in bytes; None: it has none."""
+    """Return the size of a turn's log in bytes; None if it has no log."""
     query = sa.select(sa.func.max(log_pieces.c.ends_at)).where(*_of(log_pieces, key))
     return connection.execute(query).scalar()
 
 
 def read_log(connection: sa.Connection, key: Key, offset: int, limit: int) -> bytes:
-    """Return up to `limit` bytes of a log from an offset on."""
+    """Return up to `limit` bytes of a log, starting at an offset."""
     inside = (log_pieces.c.ends_at > offset, log_pieces.c.starts_at < offset + limit)
     query = sa.select(log_pieces.c.starts_at, log_pieces.c.content).where(*_of(log_pieces, key), *inside)
     rows = connection.execute(query.order_by(log_pieces.c.starts_at))
@@ -134,13 +135,13 @@ def read_log(connection: sa.Connection, key: Key, offset: int, limit: int) -> by
 
 
 def count_ended(connection: sa.Connection, before: int) -> int:
-    """Return how many files and log pieces belong to turns that ended before an instant, in runs that are not open."""
+    """Return how many files and log pieces belong to turns that ended before an instant, in runs without open turns."""
     counts = (sa.select(sa.func.count()).select_from(_ended(table, before).subquery()) for table in _TABLES)
     return sum(connection.execute(query).scalar_one() for query in counts)
 
 
 def remove_ended(connection: sa.Connection, before: int, limit: int) -> int:
-    """Remove up to `limit` of these files and up to `limit` of these pieces; return how many were removed."""
+    """Remove up to `limit` of these files and `limit` of these pieces; return how many were removed."""
     deletions = (
         sa.delete(table).where(sa.tuple_(*table.primary_key).in_(_ended(table, before).limit(limit)))
         for table in _TABLES
@@ -158,7 +159,7 @@ def _ended(table: sa.Table, before: int) -> sa.Select[tuple[object, ...]]:
 
 
 def _is_latest(connection: sa.Connection, key: Key, attempt: int) -> bool:
-    """Whether the run exists and no later attempt has the turn; it cannot be deleted in this transaction."""
+    """Whether the run exists and no later attempt has the turn; locks the run against deletion in this transaction."""
     run = sa.select(runs.c.id).where(runs.c.id == key[0]).with_for_update(read=True, key_share=True)
     if connection.execute(run).first() is None:
         return False

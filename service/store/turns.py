@@ -1,4 +1,4 @@
-"""Turns: each is one instruction of a run, and ends exactly once, however often it is attempted."""
+"""Turns: each is one instruction of a run and ends exactly once, no matter how many attempts it takes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -11,19 +11,19 @@ from service.store import runs as run_store
 from service.store.schema import UNDER_WAY, first, found, runs, turns
 
 WEBHOOK: Final = "webhook"
-"""The caller of a turn that a code host's delivery asked for."""
+"""The caller of a turn that a code host's delivery started."""
 NOTHING_CHANGED: Final = "the agent changed nothing"
 NOT_PUSHED: Final = "the head of a fork is not pushed to: what the agent changed is kept as a patch alone"
 MADE_UP: Final = "lab"
-"""The `executor` of turns that the lab generated: they are not executed and hold no place."""
+"""The `executor` of turns that the lab generated: they are not executed and take no slot."""
 UNFINISHED: Final = frozenset(
     {"out_of_budget", "timed_out", "idle", "model_unreachable", "rate_limited", "cut_short", "needs_answer"}
 )
-"""Kinds of failures after which the next turn begins with what was changed, unless its caller says otherwise."""
+"""Kinds of failure after which the next turn starts from the unpushed change, unless its caller asks otherwise."""
 NEEDS_ANSWER: Final = "needs_answer"
-"""The outcome of a turn whose agent asks something; its status is `failed`."""
+"""The outcome of a turn whose agent asked a question; its status is `failed`."""
 CANCELLED: Final = "cancelled"
-"""The beginning of the failure of a turn that a caller or an operator ended."""
+"""How the failure of a turn begins that a caller or the operator cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,58 +36,58 @@ class Turn:
     instructions: str
     inputs: dict[str, object]
     attempt: int
-    """How often a worker claimed it; a worker with an older number can no longer write its results."""
+    """How often a worker claimed it; a worker with an older number can no longer write results."""
     pauses: int
-    """At how many attempts its model gave no answer at all."""
+    """The number of attempts at which its model gave no answer at all."""
     finished_at: int | None
     commit_sha: str | None
     summary: str | None
     failure: str | None
-    """Why it failed, or, before its end, why it may not begin yet."""
+    """Why it failed, or why an open turn cannot start yet."""
     failure_kind: str | None
-    """Why it failed, as programs read it (`out_of_budget`, `timed_out` …); None: no such kind is known."""
+    """Why it failed, for programs (`out_of_budget`, `timed_out` …); None if the kind is not known."""
     trace_parent: str | None
-    """The span of the request that queued it (W3C traceparent); None: it was not traced."""
+    """The span of the request that queued it (W3C traceparent); None if it was not traced."""
     started_at: int | None
     caller: str | None
-    """The alias of the token that asked for it; None: it has none, or the turn is from before aliases were stored."""
+    """The alias of the caller's token; None if it has none, or if the turn is older than stored aliases."""
     base_sha: str | None
-    """The branch's commit before the turn; None: the branch did not exist, or nothing was committed."""
+    """The branch's commit before the turn; None if the branch did not exist, or nothing was committed."""
     merge_base: str | None
     """The commit where the branch left the default branch; None, as the three below, if nothing was committed."""
     files: int | None
-    """How many files it changed, also where that was not pushed; None: not known."""
+    """How many files it changed, pushed or not; None if not known."""
     additions: int | None
     deletions: int | None
     question: dict[str, Any] | None
-    """What its agent asks, with `choices`; None: nothing."""
+    """The agent's question with its `choices`."""
     from_turn: int | None
-    """The turn with whose change it begins, itself after a pause; None: it begins with the branch alone."""
+    """The turn whose unpushed change it starts from, possibly its own after a pause; None to start from the branch."""
 
     @property
     def is_unpushed(self) -> bool:
-        """Whether its change is kept as a patch alone."""
+        """Whether its change is kept only as a patch."""
         return self.commit_sha is None and bool(self.files)
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether there may be a change that was not pushed: its agent's, or the one that it was to begin with."""
+        """Whether there may be an unpushed change: its own, or the one it started from."""
         is_begun = self.attempt > 0 and (self.from_turn is not None or self.failure_kind != "setup_failed")
         return self.is_unpushed or (self.status == "failed" and is_begun and self.files is None)
 
     @property
     def kept_turn(self) -> int | None:
-        """The turn with the newest kept change: this one, or the one that it was to begin with; None: none."""
+        """The turn with the newest unpushed change: this one, or the one it started from; None if there is none."""
         return self.number if self.is_unpushed else self.from_turn if self.is_unfinished else None
 
     @property
     def is_resumed_from_patch(self) -> bool:
-        """Whether the next turn begins with that change, unless its caller says otherwise."""
+        """Whether the next turn starts from that change, unless its caller asks otherwise."""
         return self.failure_kind in UNFINISHED or self.from_turn is not None
 
     @property
     def outcome(self) -> str | None:
-        """`completed`, `failed`, `cancelled` or `needs_answer`; None: it has not ended."""
+        """`completed`, `failed`, `cancelled` or `needs_answer`; None before the end."""
         if self.status not in run_store.FINAL:
             return None
         if self.question is not None:
@@ -96,7 +96,7 @@ class Turn:
 
     @property
     def reason(self) -> str | None:
-        """Why it failed, or that the agent changed nothing; None: it changed something, or has not ended."""
+        """Why it failed, or that the agent changed nothing; None if it changed something, or before the end."""
         is_idle = self.status == "completed" and self.commit_sha is None
         return self.failure or (NOTHING_CHANGED if is_idle else None)
 
@@ -112,7 +112,7 @@ class TurnOutcome:
     failure_kind: str | None = None
     question: dict[str, Any] | None = None
     attempt: int | None = None
-    """The attempt that ended; None ends the turn whichever attempt is current."""
+    """The attempt that ended; with None the turn ends even if another attempt is running."""
     base_sha: str | None = None
     merge_base: str | None = None
     files: int | None = None
@@ -123,17 +123,17 @@ class TurnOutcome:
 
 @dataclass(frozen=True, slots=True)
 class TurnPause:
-    """How a turn waits without a place."""
+    """How a turn waits without a slot."""
 
     due_at: int
-    """It does not begin before."""
+    """The earliest next start."""
     why: str | None
-    """What callers are told; None: what is known of its provider."""
+    """The reason for callers; None to show the outage of its provider."""
     from_turn: int | None
     is_counted: bool
-    """Whether the attempt counts as one."""
+    """Whether this was an attempt; otherwise it counts as a pause."""
     change: Mapping[str, object] = field(default_factory=dict)
-    """What its agent had changed, in the fields of a turn; empty: that is not known."""
+    """The agent's change so far, in the fields of a turn; empty if not known."""
 
 
 def mark_dispatched(connection: sa.Connection, dispatched: Sequence[tuple[str, int]], now: int) -> None:
@@ -144,7 +144,7 @@ def mark_dispatched(connection: sa.Connection, dispatched: Sequence[tuple[str, i
 
 
 def claim(connection: sa.Connection, run_id: str, number: int, executor: str, now: int) -> Turn | None:
-    """Claim a turn: status working, attempt incremented; None when it has already ended."""
+    """Claim a turn: status working, attempt incremented; None if it has already ended."""
     changed = connection.execute(
         sa.update(turns)
         .where(*_is(run_id, number), turns.c.status.notin_(run_store.FINAL))
@@ -162,12 +162,12 @@ def claim(connection: sa.Connection, run_id: str, number: int, executor: str, no
     run_store.set_status(connection, run_id, "working", now)
     turn = by_number(connection, run_id, number)
     if turn is not None and turn.attempt == 1:
-        _tell(connection, "run.started", turn, {}, now)
+        _record_event(connection, "run.started", turn, {}, now)
     return turn
 
 
 def pause(connection: sa.Connection, turn: Turn, paused: TurnPause, now: int) -> bool:
-    """Give a turn's place back for a while; False: it has ended, or another attempt has taken over."""
+    """Give a turn's slot back for a while; False if it has ended, or another attempt has taken over."""
     held = (turns.c.attempt == turn.attempt, turns.c.status.notin_(run_store.FINAL))
     values = {
         **paused.change,
@@ -184,27 +184,27 @@ def pause(connection: sa.Connection, turn: Turn, paused: TurnPause, now: int) ->
 
 
 def begin_push(connection: sa.Connection, turn: Turn, commit: str) -> bool:
-    """Note the commit that is about to leave the machine; False unless this is the latest attempt of an open turn."""
+    """Store the commit that is about to be pushed; False unless this is the latest attempt of an open turn."""
     held = (turns.c.attempt == turn.attempt, turns.c.status.notin_(run_store.FINAL))
     noted = sa.update(turns).where(*_is(turn.run_id, turn.number), *held).values(pushing_sha=commit)
     return connection.execute(noted).rowcount > 0
 
 
 def last_begun(past: Sequence[Turn]) -> Turn | None:
-    """Return the last of a run's turns that a worker began: any later one left everything as it was."""
+    """Return the last of a run's turns that a worker started; later ones changed nothing."""
     return next((turn for turn in reversed(past) if turn.attempt), None)
 
 
 def is_own_commit(connection: sa.Connection, commit: str) -> bool:
-    """Whether a turn of any organization pushed a commit, or is about to."""
+    """Whether a turn of any organization pushed a commit, or is about to push it."""
     return connection.execute(sa.select(turns.c.number).where(turns.c.pushing_sha == commit)).first() is not None
 
 
 def end(connection: sa.Connection, run_id: str, number: int, outcome: TurnOutcome, now: int) -> bool:
-    """Record how a turn ended; False when it had already ended, or another attempt has taken over."""
+    """Record how a turn ended; False if it had already ended, or another attempt has taken over."""
     held = sa.true() if outcome.attempt is None else turns.c.attempt == outcome.attempt
     values: dict[str, object] = {"finished_at": now}
-    # What a failed turn had changed before a pause is still kept.
+    # A failed turn keeps the change that it made before a pause.
     is_whole = outcome.status == "completed"
     values |= {name: value for name, value in asdict(outcome).items() if is_whole or value is not None}
     values.pop("attempt", None)
@@ -220,11 +220,13 @@ def end(connection: sa.Connection, run_id: str, number: int, outcome: TurnOutcom
         postings.at_end(connection, (run_id, number), outcome, state, now)
         turn = by_number(connection, run_id, number)
         if turn is not None:
-            _tell(connection, "run.ended", turn, {"outcome": turn.outcome, "reason": turn.reason}, now)
+            _record_event(connection, "run.ended", turn, {"outcome": turn.outcome, "reason": turn.reason}, now)
     return changed.rowcount > 0
 
 
-def _tell(connection: sa.Connection, kind: events.EventType, turn: Turn, more: Mapping[str, object], now: int) -> None:
+def _record_event(
+    connection: sa.Connection, kind: events.EventType, turn: Turn, more: Mapping[str, object], now: int
+) -> None:
     run = run_store.by_id(connection, turn.run_id)
     if run is not None:
         data = {**run.body, "turn": turn.number, **more}
@@ -232,7 +234,7 @@ def _tell(connection: sa.Connection, kind: events.EventType, turn: Turn, more: M
 
 
 def note_pushed(connection: sa.Connection, run_id: str, number: int, outcome: TurnOutcome) -> None:
-    """Record the commit of a turn that was cancelled while it was being pushed; the turn stays cancelled."""
+    """Record the commit of a turn that was cancelled during the push; the turn stays cancelled."""
     late = {name: value for name, value in asdict(outcome).items() if name not in {"attempt", "status", "failure"}}
     is_late = (turns.c.attempt == outcome.attempt, turns.c.commit_sha.is_(None), turns.c.failure.startswith(CANCELLED))
     failure = turns.c.failure + "; its change had been pushed already"
@@ -240,20 +242,20 @@ def note_pushed(connection: sa.Connection, run_id: str, number: int, outcome: Tu
 
 
 def is_cancelled(connection: sa.Connection, turn: Turn) -> bool:
-    """Whether an attempt was the last one at a turn that was cancelled."""
+    """Whether the turn was cancelled, and this attempt was its last."""
     held = by_number(connection, turn.run_id, turn.number)
     return held is not None and held.outcome == CANCELLED and held.attempt == turn.attempt
 
 
 def note_kept(connection: sa.Connection, turn: Turn, change: Mapping[str, object], now: int) -> None:
-    """Record what the agent of a cancelled turn had changed, in the fields of a turn."""
+    """Record the change that the agent of a cancelled turn had made, in the fields of a turn."""
     noted = sa.update(turns).where(*_is(turn.run_id, turn.number), turns.c.commit_sha.is_(None))
     connection.execute(noted.values(**change))
     run_store.touch(connection, turn.run_id, now)
 
 
 def cancel(connection: sa.Connection, run_id: str, reason: str, now: int) -> bool:
-    """End a run's open turn as failed, which interrupts the worker that has it; False when there was none."""
+    """End a run's open turn as failed, which interrupts its worker; False if there is none."""
     query = sa.select(turns.c.number).where(turns.c.run_id == run_id, turns.c.status.notin_(run_store.FINAL))
     number = connection.execute(query).scalar()
     return number is not None and end(connection, run_id, number, TurnOutcome("failed", failure=reason), now)
@@ -267,20 +269,20 @@ def cancel_all(connection: sa.Connection, organization_id: str, reason: str, now
 
 
 def ended_among(connection: sa.Connection, keys: Sequence[tuple[str, int]]) -> frozenset[tuple[str, int]]:
-    """Return those of the turns, each a run's id and a number, that have ended or were deleted."""
+    """Return the turns, each a run's id and a number, that have ended or were deleted."""
     key = sa.tuple_(turns.c.run_id, turns.c.number)
     query = sa.select(turns.c.run_id, turns.c.number).where(key.in_(keys), turns.c.status.notin_(run_store.FINAL))
     return frozenset(keys) - {(run_id, number) for run_id, number in connection.execute(query)}
 
 
 def dispatched(connection: sa.Connection) -> list[tuple[str, int]]:
-    """Return the open turns that have a place, each a run's id and a number."""
+    """Return the open turns that have a slot, each a run's id and a number."""
     query = sa.select(turns.c.run_id, turns.c.number).where(UNDER_WAY, turns.c.executor.is_distinct_from(MADE_UP))
     return [(run_id, number) for run_id, number in connection.execute(query)]
 
 
 def open_runs(connection: sa.Connection, among: Sequence[str] | None = None) -> frozenset[str]:
-    """Return the runs, of all or of some, with a turn that has not ended."""
+    """Return the runs that have an open turn, optionally only among some."""
     query = sa.select(turns.c.run_id).where(turns.c.status.in_(run_store.OPEN))
     query = query if among is None else query.where(turns.c.run_id.in_(among))
     return frozenset(connection.execute(query).scalars())
@@ -288,7 +290,7 @@ def open_runs(connection: sa.Connection, among: Sequence[str] | None = None) -> 
 
 @dataclass(frozen=True, slots=True)
 class OpenQuestion:
-    """A question that waits for an answer: its run was not continued since."""
+    """A question that waits for an answer: its run has not been continued since."""
 
     run_id: str
     number: int
@@ -319,7 +321,7 @@ def by_number(connection: sa.Connection, run_id: str, number: int) -> Turn | Non
 
 
 def newest_of(connection: sa.Connection, run_ids: Sequence[str]) -> dict[str, Turn]:
-    """Return the last turn of each of some runs, by the run's id."""
+    """Return the last turn of each of the runs, keyed by run id."""
     number = sa.select(runs.c.turn).where(runs.c.id == turns.c.run_id).scalar_subquery()
     return {
         turn.run_id: turn
@@ -346,7 +348,7 @@ class EndedTurn:
     """`completed`, `failed`, or `cancelled`."""
     accepted_at: int
     started_at: int | None
-    """None: it was cancelled before any worker claimed it."""
+    """None if it was cancelled before any worker claimed it."""
     finished_at: int
 
 

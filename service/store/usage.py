@@ -1,4 +1,4 @@
-"""Usage of models: recorded for each turn, and summed over turns, runs, days and organizations."""
+"""Model usage: recorded for each turn, and summed over turns, runs, days and organizations."""
 
 from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass
@@ -28,7 +28,7 @@ _SUMS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class UsageFigures:
-    """What was used: requests, tokens and millionths of a dollar."""
+    """Model usage in requests, tokens and millionths of a dollar."""
 
     requests: int
     input_tokens: int
@@ -36,10 +36,10 @@ class UsageFigures:
     """Input tokens that the provider read from its cache; `input_tokens` does not include them."""
     output_tokens: int
     micro_usd: int
-    """Of the requests with a known price."""
+    """The cost of the requests with a known price."""
     unpriced_requests: int = 0
     list_prices_of: str | None = None
-    """The day (`2026-01-31`) of the oldest list price that was used; None: only the operator's prices were."""
+    """The date (`2026-01-31`) of the oldest list price in the cost; None if only the operator's prices are."""
 
     @property
     def tokens(self) -> int:
@@ -48,53 +48,44 @@ class UsageFigures:
 
     def document(self) -> dict[str, object]:
         """Return the figures as the API and the command line show them; the cost is null if no price is known."""
-        found = asdict(self)
-        cost_usd = found.pop("micro_usd") / MICROS_PER_USD
-        last = {name: found.pop(name) for name in ("unpriced_requests", "list_prices_of")}
-        return found | {"cost_usd": None if self.unpriced_requests == self.requests else cost_usd} | last
+        document = asdict(self)
+        cost_usd = document.pop("micro_usd") / MICROS_PER_USD
+        last = {name: document.pop(name) for name in ("unpriced_requests", "list_prices_of")}
+        return document | {"cost_usd": None if self.unpriced_requests == self.requests else cost_usd} | last
 
 
 @dataclass(frozen=True, slots=True)
 class ModelUse:
-    """The usage of one request from an agent to a model."""
+    """The usage of one answered request from an agent to a model."""
 
     agent_key: str
     provider: str
     model: str
     usage: Usage
     micro_usd: int | None
-    """None: the price is not known."""
+    """None if the price is not known."""
     list_prices_of: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ModelCall:
-    """A request to a model that was answered."""
-
-    provider: str
-    model: str
-    usage: Usage
-    asked_at: float
-    """Seconds since 1970; 0: not known."""
+    asked_at: float = 0
+    """Seconds since 1970; 0 if not known."""
 
 
 class TurnMeter:
-    """Stores what a turn uses after each request, so that nothing is lost if the worker dies.
+    """Stores a turn's usage after each request, so that nothing is lost if the worker dies.
 
-    While the database is away, all methods wait for it.
+    All methods wait while the database is down.
     """
 
     def __init__(self, database: Database, turn: Turn, agent: Agent, clock: Clock) -> None:
-        self.trace: Callable[[ModelCall], None] = lambda _: None
-        """Told each request."""
+        self.trace: Callable[[ModelUse], None] = lambda _: None
+        """Called with each request."""
         self._database = database
         self._turn = turn
         self._agent = agent
         self._clock = clock
-        self._away_since: int | None = None
+        self._down_since: int | None = None
 
     def spent(self) -> Spending:
-        """Return what the run, the agent's day and the organization's day have used."""
+        """Return the usage of the run, of the agent today and of the organization today."""
 
         def read() -> Spending:
             with self._database.read() as connection:
@@ -103,11 +94,11 @@ class TurnMeter:
         return self._database.retried(read)
 
     def add(self, model: str, usage: Usage, price: Price | None, asked_at: float = 0) -> None:
-        """Store what one request used."""
+        """Store the usage of one request."""
         access = self._agent.options.model
         provider = "" if access is None else access.provider
         listed = price.looked_up.isoformat() if isinstance(price, ListPrice) else None
-        use = ModelUse(self._agent.key, provider, model, usage, usage.micro_usd(price), listed)
+        use = ModelUse(self._agent.key, provider, model, usage, usage.micro_usd(price), listed, asked_at)
 
         def write() -> None:
             with self._database.write() as connection:
@@ -116,11 +107,11 @@ class TurnMeter:
                     outages.end(connection, access.source)
 
         self._database.retried(write)
-        self._away_since = None
-        self.trace(ModelCall(provider, model, usage, asked_at))
+        self._down_since = None
+        self.trace(use)
 
     def is_away_for_all(self) -> bool:
-        """Store that the provider gave no answer; return whether no turn has had one since it first gave none here."""
+        """Store that the provider gave no answer; return whether no turn got one since the first failure here."""
         access = self._agent.options.model
         if access is None:
             return False
@@ -130,12 +121,12 @@ class TurnMeter:
                 return outages.begin(connection, access, self._clock())
 
         since = self._database.retried(write)
-        self._away_since = self._away_since or since
-        return self._away_since == since
+        self._down_since = self._down_since or since
+        return self._down_since == since
 
 
 def add(connection: sa.Connection, turn: Turn, use: ModelUse, now: int) -> None:
-    """Add one request to what a turn used of a model; tokens written to a cache count as input."""
+    """Add one request to a turn's usage of a model; tokens written to a cache count as input."""
     figures = {
         "requests": 1,
         "input_tokens": use.usage.input + use.usage.cache_write,
@@ -145,7 +136,7 @@ def add(connection: sa.Connection, turn: Turn, use: ModelUse, now: int) -> None:
         "unpriced_requests": int(use.micro_usd is None),
     }
     key = {"run_id": turn.run_id, "number": turn.number, "model": use.model, "day": now // DAY_MICROS}
-    # The insert is tried first: several requests of one agent may be answered at the same time.
+    # Try the insert first: several requests of one agent may be answered at the same time.
     once = {"agent_key": use.agent_key, "provider": use.provider, "list_prices_of": use.list_prices_of}
     if not insert_new(connection, model_usage, key | figures | once):
         condition = [model_usage.c[name] == value for name, value in key.items()]
@@ -155,7 +146,7 @@ def add(connection: sa.Connection, turn: Turn, use: ModelUse, now: int) -> None:
 
 
 def spent(connection: sa.Connection, run_id: str, agent_key: str, now: int) -> Spending:
-    """Return what a run has used, and what its agent and its organization have used today (UTC)."""
+    """Return a run's usage, and today's usage (UTC) of its agent and its organization."""
     of_run = model_usage.c.run_id == run_id
     of_day = (model_usage.c.day == now // DAY_MICROS) & (model_usage.c.agent_key == agent_key)
     tokens = model_usage.c.input_tokens + model_usage.c.cached_tokens + model_usage.c.output_tokens
@@ -175,31 +166,31 @@ def spent(connection: sa.Connection, run_id: str, agent_key: str, now: int) -> S
 
 
 def day_shares(connection: sa.Connection, now: int) -> list[tuple[str, str, float]]:
-    """Return organization (slug), kind (`usd`, `tokens`) and used share of each daily budget, most used first."""
+    """Return organization (slug), kind (`usd`, `tokens`) and used share of each daily budget, highest share first."""
     limits = (organizations.c.slug, organizations.c.day_usd, organizations.c.day_tokens)
     has_limit = sa.or_(organizations.c.day_usd.is_not(None), organizations.c.day_tokens.is_not(None))
     limited = connection.execute(sa.select(*limits).where(has_limit)).all()
     today = UsageFilters(None, now // DAY_MICROS, now // DAY_MICROS)
     used = {one.subject["organization"]: one.figures for one in totals(connection, today, "organization")}
-    found = []
+    shares = []
     for slug, usd, tokens in limited:
         of_day = used.get(slug, UsageFigures(0, 0, 0, 0, 0))
         if usd is not None:
-            found.append((slug, "usd", of_day.micro_usd / MICROS_PER_USD / usd))
+            shares.append((slug, "usd", of_day.micro_usd / MICROS_PER_USD / usd))
         if tokens is not None:
-            found.append((slug, "tokens", of_day.tokens / tokens))
-    return sorted(found, key=lambda one: (-one[2], one))
+            shares.append((slug, "tokens", of_day.tokens / tokens))
+    return sorted(shares, key=lambda one: (-one[2], one))
 
 
 def of_turns(connection: sa.Connection, run_id: str) -> dict[int, UsageFigures]:
-    """Return what each turn of a run used, by number; turns without requests to a model are left out."""
+    """Return the usage of each turn of a run, by number; turns without requests to a model are left out."""
     query = sa.select(model_usage.c.number, *_SUMS).where(model_usage.c.run_id == run_id)
     rows = connection.execute(query.group_by(model_usage.c.number))
     return {row.number: _figures(row) for row in rows}
 
 
 def run_share(used: Collection[UsageFigures], budget: SpendingLimits) -> float | None:
-    """Return the share of a run's budget that its turns used, of the limit that is nearest; None: it has none."""
+    """Return the used share of a run's budget, for the limit that is closest; None if there is no budget."""
     limits = (
         (budget.run_usd, sum(one.micro_usd for one in used) / MICROS_PER_USD),
         (budget.run_tokens, sum(one.tokens for one in used)),
@@ -208,7 +199,7 @@ def run_share(used: Collection[UsageFigures], budget: SpendingLimits) -> float |
 
 
 def by_agent(connection: sa.Connection, first_day: int) -> dict[tuple[str, str, int], UsageFigures]:
-    """Return what was used from a day on, by organization (slug), agent and day; the most expensive first."""
+    """Return the usage since a day, by organization (slug), agent and day; the most expensive first."""
     key = (organizations.c.slug, runs.c.agent, model_usage.c.day)
     query = _joined(*key, *_SUMS).where(model_usage.c.day >= first_day).group_by(*key)
     rows = connection.execute(query.order_by(sa.desc("micro_usd"), *key))
@@ -217,10 +208,10 @@ def by_agent(connection: sa.Connection, first_day: int) -> dict[tuple[str, str, 
 
 @dataclass(frozen=True, slots=True)
 class UsageTotal:
-    """What one organization, repository, agent or day used, or all of them."""
+    """The usage of one organization, repository, agent or day, or the grand total."""
 
     subject: dict[str, Any]
-    """By name: `organization` (slug) and `repository` or `agent`, or `day` (since 1970); empty for the grand total."""
+    """`organization` (slug), with `repository` or `agent`, or `day` (since 1970); empty for the grand total."""
     runs: int
     turns: int
     figures: UsageFigures
@@ -228,7 +219,7 @@ class UsageTotal:
 
 @dataclass(frozen=True, slots=True)
 class UsageFilters:
-    """Which usage is summed; days since 1970 (UTC), both included."""
+    """Which usage to sum; days since 1970 (UTC), both included."""
 
     organization_id: str | None = None
     first_day: int | None = None
@@ -236,7 +227,7 @@ class UsageFilters:
 
 
 def totals(connection: sa.Connection, filters: UsageFilters, by: Grouping | None) -> list[UsageTotal]:
-    """Return the usage, summed by `by`; None: one total."""
+    """Return the usage grouped by `by`; None for one grand total."""
     slug, platform = organizations.c.slug, runs.c.platform
     subjects: dict[Grouping | None, dict[str, sa.ColumnElement[Any]]] = {
         "organization": {"organization": slug},
@@ -246,7 +237,7 @@ def totals(connection: sa.Connection, filters: UsageFilters, by: Grouping | None
         None: {},
     }
     subject = subjects[by]
-    # Paths are compared as code hosts do, regardless of case, and shown as they are written.
+    # Paths are compared regardless of case, as code hosts do, and shown as written.
     key = (slug, platform, runs.c.path_key) if by == "repository" else tuple(subject.values())
     turn = model_usage.c.run_id + "/" + sa.cast(model_usage.c.number, sa.Text)
     counts = {"runs": sa.distinct(model_usage.c.run_id), "turns": sa.distinct(turn)}

@@ -10,7 +10,7 @@ from service.store.database import now_in
 from service.store.schema import found, workers
 
 MISSING: Final = "missing: "
-"""Begins the sandbox of a worker that has none and needs one; the reason and the command that installs it follow."""
+"""Prefix in the `sandbox` of a worker that needs one and has none; the reason and how to install it follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +27,13 @@ class Worker:
     """Turns it executes at the same time; 0 while its sandbox is missing or its disk is nearly full."""
     started_at: int
     seen_at: int
-    """The time of its last heartbeat by the database's clock, the same for all machines; 0: it signed off."""
+    """The time of its last heartbeat by the database's clock, which all machines share; 0 if it signed off."""
     at_work: int = 0
-    """Turns it was executing then."""
+    """Turns it was executing at that time."""
 
     @property
     def has_no_sandbox(self) -> bool:
-        """Whether it begins no turns because its sandbox is missing."""
+        """Whether it starts no turns because its sandbox is missing."""
         return self.sandbox.startswith(MISSING)
 
 
@@ -51,13 +51,13 @@ def sign_off(connection: sa.Connection, executor: str) -> None:
 
 
 def heard_within(connection: sa.Connection, micros: int, clock: Clock) -> list[Worker]:
-    """Return the workers with a heartbeat within so many microseconds, oldest first."""
+    """Return the workers with a heartbeat within the last `micros` microseconds, oldest first."""
     earliest = now_in(connection, clock) - micros
     return found(connection, Worker, workers, workers.c.seen_at >= earliest, order=[workers.c.started_at])
 
 
 def all_of(connection: sa.Connection) -> list[Worker]:
-    """Return every worker on record."""
+    """Return all known workers."""
     return found(connection, Worker, workers, order=[workers.c.started_at])
 
 

@@ -132,7 +132,7 @@ def test_health_and_invitations_are_told_once(desk: Desk) -> None:
     host = Host("github", "github.example", None, "api", "https://api.example", None, None)
     with desk.database.write() as connection:
         hosts.connect(connection, desk.owner, host, 1)
-        assert hosts.last_statuses(connection, desk.owner) == {"github": "ok"}
+        assert hosts.last_answers(connection, desk.owner) == {"github": ("ok", None)}
         for before, after in (("ok", "degraded"), ("ok", "degraded"), ("degraded", "ok")):
             hosts.note_status(connection, desk.owner, host, before, after, desk.now())
         invitation = invitations.invite(connection, desk.owner, "ada@acme.example", desk.now())

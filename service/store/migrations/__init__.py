@@ -1,4 +1,4 @@
-"""Migrations: a new database gets the current tables at once; Alembic migrates an older one step by step.
+"""Migrations: a new database gets the current tables directly; Alembic migrates an older one step by step.
 
 Each step is a file in `versions` that imports nothing of the current schema and never changes once released.
 """
@@ -20,14 +20,14 @@ _COLUMNS: Final = {
 
 
 class DatabaseError(ServiceError):
-    """The database cannot be used; the text names the cure."""
+    """The database cannot be used; the text says how to fix it."""
 
 
 def version(connection: sa.Connection) -> int | None:
-    """Return the version of a database's schema; None when it has no tables of this program.
+    """Return the version of a database's schema; None if it has no tables of this program.
 
     Raises:
-        DatabaseError: Another program versions it, or an unreleased version of this one wrote it.
+        DatabaseError: It belongs to another program, or an unreleased version of this one wrote it.
     """
     there = sa.inspect(connection)
     if there.has_table(meta.name):
@@ -46,7 +46,7 @@ def version(connection: sa.Connection) -> int | None:
 
 
 def check(connection: sa.Connection) -> None:
-    """Compare the columns of the tables with those of this program: unreleased versions share a version number.
+    """Compare the tables' columns with this program's: unreleased versions may share a version number.
 
     Raises:
         DatabaseError: They differ.
@@ -65,7 +65,7 @@ def check(connection: sa.Connection) -> None:
 
 
 def migrate(connection: sa.Connection) -> None:
-    """Bring the schema to this program's version, inside the caller's transaction and under its lock.
+    """Upgrade the schema to this program's version, inside the caller's transaction and under its lock.
 
     Raises:
         DatabaseError: As for `version` and `check`, or a newer program has migrated it.
@@ -73,7 +73,7 @@ def migrate(connection: sa.Connection) -> None:
     found = version(connection)
     if found is None:
         metadata.create_all(connection)
-        # As Alembic would note it; its import is left to real migrations.
+        # As Alembic would record it; only real migrations pay for importing Alembic.
         columns = "version_num VARCHAR(32) NOT NULL, CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)"
         connection.execute(sa.text(f"CREATE TABLE alembic_version ({columns})"))
         connection.execute(sa.insert(_REVISION).values(version_num=f"{VERSION:04}"))
