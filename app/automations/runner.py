@@ -408,7 +408,7 @@ class Runner:
             return
         occurrence = decision.occurrence
         held = await self.cache.detail(await self.state.last_result(rule.name, conversation) or "")
-        if rule.overlap == "queue" and held is not None:
+        if rule.overlap == "queue" and held is not None and held.run.updated_at is not None:
             # It is late only since the run that it waited for has ended.
             ended_at = held.run.updated_at - await self.cache.run_clock_ahead()
             occurrence = replace(occurrence, at=max(occurrence.at, ended_at))
