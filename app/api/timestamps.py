@@ -9,6 +9,9 @@ from typing import Final
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NUMBER: Final = re.compile(r"-?\d{9,16}(\.\d+)?")
 _DATE_TIME: Final = re.compile(r"\d{4}-\d\d-\d\d([Tt ]\d\d:\d\d(:\d\d([.,]\d+)?)?([Zz]|[+-]\d\d:?\d\d)?)?")
+_EARLIEST: Final = datetime(1900, 1, 1, tzinfo=UTC)
+_LATEST: Final = datetime(9000, 1, 1, tzinfo=UTC)
+"""Times beyond these are placeholders (`0001-01-01`), and adding to them could leave the calendar."""
 _FIRST_MILLISECONDS: Final = 1e11
 """As seconds this would be the year 5138; as milliseconds it is 1973."""
 
@@ -16,8 +19,13 @@ _FIRST_MILLISECONDS: Final = 1e11
 def timestamp(received: object) -> datetime | None:
     """A time from RFC 3339, the same without an offset (taken as UTC), or epoch seconds or milliseconds.
 
-    None: it cannot be read as any of these, or lies outside the years 1 to 9999.
+    None: it cannot be read as any of these, or lies outside the years 1900 to 8999.
     """
+    moment = _read(received)
+    return moment if moment is not None and _EARLIEST <= moment < _LATEST else None
+
+
+def _read(received: object) -> datetime | None:
     if isinstance(received, str):
         text = received.strip()
         if _DATE_TIME.fullmatch(text):

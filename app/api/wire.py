@@ -310,6 +310,18 @@ def _project(body: _ProjectBody, asked_for: str | None) -> Project:
     )
 
 
+def _without_half_pairs(body: bytes) -> bytes | None:
+    r"""The JSON with U+FFFD instead of escapes such as `\ud800` without their other half; None: it has none."""
+    if b"\\u" not in body:
+        return None
+    try:
+        text = json.dumps(json.loads(body), ensure_ascii=False)
+    except ValueError:
+        return None
+    repaired = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return None if repaired == text else repaired.encode()
+
+
 def read_body(model: type[_Body], body: bytes, status: int | None = None) -> _Body:
     """A body as a model.
 
@@ -317,7 +329,13 @@ def read_body(model: type[_Body], body: bytes, status: int | None = None) -> _Bo
         UnusableAnswerError: It is not one.
     """
     try:
-        return model.model_validate_json(body)
+        try:
+            return model.model_validate_json(body)
+        except ValidationError:
+            # Half of a surrogate pair in one field would hide a whole page.
+            if (repaired := _without_half_pairs(body)) is None:
+                raise
+            return model.model_validate_json(repaired)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         location = ".".join(str(step) for step in first["loc"][:4])

@@ -126,6 +126,18 @@ async def test_odd_runs_are_kept_beside_the_others(server: Server, client: Clien
     assert page.dropped == 4
 
 
+async def test_half_of_a_surrogate_pair_hides_no_page(server: Server, client: Client) -> None:
+    """A text that is no valid Unicode is shown with a replacement character; all else is as received."""
+    odd = {**RUN, "run_id": "run_2", "branch_name": "x\ud800y", "title": "\udc00 and \U0001f600"}
+    body = json.dumps({"runs": [RUN, odd]}).encode()
+    server.script(Respond(200, body, headers={"Content-Type": "application/json"}))
+
+    page = await client.list_runs()
+
+    assert [run.branch_name for run in page.runs] == ["fix/login", "x\ufffdy"]
+    assert json.loads(page.runs[1].raw_json)["title"] == "\ufffd and \U0001f600"
+
+
 async def test_a_write_is_sure_of_the_id_alone(server: Server, client: Client) -> None:
     """A run that was started is known by its id, whatever else the answer lacks; without one it is in doubt."""
     server.script(Respond(201, {"run_id": "run_9", "status": 3}), Respond(201, {**RUN, "run_id": 9}))
