@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl
 from app.api import results, wire
 from app.api.budget import Budget, Priority
 from app.api.errors import NotFoundError, NotSendableError
+from app.api.network import Network
 from app.api.requests import Answer, CancelRun, ContinueRun, ResendInvitation, StartRun, WriteRequest, as_json, run_path
 from app.api.timestamps import as_filter
 from app.api.transport import Call, CommitHook, Reply, Transport
@@ -26,7 +27,13 @@ class Client:
     """One service with one token; connections are kept between reads. Used and closed on one loop."""
 
     def __init__(
-        self, base_url: str, token: Token | TokenError | None, *, deadline_s: float = 20.0, budget: Budget | None = None
+        self,
+        base_url: str,
+        token: Token | TokenError | None,
+        *,
+        deadline_s: float = 20.0,
+        budget: Budget | None = None,
+        network: Network | None = None,
     ) -> None:
         """Prepare, without any I/O; each request must be answered in full within `deadline_s`.
 
@@ -37,7 +44,7 @@ class Client:
         """
         self.budget = budget or Budget()
         """Every request through this client takes its turn there."""
-        self.transport = Transport(base_url, token, deadline_s, self.budget.hear)
+        self.transport = Transport(base_url, token, deadline_s, self.budget.hear, network or Network())
         self.priority = Priority.ASKED
 
     def at(self, priority: Priority) -> Self:

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from app.api.network import Network
 from app.profiles import NotifySettings
 from app.profiles.address import is_loopback
 from storage.errors import StorageError
@@ -71,11 +72,15 @@ async def beat(address: str) -> str | None:
         is_usable = parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname or ""))
         if not is_usable or not parts.hostname:
             return "The heartbeat's address must begin with https:// (http only on loopback)."
+        network = Network()
+        way = network.proxy_of(address)
         # A redirect leads to another address than the configured one: it counts as a failure.
-        async with httpx.AsyncClient(trust_env=False, timeout=DEADLINE_S, follow_redirects=False) as client:
+        async with httpx.AsyncClient(
+            verify=network.context(), proxy=way, trust_env=False, timeout=DEADLINE_S, follow_redirects=False
+        ) as client:
             answer = await client.get(address)
     except ValueError:
-        return "The heartbeat's address cannot be read as one."
+        return "The heartbeat's address, or the proxy's, cannot be read as one."
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
         return f"The heartbeat was not taken: {type(error).__name__}."
     return None if answer.is_success else f"The heartbeat was answered with {answer.status_code}."

@@ -7,7 +7,7 @@ import ssl
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from importlib.util import find_spec
@@ -36,6 +36,7 @@ from app.api.errors import (
     UnusableAnswerError,
 )
 from app.api.mask import Mask
+from app.api.network import Network
 from app.api.timestamps import retry_after_s
 from app.profiles.address import base_address
 from app.profiles.token import Token, TokenError
@@ -101,8 +102,9 @@ class _Passage:
     begun: bool = False
     """Whether bytes of the request may have left this machine."""
 
-    async def __call__(self, event: str, _info: dict[str, object]) -> None:
-        if event != _FIRST_BYTE:
+    async def __call__(self, event: str, info: dict[str, object]) -> None:
+        # A proxy is asked for a tunnel first: nothing of the request has left this machine then.
+        if event != _FIRST_BYTE or getattr(info.get("request"), "method", b"") == b"CONNECT":
             return
         if self.before_first_byte is not None:
             try:
@@ -122,7 +124,7 @@ class _StoppedError(Exception):
 
 @dataclass(slots=True)
 class Transport:
-    """Requests to one service with one token, without redirects, proxies, cookies or compressed bodies."""
+    """Requests to one service with one token, without redirects, cookies or compressed bodies."""
 
     base_url: str
     token: Token | TokenError | None
@@ -130,6 +132,7 @@ class Transport:
     deadline_s: float
     on_headers: Callable[[Mapping[str, str], float], None] = lambda _headers, _sent_s: None
     """Called with each answer's headers, and when its request was sent: seconds since 1970."""
+    network: Network = field(default_factory=Network)
     in_lab: bool = field(default=False, init=False)
     """Whether the last answer came from a lab, where faults are scripted."""
     _lanes: dict[bool, httpx.AsyncHTTPTransport] = field(default_factory=dict, init=False)
@@ -219,7 +222,14 @@ class Transport:
 
     async def _lane(self, *, writes: bool) -> httpx.AsyncHTTPTransport:
         if writes not in self._lanes:
-            context = await asyncio.to_thread(_tls) if self.base_url.startswith("https:") else _no_tls()
+            try:
+                proxy = self.network.proxy_of(self.base_url)
+                needs_tls = self.base_url.startswith("https:") or (proxy is not None and proxy.url.scheme == "https")
+                context = await asyncio.to_thread(self.network.context) if needs_tls else _no_tls()
+            except ValueError as error:
+                raise NotSendableError(f"The service cannot be asked: {error}.") from error
+            if proxy is not None and proxy.url.scheme == "https":
+                proxy = httpx.Proxy(proxy.url, auth=proxy.auth, ssl_context=context)
             # A write never uses a kept connection: one that the server has just closed would leave its outcome unknown
             # for nothing.
             limits = httpx.Limits(
@@ -227,7 +237,7 @@ class Transport:
                 max_keepalive_connections=0 if writes else _CONNECTIONS,
                 keepalive_expiry=_KEEP_S,
             )
-            lane = httpx.AsyncHTTPTransport(verify=context, trust_env=False, limits=limits, http2=False)
+            lane = httpx.AsyncHTTPTransport(verify=context, trust_env=False, limits=limits, http2=False, proxy=proxy)
             self._lanes.setdefault(writes, lane)
         return self._lanes[writes]
 
@@ -236,6 +246,13 @@ class Transport:
         said = f": {error.rstrip('.')}." if error else "."
         if begun:
             return UnreachableError(f"The connection was lost before the answer was complete{said}")
+        with suppress(ValueError):
+            proxy = self.network.proxy_of(self.base_url)
+            if proxy is not None:
+                way = f"through the proxy {proxy.url.host}:{proxy.url.port or ''}".rstrip(":")
+                return UnreachableError(f"No connection to {self.base_url} {way}{said}", surely_not_sent=True)
+        if "CERTIFICATE_VERIFY_FAILED" in error:
+            said += " If the certificate is from your own authority, name that in ca_file or SSL_CERT_FILE."
         return UnreachableError(f"No connection to {self.base_url}{said}", surely_not_sent=True)
 
 
@@ -290,13 +307,6 @@ def _unexpected(response: httpx.Response, mask: Mask) -> str:
         where = mask.text(response.headers.get("Location", "nowhere"))[:200]
         return f"The service redirects to {where!r}; the token goes to no other place. Correct the base address."
     return f"The service answered {status}, which the API does not have."
-
-
-def _tls() -> ssl.SSLContext:
-    context = httpx.create_ssl_context(trust_env=False)
-    # An operator's own certificate authority is among the system's.
-    context.load_default_certs()
-    return context
 
 
 def _no_tls() -> ssl.SSLContext:

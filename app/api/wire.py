@@ -202,7 +202,7 @@ def run_page(body: bytes) -> RunPage:
     Raises:
         UnusableAnswerError: The body is not what spec 2.5 says.
     """
-    page = read_body(_RunListBody, body)
+    page = read_body(_RunListBody, body, may_repair=True)
     runs = tuple([run.record() for run in page.runs if isinstance(run, _RUN_BODIES)])
     total = page.total_count if type(page.total_count) is int and page.total_count in _COUNTS else None
     return RunPage(runs, page.next_token or None, total, dropped=len(page.runs) - len(runs))
@@ -242,7 +242,7 @@ def health_report(body: bytes) -> HealthReport:
     Raises:
         UnusableAnswerError: The body is not what spec 2.7 says.
     """
-    platforms = read_body(_HealthBody, body).code_hosting or {}
+    platforms = read_body(_HealthBody, body, may_repair=True).code_hosting or {}
     return HealthReport(tuple(_sample(name, found) for name, found in platforms.items() if found is not None))
 
 
@@ -322,8 +322,8 @@ def _without_half_pairs(body: bytes) -> bytes | None:
     return None if repaired == text else repaired.encode()
 
 
-def read_body(model: type[_Body], body: bytes, status: int | None = None) -> _Body:
-    """A body as a model.
+def read_body(model: type[_Body], body: bytes, status: int | None = None, *, may_repair: bool = False) -> _Body:
+    """A body as a model; `may_repair`: even if one of its texts is no valid Unicode.
 
     Raises:
         UnusableAnswerError: It is not one.
@@ -333,7 +333,8 @@ def read_body(model: type[_Body], body: bytes, status: int | None = None) -> _Bo
             return model.model_validate_json(body)
         except ValidationError:
             # Half of a surrogate pair in one field would hide a whole page.
-            if (repaired := _without_half_pairs(body)) is None:
+            repaired = _without_half_pairs(body) if may_repair else None
+            if repaired is None:
                 raise
             return model.model_validate_json(repaired)
     except ValidationError as error:

@@ -20,6 +20,7 @@ from app.actions.reconciliation import Reconciliation
 from app.api.budget import Budget, Priority
 from app.api.client import Client
 from app.api.errors import ApiError
+from app.api.network import Network
 from app.engine.events import Announce, Doorbell, StorageFailed
 from app.engine.files import author_of, login, settled_ledger
 from app.profiles import CACHE_FILE, STATE_FILE, Profile, Settings, data_folder
@@ -105,7 +106,8 @@ class Engine(Struct, frozen=True):
             except TokenError as error:
                 token = error
             poll = profile.poll
-            client = Client(profile.base_url, token, deadline_s=poll.deadline_s, budget=Budget(cache))
+            network = Network(profile.proxy, profile.ca_file, profile.client_cert)
+            client = Client(profile.base_url, token, deadline_s=poll.deadline_s, budget=Budget(cache), network=network)
             await client.budget.load()
             stack.pop_all()
         doorbell = Doorbell(*([announce] if announce else []))

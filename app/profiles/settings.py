@@ -383,6 +383,12 @@ class Profile(Struct, frozen=True):
     """Whether writes are refused."""
     poll: PollSettings = PollSettings()
     """`[poll]`, with this profile's own `[profiles.NAME.poll]` on top."""
+    proxy: str = "environment"
+    """The way to the service: `environment`, `none`, or a proxy's address."""
+    ca_file: Path | None = None
+    """Certificate authorities to trust besides the system's (PEM)."""
+    client_cert: Path | None = None
+    """A client certificate with its key (PEM)."""
     color: ProfileColor = "auto"
     """The colour of its name; `auto`: see `Settings.color_of`."""
 

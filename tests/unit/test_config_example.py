@@ -55,7 +55,9 @@ def test_every_value_of_the_example_is_the_default(file: Path) -> None:
     assert settings.data_dir == data_folder(Settings(), settings.profile()).parent
     assert settings.profile() == Profile("acme", "https://api.example.com/v1", EnvToken())
     assert set(values) == fields(Settings) - {"file", "unused", "command_line"}
-    assert set(values["profiles"]["acme"]) == fields(Profile) - {"name", "token"} | {"token_env"}
+    of_no_default = {"ca_file", "client_cert"}
+    assert set(values["profiles"]["acme"]) | of_no_default == fields(Profile) - {"name", "token"} | {"token_env"}
+    assert all(f"##{name} = " in file.read_text() for name in of_no_default)
     sections = {"poll": PollSettings, "history": HistorySettings, "console": ConsoleSettings, "notify": NotifySettings}
     assert {name: set(values[name]) for name in sections} == {name: fields(kind) for name, kind in sections.items()}
 
