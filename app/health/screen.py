@@ -82,7 +82,7 @@ class SampleReader(Struct, frozen=True):
     def pasts(
         self, hosts: Sequence[PlatformHealth], spans: Sequence[HealthSpan], now: datetime
     ) -> dict[str, PlatformHistory]:
-        """Return each platform's past by its name; empty without samples."""
+        """Return each platform's past by name; empty without samples."""
         own = {platform: tuple(group) for platform, group in groupby(spans, lambda span: span.platform)}
         return {
             host.platform: self._past(own.get(host.platform, ()), now, self.healthy_words, connected=host.connected)
@@ -527,14 +527,14 @@ class HealthScreen(BaseScreen):
 
     @property
     def _ahead(self) -> timedelta:
-        """How far the service's clock, which times runs, is ahead of ours."""
+        """How far the service's clock, which times runs, is ahead."""
         return self.session.run_now() - self.session.clock()
 
 
 async def read_health(
     cache: Cache, reader: SampleReader, now: datetime, ahead: timedelta, before: HealthView
 ) -> HealthView:
-    """Read the data; the service's clock is `ahead` of ours. Final counts of incidents are copied from `before`.
+    """Read the data, with the service's clock `ahead` by this much. Final counts of incidents are copied from `before`.
 
     Raises:
         StorageError: The cache cannot be read.
