@@ -239,7 +239,12 @@ async def _answer(invocation: Invocation, numbers: Sequence[int], word: Literal[
     output = invocation.output
     if bot is None and word == "approved":
         output.note(f"It is sent as soon as a bot is running: {invocation.command_line} watch")
-    documents = [_answered(each, word) for each in answered]
+    documents: list[dict[str, Any]] = []
+    for each in answered:
+        entry, request_json = document(each), each.request_json
+        request = None if request_json is None else {"method": "POST", **json.loads(request_json)}
+        by = {"answered_by": entry["answered_by"], "answered_at": entry["answered_at"]}
+        documents.append({"decision": each.decision_id, "rule": each.rule, "outcome": word, "request": request, **by})
     if output.format is not Format.TABLE and len(documents) > 1:
         columns: tuple[Column[dict[str, Any]], ...] = (
             Column("decision", name="decision"),
@@ -260,19 +265,6 @@ async def _answer(invocation: Invocation, numbers: Sequence[int], word: Literal[
         if is_table and body:  # A table's field would be cut off.
             output.print(body)
     return Exit.DONE
-
-
-def _answered(decision: Decision, word: str) -> dict[str, Any]:
-    asked = decision.request_json
-    entry = document(decision)
-    return {
-        "decision": decision.decision_id,
-        "rule": decision.rule,
-        "outcome": word,
-        "request": None if asked is None else {"method": "POST", **json.loads(asked)},
-        "answered_by": entry["answered_by"],
-        "answered_at": entry["answered_at"],
-    }
 
 
 @automations.command("run", cls=FactCommand)

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any, ClassVar, Final
 
 from textual import on, work
@@ -247,13 +246,10 @@ class AutomationsScreen(BaseScreen):
         self.refresh_bindings()
 
     @on(LineTable.Highlighted)
-    def _highlighted(self) -> None:
-        """Read the rule's journal and its TOML."""
-        if self._view is not None:
-            self.run_worker(partial(self._read_more, self._view), exclusive=True, group="more")
-
-    async def _read_more(self, view: RuleView) -> None:
-        if self.session.engine is None:
+    @work(exclusive=True, group="more")
+    async def _read_more(self) -> None:
+        """Load the rule's journal and its TOML."""
+        if (view := self._view) is None or self.session.engine is None:
             return
         journal = await self._state.journal(view.key, limit=JOURNAL)
         written = await asyncio.to_thread(self._file.written, view.key)

@@ -251,7 +251,7 @@ class PreviewSheet(Sheet[bool]):
         self._second_press = SecondPress()
 
     def compose(self) -> ComposeResult:
-        """Compose the keys above the request, where they stay in view however long it is."""
+        """Compose the keys above the request, so that they stay in view however long it is."""
         with Vertical() as box:
             self._mark.entitle(box, self._title)
             yield key_line(("^s", self._verb, "screen.answer(True)"), ("esc", "Leave it", "screen.answer(False)"))

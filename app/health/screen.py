@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import partial
 from itertools import groupby, pairwise
 from math import floor
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -27,9 +26,9 @@ from app.engine.text import SafeText, safe_text
 from app.engine.times import age, ago, clock_time, span
 from app.health.facts import HealthLevel, Incident, Uptime, flips, incidents, level, longest_gap, slices, uptime
 from app.runs.query import parse
-from app.runs.screen_actions import ids_of, show_many, with_engine
+from app.runs.screen_actions import ids_of, show_many, using_engine
 from storage.cache.cache import Cache
-from storage.records import ACTIVE_STATUSES, HealthSpan, LinkState, PlatformHealth, RunFilter, RunSort
+from storage.records import ACTIVE_STATUSES, HealthSpan, LinkState, PlatformHealth, RunSort
 from storage.records.activity import ActivityFilter, PollSpan
 from storage.records.health import NO_STATUS
 from storage.records.insights import FailedRuns
@@ -83,7 +82,7 @@ class SampleReader(Struct, frozen=True):
     def pasts(
         self, hosts: Sequence[PlatformHealth], spans: Sequence[HealthSpan], now: datetime
     ) -> dict[str, PlatformHistory]:
-        """Return each platform's past by its name; empty without samples."""
+        """Return each platform's past by name; empty without samples."""
         own = {platform: tuple(group) for platform, group in groupby(spans, lambda span: span.platform)}
         return {
             host.platform: self._past(own.get(host.platform, ()), now, self.healthy_words, connected=host.connected)
@@ -432,14 +431,12 @@ class HealthScreen(BaseScreen):
         here = keys.index(self._key) if self._key in keys else -1
         self._list.seek(keys[(here + 1) % len(keys)])
 
-    def action_retry(self) -> None:
+    @using_engine("form")
+    async def action_retry(self, engine: "Engine") -> None:
         """Retry this row's failed runs, after a confirmation."""
-        lead = self._lead(self._key)
-        if lead is not None:
-            runs = replace(parse(lead.target or "", self.session.run_now()).filter, statuses=("failed",))
-            with_engine(self, partial(self._retry, runs), "form")
-
-    async def _retry(self, runs: RunFilter, engine: "Engine") -> None:
+        if (lead := self._lead(self._key)) is None:
+            return
+        runs = replace(parse(lead.target or "", self.session.run_now()).filter, statuses=("failed",))
         if ids := await ids_of(self.session, engine, runs, RunSort()):
             await show_many(self, engine, "retry", ids, lambda _: self.session.poll_soon())
         elif not await engine.cache.count(runs):
@@ -530,14 +527,14 @@ class HealthScreen(BaseScreen):
 
     @property
     def _ahead(self) -> timedelta:
-        """How far the service's clock, which times runs, is ahead of ours."""
+        """How far the service's clock, which times runs, is ahead."""
         return self.session.run_now() - self.session.clock()
 
 
 async def read_health(
     cache: Cache, reader: SampleReader, now: datetime, ahead: timedelta, before: HealthView
 ) -> HealthView:
-    """Read the data; the service's clock is `ahead` of ours. Final counts of incidents are copied from `before`.
+    """Read the data, with the service's clock `ahead` by this much. Final counts of incidents are copied from `before`.
 
     Raises:
         StorageError: The cache cannot be read.

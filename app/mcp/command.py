@@ -116,7 +116,7 @@ class Call(Invocation):
 
 
 class Tools:
-    """The tools: one per public method, described to clients by its docstring."""
+    """The tools: one per public method, with its docstring as the description for clients."""
 
     def __init__(self, new_call: Callable[[], Call]) -> None:
         self._new_call = new_call

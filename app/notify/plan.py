@@ -89,7 +89,7 @@ class Situation(Struct, frozen=True):
         return any(mark.hides(at, self.now) for mark in self._marks(one))
 
     def is_muted(self, one: Alert | ToldProblem) -> bool:
-        """Whether it was muted for good."""
+        """Whether it was muted permanently."""
         return any(mark.is_muted for mark in self._marks(one))
 
     def is_acknowledged(self, problem: ToldProblem) -> bool:

@@ -188,9 +188,10 @@ async def quiet(app: App[Any]) -> None:
 def _running(app: App[Any]) -> list[Any]:
     """The unfinished workers; none if each of them waits for the answer of an open sheet."""
     running = [worker for worker in app.workers if not worker.is_finished]
-    # Textual offers no public way to ask who waits for a screen.
-    futures = [each.future for screen in app.screen_stack for each in screen._result_callbacks]  # noqa: SLF001
-    return running if len(running) > sum(future is not None and not future.done() for future in futures) else []
+    # Textual offers no public way to ask who waits for a screen. It gives every screen a future, awaited or not.
+    futures: list[Any] = [each.future for screen in app.screen_stack for each in screen._result_callbacks]  # noqa: SLF001
+    asking = sum(bool(future is not None and not future.done() and future._callbacks) for future in futures)  # noqa: SLF001
+    return running if len(running) > asking else []
 
 
 async def _ended(worker: Any) -> None:
