@@ -17,7 +17,7 @@ from service.agents.presets import PRESETS
 def contradictions(
     argv: tuple[str, ...], options: AgentOptions, environment: tuple[str, ...], *, network: bool
 ) -> Iterator[str]:
-    """Yield contradictions in the configuration, whatever machine the agent runs on, each with its cure."""
+    """Yield contradictions in the configuration, whatever machine the agent runs on, each with its fix."""
     if not argv and options.preset is None:
         yield "it needs argv, the command, or preset, a program that the service knows"
     try:
@@ -40,7 +40,7 @@ def contradictions(
 
 
 def missing(argv: tuple[str, ...], options: AgentOptions, environment: tuple[str, ...], data: Path) -> Iterator[str]:
-    """Yield what is missing on this machine, each with its cure. `data`: the service's folder."""
+    """Yield what is missing on this machine, each with its fix. `data`: the service's folder."""
     try:
         name = program_name(argv, options)
         if name is not None:
@@ -58,11 +58,11 @@ def missing(argv: tuple[str, ...], options: AgentOptions, environment: tuple[str
         if not path.exists():
             yield f"readable: {path} is not there"
         elif data.resolve().is_relative_to(path.resolve()) or path.resolve().is_relative_to(data.resolve()):
-            yield f"readable: {path} would show the agent the service's own data; name folders beside it"
+            yield f"readable: {path} would show the agent the service's own data; name other folders"
 
 
 def missing_keys(options: AgentOptions, environment: tuple[str, ...]) -> list[str]:
-    """Return the missing keys of the agent's model, each with its cure."""
+    """Return the missing keys of the agent's model, each with its fix."""
     if options.model is not None:
         key = options.model.key_env
         has_key = key is None or os.environ.get(key)
@@ -81,7 +81,7 @@ TAKES_NONE: Final = (
 
 
 def takes_servers(options: AgentOptions) -> bool:
-    """Whether an agent's program is told of the repository's MCP servers."""
+    """Whether an agent's program takes the repository's MCP servers."""
     return options.preset is not None and PRESETS[options.preset].servers is not None
 
 

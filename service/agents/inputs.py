@@ -1,4 +1,4 @@
-"""What a caller gives a named agent: inputs that its configuration declares, and the prompt that places them."""
+"""A named agent's inputs, as its configuration declares them, and the prompt that they are filled into."""
 
 import json
 import re
@@ -10,11 +10,11 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 from service.errors import ServiceError
 
 INSTRUCTIONS: Final = "instructions"
-"""The input that every agent takes: what it is to do, in free text."""
+"""The input that every agent takes: its task, in free text."""
 _UNASKED: Final = "Do what you are configured for."
 _FIELD: Final = re.compile(r"\{([A-Za-z_][\w.-]*)\}", re.ASCII)
 _NEARLY: Final = re.compile(r"\{\s*inputs?\s*[.\[][^{}]*\}")
-"""What is meant for a field in other languages of templates, and would be told as it stands."""
+"""A field as other template languages write it, which would reach the agent unchanged."""
 _KINDS: Final[Mapping[str, tuple[type, ...]]] = {
     "text": (str,),
     "integer": (int,),
@@ -58,7 +58,7 @@ class AgentInput(BaseModel):
         return self
 
     def fault(self, value: JsonValue) -> str | None:
-        """Return what is expected instead of a value; None: it is right."""
+        """Return which value is expected instead; None: it is right."""
         # 1 equals true in Python, and not in JSON.
         is_chosen = any(one == value and isinstance(one, bool) == isinstance(value, bool) for one in self.choices)
         if self.choices and not is_chosen:
@@ -67,7 +67,7 @@ class AgentInput(BaseModel):
 
 
 def misplaced(prompt: str, declared: Mapping[str, AgentInput]) -> Iterator[str]:
-    """Yield what a prompt says of inputs that a turn could not fill in, each with its cure."""
+    """Yield the fields of a prompt that a turn could not fill in, each with its fix."""
     known = ", ".join(f"{{inputs.{one}}}" for one in dict.fromkeys((*declared, INSTRUCTIONS)))
     for near in _NEARLY.findall(prompt):
         if not _FIELD.fullmatch(near):
@@ -108,9 +108,9 @@ def checked(agent: str, declared: Mapping[str, AgentInput], given: Mapping[str, 
 
 
 def instructions(agent: str, prompt: str | None, values: Mapping[str, JsonValue], *, listed: bool) -> str:
-    """Return what an agent is told: its prompt, else the caller's words.
+    """Return an agent's instructions: its prompt, or the caller's words if it has none.
 
-    The words follow where the prompt does not place them, and so, if they are to be `listed`, do other inputs.
+    Words that the prompt has no field for follow it, and so do other such inputs, if they are to be `listed`.
     """
     words = values.get(INSTRUCTIONS)
     asked = words if isinstance(words, str) and words.strip() else None

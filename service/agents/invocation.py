@@ -31,7 +31,7 @@ _TOKEN: Final = "runwarden-worth-nothing-elsewhere"  # noqa: S105 — as it says
 
 
 class PlaceholderError(ServiceError):
-    """A placeholder cannot be filled in; the text names the cure."""
+    """A placeholder cannot be filled in; the text says how to fix that."""
 
 
 def check_placeholders(argv: Sequence[str]) -> None:
@@ -43,9 +43,7 @@ def check_placeholders(argv: Sequence[str]) -> None:
     for at, word in enumerate(argv):
         found = _ANY.search(word)
         if found and (at == 0 or not _SAFE.fullmatch(word)):
-            raise PlaceholderError(
-                f"argv: {word!r}: {found[0]} has to be an argument of its own, or follow --name= directly"
-            )
+            raise PlaceholderError(f"argv: {word!r}: {found[0]} has to be a whole argument, or follow --name= directly")
 
 
 def fill(argv: Sequence[str], values: Mapping[str, str]) -> list[str]:
@@ -123,9 +121,9 @@ def of(
     guard = () if options.trust_repository else preset.untrusted
     resume = () if session is None else preset.resume
     values = _values(options.model, home, guidance, session)
-    told = ServerWords()
+    written = ServerWords()
     if setup is not None and setup.mcp_servers and preset.servers is not None:
-        told = preset.servers(setup.mcp_servers, (*setup.variables, *agent.environment, *proxied))
+        written = preset.servers(setup.mcp_servers, (*setup.variables, *agent.environment, *proxied))
     # For some programs, resuming is a subcommand, which follows the options.
     given = (*guard, *model.argv, *name, *agent.argv[1:], *resume, *preset.last)
     variables = {**preset.environment, **model.environment}
@@ -134,14 +132,14 @@ def of(
         program=agent.argv[0] if agent.argv else preset.program,
         words=(
             *(_replace(word, values) for word in preset.argv),
-            *told.argv,
+            *written.argv,
             *(_replace(word, values) for word in given),
         ),
         stdin="instructions" if preset.is_prompted else "nothing",
-        environment={**proxied, **_extended(_replaced(variables, values), told)},
+        environment={**proxied, **_extended(_replaced(variables, values), written)},
         folders=preset.folders,
         sealed=preset.sealed,
-        settings=_extended(preset.settings, told),
+        settings=_extended(preset.settings, written),
         hidden=() if options.trust_repository else preset.hidden,
         left_behind=preset.left_behind,
         reader=preset.reader(),
@@ -163,9 +161,9 @@ def _replaced(variables: Mapping[str, str], values: Mapping[str, str]) -> dict[s
     return {name: _replace(value, values) for name, value in variables.items()}
 
 
-def _extended(documents: Mapping[str, str], told: ServerWords) -> dict[str, str]:
+def _extended(documents: Mapping[str, str], written: ServerWords) -> dict[str, str]:
     return {
-        name: json.dumps(json.loads(text) | told.settings[name]) if name in told.settings else text
+        name: json.dumps(json.loads(text) | written.settings[name]) if name in written.settings else text
         for name, text in documents.items()
     }
 

@@ -16,7 +16,7 @@ _DEEPEST: Final = 4
 
 
 class NoProgramError(ServiceError):
-    """A program is missing; the text names the cure."""
+    """A program is missing; the text says how to install it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Program:
 
 
 def find(name: str) -> Program:
-    """Find a program by its absolute path, or on the service's PATH.
+    """Find a program, named by an absolute path or on the service's PATH.
 
     Raises:
         NoProgramError: It is not there.
@@ -67,10 +67,10 @@ def _trees(path: Path, search: list[Path], depth: int = 0) -> Iterator[Path]:
                 # Its python may be a link into the installation proper, as uv and pyenv make them.
                 yield (folder / "python3").resolve().parent.parent
     elif _NODE_MODULES in real.parts:
-        # Packages are hoisted beside the one that needs them: the outermost folder holds all of them.
+        # Packages are hoisted next to the one that needs them: the outermost folder holds all of them.
         yield Path(*real.parts[: real.parts.index(_NODE_MODULES) + 1])
     else:
-        # A Python needs its library, which is beside its bin folder.
+        # A Python needs its library, which is next to its bin folder.
         yield real.parent.parent if real.name.startswith("python") else real
     interpreter = _interpreter(real, search)
     if interpreter is not None and depth < _DEEPEST:

@@ -24,12 +24,12 @@ CI_FILES: Final = (
 )
 """Files that a code host executes with its secrets as soon as they are pushed, or that say who must approve."""
 _PROVIDERS: Final = {"anthropic": "Anthropic", "openai": "OpenAI", "gemini": "Gemini"}
-"""Those with an address of their own."""
+"""Providers with one public address."""
 _ADDRESSES: Final = {
     "vertex": "https://us-east5-aiplatform.googleapis.com/v1/projects/PROJECT/locations/us-east5",
     "bedrock": "https://bedrock-runtime.us-east-1.amazonaws.com",
 }
-"""What the address of the others looks like."""
+"""Examples of addresses of the others."""
 _OWN_HEADERS: Final = frozenset(
     (
         *("authorization", "proxy-authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie"),
@@ -63,7 +63,7 @@ class ModelAccess(_Options):
     key_command: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     """A command of the operator's, run by the service outside of the sandbox, which prints a key of short life."""
     key_ends: date | None = None
-    """The day on which the key ends; None: not known."""
+    """The day on which the key expires; None: not known."""
     # Not {0,199} of \w, which each process would compile for a tenth of a second.
     name: Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z0-9][\w./:@-]*$")] | None = None
     """The model that a preset asks for; None: the program's own choice."""
@@ -137,7 +137,7 @@ class ModelAccess(_Options):
 
 
 class OnCompletion(_Options):
-    """What the code host shows of a run, besides the commit on its branch."""
+    """How a run appears on the code host, in addition to the commit on its branch."""
 
     pull_request: Literal["off", "draft", "ready"] = "off"
     """Whether a pull request (GitLab: merge request) is opened for the branch, or brought up to date."""
@@ -175,7 +175,7 @@ class McpServer(_Options):
 
 
 class RepositorySetup(_Options):
-    """What a repository needs before an agent can work in it."""
+    """How to prepare a repository for agents."""
 
     run: tuple[Annotated[str, Field(min_length=1, max_length=10_000, pattern=r"^[^\x00]*\S[^\x00]*$")], ...] = ()
     """Commands for one shell, which ends at the first that fails."""
@@ -204,7 +204,7 @@ class AgentOptions(_Options):
     """The optional keys of an agent."""
 
     description: Annotated[str, Field(max_length=300)] = ""
-    """What it is for, in a line."""
+    """Its purpose, in one line."""
     prompt: Annotated[str, Field(min_length=1, max_length=50_000)] | None = None
     """Its instructions, with `{inputs.NAME}` in place of values; None: the caller's words alone."""
     inputs: dict[InputName, AgentInput] = {}

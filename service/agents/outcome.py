@@ -59,12 +59,12 @@ class TurnFailure:
 
     reason: Reason
     text: str
-    """What went wrong, and the cure."""
+    """What went wrong, and how to fix it."""
 
 
 @dataclass(slots=True)
 class AgentReport:
-    """What an agent reported about itself so far."""
+    """An agent's reports about itself so far."""
 
     session: str | None = None
     """The name with which the program resumes its session."""
@@ -76,12 +76,12 @@ class AgentReport:
     is_cut: bool = False
     """Whether its last answer ended at the model's limit of tokens."""
     printed: str = ""
-    """What it printed since its last answer, if it prints text alone."""
+    """Its output since its last answer, if it prints text alone."""
     ended: bool = False
-    """Whether it reported its end."""
+    """Whether it reported that it finished."""
 
 
-_CURES: Final[dict[Reason, str]] = {
+_FIXES: Final[dict[Reason, str]] = {
     "out_of_budget": "give the account of its key more credit, or raise the limit",
     "no_key": "give it a valid key",
     "cut_short": "ask for less at once, or continue the run",
@@ -94,7 +94,7 @@ _ENDED: Final[dict[Reason, str]] = {
     "refused": "{} refused the task",
 }
 Ending = Literal["refused", "cut_short"]
-"""How a model's answer ended, where that is not as it should."""
+"""How a model's answer ended, if not as it should."""
 Listener = Callable[[dict[str, object], AgentReport], None]
 
 
@@ -104,8 +104,8 @@ def classified(text: str) -> Reason:
 
 
 def _failed(kind: Reason, words: str, model: str = "the model", what: str = "") -> TurnFailure:
-    said = f": {words.rstrip('.')}" if words else ""
-    return TurnFailure(kind, f"{_ENDED.get(kind, what).format(model)}{said}; {_CURES[kind]}")
+    why = f": {words.rstrip('.')}" if words else ""
+    return TurnFailure(kind, f"{_ENDED.get(kind, what).format(model)}{why}; {_FIXES[kind]}")
 
 
 REFUSED: Final = _failed("refused", "")
@@ -117,13 +117,13 @@ def claude(event: dict[str, object], report: AgentReport) -> None:
     if event.get("type") == "result":
         report.ended = True
         subtype = str(event.get("subtype") or "")
-        said = _text(event.get("result"))
+        result = _text(event.get("result"))
         report.refused = event.get("stop_reason") == "refusal"
         if event.get("is_error") or subtype not in {"", "success"}:
-            report.error = said or "; ".join(map(str, _list(event.get("errors")))) or subtype
+            report.error = result or "; ".join(map(str, _list(event.get("errors")))) or subtype
             report.error += f" ({subtype})" if subtype.startswith("error_") else ""
         else:
-            report.summary = said
+            report.summary = result
 
 
 def codex(event: dict[str, object], report: AgentReport) -> None:
@@ -165,7 +165,7 @@ def gemini(event: dict[str, object], report: AgentReport) -> None:
     elif kind == "result":
         report.ended = True
         if event.get("status") not in (None, "success"):
-            # What is wrong may have been told before.
+            # An earlier event may have named the error.
             report.error = _text(_dict(event.get("error")).get("message")) or report.error or "error"
     elif kind == "error" and event.get("severity") != "warning":
         report.error = _text(event.get("message")) or "error"
@@ -212,24 +212,24 @@ class OutcomeReader:
         self._listener = listener
         self._of_line = of_line
         self._must_end = must_end
-        """Whether a turn that does not report its end has failed."""
+        """Whether a turn fails if the program does not report that it finished."""
         self._held = b""
         self._last: list[str] = []
 
     def feed(self, piece: bytes) -> None:
-        """Take a piece of the output."""
+        """Read a piece of the output."""
         *lines, self._held = (self._held + piece).split(b"\n")
         for line in lines:
-            self._take(line)
+            self._read_line(line)
         if len(self._held) > _LONGEST_LINE:
             self._held = b""
 
     def failure(self, status: int, ending: Ending | None = None, model: str = "the model") -> TurnFailure | None:
         """Return why the turn failed; None: it succeeded.
 
-        `ending`: how the model's last answer ended, which some programs do not tell; `model`: who answered.
+        `ending`: how the model's last answer ended, if the program does not report it; `model`: who answered.
         """
-        self._take(self._held)
+        self._read_line(self._held)
         self._held, report = b"", self.report
         error = in_words(report.error or "")
         if report.refused or (ending == "refused" and not report.error):
@@ -245,7 +245,7 @@ class OutcomeReader:
             return TurnFailure("failed", "the agent ended without a result; its last lines are in the log")
         return None
 
-    def _take(self, line: bytes) -> None:
+    def _read_line(self, line: bytes) -> None:
         if line.startswith(b"{") and self._listener is not None:
             try:
                 event = json.loads(line)

@@ -1,6 +1,6 @@
-"""The programs that the service knows how to call, each as one entry of data (docs/agents.md tells how to write one).
+"""The programs that the service knows how to call, each as one entry of data (docs/agents.md shows how to write one).
 
-In argv, environment and settings, `{url}` is the model proxy, `{token}` a word that is worth nothing elsewhere,
+In argv, environment and settings, `{url}` is the model proxy, `{token}` a key that is worth nothing elsewhere,
 `{model}` the model's name, `{home}` the home folder, `{guidance}` the file of that name below, and `{session}` the
 session of an earlier turn of the run.
 """
@@ -13,7 +13,7 @@ from typing import Final
 from service.agents import outcome, servers
 from service.agents.options import AgentOptions
 from service.agents.outcome import AgentReport, Listener, OutcomeReader
-from service.agents.servers import Teller
+from service.agents.servers import ServerWriter
 
 _CODEX_MODEL: Final = "model_providers.runwarden"
 _SMALL: Final = ("claude-haiku-*", "gpt-*-mini", "gpt-*-nano", "gemini-*-flash*")
@@ -21,7 +21,7 @@ _OPENCODE: Final[dict[str, object]] = {
     "autoupdate": False,
     "share": "disabled",
     "permission": "allow",
-    # It would ask a model of its own choice.
+    # It would choose the model by itself.
     "agent": {"title": {"disable": True}},
     "instructions": ["{guidance}"],
 }
@@ -49,7 +49,7 @@ class Preset:
     keys: tuple[str, ...]
     """The variables from which it reads a key if the service does not hold the key."""
     small: tuple[str, ...] = ()
-    """Models that it asks for titles and summaries, whichever it was told to use; patterns with `*`."""
+    """Models that it asks for titles and summaries whatever its configured model is; patterns with `*`."""
     is_prompted: bool = True
     """Whether it reads its instructions from standard input."""
     last: tuple[str, ...] = ()
@@ -60,8 +60,8 @@ class Preset:
     """Folders of its home that are read-only, so that it installs nothing there."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Files of its home with their content, written before each turn."""
-    servers: Teller | None = None
-    """Tells it of a repository's MCP servers; None: it takes none."""
+    servers: ServerWriter | None = None
+    """Configures it for a repository's MCP servers; None: it takes none."""
     guidance: tuple[str, ...] = ()
     """Files of a repository with text for the model, which the program reads by itself only if it also obeys the
     repository's configuration: the first that is there is passed on."""
@@ -71,12 +71,12 @@ class Preset:
     hidden: tuple[str, ...] = ()
     """Files of a repository that make it execute something; hidden unless the repository is trusted."""
     left_behind: tuple[str, ...] = ()
-    """Patterns of its own files in a checkout, which are never committed."""
+    """Patterns of files that it writes for itself into a checkout, which are never committed."""
     listener: Listener | None = None
     of_line: Callable[[str, AgentReport], None] | None = None
     """Reads its output where that is not JSON."""
-    tells_endings: bool = False
-    """Whether its output says that a model's answer was a refusal, or was cut."""
+    reports_endings: bool = False
+    """Whether its output shows that a model's answer was a refusal, or was cut."""
     named_session: bool = False
     """Whether a session has the run's id as its name; otherwise the program chooses one."""
 
@@ -117,7 +117,7 @@ GENERIC: Final = {
     ),
     "bedrock": ModelWords({"ANTHROPIC_BEDROCK_BASE_URL": "{url}", "AWS_REGION": "us-east-1"}),
 }
-"""For a command of the operator's own: the variables that most clients read."""
+"""For a command that the operator wrote: the variables that most clients read."""
 
 
 def _claude(provider: str, **variables: str) -> ModelWords:
@@ -140,7 +140,7 @@ PRESETS: Final = {
             "CLAUDE_CONFIG_DIR": "{home}/.claude",
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
             "DISABLE_AUTOUPDATER": "1",
-            # As root it refuses to skip permissions, unless it is told that it runs in a sandbox.
+            # As root it refuses to skip permissions without this word that it runs in a sandbox.
             "IS_SANDBOX": "1",
         },
         servers=servers.claude,
@@ -148,7 +148,7 @@ PRESETS: Final = {
         untrusted=("--setting-sources", "user", "--strict-mcp-config", "--append-system-prompt-file", "{guidance}"),
         hidden=(".claude/settings.json", ".claude/settings.local.json", ".mcp.json"),
         listener=outcome.claude,
-        tells_endings=True,
+        reports_endings=True,
     ),
     "codex": Preset(
         program="codex",
@@ -207,7 +207,7 @@ PRESETS: Final = {
         untrusted_environment={"OPENCODE_DISABLE_PROJECT_CONFIG": "1"},
         hidden=("opencode.json", "opencode.jsonc", ".opencode"),
         listener=outcome.opencode,
-        tells_endings=True,
+        reports_endings=True,
     ),
     "gemini": Preset(
         program="gemini",

@@ -1,4 +1,4 @@
-"""Prices of models: an operator's own, or else the provider's list price as of a day."""
+"""Prices of models: an operator's own, otherwise the provider's list price as of a day."""
 
 import re
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ class Price(BaseModel):
 
 
 class ListPrice(Price):
-    """What a provider asks of everybody."""
+    """A provider's public price."""
 
     looked_up: date
     beyond: tuple[int, Price] | None = None
@@ -70,15 +70,15 @@ _LIST_PRICES: Final = {
 
 
 def without_date(model: str) -> str:
-    """Return a model's name without a date or `-latest` at its end."""
+    """Return a model's name without a final date or `-latest`."""
     return _SUFFIX.sub("", model)
 
 
 def price_of(model: str, own: Mapping[str, Price]) -> Price | None:
     """Return the price of a model; None: it is not known.
 
-    Of an operator's `own` prices, that with the longest name that the model's name starts with. A list price is only
-    that of the whole name, but for a date or `-latest` at its end: `gpt-5.4-mini` is another model than `gpt-5.4`.
+    The longest name among an operator's `own` prices that the model's name starts with decides. A list price needs the
+    whole name, except for a final date or `-latest`: `gpt-5.4-mini` is another model than `gpt-5.4`.
     """
     fitting = max((name for name in own if model.startswith(name)), key=len, default=None)
     return _LIST_PRICES.get(without_date(model)) if fitting is None else own[fitting]

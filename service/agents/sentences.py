@@ -1,4 +1,4 @@
-"""The sentence for people in an error of a provider or program, without JSON."""
+"""The readable sentence in an error of a provider or program, without JSON."""
 
 import json
 import re
@@ -6,10 +6,10 @@ from typing import Final
 
 _LONGEST: Final = 400
 _DEPTH: Final = 4
-"""Gateways and programs put the JSON of an error into the message of their own."""
+"""Gateways and programs put the JSON of an error into their own message."""
 _TITLE: Final = re.compile(r"<title>([^<]{1,200})</title>", re.IGNORECASE)
 _BEGINS: Final = re.compile(r"""\{\s*["']\w""")
-_SAID: Final = re.compile(
+_MESSAGE: Final = re.compile(
     r"""["'](?:message|detail|error)["']\s*:\s*(?:"((?:[^"\\]|\\.)*)|'((?:[^'\\]|\\.)*))""", re.DOTALL
 )
 """The message in JSON that is cut off, or in a dictionary as Python prints it."""
@@ -22,7 +22,7 @@ _PLAIN: Final = (
 def sentence_in(body: str) -> str | None:
     """Return the sentence in an error's body, which may be JSON, an event of a stream, a page or text; None: none."""
     start = body.find("{")
-    if start >= 0 and (found := _said(body, start)) is not None:
+    if start >= 0 and (found := _json_message(body, start)) is not None:
         return in_words(found[0]) or None
     if body.lstrip().startswith("<"):
         title = _TITLE.search(body)
@@ -41,22 +41,22 @@ def in_words(text: str) -> str:
 
 def _without_json(text: str, depth: int) -> str:
     start = text.find("{")
-    if start < 0 or depth == 0 or (found := _said(text, start)) is None:
+    if start < 0 or depth == 0 or (found := _json_message(text, start)) is None:
         return text
-    said, end = found
+    message, end = found
     # Gemini's errors may be in a list.
     before, after = re.sub(r"\[\s*$", "", text[:start]), re.sub(r"^\s*\]", "", text[end:])
-    return before + _without_json(said, depth - 1) + _without_json(after, depth - 1)
+    return before + _without_json(message, depth - 1) + _without_json(after, depth - 1)
 
 
-def _said(text: str, start: int) -> tuple[str, int] | None:
-    """Return the message of the JSON that begins at a place, and where it ends; None: it is none."""
+def _json_message(text: str, start: int) -> tuple[str, int] | None:
+    """Return the message of the JSON that begins at an offset, and the offset after it; None: it is not JSON."""
     try:
         document, end = json.JSONDecoder().raw_decode(text, start)
     except (ValueError, RecursionError):
         if not _BEGINS.match(text, start):
             return None
-        found = _SAID.search(text, start)
+        found = _MESSAGE.search(text, start)
         return "" if found is None else (found[1] or found[2] or "").replace("\\n", " ").replace("\\", ""), len(text)
     return (_message(document), end) if isinstance(document, dict) else None
 

@@ -1,4 +1,4 @@
-"""A repository's MCP servers, in the words in which each program is told of them.
+"""A repository's MCP servers, in each program's form of configuration.
 
 Variables are passed on by name, so that no value is in an argument or a file.
 """
@@ -15,57 +15,57 @@ Servers = Mapping[str, McpServer]
 
 @dataclass(frozen=True, slots=True)
 class ServerWords:
-    """How one program is told of servers."""
+    """One program's configuration for servers."""
 
     argv: tuple[str, ...] = ()
     settings: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     """By the file of its home, or the variable, that holds JSON: keys to add to that."""
 
 
-Teller = Callable[[Servers, Sequence[str]], ServerWords]
-"""Is given the servers, and the names of the variables that they may need."""
+ServerWriter = Callable[[Servers, Sequence[str]], ServerWords]
+"""Takes the servers, and the names of the variables that they may need."""
 
 
 def claude(servers: Servers, names: Sequence[str]) -> ServerWords:
-    """Tell Claude Code."""
+    """Configure Claude Code."""
     environment = {name: f"${{{name}}}" for name in names}
-    told = {
+    written = {
         name: _of(one, {"type": "http"}) if one.url else _of(one, {"type": "stdio", "env": environment})
         for name, one in servers.items()
     }
-    return ServerWords(("--mcp-config", json.dumps({"mcpServers": told})))
+    return ServerWords(("--mcp-config", json.dumps({"mcpServers": written})))
 
 
 def codex(servers: Servers, names: Sequence[str]) -> ServerWords:
-    """Tell Codex."""
-    told: list[str] = []
+    """Configure Codex."""
+    words: list[str] = []
     for name, one in servers.items():
         for key, value in _of(one, {} if one.url else {"env_vars": names}).items():
-            # What JSON makes of texts and lists is TOML as well.
-            told += ("-c", f"mcp_servers.{name}.{key}={json.dumps(value, ensure_ascii=False)}")
-    return ServerWords(tuple(told))
+            # JSON's texts and lists are valid TOML, too.
+            words += ("-c", f"mcp_servers.{name}.{key}={json.dumps(value, ensure_ascii=False)}")
+    return ServerWords(tuple(words))
 
 
 def gemini(servers: Servers, names: Sequence[str]) -> ServerWords:
-    """Tell Gemini CLI."""
+    """Configure Gemini CLI."""
     environment = {name: f"${name}" for name in names}
-    told = {
+    written = {
         name: {"httpUrl": one.url, "trust": True} if one.url else _of(one, {"env": environment, "trust": True})
         for name, one in servers.items()
     }
-    return ServerWords(settings={".gemini/settings.json": {"mcpServers": told}})
+    return ServerWords(settings={".gemini/settings.json": {"mcpServers": written}})
 
 
 def opencode(servers: Servers, names: Sequence[str]) -> ServerWords:
-    """Tell opencode."""
+    """Configure opencode."""
     environment = {name: f"{{env:{name}}}" for name in names}
-    told = {
+    written = {
         name: {"type": "remote", "url": one.url}
         if one.url
         else {"type": "local", "command": one.command, "environment": environment}
         for name, one in servers.items()
     }
-    return ServerWords(settings={"OPENCODE_CONFIG_CONTENT": {"mcp": told}})
+    return ServerWords(settings={"OPENCODE_CONFIG_CONTENT": {"mcp": written}})
 
 
 def _of(server: McpServer, more: Mapping[str, object]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""A turn's log as the steps of a conversation: what the agent said, ran and edited, and what came of it.
+"""A turn's log as the steps of a conversation: the agent's messages, commands and edits, with their results.
 
-The stored log stays the truth: steps are read from it when they are asked for, line by line, and a line that says
-nothing to its reader is a step as it is. What an agent prints is foreign: it can forge each of them.
+Only the log is stored. Steps are read from it on request, line by line; a line that the program's reader does not know
+becomes a step as it is. An agent can print anything, and so forge any step.
 """
 
 import json
@@ -16,12 +16,12 @@ from service.clock import parse_rfc3339, rfc3339
 from service.store.turn_files import LogPiece
 
 StepKind = Literal["said", "thought", "ran", "edited", "used", "result", "answered", "ended", "error", "printed", "log"]
-"""`used`: a tool that is neither a command nor an edit; `answered`: an answer of the model, with its tokens;
-`printed`: a line that is no event; `log`: a line of the service's own."""
+"""`used`: a tool that is neither a command nor an edit. `answered`: an answer of the model, with its tokens.
+`printed`: a line that is no event. `log`: a line that the service wrote."""
 LONGEST_LINE: Final = 1 << 20
 _OWN_LINE: Final = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z) (.*)", re.DOTALL)
 _TREE: Final = "/workspace/"
-"""The checkout's place in the sandbox."""
+"""The path of the checkout in the sandbox."""
 _PATHS: Final = ("file_path", "filePath", "notebook_path", "path")
 _OLD: Final = ("old_string", "oldString", "old_str")
 _NEW: Final = ("new_string", "newString", "new_str", "content", "file_text", "new_source")
@@ -40,18 +40,18 @@ class Step:
     at: str | None = None
     """RFC 3339."""
     call: str | None = None
-    """What a result has in common with the step that it is the result of."""
+    """The id that a result shares with the step that it belongs to."""
     seconds: float | None = None
     tokens: int | None = None
     failed: bool = False
     joins: bool = False
-    """Whether it goes on with the text of the step before, if that is of the same kind."""
+    """Whether it continues the text of the step before, if that is of the same kind."""
 
     def document(self) -> dict[str, object]:
-        """Return it as the API tells it, in text that UTF-8 can hold."""
-        told = asdict(self) | {"text": self.text.encode("utf-8", "replace").decode()}
-        del told["joins"]
-        return told
+        """Return it as the API shows it, in text that UTF-8 can hold."""
+        shown = asdict(self) | {"text": self.text.encode("utf-8", "replace").decode()}
+        del shown["joins"]
+        return shown
 
 
 Event = dict[str, Any]
@@ -66,17 +66,16 @@ def window(
     *,
     is_ended: bool,
 ) -> tuple[int, int, list[Step]]:
-    """Return the steps of the whole lines from an offset on, or, if it is negative, of the last `-offset` bytes.
+    """Return where the steps begin, where to continue, and the steps of the whole lines from an offset on.
 
-    Before them where they begin, and where to go on.
-
-    At most 1 MiB is read, with `read(offset, limit)`, and nothing from `before` on, unless that is 0. What is in the
-    middle of a longer line is left out. A line, or a message, that may go on is given once it does not.
+    A negative offset means the last `-offset` bytes. At most 1 MiB is read, with `read(offset, limit)`, and nothing
+    from `before` on, unless that is 0. The middle of a longer line is left out. A line or message that may still grow
+    is left for a later call.
     """
     last = min(before or size, size)
     start = min(offset, last) if offset >= 0 else max(0, last + max(offset, -LONGEST_LINE))
     end = min(start + LONGEST_LINE, last)
-    # The byte before it says whether a line begins there.
+    # The byte before it shows whether a line begins there.
     piece = read(max(0, start - 1), end - max(0, start - 1))
     data = b"" if piece is None else piece.data
     lines = data.partition(b"\n")[2] if start else data
@@ -107,7 +106,7 @@ def steps_of(preset: PresetName, data: bytes) -> list[Step]:
 
 
 def settled(preset: PresetName, data: bytes) -> int:
-    """Return how many bytes of whole lines come before a message that may go on in the next line."""
+    """Return how many bytes of whole lines come before a message that may continue in the next line."""
     end = len(data)
     while preset == "gemini" and end:
         begin = data.rfind(b"\n", 0, end - 1) + 1
@@ -151,8 +150,8 @@ def _claude(event: Event) -> Iterator[Step]:
         seconds, tokens = _seconds(event.get("duration_ms")), _total(usage, *counted)
         yield _step("ended", text, at, seconds=seconds, tokens=tokens, failed=failed)
     elif event.get("subtype") == "api_retry":
-        said = f"{_text(event.get('error_status'))} {_text(event.get('error'))}".strip()
-        yield _step("error", f"the model's answer: {said}; it tries again", at)
+        answer = f"{_text(event.get('error_status'))} {_text(event.get('error'))}".strip()
+        yield _step("error", f"the model's answer: {answer}; it tries again", at)
 
 
 def _codex(event: Event) -> Iterator[Step]:
@@ -265,7 +264,7 @@ def _step(
 
 
 def _call(name: object, given: object, call: object, at: object) -> Step:
-    """Return a call of a tool as what its arguments say it is: a command, an edit, or any other use."""
+    """Return a call of a tool, by its arguments a command, an edit, or any other use."""
     arguments = _dict(given)
     texts = {key: value for key, value in arguments.items() if isinstance(value, str)}
     path = next((_path(texts[key]) for key in _PATHS if key in texts), None)
@@ -286,7 +285,7 @@ def _difference(arguments: Event) -> Iterator[str]:
 
 
 def _bare(command: str) -> str:
-    """Return a command without the shell that it is given to."""
+    """Return a command without the shell that runs it."""
     try:
         words = shlex.split(command)
     except ValueError:
@@ -299,7 +298,7 @@ def _path(value: object) -> str:
 
 
 def _text(value: object) -> str:
-    """Return foreign words: text as it is, the texts of a list's parts, anything else as JSON."""
+    """Return any value as text: text as it is, the texts of a list's parts, anything else as JSON."""
     if isinstance(value, str):
         return value
     if isinstance(value, list):

@@ -182,7 +182,7 @@ class AgentCommand:
     def ending(self, seen: Ending | None) -> Ending | None:
         """Return how the model's last answer ended, unless the program itself reports it."""
         preset = invocation.preset_of(self.agent)
-        return seen if preset is not None and not preset.tells_endings else None
+        return seen if preset is not None and not preset.reports_endings else None
 
     def note(self, report: AgentReport) -> None:
         """Store the state of a successful turn: its session's name, and its last message as its summary."""

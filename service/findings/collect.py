@@ -87,7 +87,7 @@ def collect(tree: Path, root: str, mask: Callable[[str], str]) -> CollectedFindi
 
 
 def _in_place_of_folder(tree: Path) -> str | None:
-    """Say what stands in place of the folder; None: the folder, nothing, or something that cannot be told."""
+    """Return why the folder is none: a link or a file has its name; None: it is one, or nothing can be found out."""
     try:
         mode = (tree / FOLDER).lstat().st_mode
     except OSError:
@@ -109,7 +109,7 @@ def clear(tree: Path) -> None:
 def identified(found: Iterable[Finding], tree: Path) -> Iterator[IdentifiedFinding]:
     """Give each finding its id, a digest of its rule, its path and the words of its lines.
 
-    Findings equal in these are told apart by their order. A line number beyond the end of the file is dropped.
+    Their order distinguishes findings that are equal in these. A line number beyond the end of the file is dropped.
     """
     # Only one file is held at a time, since a hostile agent may name more than fits into memory.
     path, lines = "", list[str]()

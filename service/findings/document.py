@@ -94,7 +94,7 @@ class FindingsFile(BaseModel):
 
 
 class IdentifiedFinding(Finding):
-    """A finding that is the same in the next turn, wherever its lines have moved."""
+    """A finding that is the same in the next turn, even if its lines have moved."""
 
     id: str = Field(description="16 hexadecimal digits, made of rule, path and the words of the lines.")
 

@@ -1,4 +1,4 @@
-"""A question that an agent ends with: from a file in its checkout, where it may have written anything, or its words."""
+"""A question that an agent ends with: from a file in its checkout, which may hold anything, or its last message."""
 
 import errno
 from collections.abc import Callable
@@ -19,7 +19,7 @@ _LONGEST_CHOICE: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What an agent wants to know before it goes on."""
+    """A question that an agent needs answered before it continues."""
 
     question: str
     choices: tuple[str, ...] = ()
@@ -39,7 +39,7 @@ class Question:
 def asked(tree: Path, mask: Callable[[str], str], remarks: list[str]) -> Question | None:
     """Return the question in the agent's file; None: it wrote no such file. Problems with it are added to the remarks.
 
-    A file that cannot be used is a question as well: the agent did not finish, and its last words may tell why.
+    A file that cannot be used is a question as well: the agent did not finish, and its last message may say why.
     """
     try:
         document = read_json(collect.read(tree, FILE, _LARGEST))

@@ -77,16 +77,16 @@ def _work(task: Task) -> None:
         last = None
     is_whole = task.inputs.depth == "full" or "everything" in task.instructions
     checkout = Checkout(root, None if is_whole else task.default_branch or None)
-    _say(f"Turn {task.turn}: {len(checkout.changes)} paths; {checkout.reason}.")
+    _print(f"Turn {task.turn}: {len(checkout.changes)} paths; {checkout.reason}.")
     review = Review(checkout, last, task.inputs.focus, task.inputs.paths, task.instructions)
     text = review.markdown(f"Review of {task.branch or 'this branch'}, turn {task.turn}")
     message = f"Review, turn {task.turn}: {review.counts}\n\n{review.summary}\n"
     if (reason := _obstacle(root / path)) is None:
         _write(root / path, text)
-        _say(f"{review.summary}\nWrote {path}.")
+        _print(f"{review.summary}\nWrote {path}.")
         message += f"The review is {path}.\n"
     else:
-        _say(f"{review.summary}\nThe review is not written to the branch, because {reason}. It is:\n{text}")
+        _print(f"{review.summary}\nThe review is not written to the branch, because {reason}. It is:\n{text}")
     if target := os.environ.get("RUNWARDEN_RESULT"):
         Path(target).write_text(json.dumps({"summary": review.summary, "commit_message": message}), "utf-8")
         # Only a service reads this file: started without one, the reviewer does not write it.
@@ -98,7 +98,7 @@ def _work(task: Task) -> None:
 
 
 def _obstacle(path: Path) -> str | None:
-    """Return why a file of the checkout cannot be written, if something else is in its place or its folder's."""
+    """Return why a file of the checkout cannot be written: something else has its name, or its folder's."""
     if path.parent.is_symlink() or (path.parent.exists() and not path.parent.is_dir()):
         return f"{path.parent.name} is a link or a file, not a folder"
     if path.is_dir() and not path.is_symlink():
@@ -114,7 +114,7 @@ def _write(path: Path, text: str) -> None:
         file.write(text)
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     sys.stdout.writelines(f"{one_line(line)[:500]}\n" for line in text.splitlines())
     sys.stdout.flush()
 
@@ -125,7 +125,9 @@ def main() -> int:
     options.add_argument("--input", action="append", default=[], metavar="KEY=VALUE")
     try:
         if not sys.flags.safe_path:
-            raise TaskError("start it as python -P -m service.reviewer: else Python imports modules of the checkout")
+            raise TaskError(
+                "start it as python -P -m service.reviewer: otherwise Python imports modules of the checkout"
+            )
         _work(read_task(sys.stdin.buffer.read(), options.parse_args().input))
     except (ServiceError, OSError) as error:
         sys.stderr.write(f"reviewer: {one_line(str(error))[:500]}\n")

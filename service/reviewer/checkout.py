@@ -19,7 +19,7 @@ _HUNK: Final = re.compile(r"^@@ -[0-9,]+ \+([0-9]+)(?:,([0-9]+))? @@", re.MULTIL
 
 
 class Checkout:
-    """A repository's working tree as of its last commit, and what its branch changed."""
+    """A repository's working tree as of its last commit, and the changes of its branch."""
 
     def __init__(self, root: Path, default_branch: str | None) -> None:
         """Compare with the commit where the branch left the default branch, or count the whole tree as changed."""

@@ -1,4 +1,4 @@
-"""The review of one turn: the findings in focus, what became of the last turn's, and how it reads."""
+"""The review of one turn: the findings in focus, the fate of the last turn's, and the text."""
 
 import json
 import re
@@ -30,7 +30,7 @@ _RECORD: Final = TypeAdapter(Findings)
 
 
 def recorded(review: str) -> Findings | None:
-    """Return the findings that stand in a comment at the end of a review; None: none can be read."""
+    """Return the findings in the comment at the end of a review; None: none can be read."""
     try:
         return _RECORD.validate_json(review[review.rindex(_MARK) + len(_MARK) : review.rindex(_END)])
     except ValueError:
@@ -136,8 +136,8 @@ class Review:
         yield f"{plural(len(changes), 'file')}, {size:,.1f} KiB; {added} lines added, {deleted} deleted."
         yield f"Kinds: {', '.join(f'{code(kind)} {number}' for kind, number in kinds)}. The largest:\n"
         largest = sorted(changes.items(), key=lambda one: -sum(one[1] or (0, 0)))
-        told = ("binary" if lines is None else f"+{lines[0]} \u2212{lines[1]}" for _, lines in largest)
-        yield from _listed([f"{code(path)} {lines}" for (path, _), lines in zip(largest, told, strict=True)])
+        rows = [(path, "binary" if lines is None else f"+{lines[0]} \u2212{lines[1]}") for path, lines in largest]
+        yield from _listed([f"{code(path)} {lines}" for path, lines in rows])
 
     def _unchecked(self) -> Iterator[str]:
         yield "## What was not checked\n"

@@ -61,7 +61,7 @@ def read_files(root: Path, sizes: Mapping[str, int]) -> tuple[list[dict[str, obj
     for path, size in sizes.items():
         try:
             is_readable = size <= _FILE_BYTES and len(paths) < _FILES and path.isprintable()
-            # A set-up may have left a link or a pipe in its place.
+            # A set-up may have replaced it by a link or a pipe.
             text = read(root, path, _FILE_BYTES).decode("utf-8-sig") if is_readable else None
         except (OSError, UnicodeDecodeError):
             text = None
@@ -73,9 +73,9 @@ def read_files(root: Path, sizes: Mapping[str, int]) -> tuple[list[dict[str, obj
     modules = [path for path in paths if path.endswith((".py", ".pyi"))]
     for name, run, chosen in (("detect-secrets", _secrets, paths), ("ruff", _ruff, modules)):
         # A line with a secret is reported once, and by the tool that does not quote it.
-        told = {(one["path"], one["line"]) for one in drafts if str(one["rule"]).startswith("secret-")}
+        reported = {(one["path"], one["line"]) for one in drafts if str(one["rule"]).startswith("secret-")}
         try:
-            drafts += [one for one in run(root, chosen) if (one["path"], one["line"]) not in told] if chosen else []
+            drafts += [one for one in run(root, chosen) if (one["path"], one["line"]) not in reported] if chosen else []
         except (OSError, ValueError, LookupError, subprocess.SubprocessError) as error:
             unread.update(chosen)
             remarks.append(f"{name} failed: {type(error).__name__}")
@@ -108,7 +108,7 @@ def _secrets(root: Path, paths: Sequence[str]) -> Iterator[dict[str, object]]:
         for line in sorted({one["line_number"] for one in found}):
             kinds = [one["type"] for one in found if one["line_number"] == line]
             rules = [f"secret-{kind.lower().removeprefix('secret ').replace(' ', '-')}" for kind in kinds]
-            # A line is reported once, as the gravest of what it looks like.
+            # A line is reported once, as the gravest secret that it resembles.
             rule = min(rules, key=lambda one: SEVERITIES.index(_severity(one)))
             yield _draft(rule, path, line, f"This looks like a secret: {kinds[rules.index(rule)]}", advice)
 
@@ -128,7 +128,7 @@ def _ruff(root: Path, paths: Sequence[str]) -> Iterator[dict[str, object]]:
 
 
 def _json(root: Path, module: str, *arguments: str) -> Any:
-    """Run a module of this Python in the checkout, without importing from there, and return what it prints."""
+    """Run a module of this Python in the checkout, without importing from there, and return its output."""
     command = [sys.executable, "-P", "-m", module, *arguments]
     environment = os.environ | {"PYTHONUTF8": "1"}
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Deliveries: the proof that a code host sent one, and what it tells of a pull request."""
+"""Deliveries: the proof that a code host sent one, and the event about a pull request in it."""
 
 import hashlib
 import hmac
@@ -52,7 +52,7 @@ _Time = Annotated[datetime, BeforeValidator(lambda at: at.replace(" UTC", "Z") i
 
 
 class PayloadError(ServiceError):
-    """The body is not what the code host's documentation says; the text names the field."""
+    """The body is not as the code host documents it; the text names the field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class PullRequestEvent:
     number: int = 0
     """0, as empty texts below: the code host has to be asked for the pull request."""
     ref: str = ""
-    """The ref under which that repository keeps the head, also the head of a fork."""
+    """The ref under which that repository keeps the head, even that of a fork."""
     head: str = ""
     head_sha: str = ""
     base: str = ""
@@ -77,7 +77,7 @@ class PullRequestEvent:
     is_draft: bool = False
     labels: tuple[str, ...] = ()
     occasion: str = ""
-    """What occurs once: the comment, or the check of a commit; empty: the commit itself."""
+    """The comment, or the check of a commit; empty: the commit itself."""
     command: str = ""
     """The word after the mention in a comment."""
     words: str = ""
@@ -89,7 +89,7 @@ class PullRequestEvent:
 
     @property
     def cause(self) -> str:
-        """What may start a rule's run only once."""
+        """The cause, which starts a run of each rule only once."""
         return self.occasion or self.head_sha
 
     @property
@@ -197,7 +197,7 @@ class _GitHubComment(_Model):
 
     action: str
     issue: _Issue | None = None
-    """Of a comment on the whole: GitHub tells no more of the pull request."""
+    """Of a comment on the whole: all that GitHub sends about the pull request."""
     pull_request: _PullRequest | None = None
     comment: _Comment
     repository: _Repository
@@ -376,7 +376,7 @@ class _NoteText(_Model):
     noteable_type: str = ""
     system: bool = False
     action: str = ""
-    """Empty in older versions of GitLab, which tell of edited notes all the same."""
+    """Empty in older versions of GitLab, which send edited notes as well."""
     author_id: int
     created_at: _Time
     updated_at: _Time
@@ -488,7 +488,7 @@ def delivery_id(platform: str, headers: Mapping[str, str], raw: bytes) -> str:
 
 
 def read(platform: str, headers: Mapping[str, str], raw: bytes, mention: str = "runwarden") -> PullRequestEvent | None:
-    """Return what a delivery tells of a pull request; None: nothing that a rule can name.
+    """Return a delivery's event about a pull request; None: it has none that a rule can name.
 
     `mention`: the name, without `@`, with which a comment to this service begins.
 
@@ -496,9 +496,9 @@ def read(platform: str, headers: Mapping[str, str], raw: bytes, mention: str = "
         PayloadError: It is about a pull request, and cannot be read.
     """
     model = _PAYLOADS.get((platform, headers.get(_EVENTS[platform], "")))
-    # Most comments are between people, and need not be read.
-    is_between_people = model in {_GitHubComment, _GitLabNote} and f"@{mention}".lower().encode() not in raw.lower()
-    if model is None or is_between_people:
+    # Most comments do not mention the service, and need not be read.
+    is_unaddressed = model in {_GitHubComment, _GitLabNote} and f"@{mention}".lower().encode() not in raw.lower()
+    if model is None or is_unaddressed:
         return None
     try:
         document = json.loads(raw)

@@ -48,7 +48,7 @@ class WebhookDelivery:
     own_accounts: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """By organization: the accounts of the service's tokens on its code hosts, in lower case."""
     events: Mapping[str, PullRequestEvent] = field(default_factory=dict)
-    """By organization: what its code host added to the event."""
+    """By organization: the event, completed by its code host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Receiver:
     def _for_repository(
         self, connection: sa.Connection, organization_id: str, repository: Repository, delivery: WebhookDelivery
     ) -> list[DeliveryDecision]:
-        # One delivery at a time, so that what is counted and looked up here stays true until the commit.
+        # One delivery at a time, so that the numbers and rows read here stay true until the commit.
         one_at_a_time(connection, "deliveries", organization_id)
         if deliveries.is_known(connection, organization_id, delivery.platform, delivery.id):
             return [DeliveryDecision("duplicate")]
@@ -153,7 +153,7 @@ class Receiver:
         if limit := self._limit(connection, subject, now):
             return DeliveryDecision("limited", limit)
         reason = f"superseded by {event.head_sha[:12]}, a newer head of pull request {event.number}"
-        # A comment ends nothing, and what a person asked for in one does not end with the next push.
+        # A comment cancels nothing, and a run that a comment asked for is not cancelled by the next push.
         older = [one for one in past if one.head_sha != event.head_sha and COMMENT not in {one.event, event.kind}]
         self._end(connection, older, reason, now)
         request = _request(subject, repository, rule, delivery)
@@ -210,7 +210,7 @@ class Receiver:
         return DeliveryDecision(CLOSED, f"ended {plural(ended, 'run')}")
 
     def _end(self, connection: sa.Connection, past: Sequence[DeliveryEntry], reason: str, now: int) -> int:
-        """End runs that deliveries started, but not those that people continued, and waiting ones; return how many."""
+        """Cancel runs that deliveries started, unless a user continued them, and waiting ones; return how many."""
         still_open = turns.open_runs(connection, [one.run_id for one in past if one.run_id])
         ended = 0
         for one in past:
@@ -258,7 +258,7 @@ class Receiver:
 
 
 def approve(connection: sa.Connection, entry_id: str, active_runs: int, by: str, now: int) -> Run:
-    """Start a waiting run; with this, the operator takes responsibility for what the commit makes the agent do.
+    """Start a waiting run; the operator takes responsibility for anything that the commit makes the agent do.
 
     Raises:
         ApprovalError: It does not wait, or cannot start now.
@@ -302,14 +302,14 @@ def _request(
     named = f"pull request {_MARKS[subject.platform]}{event.number}, commit {event.head_sha}"
     about = {"number": event.number, "head": event.head, "base": event.base, "commit": event.head_sha}
     origin: dict[str, object] = {"event": event.kind, "delivery": delivery.id} | about
-    told = [rule.instructions]
+    parts = [rule.instructions]
     inputs: dict[str, object] = {"pull_request": about}
     if event.kind == COMMENT:
         inputs["comment"] = {"author": event.sender, "command": event.command, "words": event.words}
-        told += [f"{event.sender} asks: {event.words}"] if event.words else []
+        parts += [f"{event.sender} asks: {event.words}"] if event.words else []
     if event.kind == FAILED:
         inputs["check"] = {"name": event.check}
-        told.append(f"What failed: {one_line(event.check)}")
+        parts.append(f"What failed: {one_line(event.check)}")
     return TurnRequest(
         organization_id=subject.organization_id,
         agent=rule.agent,
@@ -317,7 +317,7 @@ def _request(
         path=repository.path,
         url=repository.url,
         branch=event.ref.removeprefix("refs/") if event.is_fork else event.head,
-        instructions="\n\n".join([*told, f"({named})"]),
+        instructions="\n\n".join([*parts, f"({named})"]),
         inputs=inputs,
         metadata={"trigger": origin},
         trace_parent=delivery.trace_parent,

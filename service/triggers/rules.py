@@ -18,7 +18,7 @@ class TriggerRule(BaseModel):
 
     agent: _Text
     instructions: Annotated[str, Field(min_length=1, max_length=20_000, pattern=r"\S")]
-    """What the agent is told. Of what people write only the words of a comment by an allowed author are added to it."""
+    """The agent's task. Of foreign text, only a comment's words by an allowed author are added to it."""
     on: Annotated[tuple[Kind, ...], Field(min_length=1)] = ("opened", "ready", "pushed")
     branches: Annotated[tuple[_Text, ...], Field(min_length=1)] = ("*",)
     """Patterns of the branch that the pull request is to be merged into."""
@@ -37,7 +37,7 @@ class TriggerRule(BaseModel):
     checks: Annotated[tuple[_Text, ...], Field(min_length=1)] = ("*",)
     """Patterns of the checks, workflows or pipelines whose failure starts it."""
     own_commits: Annotated[int, Field(ge=0, le=20)] = 0
-    """How often, in one pull request, it also starts where a check of the service's own commit failed."""
+    """How often, in one pull request, it also starts when a check of a commit by the service failed."""
 
     @model_validator(mode="after")
     def _names_authors(self) -> Self:

@@ -302,7 +302,7 @@ def test_rights_are_given_back_to_files_and_folders_alone(tmp_path: Path) -> Non
     (root / "link").symlink_to(outside)
     (root / "out").symlink_to(tmp_path)
     tmp_path.chmod(0o500)
-    for _, folder, entries in trees.walk_paths(root):
+    for _, folder, entries in trees.walk(root):
         for entry in entries:
             trees.unlock(entry.name, within=folder)
             trees.unlock_file(entry, folder)

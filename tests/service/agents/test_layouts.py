@@ -75,8 +75,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"argv": ["no-such-agent"]}, "the program 'no-such-agent' is not there on the service's PATH"),
     ({"preset": "goose", "argv": ["/nowhere/goose"]}, "install it for the service's user, or correct its argv"),
     ({}, "it needs argv, the command, or preset"),
-    ({"argv": ["sh", "-c", "echo {instructions}"]}, "has to be an argument of its own"),
-    ({"argv": ["sh", "-m{branch}"]}, "has to be an argument of its own"),
+    ({"argv": ["sh", "-c", "echo {instructions}"]}, "has to be a whole argument"),
+    ({"argv": ["sh", "-m{branch}"]}, "has to be a whole argument"),
     *(
         ({"argv": ["sh"]} | options, words)
         for options, words in (

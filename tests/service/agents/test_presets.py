@@ -318,7 +318,7 @@ def test_an_answer_that_did_not_end_well_is_no_success(
     ready: Make, server: ModelServer, request: pytest.FixtureRequest, preset: str, ending: str, reason: str
 ) -> None:
     """Also where the program takes it for one: then the model's own word counts."""
-    if request.node.callspec.params["installed"] == "stub" and PRESETS[preset].tells_endings:
+    if request.node.callspec.params["installed"] == "stub" and PRESETS[preset].reports_endings:
         pytest.skip("the real program tells it, and the stand-in does not")
     server.ending = ending
     stage, agent = ready(preset)
