@@ -69,8 +69,9 @@ def test_every_recipe_reads_as_a_sentence() -> None:
     """Ten of them; what they warn of is bounded by their limits."""
     assert len(RULES) == 10
     assert all(sentence(rule, NOON).endswith(".") for rule in RULES)
-    assert {line.split(";")[-1] for rule in RULES for line in warnings(rule, RULES, NOON)} <= {
-        " limit.per_conversation (1) ends that.",
-        " limit.per_conversation (3) ends that.",
-        " limit.per_conversation ends that.",
+    bounds = {line.partition("until ")[2] for rule in RULES for line in warnings(rule, RULES, NOON)}
+    assert bounds <= {
+        "limit.per_conversation (1) stops it.",
+        "limit.per_conversation (3) stops it.",
+        "limit.per_conversation stops them.",
     }

@@ -20,7 +20,7 @@ CRASH = """
 import sys
 from app.runs.screen_loader import RunsLoader
 from app.console.app import RunwardenApp
-from app.engine import Engine
+from app.engine.engine import Engine
 from widgets.runs.table import RunTable
 from app.__main__ import main
 
@@ -41,7 +41,7 @@ sys.exit(main())
 OVER = (b"\x1b[?1049l", b"\x1b[?1000l", b"\x1b[?1003l", b"\x1b[?25h", b"\x1b[?2004l")
 CRASH_AT_FIRST = """
 import sys
-from app.console import onboarding
+from app.profiles import screen_onboarding as onboarding
 from app.__main__ import main
 
 async def broken(new, token):

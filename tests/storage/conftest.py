@@ -134,6 +134,8 @@ async def start():
 
 async def main(number, path, *more):
 {work}
+    sys.stdout.flush()
+    sys.stdin.readline()
 
 asyncio.run(main(*sys.argv[1:]))
 """
@@ -150,6 +152,9 @@ def race(work: str, count: int, *arguments: str) -> list[str]:
         assert process.stdin is not None
         process.stdin.write("go\n")
         process.stdin.flush()
-    answers = [process.communicate()[0].strip() for process in processes]
+    # All stay until the last one has answered: what a process that has ended left behind may be taken over.
+    answers = [process.stdout.readline().strip() for process in processes if process.stdout is not None]
+    for process in processes:
+        process.communicate()
     assert [process.returncode for process in processes] == [0] * count
     return answers
