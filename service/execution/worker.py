@@ -285,7 +285,7 @@ class TurnWorker:
                 ttl_micros = int(self._settings.worker_ttl_s * SECOND_MICROS)
                 heard = workers.heard_within(connection, ttl_micros, self._clock)
                 places = sum(worker.concurrency for worker in heard)
-            share = self._settings.organization_places
+            share = self._settings.organization_slots
             found = dispatch.next_turns(connection, places, share, self._clock())[:room]
         again = {f"{turn.run_id}:{turn.number}" for turn in found if turn.attempt}
         if again:
