@@ -1,4 +1,4 @@
-"""The service: the external API of `spec`, implemented for real, in a process of its own."""
+"""The service: a self-hosted implementation of the external API in `spec`, in a separate process."""
 
 from typing import Final
 

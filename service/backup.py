@@ -1,4 +1,4 @@
-"""Back-ups of a service on SQLite: one file with its database, settings, logs and diffs, and the way back."""
+"""Back-up and restore of a service on SQLite: one file with its database, settings, logs and diffs."""
 
 import contextlib
 import gzip
@@ -30,30 +30,30 @@ _DATABASE, _SETTINGS = "service.sqlite", "service.toml"
 _NAME: Final = re.compile(
     rf"{_DATABASE}|{_SETTINGS}|runs/run_[0-9A-Z]{{26}}/turn-[1-9][0-9]{{0,8}}\.(log|diff|run\.diff)", re.ASCII
 )
-"""The names of members: no other is read, so none can lead out of the target folder."""
+"""The allowed names of members, so that none can lead out of the target folder."""
 
 
 class BackupError(ServiceError):
-    """A back-up cannot be made or used; the text names the cure."""
+    """A back-up cannot be made or used; the text says how to fix it."""
 
 
 @dataclass(frozen=True, slots=True)
 class RestoreSummary:
-    """What was restored, in numbers."""
+    """The numbers of restored objects."""
 
     made_at: int
     """When the back-up was made, to the second, in microseconds since 1970."""
     organizations: int
     runs: int
     queued_again: int
-    """Turns that had not ended."""
+    """Turns that had not ended at the time."""
     files: int
 
 
 def back_up(folder: DataFolder, target: Path, now: int) -> int:
-    """Write a back-up, readable by its owner alone, while the service runs; return the number of its files.
+    """Write a back-up that only its owner can read, while the service runs; return the number of its files.
 
-    Only a complete one replaces an earlier one. `now` is in microseconds since 1970.
+    An earlier back-up is replaced only by a complete one. `now` is in microseconds since 1970.
 
     Raises:
         BackupError: It cannot be written.
@@ -80,14 +80,16 @@ def back_up(folder: DataFolder, target: Path, now: int) -> int:
             os.fsync(file.fileno())
         draft.replace(target)
     except OSError as error:
-        raise BackupError(f"the back-up {target} cannot be written: {error}; make room, or name another") from error
+        raise BackupError(
+            f"the back-up {target} cannot be written: {error}; free some space, or choose another file"
+        ) from error
     finally:
         draft.unlink(missing_ok=True)
     return number
 
 
 def _copy_database(source: Path, target: Path) -> None:
-    """Copy a database as of one moment; writers go on meanwhile."""
+    """Copy a database as of one moment, without blocking writers."""
     with (
         contextlib.closing(Database(f"sqlite:///{source}")) as database,
         contextlib.closing(Database(f"sqlite:///{target}")) as copy,
@@ -98,19 +100,19 @@ def _copy_database(source: Path, target: Path) -> None:
 
 
 def restore(source: Path, folder: DataFolder, actor: str, *, force: bool) -> RestoreSummary:
-    """Put a back-up into a data folder on which no service runs; with `force` in the place of all that is there.
+    """Restore a back-up into a data folder on which no service runs; with `force`, replace everything in the folder.
 
-    It is unpacked and checked beside the old state, and then moved into its place.
+    The back-up is unpacked and checked in a separate folder before anything is replaced.
 
     Raises:
         BackupError: The back-up is damaged, or the folder is not empty.
-        StartError: The service runs.
-        DatabaseError: The back-up's database is not of this program, or of a newer version.
+        StartError: The service is running.
+        DatabaseError: The back-up's database belongs to another program or to a newer version.
     """
     for _ in _members(source):
         pass
     folder.create(restoring=True)
-    refusal = f"a service runs on {folder.root}; stop it before it is restored"
+    refusal = f"a service is running on {folder.root}; stop it before you restore it"
     staged = folder.root / "restored"
     with held(folder.lock_file, refusal), held(folder.worker_lock_file, refusal):
         if (folder.exists() or any(folder.runs.iterdir()) or folder.restoring_file.exists()) and not force:
@@ -127,12 +129,12 @@ def restore(source: Path, folder: DataFolder, actor: str, *, force: bool) -> Res
                 made_at = int(entry.mtime) * SECOND_MICROS
             files += entry.name.startswith("runs/")
         restored = _checked(staged / _DATABASE, actor, made_at)
-        # Nothing starts on the folder until this restore, or a later one, is complete.
+        # No process starts on the folder until this restore, or a later one, is complete.
         folder.restoring_file.touch(0o600)
         for stale in (folder.runs, folder.work):
             if not trees.remove(stale):
                 raise BackupError(f"{stale} cannot be removed; remove it by hand, and restore again with --force")
-        # A journal of the old file would be rolled back into the new one.
+        # SQLite would roll the old file's journal back into the new file.
         for kind in ("-journal", "-wal", "-shm", ""):
             folder.database_file.with_name(f"{folder.database_file.name}{kind}").unlink(missing_ok=True)
         for path in staged.iterdir():
@@ -144,10 +146,10 @@ def restore(source: Path, folder: DataFolder, actor: str, *, force: bool) -> Res
 
 
 def _members(source: Path) -> Iterator[tuple[tarfile.TarInfo, IO[bytes]]]:
-    """Yield the files of a back-up, whose checksum holds; read each before asking for the next.
+    """Yield the files of an undamaged back-up; read each file before asking for the next.
 
     Raises:
-        BackupError: It is damaged, cut off, or not a back-up.
+        BackupError: The file is damaged, incomplete, or not a back-up.
     """
     try:
         with gzip.open(source) as whole:
@@ -156,11 +158,11 @@ def _members(source: Path) -> Iterator[tuple[tarfile.TarInfo, IO[bytes]]]:
         with tarfile.open(source, mode="r:gz") as tar:
             number = Counter(tar.getnames())
             if _DATABASE not in number:
-                raise BackupError(f"{source} is not a back-up of this service: it holds no {_DATABASE}")
+                raise BackupError(f"{source} is not a back-up of this service: it does not contain {_DATABASE}")
             for entry in tar:
                 file = tar.extractfile(entry) if entry.isreg() and _NAME.fullmatch(entry.name) else None
                 if file is None or number[entry.name] > 1:
-                    raise BackupError(f"{source} is not a back-up of this service: it holds {entry.name!r}")
+                    raise BackupError(f"{source} is not a back-up of this service: it contains {entry.name!r}")
                 yield entry, file
     except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
         raise BackupError(f"{source} is damaged or not a back-up: {error}; use another one") from error
@@ -174,8 +176,8 @@ def _checked(file: Path, actor: str, made_at: int) -> tuple[int, int, int]:
             if connection.exec_driver_sql("PRAGMA integrity_check").scalar() != "ok":
                 raise BackupError("the back-up's database is damaged; use another back-up")
             audit.record(connection, actor, "restore", now_micros(), detail=f"the back-up of {rfc3339(made_at)}")
-            number = [
+            numbers = [
                 connection.execute(sa.select(sa.func.count()).select_from(table).where(*condition)).scalar_one()
                 for table, condition in ((organizations, ()), (runs, ()), (turns, (turns.c.status.notin_(FINAL),)))
             ]
-    return number[0], number[1], number[2]
+    return numbers[0], numbers[1], numbers[2]

@@ -1,4 +1,4 @@
-"""Time is counted in whole microseconds since 1970 (UTC) and written as fixed-width RFC 3339."""
+"""Instants are whole microseconds since 1970 (UTC), written as fixed-width RFC 3339."""
 
 import re
 from collections.abc import Callable
@@ -12,7 +12,7 @@ DAY_MICROS: Final = 86_400 * SECOND_MICROS
 CENTURY_MICROS: Final = 100 * 366 * DAY_MICROS
 
 Clock = Callable[[], int]
-"""A callable that returns the present in microseconds since 1970: injected, so that expiry can be tested."""
+"""A callable that returns the present in microseconds since 1970; injected so that tests can control time."""
 
 _DATE_TIME: Final = re.compile(
     r"(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ](?P<time>[0-9]{2}:[0-9]{2}):(?P<second>[0-9]{2})"
@@ -31,15 +31,16 @@ def now_micros() -> int:
 
 
 def rfc3339(micros: int) -> str:
-    """Write an instant as `2025-01-31T08:00:00.000000Z`: always UTC, always six digits, so that text sorts as time."""
+    """Format an instant as `2025-01-31T08:00:00.000000Z`: always UTC and six digits, so that it sorts as text."""
     # Not strftime: its %Y drops leading zeros here.
     return (EPOCH + timedelta(microseconds=micros)).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def parse_rfc3339(text: str, *, round_up: bool) -> int:
-    """Read an RFC 3339 instant with an offset into microseconds.
+    """Parse an RFC 3339 instant with an offset into microseconds.
 
-    Digits beyond the microsecond are rounded up for the start of a range and down for its end: both are inclusive.
+    Digits beyond the microsecond are rounded up (for the start of a range) or down (for the last instant): ranges
+    include both ends.
 
     Raises:
         ValueError: The text is not a date-time, has no offset, or names a day that does not exist.
@@ -50,30 +51,26 @@ def parse_rfc3339(text: str, *, round_up: bool) -> int:
     second = int(match["second"])
     if second > _LEAP_SECOND:
         raise ValueError("there is no such second")
-    # Year 0000 is valid in RFC 3339 and unknown to datetime; nothing is older than year 1 here.
+    # Year 0000 is valid in RFC 3339, but not in datetime; year 1 is just as good, since no data is that old.
     date = match["date"].replace("0000-", "0001-", 1) if match["date"].startswith("0000-") else match["date"]
     minute = datetime.fromisoformat(f"{date}T{match['time']}:00+00:00")
     fraction = (match["fraction"] or "").ljust(_MICRO_DIGITS, "0")
     micros = second * SECOND_MICROS + int(fraction[:_MICRO_DIGITS])
     if round_up and fraction[_MICRO_DIGITS:].strip("0"):
         micros += 1
-    return (minute - EPOCH) // MICROSECOND + micros - _offset_micros(match["zone"])
-
-
-def _offset_micros(zone: str) -> int:
-    if zone in "Zz":
-        return 0
-    hours, minutes = int(zone[1:3]), int(zone[4:6])
-    if hours not in range(24) or minutes not in range(60):
-        raise ValueError("there is no such offset")
-    return (1 if zone[0] == "+" else -1) * (hours * 3600 + minutes * 60) * SECOND_MICROS
+    if (zone := match["zone"]) not in "Zz":
+        hours, minutes = int(zone[1:3]), int(zone[4:6])
+        if hours not in range(24) or minutes not in range(60):
+            raise ValueError("there is no such offset")
+        micros -= (1 if zone[0] == "+" else -1) * (hours * 3600 + minutes * 60) * SECOND_MICROS
+    return (minute - EPOCH) // MICROSECOND + micros
 
 
 def parse_duration(text: str) -> int:
-    """Read `30d`, `12h`, `15m`, `90s` or `2w` into microseconds.
+    """Parse `30d`, `12h`, `15m`, `90s` or `2w` into microseconds.
 
     Raises:
-        ValueError: The text is none of these, or longer than a century, which could not be written as an instant.
+        ValueError: The text has another form, or is longer than a century, which no instant could hold.
     """
     match = _DURATION.fullmatch(text.strip())
     if match is None or int(match["count"]) == 0:

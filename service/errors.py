@@ -1,29 +1,29 @@
 """The root of the service's errors; the console has its own, and shares no code with the service.
 
 ServiceError
-├── in an operator's terminal: one line, exit status 2 (`cli.output.plain_errors`)
-│   ├── SettingsError, SetupError        the settings file, or what a command or a document asks for, cannot be met
+├── shown in an operator's terminal: one line, exit status 2 (`cli.output.plain_errors`)
+│   ├── SettingsError, SetupError        the settings file, a command or a document asks for something impossible
 │   ├── StartError, DatabaseError        a process cannot start; its database cannot be used
 │   ├── BackupError                      a back-up cannot be written, read or restored
 │   ├── ApprovalError                    a delivery cannot be approved
-│   └── EndpointError                    an endpoint may not be told of events; also at a retry, and on the page
-├── in an answer of the API: a status and a code (`api.errors`)
-│   ├── HttpError                        a request is refused; endpoints make those below into one
+│   └── EndpointError                    an endpoint may not get events; raised by retries and the page as well
+├── shown in an API response: a status and a code (`api.errors`)
+│   ├── HttpError                        a request is refused; endpoints turn the errors below into this one
 │   ├── InactiveOrganizationError        an organization may not have runs or repositories
 │   ├── OnboardingError                  GitLab has no such project, or refuses a request
 │   └── PayloadError, UnknownRepositoryError           a delivery cannot be read, or is about no known repository
-├── in a turn's failure and its log (`execution.turn`)
+├── shown in a turn's failure and its log (`execution.turn`)
 │   ├── GitCommandError, AgentFailedError, NoSandboxError, NoProgramError, PlaceholderError
 │   ├── FindingsError                    an agent's findings are left out
 │   └── BlockedRequestError, ClosedPathError, BudgetSpentError, NotTlsError    a sandbox's request is not passed on
-├── at what is retried: a mail, a posting, a probe (their tables and the log)
+├── stored with a mail, posting or probe, which is retried, and logged
 │   └── MailError, ForgeError, HostUnreachableError
-└── on the reviewer's standard error: exit status 1, or 2 for a TaskError (`reviewer.__main__`)
+└── shown on the reviewer's standard error: exit status 1, or 2 for a TaskError (`reviewer.__main__`)
     └── TaskError, GitCommandError
 
-One that its place does not expect is shown in the same way, but a caller of the API gets a 500 and only the log has
-its text. The log has the traceback of any other exception. What only ends an attempt
-(`InterruptedTurnError`, `SupersededError`) is not a failure and has another base.
+An unexpected ServiceError is shown in the same way, except that API callers get a 500 and only the log has the text.
+The log has the traceback of any other exception. `InterruptedTurnError` and `SupersededError`, which only end an
+attempt, are not failures and have another base.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -40,7 +40,7 @@ _EXPECTED: Final = {
     **dict.fromkeys(("int_type", "float_type"), "a number"),
     "bool_type": "true or false",
 }
-"""By pydantic's type of the fault."""
+"""Keyed by pydantic's error type."""
 _FOUND: Final[dict[type, str]] = {
     str: "a text", bool: "true or false", int: "a number", float: "a number", list: "a list", dict: "a table",
     type(None): "null",
@@ -48,15 +48,15 @@ _FOUND: Final[dict[type, str]] = {
 
 
 class ServiceError(Exception):
-    """A failure whose text says to its reader what is wrong and, where there is one, the cure."""
+    """A failure whose text states the fault and, if possible, how to fix it."""
 
 
 def first_fault(error: "ValidationError") -> str:
-    """Return the key of a document's first fault, unless that is the document itself, and what is wrong with it."""
+    """Return a document's first fault, with its key unless it concerns the whole document."""
     first = error.errors(include_url=False, include_context=False)[0]
     key = ".".join(map(str, first["loc"]))
-    said = _FAULTS.get(first["type"], first["msg"])
+    fault = _FAULTS.get(first["type"], first["msg"])
     if expected := _EXPECTED.get(first["type"]):
-        # The kind of a value, and never the value: it may be a secret.
-        said = f"{_FOUND.get(type(first['input']), 'another value')} was found where {expected} is expected"
-    return f"{key}: {said}" if key else said
+        # Only the kind of the value: the value itself may be a secret.
+        fault = f"{_FOUND.get(type(first['input']), 'another value')} was found where {expected} is expected"
+    return f"{key}: {fault}" if key else fault

@@ -12,11 +12,11 @@ _RANDOM_BITS: Final = 80
 _ULID_LENGTH: Final = 26
 _SLUG_WORDS: Final = 6
 _SLUG_LENGTH: Final = 40
-TOKEN_PREFIX: Final = "rwt_"  # noqa: S105 — the visible beginning of every token, not a token
+TOKEN_PREFIX: Final = "rwt_"  # noqa: S105 — the visible start of every token, not a token
 
 
 def ulid(micros: int, random_bits: Callable[[int], int] = secrets.randbits) -> str:
-    """Return a 26-character ULID: ids made later sort later (to the millisecond)."""
+    """Return a 26-character ULID; later ids sort later (to the millisecond)."""
     value = (micros // 1000) << _RANDOM_BITS | random_bits(_RANDOM_BITS)
     return "".join(_CROCKFORD[value >> (5 * digit) & 31] for digit in reversed(range(_ULID_LENGTH)))
 
@@ -37,16 +37,16 @@ def new_token() -> str:
 
 
 def digest(token: str) -> str:
-    """Return a token's stored form: SHA-256 is enough, as 256 random bits cannot be guessed."""
+    """Return a token's stored form; SHA-256 is enough, because 256 random bits cannot be guessed."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
 def slug(text: str) -> str:
-    """Return lower-case ASCII words joined by dashes, safe in a branch name and a URL; may be empty."""
+    """Return lower-case ASCII words joined with dashes, safe in branch names and URLs; may be empty."""
     plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
     return "-".join(re.findall(r"[a-z0-9]+", plain)[:_SLUG_WORDS])[:_SLUG_LENGTH].strip("-")
 
 
 def address_key(url: str) -> str:
-    """Return a digest of a repository's address, which names its files in the data folder."""
+    """Return a digest of a repository's address, used to name its files in the data folder."""
     return hashlib.sha256(url.encode()).hexdigest()[:32]

@@ -1,12 +1,13 @@
-"""Hosts and addresses. A host is parsed once; only the parsed `Host` is matched, resolved and dialled."""
+"""Hosts, addresses and connections. A host is parsed once; only the parsed `Host` is matched, resolved and dialled."""
 
 import contextlib
 import ipaddress
 import re
 import socket
 import ssl
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 from urllib.parse import SplitResult
@@ -20,13 +21,13 @@ _GLOBAL_UNICAST: Final = ipaddress.ip_network("2000::/3")
 """The range of all public IPv6 addresses."""
 _PORTS: Final = {"https": 443, "http": 80}
 _SHORTEST_S: Final = 0.01
-"""A timeout of zero would mean: without waiting."""
+"""A timeout of zero would mean not to wait at all."""
 Address = tuple[str, int]
 """An IP address and a port."""
 
 
 class HostError(ValueError):
-    """A text names no host."""
+    """A text is not the name of a host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +39,11 @@ class Host:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read a name (letters, digits, hyphens, underscores and dots) or an address, in brackets or without.
+        """Parse a name (letters, digits, hyphens, underscores and dots) or an address, with or without brackets.
 
         Raises:
-            HostError: It is neither. That includes what resolvers read as an address (`0x7f.1`, `2130706433`), a zone
-                (`fe80::1%eth0`), and letters outside ASCII, which have to be written as `xn--…`.
+            HostError: It is neither. Also refused are other spellings of addresses (`0x7f.1`, `2130706433`), zones
+                (`fe80::1%eth0`), and letters outside ASCII, which must be written as `xn--…`.
         """
         bare = text[1:-1] if text[:1] == "[" and text[-1:] == "]" else text
         if bare.isascii() and "%" not in bare:
@@ -51,7 +52,7 @@ class Host:
                 return cls(str(ip), ip)
         name = text.lower().removesuffix(".")
         if len(name) > _LONGEST_NAME or not _NAME.fullmatch(name) or _NUMBER.fullmatch(name.rpartition(".")[2]):
-            raise HostError(f"{text[:_LONGEST_NAME]!r} is no host name")
+            raise HostError(f"{text[:_LONGEST_NAME]!r} is not a host name")
         return cls(name, None)
 
 
@@ -59,7 +60,7 @@ def resolve(host: Host, port: int) -> list[Address]:
     """Return the addresses of a host.
 
     Raises:
-        OSError: It has none.
+        OSError: The host has no address.
     """
     if host.ip is not None:
         return [(host.text, port)]
@@ -67,7 +68,7 @@ def resolve(host: Host, port: int) -> list[Address]:
 
 
 def is_public(address: str) -> bool:
-    """Whether an address is public; an IPv4 address embedded in it has to be public as well."""
+    """Whether an address is public; an IPv4 address embedded in it must be public as well."""
     ip = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(ip, ipaddress.IPv6Address):
         inner = ip.ipv4_mapped or ip.sixtofour or (ip.teredo[1] if ip.teredo else None)
@@ -81,35 +82,58 @@ def is_public(address: str) -> bool:
 
 
 def dial(addresses: Sequence[Address], until: float) -> socket.socket:
-    """Connect to the first address that answers until an instant (monotonic seconds).
+    """Connect to the first address that answers before an instant (monotonic seconds).
 
     Raises:
-        OSError: None did.
+        OSError: None of them answered.
     """
     for left, address in zip(range(len(addresses), 1, -1), addresses, strict=False):
         with contextlib.suppress(OSError):
-            # An address that does not answer leaves the others their share of the time.
+            # An address that does not answer must leave the others a share of the time.
             return socket.create_connection(address, max(_SHORTEST_S, (until - time.monotonic()) / left))
     return socket.create_connection(addresses[-1], max(_SHORTEST_S, until - time.monotonic()))
 
 
 def connect(parts: SplitResult, until: float, addresses: Sequence[Address] | None = None) -> socket.socket:
-    """Connect to the host of an http or https address until an instant (monotonic seconds).
+    """Connect to the host of an http or https URL before an instant (monotonic seconds).
 
-    `addresses`: the only ones to dial; None: those of the host's name. The socket keeps a timeout.
+    If `addresses` are given, only these are dialled. The socket keeps a timeout.
 
     Raises:
-        HostError: The address names no host.
-        OSError: It cannot be reached, or its certificate is not valid.
+        HostError: The URL has no valid host.
+        OSError: The host cannot be reached, or its certificate is not valid.
     """
     host = Host.parse(parts.hostname or "")
     context = ssl.create_default_context() if parts.scheme == "https" else None
     link = dial(resolve(host, port_of(parts)) if addresses is None else addresses, until)
-    # For each step of the handshake, and what follows.
+    # Applies to each step of the handshake and to the exchange after it.
     link.settimeout(max(_SHORTEST_S, until - time.monotonic()))
     return link if context is None else context.wrap_socket(link, server_hostname=host.text)
 
 
 def port_of(parts: SplitResult) -> int:
-    """Return the port of an http or https address."""
+    """Return the port of an http or https URL."""
     return parts.port or _PORTS[parts.scheme]
+
+
+@contextlib.contextmanager
+def cut_off(after_s: float, socket_of: Callable[[], socket.socket | None]) -> Iterator[None]:
+    """Shut a socket down if the block takes longer, so that a pending read or write fails or returns.
+
+    The socket's own timeout starts again with each byte, and so never stops a peer that sends byte by byte.
+    """
+
+    def shut_down() -> None:
+        open_socket = socket_of()
+        if open_socket is not None:
+            with contextlib.suppress(OSError):
+                # Not the TLS wrapper's own method: after it, the connection would continue in clear text.
+                socket.socket.shutdown(open_socket, socket.SHUT_RDWR)
+
+    timer = threading.Timer(after_s, shut_down)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

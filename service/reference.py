@@ -1,4 +1,4 @@
-"""References: repositories and branches as callers name them, read once into one canonical value (spec 2.3, 4.3)."""
+"""References: repositories and branches as callers name them, parsed once into canonical values (spec 2.3, 4.3)."""
 
 import re
 from collections.abc import Mapping
@@ -11,15 +11,15 @@ from service.network import Host, HostError
 
 PLATFORMS: Final = ("github", "gitlab")
 MADE_BRANCHES: Final = "agent/"
-"""The prefix of branches made for runs."""
+"""The prefix of branches generated for runs."""
 SEGMENT: Final = "[A-Za-z0-9_][A-Za-z0-9._-]{0,99}"
 """The pattern of one part of a repository's path."""
 NO_NUL: Final = r"^[^\x00]*$"
-"""The pattern of a text that may be stored."""
+"""The pattern of text that can be stored."""
 _HOST: Final = r"([A-Za-z0-9._-]+@)?[A-Za-z0-9][A-Za-z0-9.-]*"
 _REST: Final = "[A-Za-z0-9_][A-Za-z0-9._/-]*"
 NAMED: Final = rf"^({SEGMENT}(/{SEGMENT}){{1,19}}|(https?|ssh|git)://{_HOST}(:[0-9]{{1,5}})?/{_REST}|{_HOST}:{_REST})$"
-"""The pattern of a repository named by its path or a full URL, for the published description."""
+"""The published pattern for a repository's path or full URL."""
 _SEGMENT: Final = re.compile(SEGMENT, re.ASCII)
 _SCP_FORM: Final = re.compile(r"(?:[\w.-]+@)?(?P<host>[\w.-]+):(?P<path>[^/].*)", re.ASCII)
 _UNREADABLE: Final = re.compile(r"[\x00-\x20\x7f\\]")
@@ -27,12 +27,12 @@ _GITHUB_PARTS: Final = 2
 _DEEPEST_GROUP: Final = 20
 _FORBIDDEN: Final = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//")
 LONGEST_BRANCH: Final = 200
-"""The most bytes of a branch's name."""
+"""The most bytes in a branch name."""
 BRANCH: Final = (
     r"^(?![-/]|refs/|(@|HEAD)$|\.)(?![\s\S]*(\.\.|@\{|//|/\.|\.lock/))(?![\s\S]*([/.]|\.lock)$)"
     r"[^\x00-\x20\x7f~^:?*\[\\]+$"
 )
-"""The pattern of a branch's name, for the published description; `branch_fault` says the same in words."""
+"""The published pattern for branch names; `branch_fault` explains the same rules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Reference:
 
     @property
     def data(self) -> dict[str, str]:
-        """The platform's own fields, as they stand in a body (spec 2.3)."""
+        """The platform's fields in a request or response body (spec 2.3)."""
         if self.platform == "github":
             owner, _, repo = self.path.partition("/")
             return {"owner": owner, "repo": repo}
@@ -52,20 +52,20 @@ class Reference:
 
     @property
     def body(self) -> dict[str, object]:
-        """The reference as it stands in a body (spec 2.3)."""
+        """The reference in a request or response body (spec 2.3)."""
         return {"platform": self.platform, "data": self.data}
 
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A full repository URL in parts: the code host's name and the path on it."""
+    """The parts of a full repository URL: the code host's name and the path on it."""
 
     host: str
     path: str
 
 
 def reference(platform: str, data: Mapping[str, object]) -> Reference:
-    """Read platform and data into a reference (spec 2.3).
+    """Parse platform and data into a reference (spec 2.3).
 
     Raises:
         ValueError: The platform is unknown, or its data lacks or misspells a field; the text names the field.
@@ -90,22 +90,22 @@ def checked_path(platform: str, path: str) -> str:
         ValueError: It has the wrong number of parts, or a part that no code host allows.
     """
     parts = path.removesuffix(".git").split("/")
-    enough = len(parts) == _GITHUB_PARTS if platform == "github" else _GITHUB_PARTS <= len(parts) <= _DEEPEST_GROUP
-    if not enough or not all(_SEGMENT.fullmatch(part) for part in parts):
+    most_parts = _GITHUB_PARTS if platform == "github" else _DEEPEST_GROUP
+    if not _GITHUB_PARTS <= len(parts) <= most_parts or not all(_SEGMENT.fullmatch(part) for part in parts):
         form = "owner/repo" if platform == "github" else "group/project"
         raise ValueError(f"the repository must read {form}, in letters, digits, '.', '_' and '-'")
     return "/".join(parts)
 
 
 def location(url: str) -> Location | None:
-    """Read a full repository URL (https, ssh, git or the scp form); None when the text is no URL."""
-    # Python drops tabs and line breaks, and git reads a backslash otherwise: both must see the same host.
+    """Parse a full repository URL (https, ssh, git or the scp form); None if the text is not a URL."""
+    # Python drops tabs and line breaks, and git treats a backslash differently: both must see the same host.
     if _UNREADABLE.search(url):
         return None
     if "://" in url:
         try:
             parts = urlsplit(url)
-            # A file has no host.
+            # A file URL has no host.
             host = parts.hostname if parts.scheme == "file" else Host.parse(parts.hostname or "").text
         except ValueError:
             return None
@@ -122,7 +122,7 @@ def location(url: str) -> Location | None:
 
 
 def without_login(url: str) -> str:
-    """Return an http(s) address without user and password; anything else unchanged."""
+    """Return an http(s) URL without user and password, and any other text unchanged."""
     scheme, mark, rest = url.partition("://")
     if scheme.lower() not in {"http", "https"}:
         return url
@@ -138,7 +138,7 @@ def _text(data: Mapping[str, object], field: str) -> str:
 
 
 def branch_fault(name: str) -> str | None:
-    """Return why git would not take the branch name, None when it would (the rules of git check-ref-format)."""
+    """Return why git refuses a branch name (the rules of git check-ref-format); None if it is valid."""
     if not name or len(name.encode()) > LONGEST_BRANCH:
         return f"a branch name has 1 to {LONGEST_BRANCH} bytes"
     if name.startswith(("-", "/", "refs/")) or name.endswith(("/", ".")) or name in {"@", "HEAD"}:
@@ -151,14 +151,14 @@ def branch_fault(name: str) -> str | None:
 
 
 def default_branch(instructions: str, run_id: str) -> str:
-    """Return the branch made for a run that names none: `agent/<first words>-<end of the run id>` (spec 4.3)."""
-    return f"{MADE_BRANCHES}{slug(instructions) or 'run'}{_mark(run_id)}"
+    """Return the branch for a run that names none: `agent/<first words>-<last characters of the id>` (spec 4.3)."""
+    return f"{MADE_BRANCHES}{slug(instructions) or 'run'}{_suffix(run_id)}"
 
 
 def is_made_for(branch: str, run_id: str) -> bool:
-    """Whether a branch was made for a run that named none; no caller knows a run's id before."""
-    return branch.startswith(MADE_BRANCHES) and branch.endswith(_mark(run_id))
+    """Whether a branch was generated for a run; callers cannot imitate that, since they do not know the id before."""
+    return branch.startswith(MADE_BRANCHES) and branch.endswith(_suffix(run_id))
 
 
-def _mark(run_id: str) -> str:
+def _suffix(run_id: str) -> str:
     return f"-{run_id[-8:].lower()}"

@@ -1,4 +1,4 @@
-"""The server: binds, announces itself, serves, and drains on SIGTERM or SIGINT."""
+"""The server process: binds, announces itself, serves requests, and drains on SIGTERM or SIGINT."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ import uvicorn
 
 from service.api.app import build
 from service.api.context import Context
-from service.api.protocol import protocol, say_once
+from service.api.protocol import protocol, warn_once
 from service.clock import now_micros
 from service.execution.worker import TurnWorker
 from service.forge.accounts import OwnAccounts
@@ -46,11 +46,11 @@ class ServeOptions:
     host: str = "127.0.0.1"
     port: int = 8400
     database_url: str | None = None
-    """None: SQLite in the data folder."""
+    """None for SQLite in the data folder."""
     executes: bool = True
-    """Whether this process executes turns; otherwise workers elsewhere do."""
+    """Whether this process executes turns; otherwise other worker processes do."""
     concurrency: int | None = None
-    """Turns at the same time; None: as the settings say."""
+    """Turns executed at the same time; None to use the settings."""
     lab: bool = False
 
 
@@ -62,7 +62,7 @@ class RunningService:
         self._options = options
 
     def run(self, masks: Masks) -> int:
-        """Serve until a signal comes; return the exit status.
+        """Serve until a signal arrives; return the exit status.
 
         Raises:
             StartError: The folder is in use, or the port is taken.
@@ -73,8 +73,14 @@ class RunningService:
         with (
             contextlib.closing(open_tracer(settings.traces, os.environ)) as tracer,
             contextlib.closing(Database(url)) as database,
-            self._alone(database),
+            contextlib.ExitStack() as locks,
         ):
+            # PostgreSQL takes several processes, SQLite only one.
+            if database.is_sqlite:
+                refusal = f"another service runs on {self._folder.root}; stop it, or choose another --data-dir"
+                locks.enter_context(held(self._folder.lock_file, refusal))
+            if self._options.executes:
+                locks.enter_context(one_worker(database, self._folder))
             database.wait_until_there(threading.Event())
             database.migrate()
             mask_known(database, masks)
@@ -113,7 +119,7 @@ class RunningService:
         config = uvicorn.Config(
             RequestObserver(app, context.metrics.count_request),
             http=protocol(context.settings.limits.request_s, files // 2, context.metrics.count_refusal),
-            # A few times as many connections are accepted before the first of them can be refused.
+            # Several times this number of connections are accepted before the first of them can be refused.
             backlog=min(_BACKLOG, files // 16),
             ws="none",
             lifespan="off",
@@ -127,7 +133,7 @@ class RunningService:
         server = _Server(config)
 
         def stop() -> None:
-            """Accept no more requests, and end when the open ones are answered."""
+            """Accept no more requests, and exit when the open ones are answered."""
             server.should_exit = True
             context.closing.set()
 
@@ -139,7 +145,7 @@ class RunningService:
             try:
                 await asyncio.to_thread(worker.start)
             except Exception:  # The boundary: a service that accepts runs must also execute them.
-                _logger.exception("the worker cannot start; the service ends")
+                _logger.exception("the worker cannot start; the service stops")
                 worker, status = None, 1
                 stop()
         # The service is ready only when accepted runs can be executed.
@@ -153,7 +159,7 @@ class RunningService:
     def _bind(self) -> socket.socket:
         host, port = self._options.host, self._options.port
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        # With the protocol named, asyncio switches Nagle's delay off for connections (40 ms an answer otherwise).
+        # Given the protocol, asyncio switches off Nagle's delay, which would add 40 ms to each response.
         listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -163,7 +169,7 @@ class RunningService:
             raise StartError(f"cannot listen on {host}:{port}: {error.strerror}; choose another --port") from error
         if self._options.lab and not _is_loopback(listener.getsockname()[0]):
             listener.close()
-            raise StartError(f"the lab opens on loopback only, not on {host}; leave --lab or --host out")
+            raise StartError(f"the lab is only available on loopback, not on {host}; leave out --lab or --host")
         listener.listen(_BACKLOG)
         return listener
 
@@ -171,27 +177,13 @@ class RunningService:
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         if not _is_loopback(host):
-            _logger.warning(
-                "listening beyond this machine without TLS: put a TLS proxy in front, tokens travel in clear"
-            )
+            _logger.warning("listening beyond this machine without TLS: tokens travel in clear, so add a TLS proxy")
         line = {"base_url": f"http://{shown}:{port}/v1", "pid": os.getpid(), "data_dir": str(self._folder.root)}
         announce({**line, **extra})
 
-    @contextlib.contextmanager
-    def _alone(self, database: Database) -> Iterator[None]:
-        """Keep other processes off a SQLite database; PostgreSQL takes several."""
-        with contextlib.ExitStack() as locks:
-            if database.is_sqlite:
-                root = self._folder.root
-                refusal = f"another service runs on {root}; stop it, or choose another --data-dir"
-                locks.enter_context(held(self._folder.lock_file, refusal))
-            if self._options.executes:
-                locks.enter_context(one_worker(database, self._folder))
-            yield
-
 
 def _waking(worker: TurnWorker | None, database: Database) -> Callable[[], None]:
-    """Return what wakes the worker of this process, and those of other processes if there can be any."""
+    """Return a function that wakes the worker of this process, and those of other processes if there can be any."""
     bell = Doorbell(database)
     if worker is None:
         return bell.ring
@@ -206,18 +198,18 @@ def _waking(worker: TurnWorker | None, database: Database) -> Callable[[], None]
 
 
 class _Server(uvicorn.Server):
-    """uvicorn without its own signal handling, which ends the process by the signal instead of an exit status."""
+    """uvicorn without its signal handling, which would kill the process with the signal and lose the exit status."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave the signals to the handlers of the event loop."""
+        """Leave the signals to the event loop's handlers."""
         yield
 
 
 def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log what went wrong in the loop; asyncio tells of each connection that it cannot accept."""
+    """Log an error in the event loop; asyncio reports each connection that it cannot accept."""
     if str(context["message"]).startswith("socket.accept()"):
-        say_once(f"connections cannot be accepted: {context.get('exception')}")
+        warn_once(f"connections cannot be accepted: {context.get('exception')}")
     else:
         loop.default_exception_handler(context)
 

@@ -6,7 +6,7 @@ from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from service.errors import ServiceError, first_fault
 
@@ -16,7 +16,7 @@ LogFormat = Literal["text", "json"]
 
 
 class SettingsError(ServiceError):
-    """`service.toml` cannot be used; the text names the file, the key and the cure."""
+    """`service.toml` cannot be used; the text names the file and the key, and says how to fix it."""
 
 
 class _Section(BaseModel):
@@ -27,47 +27,47 @@ class Limits(_Section):
     """Limits of a caller's requests."""
 
     requests_per_minute: Annotated[int, Field(ge=1)] = 6000
-    """Requests per organization (spec 8); all of them may come at once."""
+    """Requests per organization (spec 8); they may all come at once."""
     body_bytes: Annotated[int, Field(ge=1024)] = 1 << 20
     metadata_bytes: Annotated[int, Field(ge=1024)] = 64 << 10
     """The largest metadata of a run, as JSON."""
     active_runs: Annotated[int, Field(ge=1)] = 1000
-    """Runs of one organization that are queued or working: more are refused until some of them have ended."""
+    """The most queued and working runs of one organization; more are refused until some of them end."""
     request_s: Annotated[float, Field(gt=0, le=3600)] = 30
-    """How long a request may take to arrive, head and body together; also how long a connection may send nothing."""
+    """How long a request may take to arrive, head and body together, and how long a connection may be idle."""
 
 
 class AgentLimits(_Section):
-    """Limits of one turn's agent, all its processes together."""
+    """Limits of one turn's agent, for all its processes together."""
 
     cpu_s: Annotated[float, Field(gt=0)] = 3600
     """CPU time of all processes together."""
     memory_bytes: Annotated[int, Field(ge=16 << 20)] = 4 << 30
     """Resident memory that no file backs. Not address space: Go, Java and node reserve far more than they use."""
     processes: Annotated[int, Field(ge=1)] = 4096
-    """Processes at the same time; each of their threads counts."""
+    """Processes and threads at the same time."""
     open_files: Annotated[int, Field(ge=64)] = 4096
-    """Files and sockets that one process may hold open; the kernel refuses more."""
+    """Files and sockets that one process may have open; the kernel refuses more."""
     sockets: Annotated[int, Field(ge=16)] = 1024
-    """Open sockets and pipes of all processes together: their buffers are memory that no other limit counts."""
+    """Open sockets and pipes of all processes together: no other limit counts the memory of their buffers."""
     workspace_bytes: Annotated[int, Field(ge=1 << 20)] = 8 << 30
-    """Disk space of the checkout, the agent's other files, and deleted files that it holds open."""
+    """Disk space of the checkout, the agent's other files, and deleted files that it still has open."""
     workspace_files: Annotated[int, Field(ge=1000)] = 1_000_000
     """Files, folders and links of the checkout and the agent's other files."""
     file_bytes: Annotated[int, Field(ge=1 << 20)] = 1 << 30
-    """The largest file; the kernel refuses to write beyond it."""
+    """The largest file; the kernel refuses to write more."""
     disk_reserve_bytes: Annotated[int, Field(ge=0)] = 256 << 20
-    """Disk space that is kept free: with less than this, no agent starts, and the one that took too much is ended."""
+    """Disk space to keep free: with less than this, no agent starts, and the agent that used too much is stopped."""
     disk_reserve_files: Annotated[int, Field(ge=0)] = 20_000
-    """Files that can still be made: with fewer, as above."""
+    """The number of files that must still be possible to create; with fewer, the same happens."""
     output_bytes: Annotated[int, Field(ge=4096)] = 4 << 20
-    """The stored part of its output; the rest is dropped, and the log says so."""
+    """How much of its output is stored; the rest is dropped, and the log says so."""
     model_patience_s: Annotated[float, Field(gt=0)] = 600
     """How long its requests are held while its model's provider is down."""
     model_pause_s: Annotated[float, Field(gt=0)] = 30
-    """The longest pause before a held request is repeated: the first lasts a second, and each is twice as long."""
+    """The longest pause before a held request is repeated; pauses start at a second and double each time."""
     model_silent_s: Annotated[float, Field(gt=0)] = 600
-    """How long an answer of a model that arrives in one piece may take."""
+    """How long a model's answer may take if it is not streamed."""
     model_stream_silent_s: Annotated[float, Field(gt=0)] = 300
     """How long a model's stream may be silent."""
 
@@ -76,41 +76,44 @@ class ExecutionSettings(_Section):
     """How turns are executed."""
 
     concurrency: Annotated[int, Field(ge=1, le=64)] = 2
-    """Turns at work at the same time in one process."""
-    organization_places: Annotated[int, Field(ge=1)] | None = None
-    """Turns of one organization at work at the same time, on all workers; None: all but one if there are others."""
+    """Turns executed at the same time in one process."""
+    organization_slots: Annotated[int, Field(ge=1)] | None = Field(
+        default=None, validation_alias=AliasChoices("organization_slots", "organization_places")
+    )
+    """Turns of one organization executed at the same time, on all workers; None for all slots but one if there are
+    other organizations. `organization_places` is its old name."""
     sandbox: Sandboxing = "require"
-    """`require`: runs wait while bubblewrap does not work here; `none`: agents have the rights of the service."""
+    """`require`: runs wait while bubblewrap does not work here; `none`: agents have the service's permissions."""
     agent_network: Literal["private", "host"] = "private"
-    """The sandboxed network of an agent with `network = true`: the outside without this machine's loopback, or all."""
+    """What an agent with `network = true` can reach: the outside without this machine's loopback, or everything."""
     git_timeout_s: Annotated[float, Field(gt=0)] = 120
     drain_s: Annotated[float, Field(ge=0)] = 10
-    """How long agents may run on after SIGTERM; unfinished turns are recovered at the next start."""
+    """How long agents may continue after SIGTERM; unfinished turns are recovered at the next start."""
     worker_ttl_s: Annotated[float, Field(gt=0)] = 10
-    """A worker whose heartbeat is older counts as dead, and its turns go to another."""
+    """A worker whose heartbeat is older counts as dead, and another one takes over its turns."""
     look_s: Annotated[float, Field(gt=0)] = 2
-    """How often a worker looks for work that nothing told it of; accepted turns are told at once."""
+    """How often a worker polls for work; it is notified of accepted turns immediately."""
     put_back_s: Annotated[float, Field(ge=0)] = 10
-    """How long a turn that its machine had no room for keeps its slot: other turns would fare no better."""
+    """How long a turn keeps its slot if its machine has no room for it: other turns would not fit either."""
     author_name: str = "Runwarden reviewer"
     author_email: str = "reviewer@runwarden.invalid"
     agent: AgentLimits = AgentLimits()
 
 
 class SmtpSettings(_Section):
-    """The mail server that takes invitations; certificates are checked against the system's (or SSL_CERT_FILE's)."""
+    """The mail server for invitations; its certificate must be trusted by the system (or SSL_CERT_FILE)."""
 
     host: Annotated[str, Field(min_length=1)]
     port: Annotated[int, Field(ge=1, le=65535)] | None = None
-    """None: the usual port, which is 587 (starttls), 465 (tls) or 25 (none)."""
+    """None for the usual port: 587 (starttls), 465 (tls) or 25 (none)."""
     security: Literal["starttls", "tls", "none"] = "starttls"
-    """`starttls` begins in clear and must be offered by the server, `tls` is encrypted from the first byte."""
+    """`starttls` starts unencrypted and needs the server's support, `tls` is encrypted from the first byte."""
     username: str | None = None
-    """None: no login."""
+    """None for no login."""
     password_env: str = "RUNWARDEN_SMTP_PASSWORD"  # noqa: S105 — a variable's name, not a password
     """The environment variable that holds the password."""
     timeout_s: Annotated[float, Field(gt=0, le=300)] = 10
-    """The time limit of one delivery, connecting included."""
+    """The time limit of one delivery, including connecting."""
 
     @model_validator(mode="after")
     def _protects_the_password(self) -> Self:
@@ -124,7 +127,7 @@ class MailSettings(_Section):
 
     sender: str = "Runwarden <no-reply@runwarden.invalid>"
     smtp: SmtpSettings | None = None
-    """None: each invitation becomes a file in the outbox folder."""
+    """None to write each invitation into a file in the outbox folder."""
     retry_s: Annotated[float, Field(gt=0)] = 60
     """The wait before a failed delivery is retried; doubled each time, up to an hour."""
 
@@ -138,7 +141,7 @@ class MailSettings(_Section):
 
 
 class ProbingSettings(_Section):
-    """How code hosts are asked for their health."""
+    """How the health of code hosts is checked."""
 
     timeout_s: Annotated[float, Field(gt=0)] = 5
     slow_s: Annotated[float, Field(gt=0)] = 3
@@ -150,9 +153,9 @@ class GitLabSettings(_Section):
     """The settings of onboarded GitLab projects."""
 
     webhook_url: Annotated[str, Field(pattern=r"^https?://[^\s/]+")] | None = None
-    """The address that receives the project's events; None: no webhook is set."""
+    """The address that receives the project's events; None to set no webhook."""
     webhook_secret_env: str | None = None
-    """The environment variable whose value GitLab sends along as X-Gitlab-Token; None: no secret."""
+    """The environment variable with the secret that GitLab sends as X-Gitlab-Token; None for no secret."""
     webhook_events: Annotated[tuple[Annotated[str, Field(pattern="^[a-z_]+_events$")], ...], Field(min_length=1)] = (
         "push_events",
         "merge_requests_events",
@@ -164,7 +167,7 @@ class ForgeSettings(_Section):
     """How results are posted to code hosts."""
 
     run_url: Annotated[str, Field(pattern=r"^https?://[^\s/]+.*\{run_id\}")] | None = None
-    """The address of a run, such as `https://runs.acme.example/{run_id}`; None: only its id is named."""
+    """The address of a run, such as `https://runs.acme.example/{run_id}`; None to show only its id."""
     timeout_s: Annotated[float, Field(gt=0, le=300)] = 20
     """The time limit of one request."""
     retry_s: Annotated[float, Field(gt=0)] = 5
@@ -177,9 +180,9 @@ class EventSettings(_Section):
     """How events are delivered to the endpoints of organizations."""
 
     allow_private: tuple[IPv4Network | IPv6Network, ...] = ()
-    """Networks and addresses that endpoints may be at though they are not public, also without TLS."""
+    """Private networks and addresses in which endpoints are allowed, even without TLS."""
     timeout_s: Annotated[float, Field(gt=0, le=60)] = 15
-    """The time limit of one attempt, after the look-up of the name."""
+    """The time limit of one attempt, not counting the name look-up."""
     retry_s: Annotated[float, Field(gt=0)] = 5
     """The wait before a failed delivery is retried; doubled each time, up to an hour."""
     give_up_s: Annotated[float, Field(gt=0)] = 259_200
@@ -190,87 +193,87 @@ class TriggerSettings(_Section):
     """Deliveries to `/hooks/github` and `/hooks/gitlab`, and the runs they may start."""
 
     github_secret_env: str | None = None
-    """The environment variable with the secret that GitHub signs with; GitLab's is `gitlab.webhook_secret_env`."""
+    """The environment variable with the secret that signs GitHub's deliveries; see `gitlab.webhook_secret_env`."""
     mention: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")] = "runwarden"
-    """The name, without `@`, with which a comment to this service begins."""
+    """The name, without `@`, with which comments to this service begin."""
     own_accounts: tuple[str, ...] = ()
-    """Further accounts of the service, beside those of the tokens: their actions start nothing."""
+    """More accounts of the service, in addition to those of its tokens: their actions start nothing."""
     pull_request_runs_a_day: Annotated[int, Field(ge=1)] = 20
-    """Runs that are started for one pull request within a day."""
+    """The most runs started for one pull request within a day."""
     repository_runs_an_hour: Annotated[int, Field(ge=1)] = 60
     body_bytes: Annotated[int, Field(ge=1024)] = 8 << 20
-    """The largest delivery that is read."""
+    """The largest accepted delivery."""
 
 
 class RetentionSettings(_Section):
-    """How long workers keep old data; runs and their turns are kept for good."""
+    """How long workers keep old data; runs and their turns are never deleted."""
 
     logs_days: Annotated[float, Field(gt=0, le=36_500)] | None = None
-    """Logs and diffs of turns that ended; None: they stay until `runwarden service prune` is called."""
+    """Logs and diffs of ended turns; None to keep them until `runwarden service prune` is called."""
     queue_days: Annotated[float, Field(gt=0, le=36_500)] = 30
-    """The queue's entries of ended turns, of use only for debugging the queue."""
+    """The queue's entries of ended turns, useful only for debugging the queue."""
     sessions_days: Annotated[float, Field(gt=0, le=36_500)] = 30
-    """The home folders that agents keep for a run, after its last turn."""
+    """The home folders that agents keep for a run, counted from its last turn."""
     audit_days: Annotated[float, Field(ge=1, le=36_500)] | None = None
-    """Entries of the audit trail; None: they stay for good."""
+    """Entries of the audit trail; None to keep them forever."""
     deliveries_days: Annotated[float, Field(ge=7, le=36_500)] = 90
     """Decisions on deliveries; an older change starts nothing."""
     events_days: Annotated[float, Field(gt=0, le=36_500)] = 30
-    """Events for the endpoints of organizations, whatever became of them."""
+    """Events for the endpoints of organizations, in any state."""
     branches_days: Annotated[float, Field(gt=0, le=36_500)] | None = None
-    """Branches made for runs that ended, unless they are protected or hold commits of others; None: they stay."""
+    """Generated branches of ended runs, unless protected or with commits of others; None to keep them."""
 
 
 class LogSettings(_Section):
     """The log on standard error."""
 
     format: LogFormat = "text"
-    """`json`: one object a line, for programs that collect logs."""
+    """`json` writes one object per line, for log collectors."""
 
 
 class MetricsSettings(_Section):
     """Who may read `/metrics`."""
 
     token_env: str = "RUNWARDEN_METRICS_TOKEN"  # noqa: S105 — a variable's name, not a token
-    """The environment variable that holds the token for scraping; while it is not set, `/metrics` is not offered."""
+    """The environment variable with the token for scraping; without it, `/metrics` is not offered."""
 
 
 class TraceSettings(_Section):
     """The receiver of spans (OpenTelemetry)."""
 
     endpoint: Annotated[str, Field(pattern=r"^https?://[^\s/]+")] | None = None
-    """The collector's address for OTLP/HTTP; None: as the standard variable OTEL_EXPORTER_OTLP_ENDPOINT says."""
+    """The collector's address for OTLP/HTTP; None to use the standard variable OTEL_EXPORTER_OTLP_ENDPOINT."""
     sample: Annotated[float, Field(ge=0, le=1)] = 1.0
-    """Which share of the requests is traced, unless the caller's own trace decides."""
+    """The share of requests that is traced, unless the caller's trace decides."""
 
 
 class OidcSettings(_Section):
-    """An identity provider whose people may sign in on the page."""
+    """An identity provider whose users may sign in on the page."""
 
     issuer: Annotated[str, Field(pattern=r"^https?://[^\s/]+")]
-    """Its name, an address, as its own configuration has it."""
+    """Its issuer URL, exactly as in its configuration."""
     client_id: Annotated[str, Field(min_length=1)]
     client_secret_env: str = "RUNWARDEN_OIDC_SECRET"  # noqa: S105 — a variable's name, not a secret
     name: Annotated[str, Field(min_length=1, max_length=60)] = "your organization's account"
-    """What the page calls it."""
+    """Its name on the page."""
     domains: dict[str, str] = {}
-    """Domains of addresses, each with the slug of the organization that all of its people belong to."""
+    """E-mail domains, each with the slug of the organization to which all of its users belong."""
 
 
 class PageSettings(_Section):
-    """The page for people, in a browser."""
+    """The web page."""
 
     enabled: bool = True
     url: Annotated[str, Field(pattern=r"^https?://[^\s/?#]+$")] | None = None
-    """Its public address, such as `https://runs.acme.example`: invitations lead there; None: they hold a code alone."""
+    """Its public address, such as `https://runs.acme.example`; without it, invitations have a code but no link."""
     operator_token_env: str = "RUNWARDEN_OPERATOR_TOKEN"  # noqa: S105 — a variable's name, not a token
-    """The environment variable with the operator's token; while it is not set, no one sees the operator's view."""
+    """The environment variable with the operator's token; without it, there is no operator's view."""
     oidc: OidcSettings | None = None
 
     @model_validator(mode="after")
-    def _is_found_again(self) -> Self:
+    def _has_a_url_for_oidc(self) -> Self:
         if self.oidc is not None and self.url is None:
-            raise ValueError("page.oidc needs page.url: the provider sends people back there")
+            raise ValueError("page.oidc needs page.url: the provider sends users back there")
         return self
 
 
@@ -293,21 +296,21 @@ class Settings(_Section):
 
     @property
     def page_url(self) -> str | None:
-        """The page's public address; None: there is no page, or its address is not known."""
+        """The page's public address; None if there is no page, or its address is not known."""
         return self.page.url if self.page.enabled else None
 
     @property
     def run_url(self) -> str | None:
-        """The address of a run for people, with `{run_id}`; None: only its id is named."""
+        """The address of a run's page, with `{run_id}`; None if there is none."""
         return self.forge.run_url or (f"{self.page_url}/runs/{{run_id}}" if self.page_url else None)
 
     def secret_of_webhooks(self, platform: str) -> str | None:
-        """Return the variable that holds the secret of a platform's webhooks; None: only repositories name any."""
+        """Return the variable with the secret of all webhooks of a platform; None if only repositories have secrets."""
         return self.gitlab.webhook_secret_env if platform == "gitlab" else self.triggers.github_secret_env
 
     @property
     def secret_names(self) -> tuple[str | None, ...]:
-        """The environment variables that hold the service's own secrets; None for each that is not configured."""
+        """The environment variables with the service's own secrets; None for each that is not configured."""
         smtp = None if self.mail.smtp is None else self.mail.smtp.password_env
         oidc = None if self.page.oidc is None else self.page.oidc.client_secret_env
         hooks = (self.gitlab.webhook_secret_env, self.triggers.github_secret_env)
@@ -315,7 +318,7 @@ class Settings(_Section):
 
 
 class DataFolder:
-    """The folder with everything that the service keeps, readable by its owner alone."""
+    """The folder with all of the service's data, which only its owner can read."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
@@ -333,7 +336,7 @@ class DataFolder:
         self.workers = self.root / "workers"
         """A lock file for each live worker process on this folder."""
         self.restoring_file = self.root / "restoring"
-        """Marks that a back-up is being put in place."""
+        """Exists while a back-up is being restored."""
 
     @property
     def database_url(self) -> str:
@@ -341,19 +344,19 @@ class DataFolder:
         return f"sqlite:///{self.database_file}"
 
     def exists(self) -> bool:
-        """Whether a service keeps its database here."""
+        """Whether a service has its database here."""
         return self.database_file.exists()
 
     def create(self, *, restoring: bool = False) -> None:
-        """Make the folders that are missing, closed to other users.
+        """Create the missing folders, closed to other users.
 
         Raises:
-            SettingsError: A restore was cut off here, and `restoring` is False.
+            SettingsError: A restore was interrupted here, and `restoring` is False.
         """
         if self.restoring_file.exists() and not restoring:
             raise SettingsError(
-                f"{self.root} is being restored, or its restore was cut off: run `runwarden service restore` again, "
-                "with --force"
+                f"{self.root} is being restored, or its restore was interrupted: run `runwarden service restore` "
+                "again, with --force"
             )
         agents = (self.runs, self.work, self.sessions, self.caches)
         for folder in (self.root, self.outbox, self.mirrors, *agents, self.workers):
@@ -364,18 +367,18 @@ class DataFolder:
         return self.runs / run_id / f"turn-{turn}.log"
 
     def turn_diff(self, run_id: str, turn: int) -> Path:
-        """Return the file of the change that a turn committed."""
+        """Return the file of a turn's change."""
         return self.runs / run_id / f"turn-{turn}.diff"
 
     def run_diff(self, run_id: str, turn: int) -> Path:
-        """Return the file of the whole run's change up to a turn, if it differs from that turn's own."""
+        """Return the file of the whole run's change up to a turn, if it differs from that turn's change."""
         return self.runs / run_id / f"turn-{turn}.run.diff"
 
     def settings(self) -> Settings:
-        """Read `service.toml`; without one, every default holds.
+        """Read `service.toml`; without the file, all settings have their defaults.
 
         Raises:
-            SettingsError: The file is not TOML, or holds an unknown key or value.
+            SettingsError: The file is not TOML, or has an unknown key or value.
         """
         try:
             text = self.settings_file.read_text("utf-8")

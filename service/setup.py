@@ -1,4 +1,4 @@
-"""Set-up: an operator's document, checked key by key; applying it again changes nothing."""
+"""Set-up from an operator's document, checked key by key; applying it again changes nothing."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,7 +14,6 @@ from service.agents import check
 from service.agents.options import AgentOptions, RepositorySetup, VariableName
 from service.clock import parse_duration, rfc3339
 from service.errors import ServiceError
-from service.mail.message import checked_address
 from service.reference import checked_path, location, without_login
 from service.store import agents, hosts, organizations, repositories, tokens, trials
 from service.store.database import alone
@@ -33,7 +32,7 @@ class _Entry(BaseModel):
 
 
 class TokenEntry(_Entry):
-    """A token; it is created once for each alias, and only then is its value shown."""
+    """A token; it is created once for each alias, and its value is shown only then."""
 
     alias: Name
     scopes: tuple[Literal["admin", "organizations:create"], ...] = ("admin",)
@@ -51,7 +50,7 @@ class HostEntry(_Entry):
     clone_url: str | None = None
     token_env: VariableName | None = None
     token_ends: date | None = None
-    """The day on which the token ends; None: as far as the host tells it."""
+    """The day on which the token expires; None to rely on the host's information."""
 
 
 class RepositoryEntry(_Entry):
@@ -61,33 +60,33 @@ class RepositoryEntry(_Entry):
     platform: Platform
     path: Name
     url: Name | None = None
-    """A URL, or a folder (relative to the document); None: the clone URL of the platform's connected host."""
+    """A URL, or a folder (relative to the document); None for the clone URL of the platform's connected host."""
     protected: tuple[Name, ...] | None = None
-    """Patterns of branches that no run may work on; None: the default branch alone; empty: no branch."""
+    """Patterns of branches that no run may work on, possibly none; None protects only the default branch."""
     triggers: tuple[TriggerRule, ...] | None = None
-    """Changes of a pull request that start a run; None: unchanged, at first none."""
+    """Pull request changes that start a run; None for no change, initially none."""
     webhook_secret_env: VariableName | None = None
-    """The variable with the secret of its webhook; None: unchanged, at first the one of `service.toml`."""
+    """The variable with its webhook's secret; None for no change, initially the one in `service.toml`."""
     setup: RepositorySetup | None = None
-    """What it needs before an agent; None: unchanged, at first nothing."""
+    """How it is prepared for an agent; None for no change, initially nothing."""
 
 
 class DayBudget(_Entry):
-    """The most that all agents of an organization together may spend in one day (UTC); None: no limit."""
+    """The most that all agents of an organization together may spend in a day (UTC); None for no limit."""
 
     day_usd: Annotated[float, Field(gt=0)] | None = None
     day_tokens: Annotated[int, Field(gt=0)] | None = None
 
 
 class OrganizationEntry(_Entry):
-    """An organization with what belongs to it."""
+    """An organization with its tokens, code hosts and repositories."""
 
     name: Name
     slug: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")] | None = None
     active: bool = True
     entitlements: tuple[Literal["ServiceAPI", "CreateOrganizations"], ...] = ("ServiceAPI",)
     budget: DayBudget | None = None
-    """None: unchanged."""
+    """None for no change."""
     tokens: tuple[TokenEntry, ...] = ()
     hosts: tuple[HostEntry, ...] = ()
     repositories: tuple[RepositoryEntry, ...] = ()
@@ -108,7 +107,7 @@ class AgentEntry(AgentOptions):
 
     name: AgentName
     argv: tuple[Annotated[str, Field(min_length=1, max_length=2000)], ...] = ()
-    """With a preset: another program, or more arguments for it."""
+    """With a preset: another program, or additional arguments."""
     organization: str | None = None
     timeout_s: Annotated[float, Field(gt=0, le=86_400)] = agents.DEFAULT_TIMEOUT_S
     network: bool = False
@@ -124,25 +123,25 @@ class Setup(_Entry):
 
 
 class SetupError(ServiceError):
-    """The set-up cannot be applied; the text names the entry and the cure."""
+    """The set-up cannot be applied; the text names the entry and says how to fix it."""
 
 
 def apply_setup(
     connection: sa.Connection, setup: Setup, folder: Path, now: int, data: Path | None = None
 ) -> dict[str, Any]:
-    """Apply a document in one transaction and return the result, with the values of newly made tokens.
+    """Apply a document in one transaction and return the result, including the values of new tokens.
 
-    `data`: the data folder of the machine on which agents run; None: they run elsewhere.
+    `data` is the data folder if agents run on this machine, or else None.
 
     Raises:
         SetupError: An entry contradicts the existing state, or lacks something.
     """
     _check_distinct(setup)
-    # Nothing else changes them now: all that the document names is read once and written once.
+    # Locked against other changes, so that everything in the document is read once and written once.
     alone(connection)
-    there = _Organizations(connection, setup.organizations, folder, now)
-    made = [there.apply(entry) for entry in setup.organizations]
-    there.store()
+    state = _Organizations(connection, setup.organizations, folder, now)
+    results = [state.apply(entry) for entry in setup.organizations]
+    state.store()
     applied = _put_agents(connection, setup.agents, now, data)
     for offer in setup.offers:
         held = trials.offer_by_code(connection, offer.code)
@@ -150,21 +149,21 @@ def apply_setup(
         wanted = trials.Offer(offer.code, offer.kind, is_retired, offer.price)
         trials.put_offer(connection, wanted)
         applied.append(_outcome("offer", offer.code, None, held, wanted))
-    for organization, repository in there.all_repositories():
+    for organization, repository in state.all_repositories():
         check_triggers(connection, organization, repository)
     return {
-        "organizations": made,
+        "organizations": results,
         "offers": [offer.code for offer in trials.all_offers(connection)],
         "agents": sorted({agents.DEFAULT_NAME} | {agent.name for agent in agents.all_of(connection)}),
-        "applied": [*applied, *there.applied],
+        "applied": [*applied, *state.applied],
     }
 
 
 def _check_distinct(setup: Setup) -> None:
-    """Refuse entries of which one would silently take the place of another, or its tokens.
+    """Refuse entries of which one would silently replace another, or get its tokens.
 
     Raises:
-        SetupError: Two entries have one identity; the text names both.
+        SetupError: Two entries have the same identity; the text names both.
     """
     _distinct("organizations", [(one.name, f"the slug {_slug(one)}") for one in setup.organizations])
     _distinct("offers", [(one.code, f"the code {one.code}") for one in setup.offers])
@@ -178,13 +177,13 @@ def _check_distinct(setup: Setup) -> None:
 
 
 def _distinct(where: str, entries: Iterable[tuple[str, str]]) -> None:
-    """Refuse two of the entries, each given by its name and what no other may have."""
+    """Refuse two entries with the same identity; each is given as a name and an identity."""
     seen: dict[str, str] = {}
     for number, (name, identity) in enumerate(entries):
         entry = f"{where}.{number} ({name})"
         other = seen.setdefault(identity, entry)
         if other != entry:
-            raise SetupError(f"{other} and {entry} both have {identity}: leave one out, or give it another")
+            raise SetupError(f"{other} and {entry} both have {identity}: remove or change one of them")
 
 
 def _put_agents(
@@ -197,31 +196,20 @@ def _put_agents(
         _agent(entry, None if entry.organization is None else _named(owners, entry.organization), data)
         for entry in entries
     ]
-    _distinct("agents", [(agent.name, _owned(agent.name, agent.organization_id)) for agent in made])
+    identities = []
+    for agent in made:
+        owner = agent.organization_id
+        scope = "for all organizations" if owner is None else f"in the organization {owner}"
+        identities.append((agent.name, f"the name {agent.name} {scope}"))
+    _distinct("agents", identities)
     changed = {agent.key: agent for agent in made if agent != known.get(agent.key)}
     agents.put_all(connection, [*changed.values()], now)
     return [_outcome("agent", agent.name, agent.organization_id, known.get(agent.key), agent) for agent in made]
 
 
-def _owned(name: str, owner: str | None) -> str:
-    return f"the name {name} {'for all organizations' if owner is None else f'in the organization {owner}'}"
-
-
 def _outcome(kind: str, name: str, organization_id: str | None, before: object, after: object) -> dict[str, str | None]:
     outcome = "added" if before is None else "unchanged" if before == after else "changed"
     return {"kind": kind, "name": name, "organization": organization_id, "outcome": outcome}
-
-
-def checked_email(email: str) -> str:
-    """Return an address in its normal form.
-
-    Raises:
-        SetupError: It is not a valid address (spec 2.1).
-    """
-    try:
-        return checked_address(email)[0]
-    except ValueError as error:
-        raise SetupError(f"email: {error}") from error
 
 
 def find_organization(connection: sa.Connection, slug: str) -> Organization:
@@ -246,7 +234,7 @@ def make_token(
     """Create a token; the organization needs the entitlement ServiceAPI (spec 5.5).
 
     Raises:
-        SetupError: It lacks the entitlement, or the duration cannot be read.
+        SetupError: The organization lacks the entitlement, or the duration cannot be parsed.
     """
     if "ServiceAPI" not in organization.entitlements:
         raise SetupError(
@@ -261,7 +249,7 @@ def make_token(
 
 
 def connect_host(connection: sa.Connection, organization: Organization, entry: HostEntry, now: int) -> hosts.Host:
-    """Connect a code host, by default with the public host's name and API; the first one starts the trial.
+    """Connect a code host, by default the platform's public one; the first host starts the trial.
 
     Raises:
         SetupError: The address that its kind of probe needs is missing.
@@ -276,11 +264,11 @@ def _host(entry: HostEntry) -> hosts.Host:
     api_url = entry.api_url
     if entry.probe == "api" and api_url is None:
         if entry.host not in {None, _PUBLIC_HOSTS[entry.platform]}:
-            raise SetupError(f"{entry.platform}: a host of your own needs api_url (--api-url), or probe git (--probe)")
+            raise SetupError(f"{entry.platform}: a private host needs api_url (--api-url), or probe git (--probe)")
         api_url = _PUBLIC_APIS[entry.platform]
     if entry.probe == "git" and entry.clone_url is None:
-        cure = "clone_url (--clone-url), such as https://git.example/{path}.git"
-        raise SetupError(f"{entry.platform}: probe git needs {cure}")
+        example = "clone_url (--clone-url), such as https://git.example/{path}.git"
+        raise SetupError(f"{entry.platform}: probe git needs {example}")
     named = location(entry.api_url or entry.clone_url or "")
     return hosts.Host(
         platform=entry.platform,
@@ -297,7 +285,7 @@ def _host(entry: HostEntry) -> hosts.Host:
 def add_repository(
     connection: sa.Connection, organization: Organization, entry: RepositoryEntry, folder: Path, now: int
 ) -> repositories.Repository:
-    """Configure a repository; a folder becomes an absolute path.
+    """Configure a repository; a folder is stored as an absolute path.
 
     Raises:
         SetupError: It has no clone address, or another repository has its name.
@@ -319,7 +307,7 @@ def _repository(
     connected: Iterable[hosts.Host],
     folder: Path,
 ) -> repositories.Repository:
-    """Return what an entry makes of a repository; `kept`: as it is configured so far.
+    """Return a repository as configured by an entry; `kept` is its present configuration, if any.
 
     Raises:
         ValueError: It has no clone address.
@@ -327,7 +315,7 @@ def _repository(
     if entry.url is None:
         url = hosts.clone_url(connected, entry.platform, path)
         if url is None:
-            raise ValueError("it needs url (--url), or a connected host with a clone URL")
+            raise ValueError("it needs a url (--url), or a connected host with a clone URL")
     else:
         url = entry.url if location(entry.url) is not None else str((folder / entry.url).resolve())
     triggers, secret, setup = ((), None, None) if kept is None else (kept.triggers, kept.webhook_secret_env, kept.setup)
@@ -344,10 +332,10 @@ def _repository(
 
 
 def check_triggers(connection: sa.Connection, organization: Organization, repository: repositories.Repository) -> None:
-    """Check that the agents of a repository's rules exist, and take its MCP servers.
+    """Check that the agents in a repository's rules exist, and accept its MCP servers.
 
     Raises:
-        SetupError: An agent is missing, or takes no servers.
+        SetupError: An agent is missing, or does not accept MCP servers.
     """
     for rule in repository.triggers:
         agent = agents.by_name(connection, organization.id, rule.agent)
@@ -365,10 +353,10 @@ def check_triggers(connection: sa.Connection, organization: Organization, reposi
 
 
 def put_agent(connection: sa.Connection, entry: AgentEntry, now: int, data: Path | None = None) -> agents.Agent:
-    """Configure an agent; `data` is the data folder of the machine on which it runs, None: elsewhere.
+    """Configure an agent; `data` is the data folder if it runs on this machine, or else None.
 
     Raises:
-        SetupError: Its organization does not exist, it contradicts itself, or needs something that is missing.
+        SetupError: Its organization does not exist, its options contradict each other, or something is missing.
     """
     owner = None if entry.organization is None else find_organization(connection, entry.organization)
     agent = _agent(entry, owner, data)
@@ -388,29 +376,29 @@ def _agent(entry: AgentEntry, owner: Organization | None, data: Path | None) -> 
 
 
 class _Organizations:
-    """The organizations of a document with what they own: read at once, decided one by one, stored at once."""
+    """The organizations of a document with their hosts and repositories: read together, changed, stored together."""
 
     def __init__(self, connection: sa.Connection, entries: Sequence[OrganizationEntry], folder: Path, now: int) -> None:
         self._connection = connection
         self._folder = folder
         self._now = now
         self._named = organizations.named(connection, [_slug(entry) for entry in entries])
-        there = [*{one.id for one in self._named.values()}]
-        self._tokens = tokens.of_all(connection, there)
-        self._hosts = hosts.of_all(connection, there)
+        known = [*{one.id for one in self._named.values()}]
+        self._tokens = tokens.of_all(connection, known)
+        self._hosts = hosts.of_all(connection, known)
         self._repositories = defaultdict[str, dict[tuple[str, str], repositories.Repository]](dict)
-        """By organization, and then by platform and path."""
-        for owner, held in repositories.of_all(connection, there).items():
+        """Keyed by organization, then by platform and path."""
+        for owner, held in repositories.of_all(connection, known).items():
             self._repositories[owner] = {_key(one): one for one in held}
         self._created: list[Organization] = []
         self._budgets: dict[str, DayBudget] = {}
         self._connected: dict[tuple[str, str], hosts.Host] = {}
         self._configured: dict[tuple[str, tuple[str, str]], repositories.Repository] = {}
         self.applied: list[dict[str, str | None]] = []
-        """The outcomes for hosts and repositories."""
+        """The outcome for each host and repository."""
 
     def apply(self, entry: OrganizationEntry) -> dict[str, object]:
-        """Return what an entry makes of an organization.
+        """Apply an entry and return the resulting organization.
 
         Raises:
             SetupError: It contradicts the existing state, or lacks something.
@@ -420,8 +408,13 @@ class _Organizations:
         wanted = entry.budget or DayBudget(day_usd=organization.day_usd, day_tokens=organization.day_tokens)
         if (wanted.day_usd, wanted.day_tokens) != (organization.day_usd, organization.day_tokens):
             self._budgets[organization.id] = wanted
-        for host in entry.hosts:
-            self._connect(organization.id, _host(host))
+        for host in map(_host, entry.hosts):
+            others = [one for one in self._hosts[organization.id] if one.platform != host.platform]
+            before = next((one for one in self._hosts[organization.id] if one not in others), None)
+            self.applied.append(_outcome("host", host.platform, organization.id, before, host))
+            if before != host:
+                self._hosts[organization.id] = [*others, host]
+                self._connected[organization.id, host.platform] = host
         configured = [self._configure(organization.id, repository) for repository in entry.repositories]
         return {
             "id": organization.id,
@@ -438,7 +431,7 @@ class _Organizations:
         }
 
     def store(self) -> None:
-        """Store what is new or has changed."""
+        """Store everything that is new or has changed."""
         organizations.add(self._connection, self._created)
         for organization_id, budget in self._budgets.items():
             organizations.limit_day(self._connection, organization_id, budget.day_usd, budget.day_tokens)
@@ -449,7 +442,7 @@ class _Organizations:
             trials.activate(self._connection, trial.organization_id, self._now)
 
     def all_repositories(self) -> Iterator[tuple[Organization, repositories.Repository]]:
-        """Yield each repository of these organizations, also those that the document leaves out."""
+        """Yield each repository of these organizations, including those that the document leaves out."""
         for organization in {one.id: one for one in self._named.values()}.values():
             for repository in self._repositories[organization.id].values():
                 yield organization, repository
@@ -471,14 +464,6 @@ class _Organizations:
         self._created.append(made)
         self._named[made.slug] = made
         return made
-
-    def _connect(self, owner: str, host: hosts.Host) -> None:
-        others = [one for one in self._hosts[owner] if one.platform != host.platform]
-        before = next((one for one in self._hosts[owner] if one not in others), None)
-        self.applied.append(_outcome("host", host.platform, owner, before, host))
-        if before != host:
-            self._hosts[owner] = [*others, host]
-            self._connected[owner, host.platform] = host
 
     def _configure(self, owner: str, entry: RepositoryEntry) -> repositories.Repository:
         held = self._repositories[owner]
@@ -520,9 +505,9 @@ def _slug(entry: OrganizationEntry) -> str:
 
 
 def _differences(organization: Organization, entry: OrganizationEntry) -> list[str]:
-    """Return what would make an organization equal to its entry in the document, mostly commands.
+    """Return the steps, mostly commands, that would make an organization equal to its entry in the document.
 
-    They are not run: applying a document again must not undo decisions that were made after it was written.
+    The commands are not run: applying a document again must not undo later decisions.
     """
     slug = organization.slug
     wanted = set(entry.entitlements)

@@ -1,13 +1,13 @@
-"""Text from outside, made harmless for a terminal, a log or a label."""
+"""Text from outside, made safe for terminals, logs and labels."""
 
 from typing import Final
 
 _PICTURES: Final = 0x2400
-"""The code point of `␀`: a control character's picture is as far from it as the character is from NUL."""
+"""The code point of `␀`, the picture of NUL; those of the other control characters follow in the same order."""
 
 
 def printable(text: str) -> str:
-    """Return the text with pictures in place of control and format characters, which a terminal would obey."""
+    """Return the text with visible symbols for control and format characters, which a terminal would obey."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(mark if mark in "\n\t" or mark.isprintable() else _picture(mark) for mark in text)
@@ -19,12 +19,12 @@ def one_line(text: str) -> str:
 
 
 def storable(text: str) -> str:
-    """Return the text without NUL and halves of characters, which git and databases do not take."""
+    """Return the text without NUL and half characters, which git and databases refuse."""
     return text.replace("\0", "").encode("utf-8", "replace").decode()
 
 
 def plural(count: int, noun: str) -> str:
-    """Return a count with its noun, in the singular for one."""
+    """Return a count with its noun, singular for one."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 

@@ -1,4 +1,4 @@
-"""Events out: each is signed as Standard Webhooks says and retried until its endpoint takes it or it is given up."""
+"""Delivery of outgoing events: signed as in Standard Webhooks, and retried until delivered or given up."""
 
 import base64
 import hmac
@@ -28,15 +28,15 @@ _REDIRECT: Final = range(300, 400)
 _GONE: Final = 410
 _LONGEST_WAIT_S: Final = 3600.0
 _TURN_S: Final = 15.0
-"""How long an endpoint is told of its events before another one's turn comes."""
+"""How long events are delivered to one endpoint before another endpoint gets its turn."""
 _logger = logging.getLogger(__name__)
 
 
 def addresses_of(url: str, allowed: Sequence[Network]) -> list[Address]:
-    """Look up where an endpoint is, now; only addresses that may be connected to are returned.
+    """Look up an endpoint's present IP addresses, and return the ones that may be connected to.
 
     Raises:
-        EndpointError: There is none: the address cannot be used, or leads to what is neither public nor allowed.
+        EndpointError: The URL cannot be used, or has no address that is public or allowed.
     """
     try:
         parts = urlsplit(url if _ADDRESS.fullmatch(url) else "")
@@ -44,25 +44,21 @@ def addresses_of(url: str, allowed: Sequence[Network]) -> list[Address]:
     except (ValueError, KeyError) as error:
         raise EndpointError("the address must read https://host/path, without login or fragment") from error
     try:
-        there = resolve(Host.parse(name), port)
+        resolved = resolve(Host.parse(name), port)
     except (OSError, HostError):
-        there = []
-    may = [one for one in there if _is_listed(one[0], allowed)]
+        resolved = []
+    ips = {one: ipaddress.ip_address(one[0].partition("%")[0]) for one in resolved}
+    usable = [one for one in resolved if any(ips[one] in network for network in allowed)]
     if parts.scheme == "https":
-        may += [one for one in there if is_public(one[0]) and one not in may]
-    if not may:
-        lacks = "has no public address" if parts.scheme == "https" else "needs https://"
-        raise EndpointError(f"{name} {lacks}; the operator can allow it: events.allow_private in service.toml")
-    return may
-
-
-def _is_listed(address: str, allowed: Sequence[Network]) -> bool:
-    ip = ipaddress.ip_address(address.partition("%")[0])
-    return any(ip in network for network in allowed)
+        usable += [one for one in resolved if is_public(one[0]) and one not in usable]
+    if not usable:
+        fault = "has no public address" if parts.scheme == "https" else "needs https://"
+        raise EndpointError(f"{name} {fault}; the operator can allow it: events.allow_private in service.toml")
+    return usable
 
 
 def signed_headers(endpoint: Endpoint, event: Event, now: int) -> dict[str, str]:
-    """Return the headers of one attempt, as Standard Webhooks says."""
+    """Return the headers of one attempt, according to Standard Webhooks."""
     at = str(now // SECOND_MICROS)
     is_recent = endpoint.rotated_at is not None and now < endpoint.rotated_at + DAY_MICROS
     signatures = []
@@ -75,7 +71,7 @@ def signed_headers(endpoint: Endpoint, event: Event, now: int) -> dict[str, str]
 
 
 class EventSender:
-    """Delivers the events of one database; each endpoint is told by one worker at a time."""
+    """Delivers the events of one database; each endpoint is served by one worker at a time."""
 
     def __init__(self, database: Database, settings: EventSettings, clock: Clock) -> None:
         self._database = database
@@ -83,7 +79,7 @@ class EventSender:
         self._clock = clock
 
     def deliver(self, endpoint_id: str) -> None:
-        """Tell an endpoint of what is due, for a while."""
+        """Deliver an endpoint's due events, for a limited time."""
         until = time.monotonic() + _TURN_S
         while time.monotonic() < until:
             with self._database.read() as connection:
@@ -105,7 +101,7 @@ class EventSender:
                 addresses=addresses_of(endpoint.url, (*self._settings.allow_private, *endpoint.allowed)),
             )
         except (HostUnreachableError, EndpointError) as error:
-            # Without the address: its path may hold a secret, and the log shows the reason.
+            # Without the URL, whose path may contain a secret: the log shows the failure.
             failure, pause_s = str(error).removeprefix(f"{endpoint.url.partition('?')[0]}: "), 0.0
         else:
             if answer.status not in _SUCCESS:
@@ -115,14 +111,14 @@ class EventSender:
         if failure is None:
             with self._database.write() as connection:
                 events.mark_delivered(connection, event.id, self._clock())
-            _logger.info("told %s of %s (%s)", endpoint.id, event.type, event.id)
+            _logger.info("delivered %s (%s) to %s", event.type, event.id, endpoint.id)
         else:
             self._fail(endpoint, event, failure, pause_s, is_gone=is_gone)
 
     def _fail(self, endpoint: Endpoint, event: Event, failure: str, pause_s: float | None, *, is_gone: bool) -> None:
-        """Retry an event later, or give it up; `pause_s`: how long all that is due there waits, None: only this one."""
+        """Retry an event later or drop it; `pause_s` postpones all due events of the endpoint, None only this one."""
         now = self._clock()
-        # The random part spreads the retries of what failed together.
+        # The random part spreads the retries of events that failed together.
         wait_s = min(self._settings.retry_s * 2 ** min(event.attempts, 20), _LONGEST_WAIT_S) * random.uniform(0.5, 1.0)  # noqa: S311 — no secret
         last = event.wanted_at + int(self._settings.give_up_s * SECOND_MICROS)
         due_at = min(now + int(max(wait_s, pause_s or 0.0) * SECOND_MICROS), last)
@@ -134,11 +130,7 @@ class EventSender:
             is_dead = is_gone or (is_over and not events.has_taken_since(connection, endpoint.id, event.wanted_at))
             if is_dead:
                 events.disable(connection, endpoint.id, f"the endpoint was disabled: {failure}", now)
-        fate = (
-            "the endpoint is disabled"
-            if is_dead
-            else "given up"
-            if is_over
-            else f"retried in {(due_at - now) / SECOND_MICROS:.0f} s"
-        )
-        _logger.warning("%s was not told of %s (%s): %s; %s", endpoint.id, event.type, event.id, failure, fate)
+        then = f"retried in {(due_at - now) / SECOND_MICROS:.0f} s"
+        if is_over:
+            then = "the endpoint is disabled" if is_dead else "given up"
+        _logger.warning("%s (%s) was not delivered to %s: %s; %s", event.type, event.id, endpoint.id, failure, then)

@@ -1,4 +1,4 @@
-"""The worker process: executes turns, without an API of its own, and drains on SIGTERM or SIGINT."""
+"""The worker process: executes turns, has no API, and drains on SIGTERM or SIGINT."""
 
 import contextlib
 import fcntl
@@ -32,15 +32,15 @@ _logger = logging.getLogger(__name__)
 
 
 class StartError(ServiceError):
-    """A process cannot start; the text names the cure."""
+    """A process cannot start; the text says how to fix it."""
 
 
 @contextlib.contextmanager
 def held(lock_file: Path, refusal: str) -> Iterator[None]:
-    """Hold a lock until the block ends; the kernel releases it if the process is killed.
+    """Hold a lock during the block; the kernel releases it if the process is killed.
 
     Raises:
-        StartError: Another process has it; the text is `refusal`.
+        StartError: Another process holds the lock; the text is `refusal`.
     """
     with lock_file.open("a") as lock:
         try:
@@ -51,23 +51,23 @@ def held(lock_file: Path, refusal: str) -> Iterator[None]:
 
 
 def run_worker(folder: DataFolder, database_url: str | None, concurrency: int | None, masks: Masks) -> int:
-    """Execute turns until a signal comes; return the exit status. PostgreSQL takes any number of such processes.
+    """Execute turns until a signal arrives; return the exit status. PostgreSQL takes any number of such processes.
 
     Raises:
-        StartError: The folder has a worker already.
+        StartError: The folder already has a worker.
     """
     folder.create()
     settings = folder.settings()
-    leaving = threading.Event()
+    stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: leaving.set())
+        signal.signal(number, lambda *_: stopping.set())
     with (
         contextlib.closing(open_tracer(settings.traces, os.environ)) as tracer,
         contextlib.closing(Database(database_url or folder.database_url)) as database,
         one_worker(database, folder),
     ):
-        database.wait_until_there(leaving)
-        if leaving.is_set():
+        database.wait_until_there(stopping)
+        if stopping.is_set():
             return 0
         database.migrate()
         mask_known(database, masks)
@@ -75,13 +75,13 @@ def run_worker(folder: DataFolder, database_url: str | None, concurrency: int | 
         worker = build_worker(database, folder, settings, concurrency, tracer)
         worker.start()
         announce({"worker": worker.me.executor, "pid": os.getpid(), "data_dir": str(folder.root)})
-        leaving.wait()
+        stopping.wait()
         drain(worker, settings.execution)
     return 0
 
 
 def announce(line: Mapping[str, object]) -> None:
-    """Print the line that says that a process is ready, and tell systemd (`Type=notify`)."""
+    """Print the line that says that a process is ready, and notify systemd (`Type=notify`)."""
     sys.stdout.write(f"{json.dumps(line)}\n")
     sys.stdout.flush()
     # Removed from the environment, so that git and agents cannot reach systemd.
@@ -93,7 +93,7 @@ def announce(line: Mapping[str, object]) -> None:
 
 
 def mask_known(database: Database, masks: Masks) -> None:
-    """Keep the values of the variables that hosts and agents name out of the log."""
+    """Mask in the log the values of all variables that hosts, webhooks and agents use."""
     with database.read() as connection:
         names = {*hosts.variables(connection), *repositories.webhook_variables(connection)}
         masks.add([*names, *agents.variables(connection)])
@@ -117,7 +117,7 @@ def one_worker(database: Database, folder: DataFolder) -> Iterator[None]:
 def build_worker(
     database: Database, folder: DataFolder, settings: Settings, concurrency: int | None, tracer: Tracer
 ) -> TurnWorker:
-    """Return a worker that has not started yet, and log how its agents will be isolated."""
+    """Return a worker, not started yet, and log how its agents will be isolated."""
     sandbox = find(settings.execution)
     _logger.log(logging.INFO if sandbox.program else logging.WARNING, "sandbox: %s", sandbox)
     _logger.info("limits of an agent: %s", settings.execution.agent)
@@ -125,7 +125,7 @@ def build_worker(
     executing = settings.execution.model_copy(update={"concurrency": slots})
     clock = DatabaseClock(database)
     execution = TurnExecution(database, folder, executing, sandbox, clock, settings.secret_names, tracer)
-    # It compares the times of files on this machine.
+    # Retention compares file times, so it needs this machine's clock.
     retention = Retention(database, folder, settings, now_micros)
     mailer = mailer_of(folder, settings.mail, os.environ)
     mail = MailSender(database, mailer, settings.mail, clock, settings.page_url)
@@ -136,12 +136,15 @@ def build_worker(
         settings.secret_names,
     )
     sender = EventSender(database, settings.events, clock)
-    errands: dict[str, Callable[[str], object]] = {"mail": partial(mail.deliver, only_due=True), "post": poster.post}
-    errands["tell"] = sender.deliver
+    errands: dict[str, Callable[[str], object]] = {
+        "mail": partial(mail.deliver, only_due=True),
+        "post": poster.post,
+        "tell": sender.deliver,
+    }
     return TurnWorker(database, folder, executing, execution, retention, errands, clock, concurrency=slots)
 
 
 def drain(worker: TurnWorker, settings: ExecutionSettings) -> None:
-    """Wait `drain_s` for the turns at work to end; the next worker recovers the rest."""
+    """Wait `drain_s` for the running turns to finish; the next worker recovers the rest."""
     idle = worker.stop(settings.drain_s)
     _logger.info("drained" if idle else "turns were interrupted; the next worker starts them again")

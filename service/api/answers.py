@@ -1,4 +1,4 @@
-"""Answers as OpenAPI describes them, with examples; the endpoints build them as plain objects."""
+"""Responses as OpenAPI describes them, with examples; the endpoints build them as plain objects."""
 
 from typing import Any, Final
 
@@ -70,7 +70,7 @@ class RunListBody(BaseModel):
     next_token: str | None
     """Null on the last page."""
     total_count: int
-    """Of all pages, after the filters."""
+    """The number of runs on all pages, after the filters."""
 
 
 class ExecutionBody(BaseModel):
@@ -145,6 +145,6 @@ class OnboardingBody(BaseModel):
     """`onboarded`, `already_connected` or `failed`."""
     webhook_configured: bool
     project_id: int = 0
-    """Left out where it is not known."""
+    """Left out if it is not known."""
     error: str = ""
-    """Left out where nothing failed."""
+    """Left out if nothing failed."""

@@ -1,4 +1,4 @@
-"""The application: the spec's paths under /v1, and /livez, /readyz, /metrics, and /hooks for code hosts."""
+"""The API application: the spec's paths under /v1, and /livez, /readyz, /metrics and /hooks."""
 
 import hmac
 import threading
@@ -13,7 +13,7 @@ from fastapi.security import HTTPBearer
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 from sqlalchemy.exc import SQLAlchemyError
 
-from service.api import agents, errors, hooks, invitations, organizations, results, run_list, runs
+from service.api import errors, hooks, organizations, results, run_list, runs
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, body
 from service.clock import SECOND_MICROS
@@ -34,7 +34,7 @@ _CHALLENGE: Final = {"WWW-Authenticate": 'Bearer realm="runwarden metrics"'}
 
 
 def build(context: Context) -> FastAPI:
-    """Return the application over a context."""
+    """Return the application for a context."""
     app = FastAPI(
         title="Code-Review Agent Service External API",
         version=API_VERSION,
@@ -44,14 +44,14 @@ def build(context: Context) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.context = context
-    routers = [module.router for module in (organizations, run_list, runs, agents, invitations, results)]
-    offered = [offer for router in routers for offer in errors.offered_by(router, PREFIX)]
-    beside = (_metrics, hooks.router)
-    errors.install(app, [*offered, *(offer for router in beside for offer in errors.offered_by(router))])
-    for router in routers:
-        # It only describes: service.api.auth reads the header.
+    described = [organizations.router, run_list.router, runs.router, organizations.partners, results.router]
+    others = (_metrics, hooks.router)
+    offered = [offer for router in described for offer in errors.offered_by(router, PREFIX)]
+    errors.install(app, [*offered, *(offer for router in others for offer in errors.offered_by(router))])
+    for router in described:
+        # For the description only: service.api.auth reads the header.
         app.include_router(router, prefix=PREFIX, dependencies=[Security(_BEARER)])
-    for router in beside:
+    for router in others:
         app.include_router(router)
     context.tracer.instrument_app(app)
 
@@ -62,17 +62,17 @@ def build(context: Context) -> FastAPI:
     def facts(connection: sa.Connection) -> dict[str, str]:
         ttl = int(context.settings.execution.worker_ttl_s * SECOND_MICROS)
         missing = [one.sandbox for one in workers.heard_within(connection, ttl, context.clock) if one.has_no_sandbox]
-        # Runs are accepted all the same, so it is ready.
+        # The service is ready even without a sandbox: it accepts runs.
         return {"status": "ok"} | ({"sandbox": missing[0]} if missing else {})
 
     readiness = Readiness(context.database, facts)
 
     @app.get("/readyz", include_in_schema=False)
     async def readyz() -> JSONResponse:
-        found = await readiness.ask()
-        if found is None:
+        answer = await readiness.ask()
+        if answer is None:
             return JSONResponse(body("database_unavailable", "the database does not answer"), 503)
-        return JSONResponse(found)
+        return JSONResponse(answer)
 
     return app
 
@@ -92,7 +92,7 @@ async def read_metrics(request: Request, context: RequestContext) -> Response:
 
 
 class Readiness:
-    """Asks in threads whether the database answers; at most a few threads wait for one that does not."""
+    """Checks in threads whether the database answers, with a limit on how many threads may wait for it."""
 
     def __init__(
         self, database: Database, facts: Callable[[sa.Connection], dict[str, str]], deadline_s: float = 5.0
@@ -103,7 +103,7 @@ class Readiness:
         self._slots = threading.Semaphore(_ASKED_AT_ONCE)
 
     async def ask(self) -> dict[str, str] | None:
-        """Return the facts that the database has; None: it does not answer by the deadline."""
+        """Return the facts in the database; None if it does not answer before the deadline."""
         limiter = anyio.CapacityLimiter(1)
         with anyio.move_on_after(self._deadline_s):
             return await anyio.to_thread.run_sync(self._answers, limiter=limiter, abandon_on_cancel=True)

@@ -29,7 +29,7 @@ class Caller:
         return f"{'member' if self.token.id.startswith('mem_') else 'token'}:{self.token.id}"
 
     def require_scope(self, *accepted: str) -> None:
-        """Refuse a token without any of the scopes (403, spec 5.6)."""
+        """Refuse a token that has none of the scopes (403, spec 5.6)."""
         if not set(accepted) & set(self.token.scopes):
             raise HttpError(
                 403, "insufficient_scope", f"this needs a token with scope {' or '.join(accepted)}; create one with it"
@@ -37,9 +37,12 @@ class Caller:
 
 
 def _caller(request: Request, context: RequestContext) -> Caller:
-    value = _bearer(request)
+    given = request.headers.getlist("authorization")
+    scheme, _, value = given[0].partition(" ") if len(given) == 1 else ("", "", "")
+    if scheme.lower() != "bearer" or not value.strip():
+        raise HttpError(401, "missing_token", "send the header 'Authorization: Bearer <API token>'", _CHALLENGE)
     with context.database.read() as connection:
-        token = tokens.by_value(connection, value)
+        token = tokens.by_value(connection, value.strip())
         organization = None if token is None else organizations.by_id(connection, token.organization_id)
     record = record_of(request.scope)
     if token is not None:
@@ -71,14 +74,6 @@ def _caller(request: Request, context: RequestContext) -> Caller:
                 action, owner = "token.first_use", organization.id
                 audit.record(connection, caller.actor, action, now, target=token.id, organization_id=owner)
     return caller
-
-
-def _bearer(request: Request) -> str:
-    given = request.headers.getlist("authorization")
-    scheme, _, value = given[0].partition(" ") if len(given) == 1 else ("", "", "")
-    if scheme.lower() != "bearer" or not value.strip():
-        raise HttpError(401, "missing_token", "send the header 'Authorization: Bearer <API token>'", _CHALLENGE)
-    return value.strip()
 
 
 def _administrator(caller: Annotated[Caller, Depends(_caller)]) -> Caller:

@@ -18,9 +18,9 @@ from service.reference import BRANCH, LONGEST_BRANCH, NO_NUL, PLATFORMS, SEGMENT
 _LARGEST_INTEGER: Final = 2**63 - 1
 _DEEPEST: Final = 64
 _LARGE: Final = 16 << 10
-"""A body of this size or more is parsed in a thread, so that other requests go on."""
+"""Larger bodies are parsed in a thread, so that other requests are not delayed."""
 _SMALL: Final = 256 << 10
-"""The first bytes of a body, which are not counted against the reserve."""
+"""The first bytes of each body, which are not counted against the reserve."""
 
 Body = TypeVar("Body", bound=BaseModel)
 AnyText = Annotated[str, Field(json_schema_extra={"pattern": NO_NUL})]
@@ -28,7 +28,7 @@ Text = Annotated[str, Field(min_length=1, json_schema_extra={"pattern": NO_NUL})
 
 
 def _whole(value: object) -> object:
-    """Return 5.0 as the integer that JSON Schema takes it for."""
+    """Return 5.0 as an integer, as in JSON Schema."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -37,10 +37,10 @@ class _Strict(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True, extra="ignore", hide_input_in_errors=True)
 
 
-# What is published of a field beyond its type is checked by the endpoints, in words of their own.
+# The published patterns are not validated here: the endpoints check these fields, with better messages.
 _REPOSITORY: Final = rf"^{SEGMENT}(\.git)?$"
 _PROJECT_PATH: Final = rf"^{SEGMENT}(/{SEGMENT}){{1,19}}(\.git)?$"
-# Bounds are published as floating-point numbers; this is the largest that is no rounding up.
+# Bounds are published as floating-point numbers; this is the largest one that is not rounded up.
 _INT64: Final[JsonDict] = {"format": "int64", "maximum": 2**63 - 1024}
 _PROJECT_ID: Final[JsonDict] = {"type": "integer", "minimum": 1, **_INT64}
 _NOT_BLANK: Final = r"^[^\x00]*[^\s\x00\x85][^\x00]*$"
@@ -50,16 +50,16 @@ _EMAIL: Final = (
     rf"^(?![^@]{{65}})(?![^@]*@([^@]*\.)?[A-Za-z0-9]{{2}}--){_ATOM}(\.{_ATOM})*@({_LABEL}\.)+[A-Za-z]{{1,63}}$"
 )
 _CONTENT: Final = (
-    f"At any depth: no text and no name holds NUL or half of a surrogate pair, an integer fits into 64 bits (its size "
-    f"is at most {_LARGEST_INTEGER}), and a number into a double. At most {_DEEPEST} levels are nested. "
-    f"The operator limits the bytes of the body (413)."
+    f"At any depth: no text or name may contain NUL or half of a surrogate pair, integers must fit into 64 bits (their "
+    f"size is at most {_LARGEST_INTEGER}), and numbers into a double. At most {_DEEPEST} levels may be nested. "
+    f"The operator limits the size of the body (413)."
 )
 _REFERENCES: Final = (
     ("github", {"owner": f"^{SEGMENT}$", "repo": _REPOSITORY}),
     ("gitlab", {"project_path": _PROJECT_PATH}),
     ("gitlab", {"group": f"^{SEGMENT}(/{SEGMENT}){{0,18}}$", "project": _REPOSITORY}),
 )
-"""The data of a repository reference on each platform, by field; a project_path leaves the other form unread."""
+"""The fields in a repository reference's data, for each platform; with project_path, the other form is ignored."""
 
 
 def _reference_schema() -> list[dict[str, object]]:
@@ -79,7 +79,7 @@ def _reference_schema() -> list[dict[str, object]]:
 BranchName = Annotated[
     str,
     Field(
-        description=f"A name that git takes, of at most {LONGEST_BRANCH} bytes in UTF-8.",
+        description=f"A name that git accepts, of at most {LONGEST_BRANCH} bytes in UTF-8.",
         json_schema_extra={"minLength": 1, "maxLength": LONGEST_BRANCH, "pattern": BRANCH},
     ),
 ]
@@ -91,8 +91,8 @@ class OrganizationCreation(_Strict):
     email: Annotated[
         Text,
         Field(
-            description="Of a domain that may receive mail: reserved ones, such as .test and .invalid, are refused. "
-            "Addresses in other scripts, which the pattern leaves out, are taken if they are valid.",
+            description="Its domain must be able to receive mail: reserved ones, such as .test and .invalid, are "
+            "refused. Valid addresses in other scripts, which the pattern does not cover, are accepted.",
             json_schema_extra={"format": "email", "maxLength": 254, "pattern": _EMAIL},
         ),
     ]
@@ -144,23 +144,28 @@ class ProjectOnboarding(_Strict):
     project_id: (
         Annotated[int, Field(ge=0, le=_LARGEST_INTEGER, json_schema_extra=_INT64), BeforeValidator(_whole)] | None
     ) = None
-    """No project has the id 0: it counts as left out."""
+    """No project has the id 0, so 0 counts as left out."""
     project_path: Annotated[Text, Field(json_schema_extra={"pattern": _PROJECT_PATH})] | None = None
 
 
 class ReadBody(Generic[Body]):
-    """A dependency that reads the body of a request into a model."""
+    """A dependency that parses the body of a request into a model."""
 
     def __init__(self, model: type[Body]) -> None:
         self._model = model
 
     async def __call__(self, request: Request) -> Body:
-        """Read and validate.
+        """Read and validate the body.
 
         Raises:
             HttpError: 413, 415 or 400.
         """
-        _check_type(request)
+        media, _, parameters = request.headers.get("content-type", "").lower().partition(";")
+        charset = parameters.partition("charset=")[2].strip(' "') or "utf-8"
+        if media.strip() != "application/json" or charset not in {"utf-8", "utf8", "us-ascii"}:
+            raise HttpError(415, "unsupported_media_type", "send the body as 'Content-Type: application/json' in UTF-8")
+        if request.headers.get("content-encoding", "identity").lower() != "identity":
+            raise HttpError(415, "unsupported_media_type", "send the body without a content encoding")
         raw = await read_bytes(request, context_of(request).settings.limits.body_bytes)
         if len(raw) < _LARGE:
             return self._validated(raw)
@@ -188,35 +193,25 @@ def _inlined(schema: Any, definitions: dict[str, Any]) -> Any:
         return [_inlined(one, definitions) for one in schema]
     if not isinstance(schema, dict):
         return schema
-    name = str(schema.get("$ref", "")).removeprefix("#/$defs/")
-    found = definitions.get(name, schema)
-    return {key: _inlined(value, definitions) for key, value in found.items()}
-
-
-def _check_type(request: Request) -> None:
-    media, _, parameters = request.headers.get("content-type", "").lower().partition(";")
-    charset = parameters.partition("charset=")[2].strip(' "') or "utf-8"
-    if media.strip() != "application/json" or charset not in {"utf-8", "utf8", "us-ascii"}:
-        raise HttpError(415, "unsupported_media_type", "send the body as 'Content-Type: application/json' in UTF-8")
-    if request.headers.get("content-encoding", "identity").lower() != "identity":
-        raise HttpError(415, "unsupported_media_type", "send the body without a content encoding")
+    definition = definitions.get(str(schema.get("$ref", "")).removeprefix("#/$defs/"), schema)
+    return {key: _inlined(value, definitions) for key, value in definition.items()}
 
 
 class Reserve:
-    """Memory for the bodies of unknown callers; used on the event loop only."""
+    """Memory for the bodies of unknown callers; used only on the event loop."""
 
     def __init__(self, size: int) -> None:
         self._left = size
 
     def take(self, size: int) -> bool:
-        """Take `size` bytes, unless less is left; return whether they were taken."""
+        """Reserve `size` bytes if enough are left; return whether they were reserved."""
         if size > self._left:
             return False
         self._left -= size
         return True
 
     def give_back(self, size: int) -> None:
-        """Return bytes that were taken."""
+        """Release reserved bytes."""
         self._left += size
 
 
@@ -224,9 +219,9 @@ async def read_bytes(request: Request, limit: int, reserve: Reserve | None = Non
     """Return the body of a request; large ones are counted against the reserve, if there is one.
 
     Raises:
-        HttpError: 413, 400 if the connection ended first, or 503 if the reserve is used up.
+        HttpError: 413, 400 if the connection closed first, or 503 if the reserve is used up.
     """
-    # The rest of a body that is too large is not read, so the connection cannot be used again.
+    # The rest of a body that is too large is not read, so the connection cannot be reused.
     too_large = HttpError(413, "body_too_large", f"the body may have at most {limit} bytes", {"Connection": "close"})
     if int(request.headers.get("content-length", 0)) > limit:
         raise too_large
@@ -270,7 +265,7 @@ def _parse(raw: bytes) -> object:
 
 
 def _check_content(document: object) -> None:
-    """Refuse what the database or git could not store: NUL, lone surrogates, bottomless nesting."""
+    """Refuse content that the database or git cannot store: NUL, lone surrogates, too many levels."""
     level = [document]
     for _ in range(_DEEPEST):
         if not level:
@@ -288,7 +283,7 @@ def _check_content(document: object) -> None:
 
 
 def _is_unstorable(text: str) -> bool:
-    # A regular expression would hold the interpreter for 8 ms a MB, and every other request with it.
+    # A regular expression would block the interpreter, and so all other requests, for 8 ms per MB.
     if "\0" in text:
         return True
     if text.isascii():
@@ -314,4 +309,4 @@ def _number(digits: str) -> float:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")

@@ -1,4 +1,4 @@
-"""The context that every endpoint is given, with its threads."""
+"""The context of every endpoint, and its threads."""
 
 import threading
 from collections.abc import Callable
@@ -22,11 +22,11 @@ from service.store.runs import RunCounter
 
 T = TypeVar("T")
 CONTEXT: Final = "runwarden.context"
-"""Key in the ASGI scope's `state`: a context for this one request."""
+"""Key in the ASGI scope's `state` for a context that applies only to this request."""
 
 
 class Threads:
-    """Threads for calls: at most `size` at a time, at most `share` of them for one caller; further calls wait."""
+    """Threads for calls: at most `size` at a time, and at most `share` of them for one caller; further calls wait."""
 
     def __init__(self, size: int, share: int | None = None) -> None:
         self._size = size
@@ -35,7 +35,7 @@ class Threads:
         self._callers: WeakValueDictionary[str, anyio.CapacityLimiter] = WeakValueDictionary()
 
     async def run(self, call: Callable[[], T], caller: str = "") -> T:
-        """Call in a thread and return the result."""
+        """Run a call in a thread and return its result."""
         if self._all is None:
             self._all = anyio.CapacityLimiter(self._size)
         own = self._callers.get(caller)
@@ -53,38 +53,38 @@ class Context:
     settings: Settings
     clock: Clock
     expiry_clock: Clock
-    """The present for decisions about expiry: `clock`, unless the lab shifts it."""
+    """The present for decisions about expiry: the same as `clock`, unless the lab shifts it."""
     metrics: ServiceMetrics
     rate: RateLimiter
     mailer: Mailer
     probes: HealthProbes
     page_key: bytes
-    """The key that signs page tokens; the same in every process on one database."""
+    """The key that signs page tokens, the same in every process on one database."""
     counts: RunCounter
-    """Counts the runs in lists; the count of a long list may be moments old."""
+    """Counts the runs in lists; the count of a long list may be a few seconds old."""
     wake: Callable[[], None]
-    """Tells the workers that a turn was accepted."""
+    """Notifies the workers of an accepted turn."""
     folder: DataFolder
-    """On SQLite it holds the logs and diffs of turns."""
+    """On SQLite it contains the logs and diffs of turns."""
     accounts: OwnAccounts
-    """The owners of code hosts' tokens."""
+    """The accounts to which the code hosts' tokens belong."""
     tracer: Tracer
     metrics_token: str | None
-    """The token that a scrape must carry; None: `/metrics` is not offered."""
+    """The token required for `/metrics`; if None, `/metrics` is not offered."""
     operator_token: str | None = None
-    """The token that opens the operator's view on the page; None: it is not offered."""
+    """The token that opens the operator's view on the page; if None, there is no such view."""
     closing: threading.Event = field(default_factory=threading.Event)
-    """Set when the service shuts down: no request waits for a log to grow any longer."""
+    """Set at shutdown: requests stop waiting for logs to grow."""
     parsing: Threads = field(default_factory=lambda: Threads(1))
-    """Reads large bodies."""
+    """For large bodies."""
     scrapes: Threads = field(default_factory=lambda: Threads(1))
-    """Asks the database for `/metrics`; a scrape waits for the one before it."""
+    """For `/metrics`, so that scrapes run one after the other."""
     outgoing: Threads = field(default_factory=lambda: Threads(32, share=4))
-    """Asks code hosts; a slow one uses up the share of its organization, and no thread for requests."""
+    """For requests to code hosts: a slow host uses up only its organization's share."""
 
 
 def context_of(request: Request) -> Context:
-    """Return the context in a request's own state, which the lab sets, or else that of the application."""
+    """Return the request's own context if the lab set one, or else the application's."""
     context: Context = request.scope.get("state", {}).get(CONTEXT) or request.app.state.context
     return context
 

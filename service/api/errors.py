@@ -1,11 +1,12 @@
-"""Errors: every failure is answered with `{message, error_code}` and the right status (spec 2.8, 7)."""
+"""Errors: every failure becomes a response with the right status and `{message, error_code}` (spec 2.8, 7)."""
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 
-from fastapi import APIRouter, FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
@@ -22,7 +23,7 @@ Offered = list[tuple[re.Pattern[str], set[str]]]
 
 
 class HttpError(ServiceError):
-    """A refusal with its status, its machine-readable code and a message that names the cure."""
+    """A refusal: a status, a machine-readable code, and a message that says how to fix it."""
 
     def __init__(self, status: int, error_code: str, message: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
@@ -34,13 +35,12 @@ class HttpError(ServiceError):
 
 def documented(*statuses: int) -> dict[int | str, dict[str, object]]:
     """Return an endpoint's failures for OpenAPI: the given statuses and those that every endpoint has."""
-    named: list[int | str] = [*sorted({401, 403, 404, 429, 500, *statuses})]
-    # Without a default FastAPI would promise a 422, which is never sent.
-    found: dict[int | str, dict[str, object]] = {"default": {"model": FailureBody}}
-    for status in named:
-        example = body(*FAILURES[int(status)])
-        found[status] = {"model": FailureBody, "content": {"application/json": {"example": example}}}
-    return found
+    # Without a default, FastAPI would document a 422, which is never sent.
+    failures: dict[int | str, dict[str, object]] = {"default": {"model": FailureBody}}
+    for status in sorted({401, 403, 404, 429, 500, *statuses}):
+        example = body(*FAILURES[status])
+        failures[status] = {"model": FailureBody, "content": {"application/json": {"example": example}}}
+    return failures
 
 
 def bad_request(error_code: str, message: str) -> HttpError:
@@ -54,58 +54,56 @@ def offered_by(router: APIRouter, prefix: str = "") -> Offered:
     return [(compile_path(prefix + route.path)[0], route.methods or set()) for route in routes]
 
 
-def install(app: FastAPI, offered: Offered) -> None:
-    """Answer every failure of an application, the framework's own included, in the spec's form."""
-    app.state.offered = offered
-    app.add_exception_handler(HttpError, _answer_failure)
-    app.add_exception_handler(InactiveOrganizationError, _answer_inactive)
-    app.add_exception_handler(ServiceError, _answer_unforeseen)
-    app.add_exception_handler(HTTPException, _answer_framework)
-    for kind in AWAY:
-        app.add_exception_handler(kind, _answer_away)
-    app.add_exception_handler(Exception, _answer_crash)
-
-
 def body(error_code: str, message: str) -> dict[str, str]:
     """Return the failure body (spec 2.8)."""
     return {"message": message, "error_code": error_code}
 
 
-async def _answer_failure(_request: Request, error: Exception) -> JSONResponse:
-    if not isinstance(error, HttpError):
-        raise error
-    return JSONResponse(body(error.error_code, error.message), error.status, error.headers)
+async def _as_json(_request: Request, refusal: HttpError) -> Response:
+    return JSONResponse(body(refusal.error_code, refusal.message), refusal.status, refusal.headers)
 
 
-async def _answer_inactive(_request: Request, _error: Exception) -> JSONResponse:
-    return JSONResponse(body("organization_inactive", "the organization is not active"), 403)
+def install(
+    app: FastAPI, offered: Offered, render: Callable[[Request, HttpError], Awaitable[Response]] = _as_json
+) -> None:
+    """Turn every failure of an application, including the framework's, into JSON, or what `render` returns."""
+    app.state.offered = offered
+
+    async def respond(request: Request, error: Exception) -> Response:
+        return await render(request, _refusal(request, error))
+
+    for kind in (ServiceError, RequestValidationError, HTTPException, *AWAY, Exception):
+        app.add_exception_handler(kind, respond)
 
 
-async def _answer_framework(request: Request, error: Exception) -> JSONResponse:
-    status = error.status_code if isinstance(error, HTTPException) else 500
-    if status == HTTPStatus.NOT_FOUND:
-        return JSONResponse(body("not_found", f"there is nothing at {request.url.path}"), status)
-    if status == HTTPStatus.METHOD_NOT_ALLOWED:
-        # Every method that is offered at the path: the framework names those of the first route only.
-        offered: Offered = request.app.state.offered
-        found = {method for pattern, methods in offered if pattern.match(request.url.path) for method in methods}
-        allowed = ", ".join(sorted(found))
-        message = f"{request.method} is not offered at {request.url.path}; use {allowed}"
-        return JSONResponse(body("method_not_allowed", message), status, {"Allow": allowed})
-    return JSONResponse(body("bad_request", str(getattr(error, "detail", error))), status)
-
-
-async def _answer_away(_request: Request, error: Exception) -> JSONResponse:
-    _logger.error("the database cannot be used: %s", getattr(error, "orig", None) or error)
-    message = "the database is away or overloaded, and it is unknown whether this took effect: look before you retry"
-    return JSONResponse(body("database_unavailable", message), 503, {"Retry-After": "2"})
-
-
-async def _answer_unforeseen(request: Request, error: Exception) -> JSONResponse:
-    # Its text is for the operator: what it names of the machine is no business of a caller.
-    _logger.error("%s %s failed: %s", request.method, request.url.path, error)
-    return await _answer_crash(request, error)
-
-
-async def _answer_crash(_request: Request, _error: Exception) -> JSONResponse:
-    return JSONResponse(body("internal_error", "the service failed; its log says why"), 500)
+def _refusal(request: Request, error: Exception) -> HttpError:
+    """Return the refusal for any exception; failures that callers must not see are logged."""
+    path = request.url.path
+    if isinstance(error, HttpError):
+        return error
+    if isinstance(error, InactiveOrganizationError):
+        return HttpError(403, "organization_inactive", "the organization is not active")
+    if isinstance(error, RequestValidationError):
+        fault = error.errors()[0]
+        return bad_request("invalid_query", f"{fault['loc'][-1]} in the address: {fault['msg']}")
+    if isinstance(error, HTTPException):
+        if error.status_code == HTTPStatus.NOT_FOUND:
+            return HttpError(404, "not_found", f"there is nothing at {path}")
+        if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            # The framework names only the methods of the first route at the path.
+            offered: Offered = request.app.state.offered
+            methods = {method for pattern, methods in offered if pattern.match(path) for method in methods}
+            allowed = ", ".join(sorted(methods))
+            message = f"{request.method} is not offered at {path}; use {allowed}"
+            return HttpError(405, "method_not_allowed", message, {"Allow": allowed})
+        return HttpError(error.status_code, "bad_request", str(error.detail))
+    if isinstance(error, AWAY):
+        _logger.error("the database cannot be used: %s", getattr(error, "orig", None) or error)
+        message = (
+            "the database is down or overloaded, and it is unknown whether this took effect: check before you retry"
+        )
+        return HttpError(503, "database_unavailable", message, {"Retry-After": "2"})
+    if isinstance(error, ServiceError):
+        # Only the operator may see its text, which can name files and addresses of this machine.
+        _logger.error("%s %s failed: %s", request.method, path, error)
+    return HttpError(500, "internal_error", "the service failed; its log says why")

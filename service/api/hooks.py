@@ -1,4 +1,4 @@
-"""POST /hooks/{platform}: a delivery from a code host is read, checked, and may start runs."""
+"""POST /hooks/{platform}: deliveries from code hosts, which may start runs."""
 
 import os
 from dataclasses import replace
@@ -21,7 +21,7 @@ from service.triggers.receiver import DeliveryDecision, Receiver, UnknownReposit
 
 router = APIRouter()
 _UNPROVEN: Final = Reserve(64 << 20)
-"""Memory for large bodies of unknown senders: a signature can only be checked once the body was read."""
+"""Memory for large bodies of unknown senders: a signature can only be checked after the body was read."""
 _HEADERS: Final = (
     *("x-hub-signature-256", "x-github-event", "x-github-delivery"),
     *("x-gitlab-token", "x-gitlab-event", "x-gitlab-event-uuid", "idempotency-key"),
@@ -30,17 +30,17 @@ _HEADERS: Final = (
 
 @router.post("/hooks/{platform}", include_in_schema=False)
 async def receive(platform: str, request: Request, context: RequestContext) -> Response:
-    """Answer a delivery: 202 if it starts a run, 204 if it starts none."""
+    """Handle a delivery: 202 if it starts a run, 204 if it starts none."""
     secrets = await run_in_threadpool(_secrets, context, platform) if platform in PLATFORMS else {}
     if not secrets:
         raise HttpError(404, "not_found", f"there is nothing at {request.url.path}")
-    # A header that occurs twice is left out: it proves nothing.
+    # A header that occurs twice proves nothing, so it is left out.
     given = {name: values[0] for name in _HEADERS if len(values := request.headers.getlist(name)) == 1}
     try:
         if not events.may_be_authentic(platform, given, secrets):
             raise _unsigned()
         raw = await read_bytes(request, context.settings.triggers.body_bytes, _UNPROVEN)
-        # Parsing and the database are left to threads, so that neither holds up the event loop.
+        # Parsing and database access happen in threads, so that they do not block the event loop.
         delivery = await context.parsing.run(partial(_read, context, platform, given, raw, secrets))
         decisions: list[DeliveryDecision] = []
         if delivery is not None:
@@ -93,6 +93,6 @@ def _read(
 
 
 def _unsigned() -> HttpError:
-    # The body may not have been read, so the connection cannot be used again.
+    # The body may be unread, so the connection cannot be reused.
     text = "the delivery is not signed with the secret of this webhook"
     return HttpError(401, "invalid_signature", text, {"Connection": "close"})

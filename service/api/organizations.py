@@ -1,22 +1,50 @@
-"""Organizations: creation by a partner (spec 4.1), code hosts' health (2.7, 4.5), GitLab projects (4.6, our shape)."""
+"""Organizations and their invitations, the health of code hosts, and GitLab projects.
+
+Spec 4.1 (creation by a partner), 2.7 and 4.5 (health), 4.6 (projects, our shape); docs/results.md (invitations).
+"""
 
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Final, Literal
 
 from fastapi import APIRouter, Depends
+from pydantic import BaseModel
 
 from service.api.answers import HealthBody, OnboardingBody, OrganizationBody
 from service.api.auth import Administrator, AnyCaller, Caller
 from service.api.bodies import OrganizationCreation, ProjectOnboarding, ReadBody, schema_of
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, bad_request, documented
+from service.clock import rfc3339
 from service.hosts.onboarding import Onboarding, OnboardingError, ProjectKey
 from service.mail.message import checked_address
 from service.mail.sender import MailSender
 from service.reference import checked_path
 from service.store import audit, hosts, invitations, organizations, repositories, trials
+from service.store.invitations import Invitation
 
 router = APIRouter()
+partners = APIRouter(tags=["results"])
+_MOST_INVITATIONS: Final = 1000
+
+
+class InvitationBody(BaseModel):
+    """An invitation, as OpenAPI describes it."""
+
+    invitation_id: str
+    organization_id: str
+    email: str
+    state: Literal["waiting", "sent", "refused", "accepted", "withdrawn", "expired"]
+    sent_at: str | None
+    expires_at: str
+    accepted_at: str | None
+    failure: str | None
+    mail: Literal["outbox", "smtp"]
+
+
+class InvitationsBody(BaseModel):
+    """The newest invitations of a partner."""
+
+    invitations: list[InvitationBody]
 
 
 @router.post(
@@ -31,7 +59,7 @@ def create_organization(
     caller: AnyCaller,
     creation: Annotated[OrganizationCreation, Depends(ReadBody(OrganizationCreation))],
 ) -> dict[str, str]:
-    """Create an organization; every successful call makes another one, the same email or not (spec 4.1)."""
+    """Create an organization; every successful call creates another one, even for the same email (spec 4.1)."""
     caller.require_scope("organizations:create", "admin")
     if "CreateOrganizations" not in caller.organization.entitlements:
         raise HttpError(403, "missing_entitlement", "the organization lacks the entitlement CreateOrganizations")
@@ -43,7 +71,7 @@ def create_organization(
         with context.database.read() as connection:
             offer = trials.offer_by_code(connection, creation.offer_code)
         if offer is None or offer.kind != "partner":
-            text = "offer_code is no known partner offer; omit it for the standard trial"
+            text = "offer_code is not a known partner offer; omit it for the standard trial"
             raise bad_request("invalid_offer_code", text)
     domain = email.rpartition("@")[2].split(".")[0]
     with context.database.write() as connection:
@@ -78,18 +106,63 @@ def create_organization(
     }
 
 
+def mail_sender(context: Context) -> MailSender:
+    """Return the sender of invitation mails."""
+    settings = context.settings
+    return MailSender(context.database, context.mailer, settings.mail, context.clock, settings.page_url)
+
+
+@partners.get("/external/invitations", response_model=None, responses={200: {"model": InvitationsBody}, **documented()})
+def list_invitations(context: RequestContext, caller: AnyCaller) -> dict[str, object]:
+    """Return the newest 1,000 invitations to organizations that the caller's organization created, newest first."""
+    caller.require_scope("organizations:create", "admin")
+    with context.database.read() as connection:
+        newest = invitations.made_by(connection, caller.organization.id, _MOST_INVITATIONS)
+    return {"invitations": [_invitation_body(context, one) for one in newest]}
+
+
+@partners.post(
+    "/external/invitations/{invitation_id}/resend",
+    status_code=201,
+    response_model=None,
+    responses={201: {"model": InvitationBody}, **documented(404, 409)},
+)
+def resend_invitation(invitation_id: str, context: RequestContext, caller: AnyCaller) -> dict[str, object]:
+    """Invite the same address again, with a new code and 30 days; the old invitation is withdrawn."""
+    caller.require_scope("organizations:create", "admin")
+    with context.database.write() as connection:
+        old = invitations.by_id(connection, invitation_id)
+        owner = None if old is None else organizations.by_id(connection, old.organization_id)
+        if old is None or owner is None or owner.parent_id != caller.organization.id:
+            raise HttpError(404, "invitation_not_found", f"there is no invitation {invitation_id!r}; list them")
+        made = invitations.invite_again(connection, old, caller.actor, context.clock())
+        if made is None:
+            raise HttpError(409, "invitation_closed", f"the invitation is {old.state(context.clock())}")
+    sent = mail_sender(context).deliver(made)
+    if sent is None:
+        raise HttpError(404, "invitation_not_found", "the organization was deleted")
+    return _invitation_body(context, sent)
+
+
+def _invitation_body(context: Context, one: Invitation) -> dict[str, object]:
+    at = {name: getattr(one, name) for name in ("sent_at", "expires_at", "accepted_at")}
+    return {
+        "invitation_id": one.id,
+        "organization_id": one.organization_id,
+        "email": one.email,
+        "state": one.state(context.clock()),
+        **{name: None if moment is None else rfc3339(moment) for name, moment in at.items()},
+        "failure": one.failure,
+        "mail": "outbox" if context.settings.mail.smtp is None else "smtp",
+    }
+
+
 @router.get(
     "/external/installation/health", response_model=None, responses={200: {"model": HealthBody}, **documented()}
 )
 async def installation_health(context: RequestContext, caller: AnyCaller) -> dict[str, object]:
-    """Answer with a key for each connected platform; any valid token may ask."""
+    """Return a key for each connected platform; any valid token may ask."""
     return await context.outgoing.run(partial(_health, context, caller), caller.organization.id)
-
-
-def mail_sender(context: Context) -> MailSender:
-    """Return what sends the mails of invitations."""
-    settings = context.settings
-    return MailSender(context.database, context.mailer, settings.mail, context.clock, settings.page_url)
 
 
 def _health(context: Context, caller: Caller) -> dict[str, object]:
@@ -135,7 +208,7 @@ async def onboard_project(
     caller: Administrator,
     wanted: Annotated[ProjectOnboarding, Depends(ReadBody(ProjectOnboarding))],
 ) -> dict[str, object]:
-    """Connect a project; asking again changes nothing and answers already_connected."""
+    """Connect a project; repeating the call changes nothing and returns already_connected."""
     return await context.outgoing.run(partial(_onboard, context, caller, wanted), caller.organization.id)
 
 

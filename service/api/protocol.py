@@ -1,4 +1,4 @@
-"""HTTP on a connection: malformed requests get a failure body; late requests and stalled readers are cut off."""
+"""HTTP connections: malformed requests get a failure body; slow requests and stalled readers are cut off."""
 
 import asyncio
 import json
@@ -16,13 +16,13 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from service.api.errors import body
 
 TRANSPORT: Final = "runwarden.transport"
-"""Key in the ASGI scope's `state`: the connection's transport."""
+"""Key in the ASGI scope's `state` for the connection's transport."""
 _LONGEST_HEAD: Final = 65_536
 _logger = logging.getLogger(__name__)
 
 
 class StrictConnection(h11.Connection):
-    """Refuses a request with two statements of its length: a proxy in front could believe the other one."""
+    """Refuses a request that states its length twice: a proxy in front could believe the other one."""
 
     def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
         """Return the next event.
@@ -42,29 +42,29 @@ class HttpProtocol(H11Protocol):
     """One connection."""
 
     arrival_s = 30.0
-    """How long a request may take to arrive, head and body together; also how long a client may read nothing."""
+    """How long a request may take to arrive, head and body together, and how long a client may read nothing."""
     most_open: int
-    """How many connections may be open: the files that are left are for turns and the database."""
+    """How many connections may be open: the remaining files are for turns and the database."""
     count: Callable[[int], None]
-    """Called when a connection is refused before a request has arrived, with the status of the answer."""
+    """Called with the status when a connection is refused before a request has arrived."""
     _arrival: asyncio.TimerHandle | None = None
     _stalled: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn narrows it
-        """Hand the transport to the application: the lab breaks real connections."""
+        """Pass the transport to the application, since the lab breaks real connections."""
         super().connection_made(transport)
         self.conn = StrictConnection(h11.SERVER, max_incomplete_event_size=_LONGEST_HEAD)
-        # Whatever the system does not take at once counts as unread.
+        # Everything that the system does not accept at once counts as unread.
         transport.set_write_buffer_limits(high=0)
         self.app_state: dict[str, object] = {**self.app_state, TRANSPORT: transport}
         if len(self.connections) > self.most_open:
-            say_once(f"more than {self.most_open} connections are open: further ones get 503 (half of LimitNOFILE)")
+            warn_once(f"more than {self.most_open} connections are open: further ones get 503 (half of LimitNOFILE)")
             self._refuse(503, "too_busy", "too many connections are open")
         else:
             self._await_request()
 
     def data_received(self, data: bytes) -> None:
-        """Limit the time of a request that has begun to arrive."""
+        """Limit the time in which a request must arrive."""
         super().data_received(data)
         if self.conn.their_state in {h11.IDLE, h11.SEND_BODY}:
             self._await_request()
@@ -72,7 +72,7 @@ class HttpProtocol(H11Protocol):
             self._stop_waiting()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the time limits."""
+        """Cancel the time limits."""
         self._stop_waiting()
         self._stop_watching_reader()
         super().connection_lost(exc)
@@ -100,13 +100,13 @@ class HttpProtocol(H11Protocol):
         if self.transport.get_write_buffer_size() < unread:
             self._watch_reader()
         else:
-            # Without lingering: the kernel would otherwise keep the unread bytes.
+            # No lingering: the kernel would otherwise keep the unread bytes.
             connection = self.transport.get_extra_info("socket")
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self.transport.abort()
 
     def send_400_response(self, _msg: str) -> None:
-        """Answer anything but HTTP with a failure body (spec 7.2), and close."""
+        """Respond to anything but HTTP with a failure body (spec 7.2), and close."""
         self._refuse(400, "malformed_request", "the request is not HTTP/1.1, or its head is too large")
 
     def _await_request(self) -> None:
@@ -137,12 +137,12 @@ class HttpProtocol(H11Protocol):
 
 
 def protocol(arrival_s: float, most_open: int, count: Callable[[int], None]) -> type[HttpProtocol]:
-    """Return the protocol of connections whose requests have `arrival_s` to arrive, head and body together."""
+    """Return the protocol class with these limits; see `HttpProtocol`."""
     options = {"arrival_s": arrival_s, "most_open": most_open, "count": staticmethod(count)}
     return type("HttpProtocol", (HttpProtocol,), options)
 
 
 @cache
-def say_once(warning: str) -> None:
-    """Log a warning, but once in the life of the process: it may come a thousand times a second."""
+def warn_once(warning: str) -> None:
+    """Log a warning only once per process: it may come a thousand times a second."""
     _logger.warning(warning)

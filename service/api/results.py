@@ -1,4 +1,4 @@
-"""Results: a run with its turns, their logs and changes, and cancelling (docs/results.md; beside the specification)."""
+"""Results, an extension of the specification (docs/results.md): agents, and runs with turns, logs and changes."""
 
 import asyncio
 import json
@@ -14,6 +14,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, JsonValue
 
+from service.agents.inputs import AgentInput
 from service.agents.steps import StepKind, window
 from service.api.answers import RunBody
 from service.api.auth import Administrator, Caller
@@ -32,18 +33,49 @@ from service.store.usage import UsageFigures
 _PIECE: Final = 256 << 10
 _LARGEST_DIFF: Final = 8 << 20
 _LARGEST_FINDINGS: Final = 2 << 20
-"""The size of the findings of all turns of a run together."""
+"""The size of the findings of all of a run's turns together."""
 _MOST_QUESTIONS: Final = 100
 _MOST_CANCELLED: Final = 1000
 _LONGEST_WAIT_S: Final = 30
 _PAUSE_S: Final = 0.5
-"""How often a request that waits looks whether the log has grown."""
+"""How often a waiting request checks whether the log has grown."""
 _INTEGER: Final = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 _MOST: Final = 10**18 - 1
-"""The most that 18 digits say."""
+"""The largest number with 18 digits."""
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
 _logger = logging.getLogger(__name__)
 router = APIRouter(tags=["results"])
+
+
+class AgentBody(BaseModel):
+    """An agent, as OpenAPI describes it."""
+
+    name: str
+    description: str
+    inputs: dict[str, AgentInput]
+
+
+class AgentsBody(BaseModel):
+    """All agents of an organization."""
+
+    agents: list[AgentBody]
+
+
+@router.get("/external/agents", response_model=None, responses={200: {"model": AgentsBody}, **documented()})
+def list_agents(context: RequestContext, caller: Administrator) -> dict[str, object]:
+    """Return the agents by name, each with its description and inputs; an agent without inputs accepts any."""
+    with context.database.read() as connection:
+        available = agents.for_organization(connection, caller.organization.id)
+    return {
+        "agents": [
+            {
+                "name": agent.name,
+                "description": agent.options.description,
+                "inputs": {name: one.model_dump() for name, one in agent.options.inputs.items()},
+            }
+            for agent in available
+        ]
+    }
 
 
 class UsageBody(BaseModel):
@@ -81,11 +113,11 @@ class TurnBody(BaseModel):
     usage: UsageBody | None
     findings: list[IdentifiedFinding] | None
     inputs: dict[str, JsonValue] | None
-    """What the agent was given by name; null: it was not."""
+    """The caller's inputs by name; null if there were none."""
 
 
 class PostingBody(BaseModel):
-    """Something that the code host shows of a run, or will show."""
+    """A result that was posted on the code host, or will be."""
 
     kind: str
     state: str
@@ -97,7 +129,7 @@ class PostingBody(BaseModel):
 
 
 class QuestionBody(BaseModel):
-    """A question that waits for an answer, which is the instructions of the run's next turn."""
+    """A question that waits for an answer; the instructions of the run's next turn are the answer."""
 
     run_id: str
     turn: int
@@ -107,7 +139,7 @@ class QuestionBody(BaseModel):
 
 
 class QuestionsBody(BaseModel):
-    """What there is to know of failed runs: the newest questions, and the newest runs that were cancelled."""
+    """Details of failed runs: the newest questions, and the newest cancelled runs."""
 
     questions: list[QuestionBody]
     cancelled: list[str]
@@ -122,9 +154,9 @@ class RunResultsBody(RunBody):
     turns: list[TurnBody]
     postings: list[PostingBody]
     url: str | None
-    """Where people can look at it; null: nowhere."""
+    """The address of its page; null if there is none."""
     budget_used: float | None = None
-    """Left out where the run has no budget."""
+    """Left out if the run has no budget."""
 
 
 class StepBody(BaseModel):
@@ -174,7 +206,7 @@ _PATCH: Final = {
 @router.get("/external/runs/{run_id}", response_model=None, responses={200: {"model": RunResultsBody}, **documented()})
 def read_run(run_id: str, request: Request, context: RequestContext, caller: Administrator) -> dict[str, object]:
     """Return a run with its turns, oldest first."""
-    # Where no address is configured, the caller's own way to the service leads to its page as well.
+    # If no address is configured, the page is at the address that the caller used.
     own = f"{request.base_url}runs/{{run_id}}" if context.settings.page.enabled else None
     url = context.settings.run_url or own
     return run_document(run_id, context, caller) | {"url": url.replace("{run_id}", run_id) if url else None}
@@ -187,13 +219,13 @@ def run_document(run_id: str, context: Context, caller: Caller) -> dict[str, obj
         HttpError: 404, the caller's organization has no such run.
     """
     with context.database.read() as connection:
-        run = _found(connection, caller, run_id)
-        found = outages.explained(connection, run, turns.of(connection, run_id))
+        run = _run_of(connection, caller, run_id)
+        conversation = outages.explained(connection, run, turns.of(connection, run_id))
         used = usage.of_turns(connection, run_id)
         agent = agents.of_run(connection, run)
         findings = turn_files.newest(connection, run_id, FINDINGS, _LARGEST_FINDINGS)
         posted = [one.document() for one in postings.of_run(connection, run_id)]
-    bodies = [_turn_body(run, turn, used.get(turn.number), findings.get(turn.number)) for turn in found]
+    bodies = [_turn_body(run, turn, used.get(turn.number), findings.get(turn.number)) for turn in conversation]
     model = None if agent is None else agent.options.model
     share = None if model is None else usage.run_share(used.values(), model.budget)
     body = run.body | {"agent": run.agent, "turns": bodies, "postings": posted}
@@ -202,21 +234,21 @@ def run_document(run_id: str, context: Context, caller: Caller) -> dict[str, obj
 
 @router.get("/external/questions", response_model=None, responses={200: {"model": QuestionsBody}, **documented()})
 def read_questions(context: RequestContext, caller: Administrator) -> dict[str, object]:
-    """Return what agents ask and which runs were cancelled, newest first: at most a hundred, and a thousand."""
+    """Return the newest open questions of agents (at most 100) and the newest cancelled runs (at most 1,000)."""
     with context.database.read() as connection:
-        found = turns.open_questions(connection, caller.organization.id, _MOST_QUESTIONS)
+        questions = turns.open_questions(connection, caller.organization.id, _MOST_QUESTIONS)
         cancelled = turns.newest_cancelled(connection, caller.organization.id, _MOST_CANCELLED)
     return {
         "cancelled": cancelled,
         "questions": [
             {"run_id": one.run_id, "turn": one.number, "asked_at": rfc3339(one.finished_at), **one.question}
-            for one in found
+            for one in questions
         ],
     }
 
 
 def _turn_body(run: Run, turn: Turn, used: UsageFigures | None, findings: bytes | None) -> dict[str, object]:
-    # A plain run is the default agent's, without inputs; an event's inputs are no caller's.
+    # A plain run uses the default agent without inputs; a webhook's inputs do not come from a caller.
     by_name = turn.number == 1 and turn.caller != turns.WEBHOOK and (run.agent != DEFAULT_NAME or bool(turn.inputs))
     started, ended = (None if at is None else rfc3339(at) for at in (turn.started_at, turn.finished_at))
     return {
@@ -243,19 +275,19 @@ def _turn_body(run: Run, turn: Turn, used: UsageFigures | None, findings: bytes 
     }
 
 
-def _found(connection: sa.Connection, caller: Caller, run_id: str) -> Run:
-    found = runs.by_id(connection, run_id)
-    if found is None or found.organization_id != caller.organization.id:
+def _run_of(connection: sa.Connection, caller: Caller, run_id: str) -> Run:
+    run = runs.by_id(connection, run_id)
+    if run is None or run.organization_id != caller.organization.id:
         raise no_run(run_id)
-    return found
+    return run
 
 
-def _found_turn(connection: sa.Connection, caller: Caller, run_id: str, number: str) -> Turn:
-    _found(connection, caller, run_id)
-    found = turns.by_number(connection, run_id, int(number)) if _NUMBER.fullmatch(number) else None
-    if found is None:
+def _turn_of(connection: sa.Connection, caller: Caller, run_id: str, number: str) -> Turn:
+    _run_of(connection, caller, run_id)
+    turn = turns.by_number(connection, run_id, int(number)) if _NUMBER.fullmatch(number) else None
+    if turn is None:
         raise HttpError(404, "turn_not_found", f"the run {run_id} has no turn {number!r}; turns are counted from 1")
-    return found
+    return turn
 
 
 def _asked_integer(request: Request, name: str) -> int:
@@ -270,15 +302,15 @@ def _asked_integer(request: Request, name: str) -> int:
     response_class=Response,
     openapi_extra={
         "parameters": [
-            _integer("offset", None, "Where to begin, in bytes; negative: from the end."),
-            _integer("wait", _LONGEST_WAIT_S, "Seconds to wait where there is no more yet."),
-            _integer("before", _MOST, "With steps: where to end, in bytes; 0: at the log's end."),
+            _integer("offset", None, "The first byte to return; a negative offset counts from the end."),
+            _integer("wait", _LONGEST_WAIT_S, "Seconds to wait if there is nothing more yet."),
+            _integer("before", _MOST, "With steps: the byte before which to stop; 0 for the last byte."),
             {
                 "name": "form",
                 "in": "query",
                 "required": False,
                 "schema": {"type": "string", "enum": list(_FORMS), "default": _FORMS[0]},
-                "description": "steps: as JSON, where the agent's program is known.",
+                "description": "steps: as JSON, if the agent's program is known.",
             },
         ]
     },
@@ -290,7 +322,7 @@ def _asked_integer(request: Request, name: str) -> int:
 async def read_log(
     run_id: str, n: _TurnNumber, request: Request, context: RequestContext, caller: Administrator
 ) -> Response:
-    """Return a piece of a turn's log; a request that waits for more holds no connection or thread."""
+    """Return a piece of a turn's log; a waiting request uses no database connection or thread."""
     offset, wait_s, before = (_asked_integer(request, name) for name in ("offset", "wait", "before"))
     if not 0 <= wait_s <= _LONGEST_WAIT_S:
         raise bad_request("invalid_query", f"wait must be from 0 to {_LONGEST_WAIT_S} seconds")
@@ -308,11 +340,11 @@ async def read_log(
 
 
 def log_piece(context: Context, caller: Caller, run_id: str, number: str, offset: int, before: int | None) -> Response:
-    """Return a piece as bytes, or, unless `before` is None, as steps where the agent's program is known."""
+    """Return a piece as bytes, or, unless `before` is None, as steps if the agent's program is known."""
     answer: Response
     with context.database.read() as connection:
-        # The turn is read before the log's bytes: if it has ended by then, the log is complete.
-        turn = _found_turn(connection, caller, run_id, number)
+        # Read the turn before the log: if the turn has ended, the log is complete.
+        turn = _turn_of(connection, caller, run_id, number)
         is_ended, key = turn.status in FINAL, (turn.run_id, turn.number)
         agent = None if before is None else agents.of_run(connection, runs.by_id(connection, run_id))
         preset = None if agent is None else agent.options.preset
@@ -331,8 +363,8 @@ def log_piece(context: Context, caller: Caller, run_id: str, number: str, offset
             form = _FORMS[1]
             start, following, steps = window(preset, read, piece.size, offset, before, is_ended=is_ended)
             answer = JSONResponse({"steps": [step.document() for step in steps]})
-    place = {"Offset": start, "Next": following, "Size": piece.size, "Ended": str(is_ended).lower(), "Form": form}
-    answer.headers.update({f"Runwarden-Log-{name}": str(value) for name, value in place.items()})
+    headers = {"Offset": start, "Next": following, "Size": piece.size, "Ended": str(is_ended).lower(), "Form": form}
+    answer.headers.update({f"Runwarden-Log-{name}": str(value) for name, value in headers.items()})
     answer.headers["X-Content-Type-Options"] = "nosniff"
     return answer
 
@@ -343,9 +375,9 @@ def log_piece(context: Context, caller: Caller, run_id: str, number: str, offset
     responses=_PATCH,
 )
 def read_turn_diff(run_id: str, n: _TurnNumber, context: RequestContext, caller: Administrator) -> Response:
-    """Return the change of a turn, as a patch."""
+    """Return a turn's change as a patch."""
     with context.database.read() as connection:
-        turn = _found_turn(connection, caller, run_id, n)
+        turn = _turn_of(connection, caller, run_id, n)
         if turn.status not in FINAL:
             raise HttpError(409, "turn_active", f"turn {turn.number} has not ended; its change is known when it has")
         return _patch(context, connection, turn, "diff", turn.base_sha)
@@ -355,7 +387,7 @@ def read_turn_diff(run_id: str, n: _TurnNumber, context: RequestContext, caller:
 def read_run_diff(run_id: str, context: RequestContext, caller: Administrator) -> Response:
     """Return the whole run's change since it left the default branch, as a patch."""
     with context.database.read() as connection:
-        _found(connection, caller, run_id)
+        _run_of(connection, caller, run_id)
         with_commit = [turn for turn in turns.of(connection, run_id) if turn.commit_sha]
         if not with_commit:
             return _text(b"", {})
@@ -390,9 +422,9 @@ def _text(patch: bytes, headers: dict[str, str]) -> Response:
     responses={202: {"model": RunBody}, **documented(409)},
 )
 def cancel_run(run_id: str, context: RequestContext, caller: Administrator) -> dict[str, object]:
-    """Cancel an active run: it fails, its agent is interrupted, and nothing of it is pushed."""
+    """Cancel an active run: it fails, its agent is interrupted, and nothing is pushed."""
     with context.database.write() as connection:
-        run = _found(connection, caller, run_id)
+        run = _run_of(connection, caller, run_id)
         reason = f"{turns.CANCELLED} by {caller.token.alias or caller.token.id}"
         if not turns.cancel(connection, run_id, reason, context.clock()):
             last = turns.by_number(connection, run_id, run.turn)

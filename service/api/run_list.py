@@ -1,4 +1,4 @@
-"""GET /external/runs: newest first, filtered, page by page along a keyset cursor (spec 4.2)."""
+"""GET /external/runs: newest first, filtered, in pages with a keyset cursor (spec 4.2)."""
 
 import base64
 import binascii
@@ -30,22 +30,22 @@ _DATE: Final = {"type": "string", "format": "date-time"}
 
 
 class PageToken:
-    """Writes and reads the tokens of one filtered list."""
+    """Creates and reads the page tokens of one filtered list."""
 
     def __init__(self, key: bytes, filters: Filters) -> None:
         self._key = key
         self._filters = json.dumps([getattr(filters, name) for name in Filters.__slots__]).encode()
 
     def after(self, created_at: int, run_id: str) -> str:
-        """Return the token of the page that comes after a run."""
+        """Return the token of the page that starts after a run."""
         position = json.dumps([created_at, run_id], separators=(",", ":")).encode()
-        return _written(self._mark(position) + position)
+        return _encoded(self._mark(position) + position)
 
     def read(self, token: str) -> tuple[int, str]:
         """Return the (created_at, id) of a token.
 
         Raises:
-            HttpError: 400, the service did not make it, or made it for other filters.
+            HttpError: 400, the token is not from this service, or belongs to other filters.
         """
         try:
             raw = base64.b64decode(token.encode() + b"=" * (-len(token) % 4), altchars=b"-_", validate=True)
@@ -53,7 +53,7 @@ class PageToken:
             raise _bad() from error
         mark, position = raw[:_MARK_BYTES], raw[_MARK_BYTES:]
         # Base64 can spell the same bytes in several ways; only the issued spelling is accepted.
-        if not hmac.compare_digest(mark, self._mark(position)) or _written(raw) != token:
+        if not hmac.compare_digest(mark, self._mark(position)) or _encoded(raw) != token:
             raise _bad()
         created_at, run_id = json.loads(position)
         return int(created_at), str(run_id)
@@ -62,13 +62,14 @@ class PageToken:
         return hmac.digest(self._key, self._filters + b"\0" + position, hashlib.sha256)[:_MARK_BYTES]
 
 
-def _written(raw: bytes) -> str:
+def _encoded(raw: bytes) -> str:
     return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
 def _bad() -> HttpError:
     return bad_request(
-        "invalid_page_token", "page_token must be the next_token of a page with the same filters; start from the first"
+        "invalid_page_token",
+        "page_token must be the next_token of a page with the same filters; start again with the first page",
     )
 
 
@@ -117,10 +118,10 @@ def list_runs(request: Request, context: RequestContext, caller: Administrator) 
 
 
 def listed(context: Context, caller: Caller, given: dict[str, str]) -> dict[str, object]:
-    """Return a page of the caller's runs by parameters of the query, each given once.
+    """Return a page of the caller's runs for query parameters, each given once.
 
     Raises:
-        HttpError: 400, one of them cannot be used.
+        HttpError: 400, a parameter is not valid.
     """
     text = given.get("page_size", str(_DEFAULT_SIZE))
     size = int(text) if _INTEGER.fullmatch(text) else 0
@@ -139,10 +140,10 @@ def listed(context: Context, caller: Caller, given: dict[str, str]) -> dict[str,
         )
         cursor = PageToken(context.page_key, filters)
         after = None if "page_token" not in given else cursor.read(given["page_token"])
-        found = runs.page(connection, filters, after, size + 1)
+        one_more = runs.page(connection, filters, after, size + 1)
         total = context.counts.count(connection, filters)
-    shown = found[:size]
-    more = len(found) > size
+    shown = one_more[:size]
+    more = len(one_more) > size
     return {
         "runs": [run.body for run in shown],
         "page_size": size,
@@ -162,7 +163,7 @@ def _instant(given: dict[str, str], name: str, *, round_up: bool) -> int | None:
 
 
 def _repository(given: dict[str, str], connected: dict[str, str]) -> tuple[str | None, str | None]:
-    """Return the platform and the path to filter by; either may be None, which leaves it open."""
+    """Return the platform and the path to filter by; None for either matches any."""
     platform = given.get("platform")
     if platform is not None and platform not in PLATFORMS:
         raise bad_request("invalid_repository", f"platform must be one of {', '.join(PLATFORMS)}")

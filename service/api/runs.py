@@ -1,5 +1,6 @@
 """Starting runs: POST /external/runs and POST /external/agents/{name}/runs (spec 2.3, 4.3, 4.4)."""
 
+import contextlib
 import json
 import tempfile
 from dataclasses import dataclass, replace
@@ -32,22 +33,22 @@ from service.store.runs import Run, TurnRequest
 from service.text import plural
 
 _STARTS: Final = ("patch", "branch")
-"""The values of `start_from` (docs/results.md), which is not published with the specification's endpoint."""
+"""The values of `start_from`, an extension of the specification (docs/results.md)."""
 router = APIRouter()
 
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """A repository that can be worked on."""
+    """A repository on which a run can work."""
 
     reference: Reference
     url: str
     protected: tuple[str, ...] | None = None
-    """Patterns of branches that no run may work on; None: the default branch alone."""
+    """Patterns of branches that no run may work on; None protects only the default branch."""
 
 
 def checked_branch(name: str | None) -> str | None:
-    """Return the branch that a caller names; a name that git would refuse is a 400."""
+    """Return the branch that a caller names; 400 if git would refuse the name."""
     fault = None if name is None else branch_fault(name)
     if fault is not None:
         raise bad_request("invalid_branch", f"branch_name: {fault}")
@@ -67,12 +68,20 @@ async def start_run(
     caller: Administrator,
     start: Annotated[RunStart, Depends(ReadBody(RunStart))],
 ) -> dict[str, object]:
-    """Accept a run: after a 201 it will be executed, whatever happens to the service (spec 4.3)."""
-    return await begin(context, caller, start, _starting_point(http, start.run_id))
+    """Accept a run: after a 201 it will be executed, even if the service crashes (spec 4.3)."""
+    given = http.query_params.getlist("start_from")
+    if len(given) > 1 or not set(given) <= set(_STARTS):
+        raise bad_request("invalid_query", f"start_from must be one of {', '.join(_STARTS)}")
+    if given and start.run_id is None:
+        raise bad_request("invalid_query", "start_from is for a run that is continued: name it in run_id")
+    return await begin(context, caller, start, given[0] if given else None)
 
 
 async def begin(context: Context, caller: Caller, start: RunStart, begin_with: str | None) -> dict[str, object]:
-    """Accept a run, or a further turn of one; `begin_with`: `patch`, `branch`, or None for what fits its last end."""
+    """Accept a run, or a further turn of one.
+
+    `begin_with` is the further turn's starting point: `patch`, `branch`, or None to choose by how the last turn ended.
+    """
     target, request = await run_in_threadpool(_run_request, context, caller, start)
     await _refuse_protected(context, target, request)
     if start.run_id is None:
@@ -103,7 +112,7 @@ def _request(
 
 
 async def _refuse_protected(context: Context, target: _Target, request: TurnRequest) -> None:
-    """Refuse a run on a protected branch; the worker checks again, as the default branch may change."""
+    """Refuse a run on a protected branch; the worker checks again, since the default branch may change."""
     if not request.branch:
         return
     default = None
@@ -115,13 +124,13 @@ async def _refuse_protected(context: Context, target: _Target, request: TurnRequ
     if repositories.is_protected(request.branch, default, target.protected):
         raise bad_request(
             "branch_protected",
-            f"branch_name: {request.branch} is protected; leave it out for a new branch, or name another; "
-            "the operator protects with runwarden service repository add --protect",
+            f"branch_name: {request.branch} is protected; leave it out for a new branch, or name another. "
+            "The operator protects branches with: runwarden service repository add --protect",
         )
 
 
 def _default_branch(database: Database, organization_id: str, platform: str, url: str, timeout_s: float) -> str | None:
-    """Return a repository's default branch, stored or asked of its host; None: none, or no answer."""
+    """Return a repository's default branch, from the database or its host; None if there is none, or no answer."""
     with database.read() as connection:
         known = repositories.default_branch(connection, url)
         token = token_for(connection, organization_id, platform, url)
@@ -130,14 +139,14 @@ def _default_branch(database: Database, organization_id: str, platform: str, url
     with tempfile.TemporaryDirectory(prefix="runwarden-branch-") as home:
         try:
             git = GitRunner(Path(home), timeout_s, login(url, token))
-            found = default_of(git("ls-remote", "--symref", "--", url, "HEAD"))
+            default = default_of(git("ls-remote", "--symref", "--", url, "HEAD"))
         except GitCommandError:
             # The worker asks again before the run starts.
             return None
-    if found is not None:
+    if default is not None:
         with database.write() as connection:
-            repositories.note_default_branch(connection, url, found)
-    return found
+            repositories.note_default_branch(connection, url, default)
+    return default
 
 
 def no_run(run_id: str) -> HttpError:
@@ -155,7 +164,7 @@ def accept(context: Context, request: TurnRequest) -> Run:
 
 
 def _check_quota(context: Context, connection: sa.Connection, request: TurnRequest) -> None:
-    """Refuse a run beyond the limit; it is stored already, and an organization's runs are stored one by one."""
+    """Refuse a run beyond the limit, which is safe after storing it: an organization's runs are stored one by one."""
     limit = context.settings.limits.active_runs
     if runs.has_more_active(connection, request.organization_id, limit):
         raise bad_request(
@@ -164,28 +173,18 @@ def _check_quota(context: Context, connection: sa.Connection, request: TurnReque
         )
 
 
-def _starting_point(http: Request, run_id: str | None) -> str | None:
-    """Return what the caller wants a further turn to begin with; None: what fits the end of the one before."""
-    given = http.query_params.getlist("start_from")
-    if len(given) > 1 or not set(given) <= set(_STARTS):
-        raise bad_request("invalid_query", f"start_from must be one of {', '.join(_STARTS)}")
-    if given and run_id is None:
-        raise bad_request("invalid_query", "start_from is for a run that is continued: name it in run_id")
-    return given[0] if given else None
-
-
 def _resume(context: Context, run_id: str, request: TurnRequest, target: _Target, begin_with: str | None) -> Run:
     with context.database.write() as connection:
-        found = runs.by_id(connection, run_id)
-        if found is None or found.organization_id != request.organization_id:
+        run = runs.by_id(connection, run_id)
+        if run is None or run.organization_id != request.organization_id:
             raise no_run(run_id)
-        if found.platform != target.reference.platform or found.path.lower() != target.reference.path.lower():
+        if run.platform != target.reference.platform or run.path.lower() != target.reference.path.lower():
             raise bad_request(
                 "repository_mismatch",
-                f"the run {run_id} works on {found.platform}:{found.path}; name that repository, or start another run",
+                f"the run {run_id} works on {run.platform}:{run.path}; name that repository, or start another run",
             )
-        if request.branch is not None and request.branch != found.branch:
-            text = f"the run {run_id} works on branch {found.branch!r}; leave branch_name out, or name it"
+        if request.branch is not None and request.branch != run.branch:
+            text = f"the run {run_id} works on branch {run.branch!r}; leave branch_name out, or name it"
             raise bad_request("branch_mismatch", text)
         last = turns.last_begun(turns.of(connection, run_id))
         kept = None if last is None else last.kept_turn
@@ -194,10 +193,10 @@ def _resume(context: Context, run_id: str, request: TurnRequest, target: _Target
             raise HttpError(409, "nothing_kept", text)
         is_wanted = last is not None and last.is_resumed_from_patch if begin_with is None else begin_with == "patch"
         request = replace(request, from_turn=kept if is_wanted else None)
-        resumed = runs.resume(connection, found, request, context.clock())
+        resumed = runs.resume(connection, run, request, context.clock())
         _check_quota(context, connection, request)
     if resumed is None:
-        raise HttpError(409, "run_active", f"the run {run_id} is {found.status}; continue it when it has ended")
+        raise HttpError(409, "run_active", f"the run {run_id} is {run.status}; continue it when it has ended")
     context.wake()
     return resumed
 
@@ -207,7 +206,10 @@ def _agent_request(context: Context, caller: Caller, name: str, start: AgentStar
     with context.database.read() as connection:
         agent = agents.by_name(connection, caller.organization.id, name)
         if agent is None:
-            raise _no_agent(name, [one.name for one in agents.for_organization(connection, caller.organization.id)])
+            known = [one.name for one in agents.for_organization(connection, caller.organization.id)]
+            near = get_close_matches(name, known, 1)
+            advice = f"did you mean {near[0]!r}?" if near else "add it with runwarden service agent add"
+            raise HttpError(404, "agent_not_found", f"there is no agent {name!r}; {advice}")
         target = _target_by_text(connection, caller.organization.id, start.repository)
     try:
         values = inputs.checked(agent.name, agent.options.inputs, start.inputs or {})
@@ -216,12 +218,6 @@ def _agent_request(context: Context, caller: Caller, name: str, start: AgentStar
     listed = not invocation.reads_document(agent)
     instructions = inputs.instructions(agent.name, agent.options.prompt, values, listed=listed)
     return target, _request(context, caller, target, agent.name, branch or None, instructions, inputs=values)
-
-
-def _no_agent(name: str, known: list[str]) -> HttpError:
-    near = get_close_matches(name, known, 1)
-    advice = f"did you mean {near[0]!r}?" if near else "add it with runwarden service agent add"
-    return HttpError(404, "agent_not_found", f"there is no agent {name!r}; {advice}")
 
 
 @router.post(
@@ -251,10 +247,10 @@ async def start_agent(
 
 
 def _target_by_text(connection: sa.Connection, organization_id: str, text: str) -> _Target:
-    """Find the repository that a text names: a configured name, a full URL, `owner/repo` or `group/project`.
+    """Find a repository by its configured name, full URL, `owner/repo` or `group/project`.
 
     Raises:
-        HttpError: 400, none of them leads to a repository.
+        HttpError: 400, there is no such repository.
     """
     text = text.strip()
     exact = repositories.by_name(connection, organization_id, text) or repositories.by_url(
@@ -262,36 +258,26 @@ def _target_by_text(connection: sa.Connection, organization_id: str, text: str) 
     )
     if exact is not None:
         return _target(exact)
-    return _first_target(connection, organization_id, _candidates(connection, organization_id, text), text)
-
-
-def _candidates(connection: sa.Connection, organization_id: str, text: str) -> list[Reference]:
-    where = location(text)
-    if where is None:
-        platforms: tuple[str, ...] = PLATFORMS
-        path = text
-    else:
+    platforms, path = [*PLATFORMS], text
+    if (where := location(text)) is not None:
         connected = hosts.of(connection, organization_id)
-        platforms = tuple(host.platform for host in connected if host.host == where.host)
-        path = where.path
-    found = []
+        platforms, path = [host.platform for host in connected if host.host == where.host], where.path
+    candidates = []
     for platform in platforms:
-        try:
-            found.append(Reference(platform, checked_path(platform, path)))
-        except ValueError:
-            continue
-    return found
+        with contextlib.suppress(ValueError):
+            candidates.append(Reference(platform, checked_path(platform, path)))
+    return _first_target(connection, organization_id, candidates, text)
 
 
 def _first_target(connection: sa.Connection, organization_id: str, candidates: list[Reference], named: str) -> _Target:
-    """Return the first that is configured, and so is known to exist, else the first on a connected host.
+    """Return the first candidate that is configured, and so exists, or else the first on a connected host.
 
     Raises:
         HttpError: 400, there is neither.
     """
     for one in candidates:
-        if found := repositories.by_path(connection, organization_id, one.platform, one.path):
-            return _target(found)
+        if configured := repositories.by_path(connection, organization_id, one.platform, one.path):
+            return _target(configured)
     connected = hosts.of(connection, organization_id)
     for one in candidates:
         if url := hosts.clone_url(connected, one.platform, one.path):

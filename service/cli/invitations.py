@@ -6,8 +6,9 @@ import click
 
 from service.cli.output import AdminContext, admin_command, fields, line, missing, organization_option, owner_of
 from service.clock import now_micros, rfc3339
+from service.mail.message import checked_address
 from service.mail.sender import MailSender, mailer_of
-from service.setup import checked_email, find_organization
+from service.setup import SetupError, find_organization
 from service.store import invitations
 from service.store.database import Database
 from service.store.invitations import Invitation
@@ -50,7 +51,10 @@ def list_all(admin: AdminContext, slug: str | None) -> None:
 @admin_command
 def send(admin: AdminContext, email: str, slug: str) -> None:
     """Invite EMAIL to administer an organization; exit status 1 if the mail is not sent yet."""
-    address = checked_email(email)
+    try:
+        address = checked_address(email)[0]
+    except ValueError as error:
+        raise SetupError(f"email: {error}") from error
     with admin.database() as database:
         with admin.change("invitation.send", database) as change:
             now = now_micros()

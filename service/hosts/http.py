@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 import sqlalchemy as sa
 
 from service import network
-from service.deadline import cut_off
 from service.errors import ServiceError
+from service.network import cut_off
 from service.reference import location, without_login
 from service.store import hosts
 from service.store.hosts import Host

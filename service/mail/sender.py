@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from service.clock import SECOND_MICROS, Clock
-from service.deadline import cut_off
 from service.mail.message import Mailer, MailError, MailMessage, invitation_message
+from service.network import cut_off
 from service.settings import DataFolder, MailSettings, SettingsError, SmtpSettings
 from service.store import invitations, organizations
 from service.store.database import Database

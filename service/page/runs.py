@@ -8,8 +8,8 @@ from fastapi.concurrency import run_in_threadpool
 from pydantic import ValidationError
 
 from service.agents.inputs import INSTRUCTIONS, AgentInput
-from service.api import agents as agents_api
 from service.api import results, run_list
+from service.api import results as results_api
 from service.api import runs as runs_api
 from service.api.auth import Caller
 from service.api.bodies import AgentStart, RunStart
@@ -103,7 +103,7 @@ def show_new_run(
 def _new_run(
     context: Context, caller: Caller, visitor: Visitor | None, fields: dict[str, str], fault: HttpError | None = None
 ) -> Response:
-    known: Any = agents_api.list_agents(context, caller)["agents"]
+    known: Any = results_api.list_agents(context, caller)["agents"]
     chosen = next((one for one in known if one["name"] == fields.get("agent")), None)
     if chosen is None:
         fault = fault or HttpError(
@@ -139,7 +139,7 @@ async def start_run(context: RequestContext, form: Writer, caller: Member, visit
 
 
 def _declared(context: Context, caller: Caller, agent: str) -> dict[str, AgentInput]:
-    known: Any = agents_api.list_agents(context, caller)["agents"]
+    known: Any = results_api.list_agents(context, caller)["agents"]
     found: dict[str, Any] = next((one["inputs"] for one in known if one["name"] == agent), {})
     return {name: AgentInput.model_validate(one) for name, one in found.items()}
 

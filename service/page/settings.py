@@ -9,8 +9,8 @@ from fastapi import APIRouter, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from pydantic import ValidationError
 
-from service.api import agents as agents_api
 from service.api import organizations as organizations_api
+from service.api import results as results_api
 from service.api.auth import Caller
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError
@@ -155,7 +155,7 @@ def _repositories(context: Context, caller: Caller) -> list[repositories.Reposit
 @router.get("/agents")
 def show_agents(context: RequestContext, caller: Member, visitor: Anybody) -> Response:
     """Show the agents with the inputs that they take."""
-    return page("agents", visitor, agents=agents_api.list_agents(context, caller)["agents"])
+    return page("agents", visitor, agents=results_api.list_agents(context, caller)["agents"])
 
 
 @router.get("/events")

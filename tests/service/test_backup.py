@@ -233,7 +233,7 @@ ENTRIES = {
 }
 BAD: dict[str, tuple[Callable[[Path], bytes], str]] = {
     "cut off": (lambda source: source.read_bytes()[:-600], "damaged"),
-    "no database": (lambda source: rebuilt(source, without="service.sqlite"), "no service.sqlite"),
+    "no database": (lambda source: rebuilt(source, without="service.sqlite"), "it does not contain service.sqlite"),
     "no database in it": (lambda source: rebuilt(source, database=b"no database at all " * 999), "database"),
     **{name: (lambda source, made=made: rebuilt(source, made), words) for name, (made, words) in ENTRIES.items()},
 }
