@@ -227,9 +227,9 @@ async def test_files_that_cannot_be_used_are_one_profiles_trouble(fleet_staged: 
     async with fleet_staged(WIDE) as scene:
         await scene.press("0")
         await scene.shows("own files unusable", "gitlab degraded")
-        # Not `press`: its room goes on waiting for files that never open.
+        # Neither `press` nor `shows`: they would wait for the screen's worker, and with it for files that never open.
         await scene.pilot.press("j", "enter")
-        await scene.shows("The answers cannot be stored")
+        await until(lambda: "The answers cannot be stored" in scene.text, "the banner says so", saw=lambda: scene.text)
         await scene.pilot.press("ctrl+o", *"prod", "enter")
         await scene.shows("[All 60]")
 
