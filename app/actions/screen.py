@@ -43,7 +43,7 @@ from storage.ledger import Ledger, LedgerRefusedError
 from storage.records import Action, ActionFailure
 from storage.records.activity import ActivityFilter
 from storage.records.decision import OPEN_OUTCOMES, Decision
-from widgets.actions.activity import ActivityBar, ActivityEntry, activity_columns, outcome_badge, what
+from widgets.actions.activity import COLUMNS, ActivityBar, ActivityEntry, outcome_badge, what
 from widgets.forms.inputs import ListSearch
 from widgets.frame.notice import Notice
 from widgets.kit.badges import Badge
@@ -279,7 +279,7 @@ class ActivityScreen(BaseScreen):
     def __init__(self, session: Session, engine: "Engine") -> None:
         super().__init__(session)
         self._engine = engine
-        self._table = LineTable[ActivityEntry](engine.clock(), activity_columns)
+        self._table = LineTable[ActivityEntry](engine.clock(), COLUMNS)
         self._list = TableAndFacts(self._table, FactPane[ActivityEntry](), id="activity")
         self._found: Activity | None = None
         """The entries as read last; None: they were not read yet."""

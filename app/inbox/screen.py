@@ -22,7 +22,7 @@ from app.engine.text import plural, safe_text
 from storage.records import RunFilter
 from storage.records.inbox import InboxEntry, InboxItem
 from widgets.frame.notice import Notice
-from widgets.inbox.items import SEVERITY_TONES, InboxRow, inbox_columns, rows_of, when
+from widgets.inbox.items import COLUMNS, SEVERITY_TONES, InboxRow, rows_of, when
 from widgets.kit.badges import STYLES
 from widgets.kit.line_table import LineTable
 from widgets.kit.table_and_facts import FactPane, TableAndFacts
@@ -82,7 +82,7 @@ class InboxScreen(BaseScreen):
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self._table = LineTable[InboxRow](session.clock(), inbox_columns)
+        self._table = LineTable[InboxRow](session.clock(), COLUMNS)
         self._list = TableAndFacts(self._table, FactPane[InboxRow](), id="inbox")
         self._marked: set[str] = set()
         self._gone: InboxItem | None = None

@@ -37,7 +37,7 @@ from widgets.forms.pages import reason
 from widgets.frame.notice import Notice
 from widgets.kit.line_table import LineTable
 from widgets.kit.table_and_facts import FactPane, TableAndFacts
-from widgets.organizations.table import CreationAttempt, attempt_badge, attempt_columns
+from widgets.organizations.table import ATTEMPT_COLUMNS, CreationAttempt, attempt_badge
 
 if TYPE_CHECKING:
     from app.engine.engine import Engine
@@ -104,7 +104,7 @@ class OrganizationsScreen(BaseScreen):
     def __init__(self, session: Session, engine: "Engine") -> None:
         super().__init__(session)
         self._engine = engine
-        self._table = LineTable[CreationAttempt](engine.clock(), attempt_columns)
+        self._table = LineTable[CreationAttempt](engine.clock(), ATTEMPT_COLUMNS)
         self._list = TableAndFacts(self._table, FactPane[CreationAttempt](), id="organizations")
         self._attempts: tuple[CreationAttempt, ...] | None = None
         self._known: dict[str, CreationAttempt] = {}

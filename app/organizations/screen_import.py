@@ -32,7 +32,7 @@ from widgets.frame.notice import Notice
 from widgets.kit.after_refresh import after_refresh
 from widgets.kit.badges import Tone
 from widgets.kit.line_table import LineTable
-from widgets.organizations.table import ImportBar, ImportLine, ImportRowState, counts, import_columns
+from widgets.organizations.table import IMPORT_COLUMNS, ImportBar, ImportLine, ImportRowState, counts
 
 if TYPE_CHECKING:
     from app.engine.engine import Engine
@@ -74,7 +74,7 @@ class OrganizationImportScreen(BaseScreen):
     def __init__(self, session: Session, engine: "Engine") -> None:
         super().__init__(session)
         self._engine = engine
-        self._bar, self._table = ImportBar(MOST), LineTable[ImportLine](engine.clock(), import_columns)
+        self._bar, self._table = ImportBar(MOST), LineTable[ImportLine](engine.clock(), IMPORT_COLUMNS)
         self._rows: tuple[ImportRow, ...] = ()
         self._lines: dict[int, ImportLine] = {}
         """The rows with their states, by their line in the file."""

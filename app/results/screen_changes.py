@@ -28,7 +28,8 @@ from app.results.git import GitError
 from app.runs.screen_subject import SearchedPart, hidden, showing_failure, unavailable
 from storage.records.results import Change, ChangedFile, Unavailable
 from widgets.kit.badges import STYLES
-from widgets.kit.line_table import LineColumn, LineTable, TableLine
+from widgets.kit.columns import Column
+from widgets.kit.line_table import LineTable, TableLine
 from widgets.kit.text_view import TextSearch
 from widgets.results.diff import Colours, DiffRows, DiffView, colours
 
@@ -157,9 +158,8 @@ WIDE: Final = 100
 class FileItem:
     """A changed file as a line of the list."""
 
-    def __init__(self, file: ChangedFile, number: int, most: int) -> None:
-        """Prepare; `most` is the largest number of lines that a file gained or lost."""
-        count = count_width(most)
+    def __init__(self, file: ChangedFile, number: int, count: int) -> None:
+        """Prepare; `count` is the width of a number of lines."""
         self.number = number
         self.key = str(number)
         counts = ("bin", "") if file.is_binary else (f"+{file.additions or 0:,}", f"-{file.deletions or 0:,}")
@@ -175,9 +175,9 @@ class FileItem:
         return self._cells
 
 
-def count_width(most: int) -> int:
-    """Cells of a number of lines with its sign."""
-    return max(3, len(f"+{most:,}"))
+def file_columns(count: int = 3) -> tuple[Column, ...]:
+    """Path, and the lines added and removed, in `count` cells each."""
+    return Column("file", 8, grows=1, cut="middle"), *(Column(f"{sign:>{count}}", count) for sign in "+-")
 
 
 class ChangesPart(SearchedPart):
@@ -212,12 +212,10 @@ class ChangesPart(SearchedPart):
 
     def __init__(self, subject: "RunSubject") -> None:
         super().__init__(subject)
-        self._files: LineTable[FileItem] = LineTable(self.session.clock(), self._columns)
+        self._files: LineTable[FileItem] = LineTable(self.session.clock(), file_columns())
         self.view = DiffView()
         self.search = TextSearch(self.view, self.start)
         self._shown: RunVersion | None = None
-        self._most = 0
-        """The most lines that a file gained or lost."""
         self._change: Change | None = None
         self._is_whole = False
         """Whether all lines of the shown change were read."""
@@ -308,8 +306,10 @@ class ChangesPart(SearchedPart):
         self.refresh_bindings()
 
     async def _show(self, change: Change) -> None:
-        self._most = most = max((max(file.additions or 0, file.deletions or 0) for file in change.files), default=0)
-        self._files.show([FileItem(file, number, most) for number, file in enumerate(change.files)])
+        most = max((max(file.additions or 0, file.deletions or 0) for file in change.files), default=0)
+        count = max(3, len(f"+{most:,}"))
+        self._files.set_columns(file_columns(count))
+        self._files.show([FileItem(file, number, count) for number, file in enumerate(change.files)])
         self._files.display = len(change.files) > 1
         rows = DiffRows(Patch(change.patch))
         rows.extend(FIRST)
@@ -325,12 +325,6 @@ class ChangesPart(SearchedPart):
             self._settle()
         self._is_whole = True
         self._settle()
-
-    def _columns(self, width: int) -> tuple[LineColumn, ...]:
-        count = count_width(self._most)
-        name = LineColumn("file", 0, max(8, width - 2 * (count + 1)), cut="middle")
-        counts = (LineColumn(f"{sign:>{count}}", part, count) for part, sign in enumerate("+-", 1))
-        return name, *counts
 
     def _about(self, change: Change) -> tuple[str, ...]:
         """The facts about the change, the most important first."""

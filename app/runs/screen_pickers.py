@@ -372,7 +372,7 @@ class ColumnPicker(PickerScreen[ColumnChoice]):
 
     def action_shift(self, step: int) -> None:
         """Move the column among the shown ones."""
-        order = [column.key for column in self._table.choice.columns]
+        order = [column.title for column in self._table.choice.columns]
         if self._key in order:
             there = order.index(self._key) + step
             if 0 <= there < len(order):

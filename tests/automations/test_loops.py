@@ -59,4 +59,6 @@ def test_check_finds_it_beforehand(texts: list[str]) -> None:
     """A rule that can set itself off, or two that can set each other off."""
     rules = parse(Path("/etc/config.toml"), "\n".join(texts)).automations
 
-    assert [line for each in rules for line in warnings(each, rules, datetime(2026, 5, 1, tzinfo=UTC)) if "trigger" in line]
+    assert [
+        line for each in rules for line in warnings(each, rules, datetime(2026, 5, 1, tzinfo=UTC)) if "trigger" in line
+    ]

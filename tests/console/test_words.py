@@ -14,10 +14,16 @@ from app.console.session.troubles import link_notice
 from app.engine.times import ago, clock_time, span, started
 from storage.records import LinkState, Repository, Run, RunDetail, StatusTransition
 from storage.records.service_traits import Wait, WaitReason
+from widgets.actions import activity
+from widgets.automations import rules
 from widgets.frame.freshness import PollTiming, freshness
+from widgets.inbox import items
 from widgets.kit.badges import health_badge, run_badge
 from widgets.kit.cells import fit
-from widgets.runs.columns import GAP, ColumnChoice, lay_out
+from widgets.kit.columns import Column, Layout, lay_out
+from widgets.kit.line_table import MARK
+from widgets.organizations.table import ATTEMPT_COLUMNS, IMPORT_COLUMNS
+from widgets.runs.columns import GUTTER, ColumnChoice
 from widgets.runs.facts import Period, periods
 from widgets.runs.lines import found_in
 
@@ -70,13 +76,24 @@ def test_fitted_text_has_the_width_asked_for(text: str, width: int, cut: str) ->
     assert cell_len(fit(text, width, cut)) == width  # type: ignore[arg-type]
 
 
-@given(st.integers(min_value=1, max_value=400))
-def test_columns_never_overlap_and_those_that_fit_fill_the_view(width: int) -> None:
-    """At every width; and sideways scrolling can end with a whole column beside the frozen ones."""
-    layout = lay_out(width, ColumnChoice().columns)
+TABLES = {
+    "runs": (ColumnChoice().columns, GUTTER),
+    "activity": (activity.COLUMNS, MARK),
+    "attempts": (ATTEMPT_COLUMNS, MARK),
+    "import": (IMPORT_COLUMNS, MARK),
+    "inbox": (items.COLUMNS, MARK),
+    "automations": (rules.COLUMNS, MARK),
+}
+
+
+@given(st.sampled_from(sorted(TABLES)), st.integers(min_value=1, max_value=400))
+def test_columns_never_overlap_and_those_that_fit_fill_the_view(name: str, width: int) -> None:
+    """In every table, at every width; and sideways scrolling can end with a whole column next to the frozen ones."""
+    columns, gutter = TABLES[name]
+    layout: Layout[Column] = lay_out(width, columns, gutter)
 
     for left, right in zip(layout.placed, layout.placed[1:], strict=False):
-        assert left.end + GAP == right.x
+        assert left.end + left.column.gap == right.x
     assert layout.width >= width
     hidden = layout.width - width
     assert hidden == 0 or hidden in layout.stops or hidden > layout.stops[-1]

@@ -20,7 +20,8 @@ from widgets.forms.inputs import ListSearch
 from widgets.forms.pages import reason
 from widgets.kit.badges import STYLES, Badge, action_badge
 from widgets.kit.clickable import Chip, ChipBar
-from widgets.kit.line_table import GAP, LineColumn, TableLine, TonedText
+from widgets.kit.columns import Column
+from widgets.kit.line_table import TableLine, TonedText
 
 _SENT_AGAIN: Final = Badge("↻", "sent again", "quiet")
 _WAITING: Final = Badge("◌", "waiting", "wait")
@@ -138,11 +139,15 @@ def _result(source: Action) -> TonedText:
 
 
 PLACEHOLDERS: Final = ("/ search what was asked, sent or said", "/ search")
-_OUTCOME: Final = LineColumn("outcome", 0, 13)
-_WHAT: Final = LineColumn("what", 1, 19)
-_BY: Final = LineColumn("by", 4, 14)
-_WHEN: Final = LineColumn("when", 5, 9)
 _RESULT_FROM: Final = 100
+COLUMNS: Final = (
+    Column("outcome", 13),
+    Column("what", 19),
+    Column("about", 12, grows=3),
+    Column("result", 8, grows=2, wide_from=_RESULT_FROM),
+    Column("by", 14, wide_from=_RESULT_FROM),
+    Column("when", 9),
+)
 """Narrower tables leave the result and the actor to the facts beside them."""
 
 
@@ -172,14 +177,3 @@ class ActivityBar(Horizontal):
         """Show the filters, and how many entries are shown."""
         self.query_one("#activity-filters", ChipBar).show(filters)
         self.query_one("#activity-extent", Static).update(Content.styled(extent, STYLES["quiet"]))
-
-
-def activity_columns(width: int) -> tuple[LineColumn, ...]:
-    """Outcome, what, about and when; result and actor if there is room."""
-    fixed = (_OUTCOME, _WHAT, _WHEN)
-    rest = width - sum(column.width + GAP for column in fixed) - GAP
-    if width < _RESULT_FROM:
-        return (_OUTCOME, _WHAT, LineColumn("about", 2, max(8, rest)), _WHEN)
-    rest -= _BY.width + 2 * GAP
-    about = rest * 3 // 5
-    return (_OUTCOME, _WHAT, LineColumn("about", 2, about), LineColumn("result", 3, rest - about), _BY, _WHEN)

@@ -23,8 +23,9 @@ from widgets.forms.pages import coloured
 from widgets.kit.badges import STYLES, Badge
 from widgets.kit.cells import fit
 from widgets.kit.clickable import ClickableLine, ClickablePart
+from widgets.kit.columns import Column
 from widgets.kit.cursor_view import HEADER
-from widgets.kit.line_table import GAP, LineColumn, LineTable, TableLine, TonedText
+from widgets.kit.line_table import LineTable, TableLine, TonedText
 from widgets.kit.table_and_facts import FactPane
 
 STRIP: Final = 10
@@ -239,27 +240,20 @@ class RuleEditor(Widget):
         self.query_one(Static).update(Content("\n").join(lines))
 
 
-_STATE: Final = LineColumn("state", 0, 8)
-_NEXT: Final = LineColumn("next", 3, 10)
-_FIRST_RESULT: Final = 4
-_RESULTS: Final = tuple(
-    LineColumn(f"{'results':>{STRIP}}"[index], _FIRST_RESULT + index, 1, gap=0) for index in range(STRIP)
+COLUMNS: Final = (
+    Column("state", 8),
+    Column("automation", 12, grows=3, most=30),
+    Column("does", 8, grows=2),
+    Column("next", 10),
+    *(Column(letter, 1, gap=0) for letter in f"{'results':>{STRIP}}"),
 )
-_LONGEST_NAME: Final = 30
-
-
-def _columns_for(width: int) -> tuple[LineColumn, ...]:
-    """State, name, sentence, next time, strip and a gap; the sentence gets the width left by the name."""
-    rest = width - _STATE.width - _NEXT.width - STRIP - 5 * GAP
-    name = min(_LONGEST_NAME, max(16, rest * 3 // 5))
-    return (_STATE, LineColumn("automation", 1, name), LineColumn("does", 2, max(4, rest - name)), _NEXT, *_RESULTS)
 
 
 class RuleTable(LineTable[RuleView]):
     """A row for each rule."""
 
     def __init__(self, now: datetime) -> None:
-        super().__init__(now, _columns_for)
+        super().__init__(now, COLUMNS)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """One line per rule if there is room; the pane gets the rest."""

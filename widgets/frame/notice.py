@@ -4,11 +4,13 @@ from textwrap import wrap
 from typing import Final
 
 from msgspec import Struct
+from rich.cells import cell_len
 from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
 
 from widgets.kit.badges import STYLES, Tone
+from widgets.kit.cells import fit, shorten
 
 MEASURE: Final = 64
 """The most cells in a line of a notice."""
@@ -35,6 +37,16 @@ def wrapped(notice: Notice, width: int) -> list[str]:
 def above(height: int, lines: int) -> int:
     """Empty lines above a notice of this many lines, which places it a little above the middle."""
     return max(0, (height - lines) // 3)
+
+
+def notice_line(notice: Notice | None, y: int, width: int, height: int) -> tuple[str, Tone, bool]:
+    """Line `y` of a view of this size that shows the notice: centred text, its tone, and whether it is the title."""
+    lines = () if notice is None else (f"{notice.glyph}  {notice.title}", "", *wrapped(notice, width))
+    at = y - above(height, len(lines))
+    if notice is None or not 0 <= at < len(lines):
+        return " " * width, "plain", False
+    text = shorten(lines[at], max(1, width - 2 * MARGIN))
+    return fit(" " * ((width - cell_len(text)) // 2) + text, width), "quiet" if at else notice.tone, not at
 
 
 class NoticePage(Widget):

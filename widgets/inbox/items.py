@@ -11,7 +11,8 @@ from app.engine.text import SafeText, safe_text
 from app.engine.times import ago, stamp
 from storage.records.inbox import NO_TIME, InboxItem, InboxKind, InboxSeverity
 from widgets.kit.badges import STYLES, Badge, Tone, run_badge
-from widgets.kit.line_table import GAP, LineColumn, TableLine, TonedText
+from widgets.kit.columns import Column
+from widgets.kit.line_table import TableLine, TonedText
 
 BADGES: Final[Mapping[InboxKind, Badge]] = {
     "host": Badge("▲", "host", "bad"),
@@ -31,9 +32,7 @@ AGAIN: Final = "↻ "
 MOST_RUNS: Final = 20
 """The most runs shown with an item."""
 _MARKED: Final = "■ "
-_SEVERITY: Final = LineColumn("", 0, 10)
-_KIND: Final = LineColumn("what", 1, 10)
-_WHEN: Final = LineColumn("when", 3, 9)
+COLUMNS: Final = (Column("", 10), Column("what", 10), Column("", 8, grows=1), Column("when", 9))
 
 
 class InboxRow(Struct, frozen=True):
@@ -95,12 +94,6 @@ def rows_of(items: Sequence[InboxItem], marked: Collection[str]) -> tuple[InboxR
 def when(at: datetime, now: datetime) -> str:
     """How long ago; a dash if unknown."""
     return "—" if at == NO_TIME else ago(at, now)
-
-
-def inbox_columns(width: int) -> tuple[LineColumn, ...]:
-    """Severity, kind, title and when."""
-    rest = width - sum(column.width + GAP for column in (_SEVERITY, _KIND, _WHEN)) - GAP
-    return (_SEVERITY, _KIND, LineColumn("", 2, max(8, rest)), _WHEN)
 
 
 def run_lines(item: InboxItem, now: datetime) -> tuple[tuple[SafeText, Tone], ...]:

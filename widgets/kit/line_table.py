@@ -1,11 +1,10 @@
 """A table whose items are all in memory, with a cursor that stays on its item."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar, Final, Generic, Protocol, TypeVar
 
-from msgspec import Struct
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
@@ -15,16 +14,16 @@ from textual.message import Message
 from textual.strip import Strip
 
 from app.engine.text import SafeText
-from widgets.frame.notice import Notice, above, wrapped
+from widgets.frame.notice import Notice, notice_line
 from widgets.kit.badges import STYLES, Tone
-from widgets.kit.cells import Cut, fit
+from widgets.kit.cells import fit
+from widgets.kit.columns import Column, lay_out
 from widgets.kit.cursor_view import HEADER, CursorView
 
 TonedText = tuple[SafeText, Tone]
 TableLine = tuple[TonedText, ...]
 MARK: Final = 2
 """Cells before a line: the cursor's mark and a gap."""
-GAP: Final = 1
 
 
 class LineItem(Protocol):
@@ -35,22 +34,10 @@ class LineItem(Protocol):
         """Identifies the item across updates."""
 
     def cells(self, now: datetime) -> TableLine:
-        """The parts of its line at this time."""
+        """The parts of its line at this time, one for each column."""
 
 
 T = TypeVar("T", bound=LineItem)
-
-
-class LineColumn(Struct, frozen=True):
-    """One column."""
-
-    title: str
-    part: int
-    """Index of the part of the line that it shows."""
-    width: int
-    gap: int = GAP
-    """Empty cells after the column."""
-    cut: Cut = "end"
 
 
 class LineTable(CursorView, Generic[T]):
@@ -94,12 +81,14 @@ class LineTable(CursorView, Generic[T]):
     class EndReached(Message):
         """The cursor reached the last item: more can be loaded."""
 
-    def __init__(self, now: datetime, columns_for: Callable[[int], tuple[LineColumn, ...]]) -> None:
-        """Prepare; `columns_for` returns the columns for a width, from left to right with a gap behind each."""
+    def __init__(self, now: datetime, columns: Sequence[Column]) -> None:
         super().__init__()
         self.now = now
         """The time of the ages on show."""
-        self._columns_for = columns_for
+        self._columns = columns
+        self._layout = lay_out(0, columns, MARK)
+        self._laid_out_for = 0
+        """The width of the layout."""
         self.items: Sequence[T] = ()
         self._painted: dict[int, TableLine] = {}
         self._notice: Notice | None = None
@@ -131,6 +120,11 @@ class LineTable(CursorView, Generic[T]):
         if notice != self._notice:
             self._notice = notice
             self.refresh()
+
+    def set_columns(self, columns: Sequence[Column]) -> None:
+        """Replace the columns."""
+        self._columns, self._laid_out_for = columns, 0
+        self.refresh()
 
     def seek(self, key: str) -> None:
         """Put the cursor on the item with this key, if there is one."""
@@ -178,32 +172,26 @@ class LineTable(CursorView, Generic[T]):
         """One line of the view: the titles, an item or the notice."""
         width = self.scrollable_content_region.width
         index = y - HEADER + self.scroll_offset.y
-        columns = self._columns_for(width - MARK)
         if not self.items:
-            return self._notice_line(y, width)
+            text, tone, is_title = notice_line(self._notice, y, width, self.size.height)
+            style = Style(color=self._style_of(tone).color, bold=is_title or None)
+            return Strip([Segment(text, self.rich_style + style)], width)
+        if width != self._laid_out_for:
+            self._layout, self._laid_out_for = lay_out(width, self._columns, MARK), width
         if y < HEADER:
-            titles = "".join(fit(each.title, each.width) + " " * each.gap for each in columns).rstrip()
-            return Strip([Segment(fit(" " * MARK + titles, width), self._style_of("quiet"))], width)
+            titles = "".join(fit(each.column.title, each.width + each.column.gap) for each in self._layout.placed)
+            return Strip([Segment(fit(" " * MARK + titles.rstrip(), width), self._style_of("quiet"))], width)
         if index >= self.total:
             return Strip.blank(width, self.rich_style)
         line = self._painted[index] = self.items[index].cells(self.now)
         is_here = index == self._cursor
         ground = self._style_of("cursor" if self.has_focus else "resting") if is_here else self.rich_style
         segments = [Segment(fit("▌" if is_here else "", MARK), ground + Style(color=self._style_of("mark").color))]
-        for each in columns:
-            text, tone = line[each.part]
+        for each in self._layout.placed:
+            text, tone = line[each.number]
             style = ground + Style(color=self._style_of(tone).color)
-            segments.append(Segment(fit(text, each.width, each.cut) + " " * each.gap, style))
+            segments.append(Segment(fit(text, each.width, each.column.cut) + " " * each.column.gap, style))
         return Strip(segments).extend_cell_length(width, ground).crop(0, width)
-
-    def _notice_line(self, y: int, width: int) -> Strip:
-        notice = self._notice
-        lines = () if notice is None else (f"{notice.glyph}  {notice.title}", "", *wrapped(notice, width))
-        at = y - above(self.size.height, len(lines))
-        if notice is None or not 0 <= at < len(lines):
-            return Strip.blank(width, self.rich_style)
-        style = Style(color=self._style_of("quiet" if at else notice.tone).color, bold=None if at else True)
-        return Strip([Segment(fit(lines[at].center(width), width), self.rich_style + style)], width)
 
     def _style_of(self, part: str) -> Style:
         return self.get_component_rich_style(f"lines--{part}")

@@ -23,9 +23,8 @@ from textual.widgets import Input
 
 from app.engine.text import safe_text
 from widgets.forms.inputs import ListSearch
-from widgets.frame.notice import Notice, above, wrapped
+from widgets.frame.notice import Notice, notice_line
 from widgets.kit.badges import STYLES
-from widgets.kit.cells import fit
 from widgets.kit.cursor_view import HEADER, CursorView
 
 LONGEST: Final = 4_000
@@ -200,12 +199,8 @@ class TextView(CursorView):
             return self.strip(self.head(), width)
         index = self.row_at(y - HEADER)
         if not self.total:
-            if (notice := self._notice) is None:
-                return Strip.blank(width, self.rich_style)
-            lines = (f"{notice.glyph}  {notice.title}", "", *wrapped(notice, width))
-            at = y - above(self.size.height, len(lines))
-            text = fit(lines[at].center(width), width) if 0 <= at < len(lines) else ""
-            return self.strip([TextPiece(text, notice.tone if at == 0 else "quiet")], width)
+            text, tone, _ = notice_line(self._notice, y, width, self.size.height)
+            return self.strip([TextPiece(text, tone)], width)
         if index >= self.total:
             return Strip.blank(width, self.rich_style)
         is_cursor = index == self._cursor

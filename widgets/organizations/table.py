@@ -19,15 +19,19 @@ from storage.records.results import Invitation
 from widgets.forms.field import LineField
 from widgets.forms.pages import reason
 from widgets.kit.badges import STYLES, Badge, Tone, action_badge
-from widgets.kit.line_table import GAP, LineColumn, TableLine, TonedText
+from widgets.kit.columns import Column
+from widgets.kit.line_table import TableLine, TonedText
 
 _CREATED: Final = Badge("✓", "created", "good")
 _SENT_AGAIN: Final = Badge("↻", "sent again", "quiet")
-_ATTEMPT_STATE: Final = LineColumn("state", 0, 13)
-_INVITATION: Final = LineColumn("invitation", 3, 17)
-_WHEN: Final = LineColumn("asked", 4, 10)
-_ORGANIZATION_FROM: Final = 72
-"""Narrower tables leave the organization to the facts beside them."""
+ATTEMPT_COLUMNS: Final = (
+    Column("state", 13),
+    Column("email", 9, grows=3),
+    # Narrower tables leave the organization to the facts next to them.
+    Column("organization", 6, grows=2, wide_from=72),
+    Column("invitation", 17),
+    Column("asked", 10),
+)
 
 
 class CreationAttempt(Struct, frozen=True):
@@ -144,17 +148,6 @@ def _invitation(attempt: CreationAttempt, now: datetime) -> TonedText:
     return safe_text(text, limit=40), tone
 
 
-def attempt_columns(width: int) -> tuple[LineColumn, ...]:
-    """State, email, invitation and when; the organization if there is room."""
-    fixed = (_ATTEMPT_STATE, _INVITATION, _WHEN)
-    rest = max(8, width - sum(column.width + GAP for column in fixed))
-    if width < _ORGANIZATION_FROM:
-        return (_ATTEMPT_STATE, LineColumn("email", 1, rest), _INVITATION, _WHEN)
-    email = rest * 3 // 5
-    organization = LineColumn("organization", 2, rest - email - GAP)
-    return (_ATTEMPT_STATE, LineColumn("email", 1, email), organization, _INVITATION, _WHEN)
-
-
 ImportRowState = Literal[
     "invalid",
     "twice",
@@ -181,11 +174,14 @@ BADGES: Final[Mapping[ImportRowState, Badge]] = {
     "twice": Badge("=", "twice", "quiet"),
 }
 """In the order of their counts."""
-_LINE: Final = LineColumn(" line", 0, 5)
-_ROW_STATE: Final = LineColumn("state", 1, 13)
-_OFFER: Final = LineColumn("offer", 3, 15)
-_OFFER_FROM: Final = 100
-"""Narrower tables leave out the offer: a row's detail matters more."""
+IMPORT_COLUMNS: Final = (
+    Column(" line", 5),
+    Column("state", 13),
+    Column("email", 8, grows=2),
+    # Narrower tables leave out the offer: a row's detail matters more.
+    Column("offer", 15, wide_from=100),
+    Column("", 12, grows=3),
+)
 BAR: Final = 24
 """Cells of the bar of progress."""
 
@@ -252,15 +248,6 @@ def _detail(row: ImportLine, now: datetime) -> SafeText:
         before = "before: " if row.state == "to_create" else ""
         return safe_text(f"{before}{reason(action.error)}")
     return SafeText()
-
-
-def import_columns(width: int) -> tuple[LineColumn, ...]:
-    """Line, state, email and detail; the offer if there is room."""
-    fixed = (_LINE, _ROW_STATE, _OFFER) if width >= _OFFER_FROM else (_LINE, _ROW_STATE)
-    rest = width - sum(column.width + GAP for column in fixed) - 2 * GAP
-    email = max(8, rest * 2 // 5)
-    flexible = (LineColumn("email", 2, email), LineColumn("", 4, max(8, rest - email)))
-    return (_LINE, _ROW_STATE, flexible[0], *fixed[2:], flexible[1])
 
 
 class ImportBar(Vertical):

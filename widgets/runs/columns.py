@@ -1,4 +1,4 @@
-"""The run table's columns: what each of them shows, which ones the user chose, and their places side by side."""
+"""The run table's columns: the content of each, and the ones that the user chose."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
@@ -11,16 +11,12 @@ from app.engine.text import safe_text
 from app.engine.times import span, started
 from storage.records import RunRow, Tone
 from widgets.kit.badges import Badge, run_badge
-from widgets.kit.cells import Cut
+from widgets.kit.columns import Column, Layout, PlacedColumn, lay_out, needed
 
 LEAST_WIDTH: Final = 4
 MOST_WIDTH: Final = 200
 GUTTER: Final = 3
 """Cells before the first column: the cursor, the mark and a space."""
-GAP: Final = 2
-"""Cells between two columns."""
-AIR: Final = 1
-"""Cells that stay empty at the right edge."""
 FIELD_LIMIT: Final = 200
 """The most characters of a foreign field that a table looks at."""
 RESTS: Final = timedelta(seconds=5)
@@ -88,32 +84,22 @@ def _status(facts: RowFacts) -> tuple[str, Tone]:
     return badge.text, badge.tone if facts.times.is_live else "quiet"
 
 
-class RunColumn(Struct, frozen=True):
-    """A field as a column: its cell, and how it may grow."""
+class RunColumn(Column, frozen=True, kw_only=True):
+    """A field as a column; its title is the field's name, and the order that a click on it chooses."""
 
-    key: str
-    """The field's name, which is the title and the order that a click on it chooses."""
-    width: int
-    """The column's minimum width in cells."""
     cell: Callable[[RowFacts], tuple[str, Tone]]
     """The text and its tone."""
-    grows: int = 0
-    """The column's share of the spare cells."""
-    most: int = 0
-    """The column's maximum width in cells; 0: `width`."""
-    cut: Cut = "end"
-    frozen: bool = False
-    """Stays in view while the others scroll sideways."""
+    gap: int = 2
     least: int = 0
     """The column's minimum width beside a pane, in cells; 0: `width`."""
 
 
 COLUMNS: Final = (
-    RunColumn("status", 12, _status, frozen=True),
+    RunColumn("status", 12, cell=_status, frozen=True),
     RunColumn(
         "repository",
         12,
-        lambda facts: (safe_text(facts.row.repository, limit=FIELD_LIMIT), "plain"),
+        cell=lambda facts: (safe_text(facts.row.repository, limit=FIELD_LIMIT), "plain"),
         grows=3,
         most=44,
         cut="middle",
@@ -122,32 +108,32 @@ COLUMNS: Final = (
     RunColumn(
         "asked",
         18,
-        lambda facts: (safe_text(facts.row.summary.asked, limit=FIELD_LIMIT), "plain"),
+        cell=lambda facts: (safe_text(facts.row.summary.asked, limit=FIELD_LIMIT), "plain"),
         grows=8,
         most=120,
     ),
     RunColumn(
         "result",
         12,
-        lambda facts: (safe_text(facts.row.summary.result, limit=FIELD_LIMIT), "plain"),
+        cell=lambda facts: (safe_text(facts.row.summary.result, limit=FIELD_LIMIT), "plain"),
         grows=3,
         most=60,
     ),
     RunColumn(
         "branch",
         18,
-        lambda facts: (safe_text(facts.row.branch_name, limit=FIELD_LIMIT) or "(no branch)", "plain"),
+        cell=lambda facts: (safe_text(facts.row.branch_name, limit=FIELD_LIMIT) or "(no branch)", "plain"),
         grows=2,
         most=60,
         least=14,
     ),
-    RunColumn("started", 12, _quiet(lambda facts: facts.times.started)),
-    RunColumn("updated", 12, _quiet(lambda facts: facts.times.updated)),
-    RunColumn("took", 7, _quiet(lambda facts: facts.times.took)),
+    RunColumn("started", 12, cell=_quiet(lambda facts: facts.times.started)),
+    RunColumn("updated", 12, cell=_quiet(lambda facts: facts.times.updated)),
+    RunColumn("took", 7, cell=_quiet(lambda facts: facts.times.took)),
     RunColumn(
         "run",
         14,
-        _quiet(lambda facts: safe_text(facts.row.own_id, limit=FIELD_LIMIT)),
+        cell=_quiet(lambda facts: safe_text(facts.row.own_id, limit=FIELD_LIMIT)),
         grows=2,
         most=40,
         cut="middle",
@@ -156,7 +142,7 @@ COLUMNS: Final = (
     RunColumn(
         "agent",
         12,
-        lambda facts: (safe_text(facts.row.summary.agent or "", limit=FIELD_LIMIT), "plain"),
+        cell=lambda facts: (safe_text(facts.row.summary.agent or "", limit=FIELD_LIMIT), "plain"),
         grows=1,
         most=30,
         least=8,
@@ -164,14 +150,16 @@ COLUMNS: Final = (
 )
 """All columns."""
 PROFILE: Final = RunColumn(
-    "profile", 12, lambda facts: (safe_text(facts.row.profile), facts.profile_tone), grows=1, most=24, frozen=True
+    "profile", 12, cell=lambda facts: (safe_text(facts.row.profile), facts.profile_tone), grows=1, most=24, frozen=True
 )
 """The column that only a list of several profiles has."""
-COLUMN_KEYS: Final = tuple(column.key for column in COLUMNS)
-FROZEN: Final = frozenset(column.key for column in COLUMNS if column.frozen)
+PlacedRunColumn = PlacedColumn[RunColumn]
+RunLayout = Layout[RunColumn]
+COLUMN_KEYS: Final = tuple(column.title for column in COLUMNS)
+FROZEN: Final = frozenset(column.title for column in COLUMNS if column.frozen)
 SPARED: Final = ("asked", "result")
 """The columns that take no room while no run has a value in them: parts of a run's summary."""
-_BY_KEY: Final = {column.key: column for column in (*COLUMNS, PROFILE)}
+_BY_KEY: Final = {column.title: column for column in (*COLUMNS, PROFILE)}
 DEFAULT_COLUMNS: Final = ("status", "repository", "asked", "result", "started", "took", "branch")
 
 
@@ -188,14 +176,13 @@ class ColumnChoice(Struct, frozen=True):
         found = []
         for key in self.shown:
             column, width = _BY_KEY[key], self.widths.get(key)
-            own = column if width is None else replace(column, width=width, grows=0, most=width, least=0)
-            found.append(own)
+            found.append(column if width is None else replace(column, width=width, grows=0, most=width, least=0))
         return tuple(sorted(found, key=lambda column: not column.frozen))
 
     @property
     def every_key(self) -> tuple[str, ...]:
         """All columns: the shown ones in their order, then the others."""
-        shown = tuple(column.key for column in self.columns)
+        shown = tuple(column.title for column in self.columns)
         return (*shown, *(key for key in COLUMN_KEYS if key not in shown))
 
     def toggled(self, key: str) -> "ColumnChoice":
@@ -207,7 +194,7 @@ class ColumnChoice(Struct, frozen=True):
 
     def moved(self, key: str, to: str) -> "ColumnChoice":
         """The choice with the column in another's place; frozen columns stay in front."""
-        order = [column.key for column in self.columns]
+        order = [column.title for column in self.columns]
         if key not in order or to not in order or _BY_KEY[key].frozen != _BY_KEY[to].frozen:
             return self
         index = order.index(to)
@@ -221,78 +208,6 @@ class ColumnChoice(Struct, frozen=True):
         if width is not None:
             widths[key] = min(MOST_WIDTH, max(LEAST_WIDTH, width))
         return replace(self, widths=widths)
-
-
-class PlacedColumn(Struct, frozen=True):
-    """A column and its position on the line of all columns."""
-
-    column: RunColumn
-    x: int
-    """The column's first cell."""
-    width: int
-
-    @property
-    def end(self) -> int:
-        """The first cell after it."""
-        return self.x + self.width
-
-
-class Layout(Struct, frozen=True):
-    """All columns, side by side."""
-
-    placed: tuple[PlacedColumn, ...]
-    width: int
-    """Cells of the whole line; more than the view's if the table scrolls sideways."""
-    frozen_width: int
-    """Cells at the left that do not scroll."""
-
-    def at(self, x: int) -> PlacedColumn | None:
-        """The column under a cell of the line."""
-        return next((placed for placed in self.placed if placed.x <= x < placed.end + GAP), None)
-
-    @property
-    def stops(self) -> tuple[int, ...]:
-        """The cells at which scrolling sideways stops: a column is then right behind the frozen ones."""
-        return tuple(p.x - self.frozen_width for p in self.placed if not p.column.frozen)
-
-
-def lay_out(view_width: int, columns: Sequence[RunColumn]) -> Layout:
-    """Lay out the columns: those that fit fill the view to its last cell, the others follow to its right."""
-    count = len(columns)
-    while count > 1 and needed(columns[:count]) > view_width:
-        count -= 1
-    widths = [column.width for column in columns]
-    for _ in range(view_width - needed(columns[:count])):
-        hungry = [i for i, c in enumerate(columns[:count]) if c.grows and widths[i] < c.most]
-        if not hungry:
-            break
-        # The column furthest behind its share grows first; cell by cell nothing needs rounding.
-        widths[min(hungry, key=lambda i: (widths[i] - columns[i].width) / columns[i].grows)] += 1
-    placed: list[PlacedColumn] = []
-    x = GUTTER
-    for column, width in zip(columns, widths, strict=True):
-        placed.append(PlacedColumn(column, x, width))
-        x += width + GAP
-    frozen = [p for p in placed if p.column.frozen]
-    layout = Layout(tuple(placed), max(view_width, x - GAP + AIR), frozen[-1].end + GAP if frozen else GUTTER)
-    # The last column is widened so that scrolling ends at a stop: no column is ever cut at its left.
-    hidden = layout.width - view_width
-    stop = next((stop for stop in layout.stops if stop >= hidden), hidden)
-    if hidden <= 0 or stop == hidden:
-        return layout
-    last = layout.placed[-1]
-    wider = replace(last, width=min(last.width + stop - hidden, max(last.width, last.column.most)))
-    return replace(layout, placed=(*layout.placed[:-1], wider), width=stop + view_width)
-
-
-def squeezed(columns: Sequence[RunColumn]) -> tuple[RunColumn, ...]:
-    """The columns at their minimum beside a pane."""
-    return tuple(replace(column, width=column.least or column.width) for column in columns)
-
-
-def needed(columns: Sequence[RunColumn]) -> int:
-    """Cells of these columns at their minimum."""
-    return GUTTER + sum(c.width for c in columns) + GAP * max(0, len(columns) - 1) + AIR
 
 
 class ColumnArrangement:
@@ -309,7 +224,7 @@ class ColumnArrangement:
     @property
     def columns(self) -> tuple[RunColumn, ...]:
         """The chosen columns, without those that no run has a value in."""
-        return tuple(one for one in self.choice.columns if one.key in self.filled or one.key not in SPARED)
+        return tuple(one for one in self.choice.columns if one.title in self.filled or one.title not in SPARED)
 
     def fill(self, rows: Sequence[RunRow]) -> bool:
         """Make room for the columns that these runs have a value in; return whether any is new."""
@@ -319,19 +234,23 @@ class ColumnArrangement:
 
     def fit(self, width: int) -> None:
         """Lay out the columns for a view of this width."""
-        columns = self.columns
         self.width = width
-        self.layout = lay_out(width, squeezed(columns) if self.is_squeezed else columns)
+        self.layout = lay_out(width, self._squeezed if self.is_squeezed else self.columns, GUTTER)
 
     @property
     def least_width(self) -> int:
         """Cells that all of them need at least."""
-        return needed(squeezed(self.columns))
+        return needed(self._squeezed, GUTTER)
+
+    @property
+    def _squeezed(self) -> tuple[RunColumn, ...]:
+        """The columns at their minimum beside a pane."""
+        return tuple(replace(column, width=column.least or column.width) for column in self.columns)
 
     def width_of(self, key: str) -> int:
         """The drawn width of a column; for a hidden one, its minimum."""
-        widths = {column.key: column.width for column in _BY_KEY.values()}
-        return (widths | {placed.column.key: placed.width for placed in self.layout.placed})[key]
+        widths = {column.title: column.width for column in _BY_KEY.values()}
+        return (widths | {placed.column.title: placed.width for placed in self.layout.placed})[key]
 
     def stop_beyond(self, x: int, direction: int) -> int | None:
         """The cell at which scrolling sideways from this cell stops next; None: there is no further stop."""

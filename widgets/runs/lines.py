@@ -13,10 +13,10 @@ from textual.widget import Widget
 from app.engine.text import SafeText, safe_text
 from storage.records import RunSort
 from storage.records.query import RunGroup
-from widgets.frame.notice import Notice, above, wrapped
+from widgets.frame.notice import Notice, notice_line
 from widgets.kit.badges import Tone
 from widgets.kit.cells import fit, shorten
-from widgets.runs.columns import Layout, PlacedColumn, RowFacts
+from widgets.runs.columns import PlacedRunColumn, RowFacts, RunLayout
 
 TONES: Final[tuple[Tone, ...]] = ("good", "bad", "busy", "wait", "warn", "plain", "quiet")
 COMPONENTS: Final = {
@@ -89,14 +89,14 @@ class TableRenderer(Struct, frozen=True):
             resting=component("cursor-resting"),
         )
 
-    def header(self, layout: Layout, sort: RunSort, unseen: int, width: int, scroll_x: int) -> Strip:
+    def header(self, layout: RunLayout, sort: RunSort, unseen: int, width: int, scroll_x: int) -> Strip:
         """The titles, the sort arrow, and how many new runs are above the view."""
         segments: list[Segment] = []
         x = 0
         for placed in layout.placed:
             column = placed.column
-            is_sorted = column.key == sort.column
-            title = f"{column.key} {'↓' if sort.descending else '↑'}" if is_sorted else column.key
+            is_sorted = column.title == sort.column
+            title = f"{column.title} {'↓' if sort.descending else '↑'}" if is_sorted else column.title
             segments.append(Segment(" " * (placed.x - x), self.header_style))
             segments.append(Segment(fit(title, placed.width), self.sorted_style if is_sorted else self.header_style))
             x = placed.end
@@ -110,7 +110,7 @@ class TableRenderer(Struct, frozen=True):
         return Strip.join([strip.crop(0, width - len(note)), Strip([tail], len(note))])
 
     def row(
-        self, facts: RowFacts, words: tuple[str, ...], layout: Layout, width: int, scroll_x: int, state: RowState
+        self, facts: RowFacts, words: tuple[str, ...], layout: RunLayout, width: int, scroll_x: int, state: RowState
     ) -> Strip:
         """A run's line of `width` cells, from the cell `scroll_x`."""
         background = self._background(state)
@@ -147,7 +147,7 @@ class TableRenderer(Struct, frozen=True):
             segments.append(Segment(text, style + Style(bold=True) if tone == "plain" else style))
         return Strip(segments).extend_cell_length(width, background).crop(0, width)
 
-    def placeholder(self, layout: Layout, width: int, *, at_cursor: bool) -> Strip:
+    def placeholder(self, layout: RunLayout, width: int, *, at_cursor: bool) -> Strip:
         """A line whose run is still being read."""
         background = self.cursor if at_cursor else self.base
         text = "".join(" " * (p.x if i == 0 else 2) + fit("·", p.width) for i, p in enumerate(layout.placed))
@@ -155,37 +155,23 @@ class TableRenderer(Struct, frozen=True):
 
     def notice(self, notice: Notice | None, y: int, width: int, height: int) -> Strip:
         """One line of the notice that takes the place of the rows."""
-        if notice is None:
-            return Strip.blank(width, self.base)
-        lines = wrapped(notice, width)
-        line = y - above(height, len(lines) + 2)
-        if line == 0:
-            return self._centred(f"{notice.glyph}  {notice.title}", self.tones[notice.tone] + Style(bold=True), width)
-        if 0 <= line - 2 < len(lines):
-            return self._centred(lines[line - 2], self.tones["quiet"], width)
-        return Strip.blank(width, self.base)
+        text, tone, is_title = notice_line(notice, y, width, height)
+        return Strip([Segment(text, self.base + self.tones[tone] + Style(bold=is_title or None))], width)
 
     def _background(self, state: RowState) -> Style:
         return (self.cursor if state.focused else self.resting) if state.at_cursor else self.base
 
-    def _centred(self, text: str, style: Style, width: int) -> Strip:
-        shown = shorten(text, max(1, width - 4))
-        strip = Strip([Segment(shown, self.base + style)])
-        left = max(0, (width - strip.cell_length) // 2)
-        right = max(0, width - left - strip.cell_length)
-        return Strip.join([Strip.blank(left, self.base), strip, Strip.blank(right, self.base)])
-
     def _cell(
-        self, placed: PlacedColumn, facts: RowFacts, words: tuple[str, ...], background: Style, *, at_cursor: bool
+        self, placed: PlacedRunColumn, facts: RowFacts, words: tuple[str, ...], background: Style, *, at_cursor: bool
     ) -> Iterator[Segment]:
         column = placed.column
         text, tone = column.cell(facts)
         shown = fit(text, placed.width, column.cut)
         style = background + self.tones[tone]
-        if at_cursor and column.key == "repository":
+        if at_cursor and column.title == "repository":
             style += Style(bold=True)
         done = 0
-        for start, end in sorted(found_in(shown, words)) if column.key in SEARCHED else ():
+        for start, end in sorted(found_in(shown, words)) if column.title in SEARCHED else ():
             if start < done:
                 continue
             yield Segment(shown[done:start], style)
@@ -218,7 +204,7 @@ def unseen_note(unseen: int) -> str:
     return f" {unseen:,} new ↑ " if unseen else ""
 
 
-def _scrolled(segments: list[Segment], layout: Layout, width: int, scroll_x: int, background: Style) -> Strip:
+def _scrolled(segments: list[Segment], layout: RunLayout, width: int, scroll_x: int, background: Style) -> Strip:
     strip = Strip(segments).extend_cell_length(max(width, layout.width), background)
     if not scroll_x:
         return strip.crop(0, width)

@@ -591,7 +591,7 @@ class RunTable(CursorView, can_focus=True):
             if self._unseen and event.x >= self.scrollable_content_region.width - len(unseen_note(self._unseen)) - 1:
                 self.action_first()
             elif column is not None:
-                self.post_message(self.SortRequested(column.key))
+                self.post_message(self.SortRequested(column.title))
             return
         index = self.scroll_offset.y + event.y - HEADER
         row = self._window.row(index)

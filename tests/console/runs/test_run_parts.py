@@ -8,7 +8,8 @@ from rich.cells import cell_len
 from textual.geometry import Size
 
 from storage.records import FINAL_STATUSES, Repository, Run, RunDetail, StatusTransition, WorkTime
-from widgets.runs.columns import COLUMN_KEYS, DEFAULT_COLUMNS, SPARED, ColumnArrangement, ColumnChoice, lay_out
+from widgets.kit.columns import lay_out
+from widgets.runs.columns import COLUMN_KEYS, DEFAULT_COLUMNS, GUTTER, SPARED, ColumnArrangement, ColumnChoice
 from widgets.runs.facts import RunView, timeline
 from widgets.runs.pane import placement
 from widgets.runs.table import RunMarks
@@ -56,7 +57,7 @@ def chosen(moves: list[tuple[str, str, str]]) -> ColumnChoice:
 def test_any_choice_of_columns_can_be_drawn(moves: list[tuple[str, str, str]], width: int) -> None:
     """At least one column, none twice, those that stay in view in front, none over another."""
     choice = chosen(moves)
-    layout = lay_out(width, choice.columns)
+    layout = lay_out(width, choice.columns, GUTTER)
 
     assert 1 <= len(choice.shown) == len(set(choice.shown))
     assert sorted(choice.every_key) == sorted(COLUMN_KEYS)
