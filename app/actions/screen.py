@@ -5,13 +5,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Final, assert_never
+from typing import TYPE_CHECKING, ClassVar, Final, assert_never, cast
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 from textual import on
 from textual.binding import Binding, BindingType
+from textual.content import Content
 from textual.reactive import var
+from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Input
 
@@ -40,14 +42,15 @@ from app.engine.events import ActionChanged, CacheChangedElsewhere, Event, State
 from app.engine.text import SafeText, first_line, safe_text
 from storage.errors import StorageError
 from storage.ledger import Ledger, LedgerRefusedError
-from storage.records import Action, ActionFailure
+from storage.records import Action, ActionFailure, ActionState
 from storage.records.activity import ActivityFilter
 from storage.records.decision import OPEN_OUTCOMES, Decision
-from widgets.actions.activity import COLUMNS, ActivityBar, ActivityEntry, outcome_badge, what
+from widgets.actions.activity import COLUMNS, PLACEHOLDERS, ActivityBar, ActivityEntry, what
 from widgets.forms.inputs import ListSearch
 from widgets.frame.notice import Notice
-from widgets.kit.badges import Badge
+from widgets.kit.badges import STYLES, Badge, action_badge
 from widgets.kit.clickable import Chip, ChipBar
+from widgets.kit.columns import Column
 from widgets.kit.line_table import LineTable
 from widgets.kit.table_and_facts import FactPane, TableAndFacts
 
@@ -86,9 +89,9 @@ class ActivityQuery(Struct, frozen=True):
         return ActivityFilter(kinds=self.kinds, outcomes=self.outcomes, search=self.search, since=since)
 
 
-def kind_badge(kind: str) -> Badge:
-    """The badge of a kind in lists."""
-    return Badge("·", what(kind), "plain")
+def outcome_badge(outcome: str) -> Badge:
+    """The badge of an outcome, as a filter names it."""
+    return action_badge(cast("ActionState", outcome))
 
 
 def filters(query: ActivityQuery) -> tuple[Chip, ...]:
@@ -108,15 +111,15 @@ def _few(names: tuple[str, ...]) -> str:
     return names[0] if len(names) == 1 else f"{names[0]} +{len(names) - 1}"
 
 
-def nothing(query: ActivityQuery, held: int) -> Notice:
-    """The reason for an empty list."""
-    if query.is_narrowed and held:
-        return Notice("∅", "No write matches", (f"{held:,} writes in all; press esc to show them.",))
-    lines = (
+NOTHING_YET: Final = Notice(
+    "○",
+    "No writes from here yet",
+    (
         "Every write is recorded here before it is sent, with its outcome: yours and those of automations.",
         "Press 1, then n, to start a run.",
-    )
-    return Notice("○", "No writes from here yet", lines, "plain")
+    ),
+    "plain",
+)
 
 
 class Activity(Struct, frozen=True):
@@ -252,13 +255,17 @@ class ActivityScreen(BaseScreen):
     """A table of writes, unknown ones first, then the newest."""
 
     TAB = "activity"
+    SEARCHED: ClassVar[tuple[str, str]] = PLACEHOLDERS
+    """What the search says of itself, the longer text first."""
+    FILTERS: ClassVar[tuple[str, ...]] = ("kinds", "outcomes", "since")
+    NO_MATCH: ClassVar[str] = "No write matches"
     CSS = "ActivityScreen.-tall ActivityBar { margin-bottom: 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("v", "resolve", "resolve", tooltip="Record the result of an unknown outcome", id="activity.resolve"),
         Binding("u", "undo", "undo", tooltip="Make the outcome unknown again", id="activity.undo"),
         Binding(
             "E",
-            "resend",
+            "edit",
             "edit and resend",
             tooltip="Edit a request that had no effect, and send it",
             id="activity.resend",
@@ -276,11 +283,14 @@ class ActivityScreen(BaseScreen):
     wanted: var[ActivityQuery] = var(ActivityQuery, init=False)
     """The view and the filters."""
 
+    COLUMNS: ClassVar[tuple[Column, ...]] = COLUMNS
+    """The columns of its table."""
+
     def __init__(self, session: Session, engine: "Engine") -> None:
         super().__init__(session)
         self._engine = engine
-        self._table = LineTable[ActivityEntry](engine.clock(), COLUMNS)
-        self._list = TableAndFacts(self._table, FactPane[ActivityEntry](), id="activity")
+        self._table = LineTable[ActivityEntry](engine.clock(), self.COLUMNS)
+        self._list = TableAndFacts(self._table, FactPane[ActivityEntry](), id=self.TAB)
         self._found: Activity | None = None
         """The entries as read last; None: they were not read yet."""
         self._sought = ""
@@ -289,9 +299,32 @@ class ActivityScreen(BaseScreen):
         self._reader = CoalescedTask(self._read, self.run_worker)
         self._search_pause: Timer | None = None
 
+    # What a list of other writes replaces
+
+    async def load(self, wanted: ActivityQuery) -> Activity:
+        """Read the entries that match the query.
+
+        Raises:
+            StorageError: The ledger or the automations' state cannot be read.
+        """
+        engine = self._engine
+        unsent = () if isinstance(engine.state, StorageError) else await engine.follow_ups.unsent()
+        before = self._found or Activity()
+        condition = wanted.condition(engine.clock())
+        return await read_activity(engine.ledger, condition, limit=self._limit, before=before, follow_ups=unsent)
+
+    def extent(self, found: Activity) -> Content:
+        """The numbers of writes that match, and of all."""
+        return Content.styled(f"{found.matching:,} of {found.total:,}", STYLES["quiet"])
+
+    @property
+    def nothing_yet(self) -> Notice:
+        """The reason for an empty list without filters."""
+        return NOTHING_YET
+
     def compose_body(self) -> Iterable[Widget]:
         """Compose the filters, the table and the facts."""
-        yield ActivityBar()
+        yield ActivityBar(self.SEARCHED)
         yield self._list
 
     def on_mount(self) -> None:
@@ -311,28 +344,23 @@ class ActivityScreen(BaseScreen):
         self._reader.ask()
 
     async def _read(self) -> None:
-        wanted = self.wanted
-        sought = self._sought
-        engine = self._engine
-        condition = wanted.condition(engine.clock())
-        unsent = () if isinstance(engine.state, StorageError) else await engine.follow_ups.unsent()
-        before = self._found or Activity()
-        found = await read_activity(engine.ledger, condition, limit=self._limit, before=before, follow_ups=unsent)
+        wanted, sought = self.wanted, self._sought
+        found = await self.load(wanted)
         if (wanted, sought) != (self.wanted, self._sought):
-            return  # Something else was asked for in between: it is read next.
+            return  # The query changed meanwhile: the next reading is for the new one.
         self._found, self._sought = found, ""
         self._list.show(found.entries)
-        first = self._first_unknown
-        self._table.seek(first.key if sought == FIRST_UNKNOWN and first is not None else sought)
         self._explain()
+        self.show_trouble()
+        first = found.first_unknown
+        self._table.seek(first.key if sought == FIRST_UNKNOWN and first is not None else sought)
 
     def _explain(self) -> None:
         """Show the filters, the counts and the reason for an empty list."""
         query, found = self.wanted, self._found
-        extent = f"{found.matching:,} of {found.total:,}" if found is not None and found.total else ""
+        extent = self.extent(found) if found is not None and found.total else Content()
         chips = filters(query) if extent or query.is_narrowed else ()
-        if self.size.width < WIDE:
-            chips = tuple(chip for chip in chips if chip.is_set)
+        chips = tuple(chip for chip in chips if chip.name in self.FILTERS and (chip.is_set or self.size.width >= WIDE))
         self.query_one(ActivityBar).show(chips, extent)
         self._table.say(self._nothing)
 
@@ -340,7 +368,11 @@ class ActivityScreen(BaseScreen):
     def _nothing(self) -> Notice:
         if self.session.vitals.storage_trouble:
             return UNREADABLE
-        return READING if self._found is None else nothing(self.wanted, self._found.total)
+        if self._found is None:
+            return READING
+        if self.wanted.is_narrowed and self._found.total:
+            return Notice("∅", self.NO_MATCH, (f"{self._found.total:,} in all; press esc to show them.",))
+        return self.nothing_yet
 
     def go_to(self, target: str) -> None:
         """Clear the filters and move the cursor to the write with this id, or to the first unknown one."""
@@ -374,7 +406,8 @@ class ActivityScreen(BaseScreen):
         self._explain()
 
     @property
-    def _first_unknown(self) -> ActivityEntry | None:
+    def first_unknown(self) -> ActivityEntry | None:
+        """The first write of unknown outcome that the list shows."""
         return None if self._found is None else self._found.first_unknown
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -382,17 +415,18 @@ class ActivityScreen(BaseScreen):
         entry = self._table.item
         match action:
             case "resolve":
-                return self._first_unknown is not None
+                return self.first_unknown is not None
             case "undo":
                 return entry is not None and entry.source.resolution in {"created", "not_created"}
             case "cancel_waiting":
                 return entry is not None and entry.waits is not None and not self._engine.actions.read_only
-            case "resend":
+            case "edit":
                 return entry is not None and entry.is_resendable and not self._engine.actions.read_only
             case "copy_id":
                 return True if entry is not None else None
             case "search" | "kinds" | "outcomes" | "since":
-                return self._found is not None and self._found.total > 0
+                is_filter = action == "search" or action in self.FILTERS
+                return is_filter and self._found is not None and self._found.total > 0
         return super().check_action(action, parameters)
 
     # Keys that change the query
@@ -411,7 +445,12 @@ class ActivityScreen(BaseScreen):
 
         if self._found is not None:
             kinds = dict(sorted(self._found.kinds.items()))
-            self.app.push_screen(MarkPicker("Filter by kind", kinds, self.wanted.kinds, badge_of=kind_badge), picked)
+            before = self.wanted.kinds
+
+            def kind_badge(kind: str) -> Badge:
+                return Badge("·", what(kind), "plain")
+
+            self.app.push_screen(MarkPicker("Filter by kind", kinds, before, badge_of=kind_badge), picked)
 
     def action_outcomes(self) -> None:
         """Choose the outcomes to show."""
@@ -465,11 +504,11 @@ class ActivityScreen(BaseScreen):
     def action_resolve(self) -> None:
         """Open the form that resolves the write under the cursor; from elsewhere, the first unknown one."""
         action = None if self._table.item is None else self._table.item.unknown
-        if action is None and (first := self._first_unknown) is not None:
+        if action is None and (first := self.first_unknown) is not None:
             self._table.seek(first.key)
             action = first.unknown
         if action is not None:
-            self.app.push_screen(ResolveForm(self._engine, action), lambda _: self._reader.ask())
+            self.open_form(ResolveForm(self._engine, action))
 
     async def action_undo(self) -> None:
         """Make the outcome unknown again: the resolution was a mistake."""
@@ -489,7 +528,7 @@ class ActivityScreen(BaseScreen):
         is_cancelled = await self._engine.follow_ups.cancel(entry.waits)
         self.session.notify("Cancelled: it is not sent. E sends it all the same." if is_cancelled else "It was sent.")
 
-    async def action_resend(self) -> None:
+    async def action_edit(self) -> None:
         """Open the form with the request that was sent, to correct it and send it as a new action."""
         if (entry := self._table.item) is None or not entry.is_resendable:
             return
@@ -498,13 +537,18 @@ class ActivityScreen(BaseScreen):
         except UnfaithfulError as error:
             self.session.notify(str(error), severity="warning")
         else:
+            self.open_form(form)
 
-            def closed(action: Action | None) -> None:
-                self._reader.ask()
-                if action is not None and action.state == "confirmed":
-                    self.session.poll_soon()
+    def open_form(self, form: ModalScreen[Action | None]) -> None:
+        """Open a form; once it closes, the cursor moves to its write."""
 
-            self.app.push_screen(form, closed)
+        def closed(action: Action | None) -> None:
+            self._sought = action.action_id if action is not None else self._sought
+            self._reader.ask()
+            if action is not None and action.state == "confirmed":
+                self.session.poll_soon()
+
+        self.app.push_screen(form, closed)
 
     @on(LineTable.EndReached)
     def _end_reached(self) -> None:
@@ -515,9 +559,9 @@ class ActivityScreen(BaseScreen):
     @on(LineTable.Chosen)
     def _chosen(self) -> None:
         if self._table.item is not None:
-            self.run_worker(partial(self._open, self._table.item))
+            self.run_worker(partial(self.open_entry, self._table.item))
 
-    async def _open(self, entry: ActivityEntry) -> None:
+    async def open_entry(self, entry: ActivityEntry) -> None:
         """Open the run or the organization of a write."""
         if entry.source.kind == "organization.create":
             self.post_message(GoToTab("organizations", entry.key))

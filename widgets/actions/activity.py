@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
-from typing import Final, cast
+from typing import Final
 
 from msgspec import Struct
 from textual.app import ComposeResult
@@ -14,11 +14,11 @@ from textual.widgets import Static
 
 from app.engine.text import SafeText, safe_block, safe_text
 from app.engine.times import ago, span, stamp
-from storage.records import Action, ActionState
+from storage.records import Action
 from storage.records.action import KIND_WORDS
 from widgets.forms.inputs import ListSearch
 from widgets.forms.pages import reason
-from widgets.kit.badges import STYLES, Badge, action_badge
+from widgets.kit.badges import Badge, action_badge
 from widgets.kit.clickable import Chip, ChipBar
 from widgets.kit.columns import Column
 from widgets.kit.line_table import TableLine, TonedText
@@ -54,22 +54,29 @@ class ActivityEntry(Struct, frozen=True):
         return self.source.state in {"rejected", "not_sent", "not_created"} and self.source.superseded_by is None
 
     @property
+    def badge(self) -> Badge:
+        """Its outcome."""
+        if self.waits is not None:
+            return _WAITING
+        return _SENT_AGAIN if self.source.resolution == "sent_again" else action_badge(self.source.state)
+
+    @property
     def run_id(self) -> str | None:
         """The run that it made or continued; None: it made none."""
         return self.source.result_id or (self.source.subject if self.source.kind == "run.continue" else None)
 
     def cells(self, now: datetime) -> TableLine:
         """Outcome, kind, subject, result, actor and age."""
-        badge, source = badge_of(self), self.source
+        badge, source = self.badge, self.source
         first: TonedText = (safe_text(badge.text), badge.tone)
         actor: TonedText = (safe_text(source.actor, limit=60), "quiet")
         when: TonedText = (safe_text(ago(source.created_at, now)), "quiet")
         return first, (what(source.kind), "plain"), (self.about, "plain"), _result(source), actor, when
 
-    def facts(self, _now: datetime) -> Iterator[tuple[str, TonedText]]:
+    def facts(self, now: datetime) -> Iterator[tuple[str, TonedText]]:
         """Everything known about the entry; our names, possibly foreign values."""
-        action = self.source
-        badge = badge_of(self)
+        del now
+        action, badge = self.source, self.badge
         yield "outcome", (safe_text(badge.text), badge.tone)
         yield "what", (what(action.kind), "plain")
         if self.about:
@@ -119,19 +126,6 @@ def what(kind: str) -> SafeText:
     return safe_text(KIND_WORDS.get(kind, kind), limit=40)
 
 
-def outcome_badge(outcome: str) -> Badge:
-    """The badge of an outcome, as a filter names it."""
-    return action_badge(cast("ActionState", outcome))
-
-
-def badge_of(entry: ActivityEntry) -> Badge:
-    """The entry's outcome."""
-    source = entry.source
-    if entry.waits is not None:
-        return _WAITING
-    return _SENT_AGAIN if source.resolution == "sent_again" else action_badge(source.state)
-
-
 def _result(source: Action) -> TonedText:
     if source.error is not None:
         return safe_text(reason(source.error)), "warn" if source.state == "unknown" else "quiet"
@@ -167,13 +161,18 @@ class ActivityBar(Horizontal):
     }
     """
 
+    def __init__(self, placeholders: tuple[str, str] = PLACEHOLDERS) -> None:
+        """Show one of these placeholders in the search, by its width."""
+        super().__init__()
+        self._placeholders = placeholders
+
     def compose(self) -> ComposeResult:
         """The parts, from left to right."""
-        yield ListSearch(PLACEHOLDERS)
+        yield ListSearch(self._placeholders)
         yield ChipBar(id="activity-filters")
         yield Static(id="activity-extent", markup=False)
 
-    def show(self, filters: tuple[Chip, ...], extent: str) -> None:
+    def show(self, filters: tuple[Chip, ...], extent: Content) -> None:
         """Show the filters, and how many entries are shown."""
         self.query_one("#activity-filters", ChipBar).show(filters)
-        self.query_one("#activity-extent", Static).update(Content.styled(extent, STYLES["quiet"]))
+        self.query_one("#activity-extent", Static).update(extent)

@@ -12,140 +12,101 @@ from textual.content import Content
 from textual.widgets import Static
 
 from app.engine.text import SafeText, safe_text
-from app.engine.times import ago, stamp
+from app.engine.times import ago
 from app.organizations.facts import full, short
 from storage.records import INVITATION_LIFETIME, Action, Organization
 from storage.records.results import Invitation
+from widgets.actions.activity import ActivityEntry
 from widgets.forms.field import LineField
 from widgets.forms.pages import reason
-from widgets.kit.badges import STYLES, Badge, Tone, action_badge
+from widgets.kit.badges import STYLES, Badge, Tone
 from widgets.kit.columns import Column
 from widgets.kit.line_table import TableLine, TonedText
 
-_CREATED: Final = Badge("✓", "created", "good")
-_SENT_AGAIN: Final = Badge("↻", "sent again", "quiet")
 ATTEMPT_COLUMNS: Final = (
-    Column("state", 13),
+    Column("outcome", 13),
     Column("email", 9, grows=3),
     # Narrower tables leave the organization to the facts next to them.
     Column("organization", 6, grows=2, wide_from=72),
     Column("invitation", 17),
     Column("asked", 10),
 )
+_CREATED: Final = Badge("✓", "created", "good")
 
 
-class CreationAttempt(Struct, frozen=True):
-    """One attempt, as the ledger holds it."""
+class OrganizationEntry(ActivityEntry, frozen=True):
+    """One attempt to create an organization; it is `about` the address as sent."""
 
-    action: Action
-    email: str
-    """The address as sent."""
-    offer_code: str | None
+    offer_code: str | None = None
     """None: the standard trial."""
-    organization: Organization | None
+    organization: Organization | None = None
     """None: nothing was created, or the outcome is unknown."""
     invitation: Invitation | None = None
-    """None: the service does not tell what became of it."""
+    """None: the service does not report its state."""
 
     @property
-    def is_unknown(self) -> bool:
-        """Whether its outcome is unknown."""
-        return self.action.state == "unknown" and self.action.resolution is None
+    def badge(self) -> Badge:
+        """Its outcome."""
+        return _CREATED if self.source.state == "confirmed" else super().badge
 
     @property
     def invited_until(self) -> datetime | None:
-        """When the invitation ends; None: there is none."""
-        action = self.action
+        """When the invitation expires; None: there is none."""
+        action = self.source
         if action.state != "confirmed":
             return None
-        # If a person confirmed it later, the invitation dates from the sending.
+        # If someone confirmed it later, the invitation dates from the sending.
         sent = action.settled_at if action.resolution is None else action.sending_at
         return sent + INVITATION_LIFETIME if sent is not None else None
 
-    @property
-    def key(self) -> str:
-        """The action's id."""
-        return self.action.action_id
-
-    @property
-    def name(self) -> str:
-        """The organization's name from the service, or else the address."""
-        return (self.organization and self.organization.organization_name) or self.email
-
     def matches(self, words: Iterable[str]) -> bool:
         """Whether all these case-folded words occur in its address, name, slug or ids."""
-        found, action = self.organization, self.action
-        made = (found.organization_name, found.organization_slug, found.organization_id) if found is not None else ()
-        text = "\n".join((self.email, action.action_id, action.result_id or "", *made)).casefold()
+        made, action = self.organization, self.source
+        names = (made.organization_name, made.organization_slug, made.organization_id) if made is not None else ()
+        text = "\n".join((self.about, action.action_id, action.result_id or "", *names)).casefold()
         return all(word in text for word in words)
 
     def cells(self, now: datetime) -> TableLine:
-        """State, email, organization, invitation, and when it was requested."""
-        badge = attempt_badge(self)
+        """Outcome, email, organization, invitation, and when it was requested."""
+        made, badge, action = self.organization, self.badge, self.source
+        name: TonedText = (safe_text(action.result_id or "-", limit=120), "quiet")
+        if made is not None and made.organization_name:
+            name = (safe_text(made.organization_name, limit=120), "plain")
         return (
             (safe_text(badge.text), badge.tone),
-            (safe_text(self.email, limit=254), "plain"),
-            _organization(self),
-            _invitation(self, now),
-            (safe_text(ago(self.action.created_at, now)), "quiet"),
+            (self.about, "plain"),
+            name,
+            self._invitation(now),
+            (safe_text(ago(action.created_at, now)), "quiet"),
         )
 
     def facts(self, now: datetime) -> Iterator[tuple[str, TonedText]]:
         """Everything known about the attempt; our names, possibly foreign values."""
-        action, found = self.action, self.organization
-        badge = attempt_badge(self)
-        found_out = " (resolved by hand)" if action.resolution in {"created", "not_created"} else ""
-        yield "state", (safe_text(f"{badge.text}{found_out}"), badge.tone)
-        yield "email", (safe_text(self.email), "plain")
+        for name, text in super().facts(now):
+            if name == "about":
+                yield "email", text
+                yield from self._own_facts(now)
+            elif name != "what":
+                yield name, text
+
+    def _own_facts(self, now: datetime) -> Iterator[tuple[str, TonedText]]:
         yield "offer", (safe_text(self.offer_code or "standard trial"), "plain")
-        if action.result_id:
-            yield "organization", (safe_text(action.result_id), "plain")
-        if found is not None:
-            yield "name", (safe_text(f"{found.organization_name}  {found.organization_slug}"), "plain")
-            yield "parent", (safe_text(found.parent_organization_id), "plain")
+        if (made := self.organization) is not None:
+            yield "name", (safe_text(f"{made.organization_name}  {made.organization_slug}"), "plain")
+            yield "parent", (safe_text(made.parent_organization_id), "plain")
         if self.invited_until is not None:
-            _, tone = _invitation(self, now)
-            yield "invitation", (safe_text(full(self.invitation, self.invited_until, now)), tone)
-        if action.error is not None:
-            yield "reason", (safe_text(reason(action.error)), "warn" if self.is_unknown else "bad")
-        if self.is_unknown:
             yield (
-                "to do",
-                (safe_text("Check whether it exists, then press v. Its address is blocked until then."), "warn"),
+                "invitation",
+                (safe_text(full(self.invitation, self.invited_until, now)), self._invitation(now)[1]),
             )
-        if action.superseded_by:
-            yield "sent again", (safe_text(action.superseded_by), "plain")
-        yield "asked", (safe_text(f"{stamp(action.created_at)} by {action.actor}"), "quiet")
-        yield "action", (safe_text(action.action_id), "quiet")
 
-    def rest(self, _now: datetime) -> Content:
-        """Nothing more."""
-        return Content()
-
-
-def attempt_badge(attempt: CreationAttempt) -> Badge:
-    """The attempt's state."""
-    if attempt.action.state == "confirmed":
-        return _CREATED
-    if attempt.action.resolution == "sent_again":
-        return _SENT_AGAIN
-    return action_badge(attempt.action.state)
-
-
-def _organization(attempt: CreationAttempt) -> TonedText:
-    found = attempt.organization
-    if found is not None and found.organization_name:
-        return safe_text(found.organization_name, limit=120), "plain"
-    return safe_text(attempt.action.result_id or "-", limit=120), "quiet"
-
-
-def _invitation(attempt: CreationAttempt, now: datetime) -> TonedText:
-    if attempt.is_unknown:
-        return safe_text("address blocked"), "warn"
-    if attempt.invited_until is None:
-        return safe_text("-"), "quiet"
-    text, tone = short(attempt.invitation, now)
-    return safe_text(text, limit=40), tone
+    def _invitation(self, now: datetime) -> TonedText:
+        if self.unknown is not None:
+            return safe_text("address blocked"), "warn"
+        if self.invited_until is None:
+            return safe_text("-"), "quiet"
+        text, tone = short(self.invitation, now)
+        return safe_text(text, limit=40), tone
 
 
 ImportRowState = Literal[
@@ -176,7 +137,7 @@ BADGES: Final[Mapping[ImportRowState, Badge]] = {
 """In the order of their counts."""
 IMPORT_COLUMNS: Final = (
     Column(" line", 5),
-    Column("state", 13),
+    Column("outcome", 13),
     Column("email", 8, grows=2),
     # Narrower tables leave out the offer: a row's detail matters more.
     Column("offer", 15, wide_from=100),
