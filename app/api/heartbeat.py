@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from app.profiles import NotifySettings
-from app.profiles.address import is_loopback
+from app.profiles.values import is_loopback
 from storage.errors import StorageError
 
 DEADLINE_S: Final = 10.0

@@ -11,7 +11,7 @@ import click
 from app.cli.context import Invocation
 from app.cli.exits import Exit, failed, require_extra
 from app.cli.options import ScreenCommand
-from app.profiles.address import is_loopback
+from app.profiles.values import is_loopback
 
 
 @click.command(cls=ScreenCommand)

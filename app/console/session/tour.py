@@ -1,7 +1,7 @@
 """The tour: six steps in a line above the keys; they advance by themselves and can be left at any time."""
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,7 +14,7 @@ from storage.records import ActionFilter
 from widgets.kit.badges import STYLES
 
 if TYPE_CHECKING:
-    from app.console.session import Session
+    from app.engine.engine import Engine
 
 
 class TourStep(Struct, frozen=True):
@@ -42,7 +42,7 @@ STEPS: Final = (
 class Tour:
     """The progress of the tour, kept in the user's preferences."""
 
-    def __init__(self, session: "Session") -> None:
+    def __init__(self, session: Any) -> None:
         self._session = session
         self.changed: Signal[None] = Signal(session.app, "tour changed")
         self._at = read(session.settings).tour if session.settings.console.tour else len(STEPS)
@@ -81,7 +81,7 @@ class Tour:
 
     async def _executed_run(self) -> str | None:
         """The first completed run that was started here: the demo's made-up runs have neither review nor changes."""
-        engine = await self._session.opened()
+        engine: Engine = await self._session.opened()
         started = await engine.ledger.actions(ActionFilter({"run.start"}, {"confirmed"}))
         for action in reversed(started):
             run = await engine.cache.detail(action.result_id or "")
