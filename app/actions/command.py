@@ -12,7 +12,8 @@ import click
 from app.actions.candidates import FINDABLE
 from app.actions.command_writes import DRY_RUN_OPTION, advice, settled, tell, tell_request
 from app.api.requests import request_of
-from app.cli.context import Format, Invocation
+from app.cli import Format
+from app.cli.context import Invocation
 from app.cli.documents import action_document, state_text, subject, write_document
 from app.cli.exits import Exit, failed
 from app.cli.options import (

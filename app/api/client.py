@@ -40,7 +40,7 @@ class Client:
         Where the token is an error, every request fails with `NoTokenError`.
 
         Raises:
-            ValueError: The base address cannot be used, see `app.profiles.address.base_address`.
+            ValueError: The base address cannot be used, see `app.profiles.values.base_address`.
         """
         self.budget = budget or Budget()
         """Every request through this client takes its turn there."""

@@ -11,7 +11,7 @@ import httpx
 
 from app.api.network import Network
 from app.profiles import NotifySettings
-from app.profiles.address import is_loopback
+from app.profiles.values import is_loopback
 from storage.errors import StorageError
 
 DEADLINE_S: Final = 10.0

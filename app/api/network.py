@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import httpx
 from msgspec import Struct, field
 
-from app.profiles.address import is_loopback
+from app.profiles.values import is_loopback
 
 FROM_ENVIRONMENT: Final = "environment"
 NONE: Final = "none"

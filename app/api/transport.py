@@ -38,8 +38,8 @@ from app.api.errors import (
 from app.api.mask import Mask
 from app.api.network import Network
 from app.api.timestamps import retry_after_s
-from app.profiles.address import base_address
 from app.profiles.token import Token, TokenError
+from app.profiles.values import base_address
 from app.version import __version__
 
 log = logging.getLogger(__name__)

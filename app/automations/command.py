@@ -15,7 +15,8 @@ from app.automations.occurrences import upcoming
 from app.automations.replay import WORDS, Replayed, replay
 from app.automations.rule import Rule, fingerprint
 from app.automations.sentence import limits, sentence, warnings
-from app.cli.context import Format, Invocation
+from app.cli import Format
+from app.cli.context import Invocation
 from app.cli.exits import Exit, failed
 from app.cli.options import COUNT, CommandGroup, FactCommand, async_command, completed, reading
 from app.cli.output import Column, Output

@@ -26,8 +26,9 @@ from app.automations.rule import (
     names_in,
     texts_of,
 )
-from app.profiles.settings import DEFAULT_ROUTE, OneOrMore, Settings
+from app.profiles.settings import DEFAULT_ROUTE, Settings
 from app.profiles.table import Table, check_route
+from app.profiles.values import OneOrMore
 from storage.records import Repository
 
 LONGEST_NAME: Final = 100

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from app.engine.text import as_argument
 from app.engine.times import MAX_DURATION
-from app.profiles.settings import Between, OneOrMore, QuietHours
+from app.profiles.values import Between, OneOrMore, QuietHours
 from storage.records import ActionKind
 from storage.records.results import SEVERITIES, RunTurns, Severity
 

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
 from app.api.errors import ApiError
 from app.api.requests import WriteRequest
 from app.automations.acting import ActingResult, CannotActError, result_of, shown
-from app.automations.occurrences import SKEW, Seen, changed_since, due, is_labelled, occurrences, upcoming
+from app.automations.occurrences import SKEW, RunFacts, Seen, changed_since, due, is_labelled, occurrences, upcoming
 from app.automations.policy import decide, is_quiet, lasts
 from app.automations.proposals import PROPOSALS
 from app.automations.rule import (
@@ -34,10 +34,6 @@ from storage.errors import StorageError
 from storage.records.decision import WHEN_ENDED, Decision, Occurrence, Outcome, RuleHistory, RuleState, Verdict
 from storage.state import State
 
-if TYPE_CHECKING:
-    from app.automations.occurrences import Observer
-    from app.automations.replay import Playback
-
 log = logging.getLogger(__name__)
 
 RETRY_AFTER: Final = timedelta(seconds=30)
@@ -46,6 +42,22 @@ RESOLVED_WITHIN: Final = timedelta(days=31)
 """How long to look for a decision's unknown outcome in the ledger."""
 LONGEST_WAIT: Final = timedelta(seconds=10)
 """How often queued, waiting and failed decisions are checked."""
+
+
+class Observing(Protocol):
+    """Shows a runner what its rules may act on: now, or as it was."""
+
+    run_facts: RunFacts
+
+    async def observe(self, now: datetime) -> Seen:
+        """The possible triggers of rules at this time."""
+
+    async def news_from(self, rule: Rule, state: RuleState, /) -> datetime | None:
+        """The time from which on what the rule finds is news; None: it cannot look yet."""
+
+    def passed(self, seen: Seen) -> None:
+        """Begin the next observation after these changes."""
+
 
 Journal = Callable[[Decision], None]
 
@@ -101,7 +113,7 @@ class Runner:
     state: State
     cache: Cache
     responses: Responses
-    observer: "Observer | Playback"
+    observer: Observing
     journal: Journal
     clock: Callable[[], datetime]
     _states: dict[str, RuleState] = field(default_factory=dict)

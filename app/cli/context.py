@@ -3,8 +3,9 @@
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+
+from app.cli import Format
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,24 +20,6 @@ if TYPE_CHECKING:
     from storage.state import State
 
 T = TypeVar("T")
-
-
-class StoppedError(Exception):
-    """A signal ended the command before it had an answer."""
-
-
-class Format(StrEnum):
-    """The output formats."""
-
-    TABLE = "table"
-    JSON = "json"
-    NDJSON = "ndjson"
-    CSV = "csv"
-
-    @property
-    def is_json(self) -> bool:
-        """Whether the format is JSON or NDJSON, in which errors are JSON on stdout too."""
-        return self in {Format.JSON, Format.NDJSON}
 
 
 class Invocation:

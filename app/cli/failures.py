@@ -8,8 +8,10 @@ from typing import Final
 import click
 
 from app.api.errors import ApiError
-from app.cli.context import Format, Invocation, StoppedError
+from app.cli import Format
+from app.cli.context import Invocation
 from app.cli.exits import EXIT_BY_KIND, CommandFailedError, ErrorDetail, Exit, Failure, of_api_error
+from app.cli.running import StoppedError
 from app.profiles import ConfigError
 from app.profiles.token import TokenError
 from app.start.streams import remarking

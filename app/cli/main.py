@@ -1,17 +1,74 @@
-"""One command line, from its arguments to its exit code."""
+"""The root command, and one command line from its arguments to its exit code."""
 
 import sys
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
-from app.cli import root
+import click
+
 from app.cli.context import Invocation
+from app.cli.options import CommandGroup, global_options, output_options, refuse_format
 from app.start.streams import NotPrintedError, ReaderGoneError, let_go_of, printing
+from app.version import VERSION_LINE, __version__
 
 BROKEN_PIPE: Final = 141
 """A shell's status for a process that SIGPIPE ended."""
 NOT_PRINTED: Final = 74
 """Stdout could not be written (EX_IOERR): neither success nor failure may be reported."""
+
+COMMANDS: Final = {
+    "console": ("app.cli.command_console:console", "Open the console."),
+    "mcp": ("app.mcp.command:mcp", "Serve programs over MCP on stdin and stdout: facts, and proposals."),
+    "demo": ("app.cli.command_console:demo", "Try it: a service, repositories, runs and the console."),
+    "serve": ("app.cli.command_service:serve", "Run the self-hosted service."),
+    "service": ("app.cli.command_service:service", "Administer a self-hosted service's data folder."),
+    "runs": (
+        "app.runs.command:runs",
+        "List, start, continue, retry and wait for runs; show and apply what they did.",
+    ),
+    "agents": ("app.actions.command_agents:agents", "List and start named agents."),
+    "health": ("app.health.command:health", "Check the code hosts, as a monitoring plugin."),
+    "orgs": ("app.organizations.command:orgs", "Create, import and list partner organizations."),
+    "gitlab": ("app.organizations.command:gitlab", "Onboard GitLab projects."),
+    "actions": ("app.actions.command:actions", "List, export, show and resolve writes sent from here."),
+    "watch": ("app.automations.command_watch:watch", "Watch without a screen, and carry out the automations."),
+    "automations": (
+        "app.automations.command:automations",
+        "List, check, pause and approve what `runwarden watch` carries out.",
+    ),
+    "inbox": ("app.inbox.command:inbox", "List open items, and mark them as done."),
+    "notify": ("app.inbox.command:notify", "Test notification routes, list messages, and acknowledge them."),
+    "backup": ("app.profiles.command:backup", "Copy the ledgers and the automations' state."),
+    "config": ("app.profiles.command:config", "Show, check, create, edit or change the configuration file."),
+    "completion": ("app.cli.command_help:completion", "Complete commands, options and runs in your shell."),
+    "man": ("app.cli.command_help:man", "Show the help of every command in a pager."),
+    "profiles": ("app.profiles.command:profiles", "List the configured services."),
+    "token": ("app.profiles.command:token", "Check the API token."),
+}
+"""The module of each command, and its line in the help; only the called one is imported."""
+
+
+def _open_console(ctx: click.Context) -> Any:
+    if ctx.invoked_subcommand is not None:
+        return None
+    refuse_format(ctx)
+    from app.cli.command_console import open_console
+
+    return open_console(ctx.ensure_object(Invocation))
+
+
+root = CommandGroup(
+    elsewhere=COMMANDS,
+    name="runwarden",
+    invoke_without_command=True,
+    callback=click.pass_context(_open_console),
+    params=[*global_options(hidden=False), *output_options()],
+    help="Watches a code-review agent service: its runs, the health of its code hosts, and the work you give it.\n\n"
+    "Without a command the console opens; without a terminal a snapshot is printed. To try it with nothing to "
+    "configure: runwarden demo\n\nThe options below work before and after any command's name.",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+click.version_option(__version__, "-V", "--version", message=VERSION_LINE)(root)
 
 
 def run_command_line(argv: Sequence[str]) -> int:

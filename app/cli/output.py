@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from datetime import datetime
 from io import StringIO
 from pathlib import Path
-from typing import Final, Generic, NamedTuple, TextIO, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TextIO, TypeVar
 from unicodedata import combining, east_asian_width
 
-from app.cli.context import Format, Invocation
+from app.cli import Format
 from app.cli.exits import Failure, failed
 from app.engine.atomic_file import replacing
 from app.engine.text import csv_cell, json_escaped, safe_text
@@ -320,8 +320,18 @@ class Rows(Generic[T]):
         self._held.clear()
 
 
+class Printing(Protocol):
+    """An invocation, as `exporting` knows it."""
+
+    rows: Rows[Any] | None
+
+    @property
+    def output(self) -> Output:
+        """The printer."""
+
+
 @contextmanager
-def exporting(invocation: Invocation, out: Path | None, key: str, columns: Sequence[Column[T]]) -> Iterator[Rows[T]]:
+def exporting(invocation: Printing, out: Path | None, key: str, columns: Sequence[Column[T]]) -> Iterator[Rows[T]]:
     """Print many items into a file (0600), whole or not at all, or as they come on stdout (None, or `-`).
 
     Raises:

@@ -1,20 +1,29 @@
-"""A command's work on an event loop: a signal cancels it, so that it can settle what it began."""
+"""A command's work on an event loop: a signal cancels it, so that it can finish what it began."""
 
 import asyncio
 import gc
 import signal
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Final, TypeVar
-
-from app.cli.context import Invocation, StoppedError
+from typing import Final, Protocol, TypeVar
 
 T = TypeVar("T")
 
 STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def run(invocation: Invocation, work: Callable[[], Coroutine[None, None, T]]) -> T:
+class StoppedError(Exception):
+    """A signal stopped the command before it had an answer."""
+
+
+class Stoppable(Protocol):
+    """An invocation, as signals know it."""
+
+    stopped_by: signal.Signals | None
+    at_second_signal: Callable[[signal.Signals], None] | None
+
+
+def run(invocation: Stoppable, work: Callable[[], Coroutine[None, None, T]]) -> T:
     """Run a command's work until it is done or a signal cancels it.
 
     Raises:
@@ -34,21 +43,21 @@ def run(invocation: Invocation, work: Callable[[], Coroutine[None, None, T]]) ->
         raise StoppedError from error
 
 
-def go_on(invocation: Invocation) -> None:
-    """Raise if a signal asked the command to end.
+def go_on(invocation: Stoppable) -> None:
+    """Raise if a signal asked the command to stop.
 
-    A write settles its outcome even when it is cancelled, so a batch has to check between two writes.
+    A write records its outcome even when it is cancelled, so a batch has to check between two writes.
 
     Raises:
-        asyncio.CancelledError: A signal asked the command to end.
+        asyncio.CancelledError: A signal asked the command to stop.
     """
     if invocation.stopped_by is not None:
         raise asyncio.CancelledError
 
 
 @contextmanager
-def asking(invocation: Invocation) -> Iterator[None]:
-    """Let a person answer a prompt within `run`: it blocks the loop, so a signal ends the process at once."""
+def asking(invocation: Stoppable) -> Iterator[None]:
+    """Let the user answer a prompt within `run`: it blocks the loop, so a signal stops the process at once."""
     loop = asyncio.get_running_loop()
     for number in STOPPING:
         loop.remove_signal_handler(number)
@@ -56,7 +65,7 @@ def asking(invocation: Invocation) -> Iterator[None]:
     _listen(invocation)
 
 
-def _listen(invocation: Invocation) -> None:
+def _listen(invocation: Stoppable) -> None:
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
 
@@ -64,7 +73,7 @@ def _listen(invocation: Invocation) -> None:
         invocation.stopped_by = number
         for each in STOPPING:
             loop.remove_signal_handler(each)
-            # A second signal ends the process at once; the ledger knows what was begun.
+            # A second signal stops the process at once; the ledger knows what was begun.
             signal.signal(each, signal.SIG_DFL)
             if invocation.at_second_signal is not None:
                 loop.add_signal_handler(each, invocation.at_second_signal, each)

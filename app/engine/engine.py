@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -22,14 +23,14 @@ from app.api.client import Client
 from app.api.errors import ApiError
 from app.api.network import Network
 from app.engine.events import Announce, Doorbell, StorageFailed
-from app.engine.files import author_of, login, settled_ledger
-from app.profiles import CACHE_FILE, STATE_FILE, Profile, Settings, data_folder
+from app.engine.files import ProfileFiles, login
+from app.profiles import STATE_FILE, Profile, Settings, data_folder
 from app.profiles.token import Token, TokenError
 from app.results.service import ServiceExtension
 from app.runs.summaries import RunSummaries
 from app.sync.backfill import Backfill
 from app.sync.listing import Listing
-from app.sync.polling import POLLER, Polling
+from app.sync.polling import Polling, is_polled_elsewhere
 from app.sync.polls import HealthSync
 from app.sync.retention import Retention
 from app.sync.runs import RunSync
@@ -55,7 +56,7 @@ class Engine(Struct, frozen=True):
     listing: Listing
     backfill: Backfill
     state: State | StorageError
-    """The automations' state and the leases; an error: it cannot be used, and each process polls for itself."""
+    """The automations' state and the leases. An error: they cannot be used, and each process polls for itself."""
     actions: Actions
     follow_ups: FollowUps
     reconciliation: Reconciliation
@@ -63,9 +64,9 @@ class Engine(Struct, frozen=True):
     doorbell: Doorbell
     clock: Callable[[], datetime]
     extension: ServiceExtension
-    """The service's own account of runs, if it offers one."""
+    """The results of runs, if the service offers them."""
     summaries: RunSummaries
-    """What runs are about; it waits for everything else that is asked of the service."""
+    """Short descriptions of runs, asked for when nothing else waits for the service."""
     token_problem: TokenError | None
     """Why there is no token. Cached data can be read without one."""
 
@@ -84,59 +85,60 @@ class Engine(Struct, frozen=True):
         The actor is `console`, `cli` or `bot:<rule>`; the ledger adds the login name and the machine.
 
         Raises:
-            StorageError: A file cannot be used; the message names the cure.
+            StorageError: A file cannot be used; the message says how to fix it.
         """
-        folder = data_folder(settings, profile)
         async with AsyncExitStack() as stack:
-            cache = await Cache.open(folder / CACHE_FILE, clock=clock)
-            stack.push_async_callback(cache.close)
-            ledger = await settled_ledger(folder, author_of(actor), clock)
-            stack.push_async_callback(ledger.close)
-            state: State | StorageError
-            try:
-                state = await State.open(folder / STATE_FILE, clock=clock)
+            files = await ProfileFiles.open(settings, profile, actor=actor, clock=clock)
+            stack.push_async_callback(files.close)
+            state = await _open_state(data_folder(settings, profile) / STATE_FILE, clock)
+            if isinstance(state, State):
                 stack.push_async_callback(state.close)
-            except StorageError as error:
-                # Without the state, the cache can still be read and the service asked.
-                state = error
-            token: Token | TokenError
-            try:
-                # A keyring or a token command may take seconds.
-                token = await asyncio.to_thread(profile.token.read, os.environ)
-            except TokenError as error:
-                token = error
-            poll = profile.poll
+            token = await _read_token(profile)
             network = Network(profile.proxy, profile.ca_file, profile.client_cert)
-            client = Client(profile.base_url, token, deadline_s=poll.deadline_s, budget=Budget(cache), network=network)
+            deadline_s, budget = profile.poll.deadline_s, Budget(files.cache)
+            client = Client(profile.base_url, token, deadline_s=deadline_s, budget=budget, network=network)
             await client.budget.load()
             stack.pop_all()
         doorbell = Doorbell(*([announce] if announce else []))
-        ring = doorbell.ring
+        token_problem = token if isinstance(token, TokenError) else None
+        return cls._connect(profile, files, state, client, doorbell, actor, token_problem)
+
+    @classmethod
+    def _connect(
+        cls,
+        profile: Profile,
+        files: ProfileFiles,
+        state: State | StorageError,
+        client: Client,
+        doorbell: Doorbell,
+        actor: str,
+        token_problem: TokenError | None,
+    ) -> Self:
+        """Connect the opened parts, without any I/O."""
+        settings, cache, ledger, clock = files.settings, files.cache, files.ledger, files.clock
+        ring, poll = doorbell.ring, profile.poll
         leases = state if isinstance(state, State) else None
-
-        async def others_poll() -> bool:
-            holder = None if leases is None else await leases.lease_owner(POLLER, clock())
-            return holder not in (None, cache.process)
-
+        others_poll = partial(is_polled_elsewhere, leases, cache, clock)
         # A user waits for a command's requests; a console and a bot poll in the background.
-        active = client if actor == "cli" else client.at(Priority.ACTIVE)
-        health = HealthSync(
-            client if actor == "cli" else client.at(Priority.HEALTH), cache, ring, clock=clock, others_poll=others_poll
-        )
+        is_awaited = actor == "cli"
+        for_runs = client if is_awaited else client.at(Priority.ACTIVE)
+        for_health = client if is_awaited else client.at(Priority.HEALTH)
         extension = ServiceExtension(
             client, lambda: cache.has_no_results(clock()), lambda: cache.note_no_results(clock())
         )
+        polled_extension = replace(extension, client=for_runs)
         runs = RunSync(
-            active,
+            for_runs,
             cache,
             ring,
             clock=clock,
             page_size=poll.page_size,
             first_runs=poll.first_runs,
             others_poll=others_poll,
-            turns=replace(extension, client=active).turns,
-            failure_facts=replace(extension, client=active).failure_facts,
+            turns=polled_extension.turns,
+            failure_facts=polled_extension.failure_facts,
         )
+        health = HealthSync(for_health, cache, ring, clock=clock, others_poll=others_poll)
         backfill = Backfill(runs, client, ring, settings.history)
         listing = Listing(runs)
         reconciliation = Reconciliation(runs, listing, ledger, ring, extension)
@@ -170,7 +172,7 @@ class Engine(Struct, frozen=True):
             clock=clock,
             extension=extension,
             summaries=RunSummaries(cache, ledger, replace(extension, client=client.at(Priority.BACKFILL))),
-            token_problem=token if isinstance(token, TokenError) else None,
+            token_problem=token_problem,
         )
 
     async def __aenter__(self) -> Self:
@@ -190,14 +192,14 @@ class Engine(Struct, frozen=True):
     def start_polling(self) -> None:
         """Keep the cache in step with the service from now on."""
         if isinstance(self.state, StorageError):
-            self.doorbell.ring(StorageFailed(f"There are no automations here: {self.state}"))
+            self.doorbell.ring(StorageFailed(f"Automations do not work here: {self.state}"))
         self.polling.start()
 
     def usable_state(self) -> State:
         """The automations' state.
 
         Raises:
-            StorageError: It cannot be used; the message names the cure.
+            StorageError: It cannot be used; the message says how to fix it.
         """
         return _usable(self.state)
 
@@ -213,7 +215,7 @@ class Engine(Struct, frozen=True):
         return problem
 
     async def close(self) -> None:
-        """Settle running writes, end polling, then close connections and files, even if one of these fails."""
+        """Finish running writes, stop polling, then close connections and files, even if one of these fails."""
         async with AsyncExitStack() as stack:
             # The stack closes first what was pushed last.
             for close in (self.cache.close, self.ledger.close):
@@ -223,6 +225,22 @@ class Engine(Struct, frozen=True):
             for close in (self.client.aclose, self.polling.stop):
                 stack.push_async_callback(close)
             await self.actions.in_flight.close()
+
+
+async def _open_state(path: Path, clock: Callable[[], datetime]) -> State | StorageError:
+    """Open the state, or return why it cannot be used: the cache can be read and the service asked without it."""
+    try:
+        return await State.open(path, clock=clock)
+    except StorageError as error:
+        return error
+
+
+async def _read_token(profile: Profile) -> Token | TokenError:
+    """Read the token in a thread: a keyring or a token command may take seconds."""
+    try:
+        return await asyncio.to_thread(profile.token.read, os.environ)
+    except TokenError as error:
+        return error
 
 
 def _usable(state: State | StorageError) -> State:

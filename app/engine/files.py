@@ -30,19 +30,21 @@ class ProfileFiles(Struct, frozen=True):
     clock: Callable[[], datetime]
 
     @classmethod
-    async def open(cls, settings: Settings, profile: Profile, *, actor: str) -> Self:
+    async def open(
+        cls, settings: Settings, profile: Profile, *, actor: str, clock: Callable[[], datetime] = utc_now
+    ) -> Self:
         """Open both.
 
         Raises:
-            StorageError: One cannot be used; the message names the cure.
+            StorageError: One cannot be used; the message says how to fix it.
         """
         folder = data_folder(settings, profile)
         async with AsyncExitStack() as stack:
-            cache = await Cache.open(folder / CACHE_FILE, clock=utc_now)
+            cache = await Cache.open(folder / CACHE_FILE, clock=clock)
             stack.push_async_callback(cache.close)
-            ledger = await settled_ledger(folder, author_of(actor), utc_now)
+            ledger = await settled_ledger(folder, author_of(actor), clock)
             stack.pop_all()
-        return cls(settings, cache, ledger, utc_now)
+        return cls(settings, cache, ledger, clock)
 
     async def close(self) -> None:
         """Close both."""
@@ -61,7 +63,7 @@ async def open_ledger(settings: Settings, profile: Profile, *, actor: str) -> Le
 
 
 async def settled_ledger(folder: Path, author: Author, clock: Callable[[], datetime]) -> Ledger:
-    """Return a ledger in which the writes of dead processes are settled."""
+    """Open a ledger and record the outcome of writes whose process died."""
     async with AsyncExitStack() as stack:
         ledger = await Ledger.open(folder / LEDGER_FILE, author=author, clock=clock)
         stack.push_async_callback(ledger.close)

@@ -9,7 +9,8 @@ import click
 from msgspec import Struct
 
 from app.api.errors import ApiError
-from app.cli.context import Format, Invocation
+from app.cli import Format
+from app.cli.context import Invocation
 from app.cli.exits import CommandFailedError, Failure, of_api_error
 from app.cli.options import FactCommand, async_command
 from app.cli.output import Column, Output

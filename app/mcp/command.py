@@ -16,7 +16,8 @@ from msgspec.structs import replace
 from pydantic import AfterValidator, BaseModel, Field, JsonValue, TypeAdapter, ValidationError, validate_call
 
 from app.api.requests import CancelRun, ContinueRun, StartAgent, StartRun, WriteRequest
-from app.cli.context import Format, Invocation
+from app.cli import Format
+from app.cli.context import Invocation
 from app.cli.exits import EXIT_BY_KIND, Exit, failed, require_extra
 from app.cli.options import ScreenCommand
 from app.cli.output import Output
@@ -205,7 +206,7 @@ class Tools:
         """
 
         async def ask(*more: str) -> Document:
-            from app.cli import root
+            from app.cli.main import root
 
             argv = [*command, *more, *([] if turn is None else [f"--turn={turn}"]), "--json"]
             argv += [] if about is None else ["--", about]

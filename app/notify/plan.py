@@ -14,7 +14,8 @@ from app.engine.times import clock_time, span
 from app.health.facts import Incident
 from app.notify.alerts import counted, places, together, worst
 from app.profiles import NotifySettings
-from app.profiles.settings import DEFAULT_ROUTE, LONGEST_WAIT
+from app.profiles.settings import DEFAULT_ROUTE
+from app.profiles.values import LONGEST_WAIT
 from storage.records.alert import Alert, Message, MessagePhase, Plan, Settled, ToldProblem
 from storage.records.inbox import Mark
 

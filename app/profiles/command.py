@@ -8,7 +8,8 @@ from typing import Any, Final
 import click
 
 from app.api.errors import ForbiddenError, NotAuthorizedError
-from app.cli.context import Format, Invocation
+from app.cli import Format
+from app.cli.context import Invocation
 from app.cli.exits import ErrorDetail, Exit, failed
 from app.cli.options import CommandGroup, FactCommand, async_command
 from app.cli.output import Column, Document, facts

@@ -12,7 +12,6 @@ from typing import Any, Final, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.profiles.address import base_address
 from app.profiles.paths import config_path
 from app.profiles.repositories import read_repositories
 from app.profiles.settings import (
@@ -30,6 +29,7 @@ from app.profiles.settings import (
 )
 from app.profiles.table import LEFT_OUT, KeyPath, Table, check_route
 from app.profiles.token import CommandToken, EnvToken, FileToken, KeyringToken, TokenSource
+from app.profiles.values import base_address
 
 _TOKEN_KEYS: Final = ("token_env", "token_file", "token_command", "token_keyring")
 

@@ -25,8 +25,8 @@ from app.console.terminal.process import ending_with_terminal, follow_window, re
 from app.console.themes import DEFAULT, FEW_COLOURS, THEMES
 from app.engine.text import safe_text
 from app.profiles import ConfigError, Profile
-from app.profiles.address import base_address, is_loopback
 from app.profiles.token import CommandToken, EnvToken, FileToken, Token, TokenError, TokenSource
+from app.profiles.values import base_address, is_loopback
 from app.profiles.write import add_profile, keep_token, name_problem
 from widgets.forms.facts import FormChoice
 from widgets.forms.field import FormField, LineField, SecretField

@@ -1,16 +1,28 @@
 """The settings as frozen values; a field's default here is the program's default."""
 
 import re
-from collections.abc import Collection, Iterable, Mapping
-from datetime import UTC, datetime, time, timedelta
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, NamedTuple, Self, get_args
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, get_args
 
 from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
-from app.profiles.address import base_address
 from app.profiles.token import TokenSource
+from app.profiles.values import (
+    LONGEST_WAIT,
+    ONE_OR_MORE,
+    Between,
+    MistakeError,
+    OneOrMore,
+    QuietHours,
+    Repeat,
+    Texts,
+    Wait,
+    base_address,
+    check_placeholders,
+)
 from storage.base_error import RunwardenError
 from storage.records.alert import Level
 from storage.records.query import GROUPINGS, RunSort
@@ -23,87 +35,12 @@ ProfileColor = Literal["auto", "red", "green", "blue", "yellow", "purple"]
 AlertKind = Literal["failed", "stuck", "host", "link", "action", "run", "rule"]
 """The first parts of inbox keys, which rules may name."""
 DEFAULT_ROUTE: Final = "default"
-LONGEST_WAIT: Final = timedelta(days=7)
-"""The longest duration in `[notify]`."""
 NOTIFY_PLACEHOLDERS: Final = (
     "title", "body", "kind", "level", "profile", "platform", "run_id", "repository", "branch", "status", "count", "id"
 )  # fmt: skip
 """Placeholders in a command's arguments, and in the title and the text of a route."""
 COMMAND_PLACEHOLDERS: Final = ("run_id", "repository", "branch", "status", "profile", "base_url")
 """Placeholders in a command's arguments; the first four are facts of the run in focus."""
-MAY_BE_EMPTY: Final = "may be empty"
-"""Marks a list that may have no entries; a string may be empty if that is its default."""
-ONE_OR_MORE: Final = "one or more"
-"""Marks a list that may also be written as one string."""
-
-
-class Between(NamedTuple):
-    """The limits of a number or a duration, both included."""
-
-    least: Any
-    most: Any
-
-
-OneOrMore = Annotated[tuple[str, ...], ONE_OR_MORE]
-Texts = Annotated[tuple[str, ...], MAY_BE_EMPTY]
-Wait = Annotated[timedelta, Between(timedelta(0), LONGEST_WAIT)]
-Repeat = Annotated[timedelta, Between(timedelta(minutes=1), LONGEST_WAIT)]
-
-
-class MistakeError(ValueError):
-    """A setting that cannot be used; the reader adds file and line."""
-
-    def __init__(self, key: str, message: str, cure: str) -> None:
-        super().__init__(message)
-        self.key, self.message, self.cure = key, message, cure
-
-
-def check_placeholders(key: str, texts: Iterable[str], known: Collection[str]) -> None:
-    """Refuse a placeholder that is never filled.
-
-    Raises:
-        MistakeError: A text holds one.
-    """
-    for name in (name for text in texts for name in re.findall(r"\{([^{}]*)\}", text)):
-        if name not in known:
-            there_are = ", ".join(f"{{{each}}}" for each in known)
-            raise MistakeError(key, f"there is no placeholder {{{name}}}.", f"There are: {there_are}.")
-
-
-_QUIET_HOURS: Final = r"\s*(\d{1,2}):(\d{2})\s*-\s*(\d{1,2}):(\d{2})\s*"
-
-
-class QuietHours(Struct, frozen=True):
-    """A part of the day, which goes over midnight if its end is earlier than its start."""
-
-    start: time
-    """Inclusive."""
-    end: time
-    """Exclusive."""
-
-    @classmethod
-    def parse(cls, text: str) -> Self | None:
-        """Hours as people write them: `22:00-07:00`; None: the text is empty.
-
-        Raises:
-            ValueError: The text is not such hours; the message shows an example.
-        """
-        if not text.strip():
-            return None
-        found = re.fullmatch(_QUIET_HOURS, text)
-        try:
-            start, end = (time(int(found[n]), int(found[n + 1])) for n in (1, 3)) if found else (None, None)
-        except ValueError:
-            start = end = None
-        if start is None or end is None or start == end:
-            raise ValueError(f"{text!r} are not valid hours: write them as in 22:00-07:00")
-        return cls(start, end)
-
-    def cover(self, local: time) -> bool:
-        """Whether this time of the day is quiet."""
-        if self.start < self.end:
-            return self.start <= local < self.end
-        return local >= self.start or local < self.end
 
 
 class NotifyRoute(Struct, frozen=True):
@@ -377,7 +314,7 @@ class Profile(Struct, frozen=True):
     """Fields that are no keys of its table."""
     name: str
     base_url: Annotated[str, base_address]
-    """Normal form, see `app.profiles.address.base_address`."""
+    """Normal form, see `app.profiles.values.base_address`."""
     token: TokenSource
     read_only: bool = False
     """Whether writes are refused."""

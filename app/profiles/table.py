@@ -10,7 +10,8 @@ from msgspec import Struct
 
 from app.engine.text import closest
 from app.engine.times import parse_duration
-from app.profiles.settings import MAY_BE_EMPTY, ONE_OR_MORE, Between, ConfigError, MistakeError, QuietHours
+from app.profiles.settings import ConfigError
+from app.profiles.values import MAY_BE_EMPTY, ONE_OR_MORE, Between, MistakeError, QuietHours
 
 KeyPath = tuple[str | int, ...]
 """As in `("profiles", "acme", "base_url")`; a number is a place in an array of tables, counted from 0."""

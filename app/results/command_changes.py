@@ -6,7 +6,8 @@ from typing import Final
 
 import click
 
-from app.cli.context import Format, Invocation
+from app.cli import Format
+from app.cli.context import Invocation
 from app.cli.exits import Exit, failed
 from app.cli.options import RUN_ID, FactCommand, async_command
 from app.cli.output import Column, Document, Output, facts

@@ -8,7 +8,8 @@ import click
 from msgspec.structs import asdict, replace
 
 from app.api.errors import ApiError
-from app.cli.context import Format, Invocation
+from app.cli import Format
+from app.cli.context import Invocation
 from app.cli.exits import CommandFailedError, Exit, of_api_error
 from app.cli.options import RUN_ID, FactCommand, async_command
 from app.cli.output import Output

@@ -9,7 +9,8 @@ from msgspec.structs import asdict
 from app.actions.command_writes import WriteCommand, WriteOptions, perform, write_options
 from app.api.errors import ApiError
 from app.api.requests import CancelRun
-from app.cli.context import Format, Invocation
+from app.cli import Format
+from app.cli.context import Invocation
 from app.cli.documents import CACHED_HINT, action_document, badge, state_text, views
 from app.cli.exits import CommandFailedError, Exit, failed, of_api_error
 from app.cli.options import RUN_ID, FactCommand, async_command

@@ -12,7 +12,8 @@ import click
 from msgspec.structs import asdict
 
 from app.api.errors import ApiError, NotFoundError
-from app.cli.context import Format, Invocation
+from app.cli import Format
+from app.cli.context import Invocation
 from app.cli.documents import CACHED_HINT, CHUNK, COLUMNS, RunDocument, continued_from, views
 from app.cli.exits import CommandFailedError, Exit, failed, of_api_error
 from app.cli.options import COUNT, OUT_OPTION, FactCommand, async_command, completed, options_of, reading

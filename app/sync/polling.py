@@ -292,3 +292,9 @@ class Polling:
                 # All failures are caught, as in a job: without this task the screen would stand still unnoticed.
                 log.exception("the doorbell broke")
                 wait_s = self.runs_s
+
+
+async def is_polled_elsewhere(leases: State | None, cache: Cache, clock: Callable[[], datetime]) -> bool:
+    """Whether another process polls now; without leases nobody knows, and each process polls for itself."""
+    holder = None if leases is None else await leases.lease_owner(POLLER, clock())
+    return holder not in {None, cache.process}

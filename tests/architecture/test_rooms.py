@@ -74,8 +74,8 @@ def test_every_import_stays_within_its_room() -> None:
 
 
 def test_no_two_files_import_each_other() -> None:
-    """The files of the program have an order: none needs itself, however far round."""
-    TopologicalSorter(imports_of(ROOT, at_the_top=True)).prepare()
+    """No file needs itself, however long the way: imports inside functions and for type checks count as well."""
+    TopologicalSorter(imports_of(ROOT)).prepare()
 
 
 @pytest.mark.parametrize(
@@ -95,8 +95,8 @@ def test_each_rule_can_be_broken(module: str, imported: str) -> None:
     assert breaches(module, imported) is not None
 
 
-def imports_of(root: Path, *, at_the_top: bool = False) -> dict[str, set[str]]:
-    """The modules that each file of `app` and `widgets` imports; `at_the_top`: without those inside functions."""
+def imports_of(root: Path) -> dict[str, set[str]]:
+    """The modules that each file of `app` and `widgets` imports, anywhere in it."""
     files = [file.relative_to(root) for name in ("app", "widgets") for file in (root / name).rglob("*.py")]
     files = [file for file in files if "samples" not in file.parts]
     names = {".".join(file.with_suffix("").parts).removesuffix(".__init__"): file for file in files}
@@ -104,7 +104,7 @@ def imports_of(root: Path, *, at_the_top: bool = False) -> dict[str, set[str]]:
     for module, file in names.items():
         tree = ast.parse((root / file).read_text(encoding="utf-8"))
         found = graph.setdefault(module, set())
-        for node in tree.body if at_the_top else ast.walk(tree):
+        for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and node.module:
                 whole = {f"{node.module}.{each.name}" for each in node.names}
                 found |= (whole & names.keys()) or {node.module}

@@ -7,9 +7,9 @@ import pytest
 
 from app.actions.refusals import ActionRefusedError
 from app.api.errors import ApiError, RateLimitedError
-from app.cli import root
 from app.cli.exits import EXIT_BY_KIND, Exit, of_api_error
 from app.cli.failures import failure_of
+from app.cli.main import root
 from app.notify.delivery import RouteError
 from storage.errors import StorageError
 

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.cli.context import Format
+from app.cli import Format
 from app.cli.output import Column, Output, Table, cell_width, fields
 
 COLUMNS: tuple[Column[dict[str, Any]], ...] = (

@@ -13,7 +13,7 @@ from typing import Final
 import click
 import pytest
 
-from app.cli import root
+from app.cli.main import root
 from service.cli import main as service_root
 from tests import program
 from tests.distribution.test_container_files import COMPOSE

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from app.notify.watch import News
-from app.profiles.settings import QuietHours
+from app.profiles.values import QuietHours
 from storage.records.decision import WHEN_ENDED, Occurrence, Outcome, Verdict
 from tests.notify.conftest import World, outward, titles
 

@@ -9,7 +9,7 @@ from app.automations.rule import DoAgent, DoContinue, Limit, OnHealth, OnRun, On
 from app.automations.sentence import limits, sentence, warnings
 from app.profiles import ConfigError, NotifySettings, Settings
 from app.profiles.load import parse
-from app.profiles.settings import QuietHours
+from app.profiles.values import QuietHours
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 DESIGN = """

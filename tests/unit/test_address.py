@@ -1,6 +1,6 @@
 import pytest
 
-from app.profiles.address import base_address
+from app.profiles.values import base_address
 
 
 def test_an_address_has_one_normal_form() -> None:

@@ -19,8 +19,8 @@ from app.profiles import (
     data_folder,
     load,
 )
-from app.profiles.settings import QuietHours
 from app.profiles.token import EnvToken, FileToken
+from app.profiles.values import QuietHours
 from storage.records import RunSort
 
 REVIEW = '[[templates]]\nname = "Review"\ninstructions = "Look."\n'

@@ -1,10 +1,10 @@
 """What a session reads again after events: the header's figures, the items of the inbox, and the batches under way."""
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from importlib import import_module
-from typing import TYPE_CHECKING, Final, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from msgspec.structs import replace
 from textual.signal import Signal
@@ -30,10 +30,13 @@ from widgets.frame.freshness import NO_ANSWER, PollTiming
 from widgets.frame.header_bar import Vitals
 
 if TYPE_CHECKING:
+    from textual.app import App
+    from textual.notifications import SeverityLevel
+
     from app.automations.rule import Rule
-    from app.console.session import Session
     from app.engine.engine import Engine
     from app.inbox.inbox import Inbox
+    from app.profiles import Profile, Settings
     from storage.cache.first_paint import FirstPaint
     from storage.records import Action, RunDetail
     from storage.records.inbox import InboxItem
@@ -54,10 +57,28 @@ AT_LEAST_EVERY: Final = timedelta(minutes=1)
 """The end of a snooze and a silent bot cause no event."""
 
 
+class Owner(Protocol):
+    """The session, as its feeds know it."""
+
+    settings: "Settings"
+    profile: "Profile"
+    clock: "Callable[[], datetime]"
+    app: "App[Any]"
+    engine: "Engine | None"
+    vitals: "VitalsFeed"
+    inbox: "InboxFeed"
+
+    def start(self, work: "Callable[[], Coroutine[None, None, None]]") -> None:
+        """Run this coroutine function in the background."""
+
+    def notify(self, message: str, *, severity: "SeverityLevel", timeout: float) -> None:
+        """Show a toast."""
+
+
 class VitalsFeed:
     """The vitals of one session, read again whenever they may have changed."""
 
-    def __init__(self, session: "Session", first: "FirstPaint | None", *, can_switch: bool) -> None:
+    def __init__(self, session: Owner, first: "FirstPaint | None", *, can_switch: bool) -> None:
         """Start with what the cache held at first."""
         profile = session.profile
         rules = frozenset({"automations"} if session.settings.automations else ())
@@ -230,7 +251,7 @@ def link_of(links: tuple[LinkState, ...], subject: str) -> LinkState | None:
 class InboxFeed:
     """The inbox of one session."""
 
-    def __init__(self, session: "Session") -> None:
+    def __init__(self, session: Owner) -> None:
         """Start empty; after each reading the header shows the number of items."""
         self.changed: Signal[tuple[InboxItem, ...]] = Signal(session.app, "inbox changed")
         self.items: tuple[InboxItem, ...] | None = None
@@ -324,7 +345,7 @@ class Batch(Protocol):
 class Batches:
     """Batches that have begun and were not dismissed."""
 
-    def __init__(self, session: "Session") -> None:
+    def __init__(self, session: Owner) -> None:
         """Start empty; `changed` is published with the views of all batches."""
         self.changed: Signal[tuple[BatchView, ...]] = Signal(session.app, "batches changed")
         self.views: tuple[BatchView, ...] = ()

@@ -1,0 +1,132 @@
+"""The values that settings and rules have in common: their limits, quiet hours, and the base address."""
+
+import re
+from collections.abc import Collection, Iterable
+from datetime import time, timedelta
+from ipaddress import ip_address
+from typing import Annotated, Any, Final, NamedTuple, Self
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+LONGEST_WAIT: Final = timedelta(days=7)
+"""The longest duration in `[notify]`."""
+MAY_BE_EMPTY: Final = "may be empty"
+"""Marks a list that may have no entries; a string may be empty if that is its default."""
+ONE_OR_MORE: Final = "one or more"
+"""Marks a list that may also be written as one string."""
+
+
+class Between(NamedTuple):
+    """The limits of a number or a duration, both included."""
+
+    least: Any
+    most: Any
+
+
+OneOrMore = Annotated[tuple[str, ...], ONE_OR_MORE]
+Texts = Annotated[tuple[str, ...], MAY_BE_EMPTY]
+Wait = Annotated[timedelta, Between(timedelta(0), LONGEST_WAIT)]
+Repeat = Annotated[timedelta, Between(timedelta(minutes=1), LONGEST_WAIT)]
+
+
+class MistakeError(ValueError):
+    """A setting that cannot be used; the reader adds file and line."""
+
+    def __init__(self, key: str, message: str, cure: str) -> None:
+        super().__init__(message)
+        self.key, self.message, self.cure = key, message, cure
+
+
+def check_placeholders(key: str, texts: Iterable[str], known: Collection[str]) -> None:
+    """Refuse a placeholder that is never filled.
+
+    Raises:
+        MistakeError: A text holds one.
+    """
+    for name in (name for text in texts for name in re.findall(r"\{([^{}]*)\}", text)):
+        if name not in known:
+            there_are = ", ".join(f"{{{each}}}" for each in known)
+            raise MistakeError(key, f"there is no placeholder {{{name}}}.", f"There are: {there_are}.")
+
+
+_QUIET_HOURS: Final = r"\s*(\d{1,2}):(\d{2})\s*-\s*(\d{1,2}):(\d{2})\s*"
+
+
+class QuietHours(Struct, frozen=True):
+    """A part of the day, which goes over midnight if its end is earlier than its start."""
+
+    start: time
+    """Inclusive."""
+    end: time
+    """Exclusive."""
+
+    @classmethod
+    def parse(cls, text: str) -> Self | None:
+        """Hours as people write them: `22:00-07:00`; None: the text is empty.
+
+        Raises:
+            ValueError: The text is not such hours; the message shows an example.
+        """
+        if not text.strip():
+            return None
+        found = re.fullmatch(_QUIET_HOURS, text)
+        try:
+            start, end = (time(int(found[n]), int(found[n + 1])) for n in (1, 3)) if found else (None, None)
+        except ValueError:
+            start = end = None
+        if start is None or end is None or start == end:
+            raise ValueError(f"{text!r} are not valid hours: write them as in 22:00-07:00")
+        return cls(start, end)
+
+    def cover(self, local: time) -> bool:
+        """Whether this time of the day is quiet."""
+        if self.start < self.end:
+            return self.start <= local < self.end
+        return local >= self.start or local < self.end
+
+
+_LOCAL_NAMES: Final = frozenset({"localhost"})
+_LONGEST_LABEL: Final = 63
+
+
+def base_address(text: str) -> str:
+    """The service's base address in its one normal form: lower-case scheme and host, no trailing slash.
+
+    Raises:
+        ValueError: It is not an https address (http is for loopback only), or holds a user, a query, a fragment, a port
+            out of range or a path that would be rewritten; the message says which.
+    """
+    stripped = text.strip()
+    if not stripped.isascii() or any(character <= " " or character in '\\"<>^`{|}\x7f' for character in stripped):
+        raise ValueError("an address is plain ASCII without blanks: write international names in their xn-- form")
+    try:
+        parts = urlsplit(stripped)
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise ValueError(f"this is not a valid address: {error}") from error
+    if not host or parts.scheme not in {"http", "https"}:
+        raise ValueError("an address begins with https:// and a host, as in https://api.example.com/v1")
+    if "@" in parts.netloc:
+        raise ValueError("an address holds no user or password: the token has its own setting")
+    if parts.query or parts.fragment:
+        raise ValueError("a base address has no query and no fragment: end it with the version, as in /v1")
+    segments = parts.path.rstrip("/").split("/")[1:]
+    if any(segment in {"", ".", ".."} for segment in segments):
+        raise ValueError("the path holds an empty, `.` or `..` segment: write it out plainly")
+    if not all(0 < len(label) <= _LONGEST_LABEL for label in host.removesuffix(".").split(".")):
+        raise ValueError(f"{host!r} cannot be a host name")
+    if parts.scheme == "http" and not is_loopback(host):
+        raise ValueError("use https: http sends the token in the clear")
+    shown = f"[{host}]" if ":" in host else host
+    return f"{parts.scheme}://{shown}{f':{port}' if port is not None else ''}{parts.path.rstrip('/')}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host name or IP address means this machine."""
+    if host in _LOCAL_NAMES:
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
