@@ -59,6 +59,9 @@ class Network(Struct, frozen=True):
         Raises:
             ValueError: A file cannot be used; the message names it.
         """
+        given = self.env.get("SSL_CERT_FILE")
+        if given and not os.access(given, os.R_OK):
+            raise ValueError(f"SSL_CERT_FILE names {given}, which cannot be read")
         context = httpx.create_ssl_context(trust_env=False)
         # An operator's own certificate authority is among the system's, or in SSL_CERT_FILE.
         context.load_default_certs()

@@ -29,8 +29,12 @@ def suggestions(kind: str, ctx: click.Context, param: click.Parameter, incomplet
     except (ConfigError, StorageError, OSError):
         return []
     given = ctx.params.get(param.name or "") or ()
+    # Bash puts a word into the line as it is given it, and would run what a name holds; zsh and fish quote it.
+    quoted = shlex.quote if os.environ.get("_RUNWARDEN_COMPLETE") == "bash_complete" else str
     return [
-        CompletionItem(value, help=said) for value, said in found if value.startswith(incomplete) and value not in given
+        CompletionItem(quoted(value), help=said)
+        for value, said in found
+        if value.startswith(incomplete) and value not in given and value.isprintable()
     ]
 
 

@@ -48,13 +48,15 @@ PASSING: Final = frozenset({"unreachable", "timed_out", "server_failed", "rate_l
 @click.option("-f", "--follow", is_flag=True, help="Print new output until the turn ends; exit 1 if it failed.")
 @click.option("--all", "everything", is_flag=True, help="Print from the beginning instead of the last 64 KiB.")
 @click.option("--raw", is_flag=True, help="Print the log's bytes unchanged, for a file or another program.")
+@click.option("--allow-escapes", is_flag=True, help="With --raw, let the log's control characters act on a terminal.")
 @async_command
 async def log(invocation: Invocation, *, run_id: str, turn: int | None, **options: bool) -> int:
     """Print what a turn's agent printed, and what the service did for it.
 
     The end of it, or all of it. Where the service knows the agent's program, this is a conversation: what the agent
     said, ran and edited, with the beginning and the end of long outputs. On a terminal colours are shown and every
-    other control is visible; into a pipe it is plain lines, with --raw the log's own bytes. --all cuts nothing.
+    other control is visible; into a pipe it is plain lines, with --raw the log's own bytes. On a terminal --raw prints
+    whole lines with visible controls, unless --allow-escapes is given. --all cuts nothing.
     """
     is_table = invocation.format is Format.TABLE
     if not is_table and (options["follow"] or options["raw"]):
@@ -67,8 +69,20 @@ async def log(invocation: Invocation, *, run_id: str, turn: int | None, **option
         forms: tuple[LogForm, ...] = ("lines", "steps")
         if is_table:
             forms = ("bytes",) if options["raw"] else ("steps",)
+        # What a terminal is sent acts on it: clipboard, title, colours.
+        is_shown = options["raw"] and invocation.output.width is not None and not options["allow_escapes"]
+        if is_shown:
+            forms = ("lines",)
         readers = [
-            LogReader(engine, invocation.output, run.run_id, number, form, options["everything"], is_kept=not is_table)
+            LogReader(
+                engine,
+                invocation.output,
+                run.run_id,
+                number,
+                form,
+                options["everything"] or is_shown,
+                is_kept=not is_table,
+            )
             for form in forms
         ]
         chunk, *_ = [await reader.print(offset) for reader in readers]

@@ -55,6 +55,17 @@ def test_names_and_values_are_completed(lone: CommandLine) -> None:
         assert completed(lone, *line.split(" ")) == offered, line
 
 
+def test_a_name_that_a_shell_would_run_is_quoted(boarded: CommandLine, board: Lab) -> None:
+    """Statuses and repositories come from others: in bash's line they are one word, and nothing else."""
+    for number, status in enumerate(("$(touch owned)", "a b", "x\nplain,y")):
+        board.put(f"run_{number}", status)
+    assert boarded("runs", "list").code == 0
+
+    offered = completed(boarded, "runs", "list", "--status", "")
+    assert {"'$(touch owned)'", "'a b'"} <= {*offered}
+    assert not any("\n" in word or word in {"y", "x"} for word in offered)
+
+
 def test_runs_are_completed_from_the_cache(boarded: CommandLine, board: Lab) -> None:
     """Their ids, and what they are about."""
     board.put("run_01", "completed")

@@ -15,6 +15,7 @@ from service.store.database import Database
 from storage.records.results import LogStep
 from tests.cli.conftest import CommandLine
 from tests.lab import RUN, Drop, Received, Respond, Server
+from tests.pty.terminal import Terminal
 from tests.service_process import RunningService
 from tests.waiting import eventually
 
@@ -63,6 +64,15 @@ def test_a_run_is_followed_to_its_end_and_viewed(real: CommandLine, service: Run
     none = real("runs", "view", run_id, "--turn", "9")
     shown = real("runs", "show", run_id)
 
+    env = {"HOME": str(real.home), "RUNWARDEN_BASE_URL": real.base_url, "RUNWARDEN_TOKEN": real.token, "TZ": "UTC"}
+    seen = []
+    for more in ((), ("--allow-escapes",)):
+        terminal = Terminal(("runs", "log", run_id, "--raw", *more), env)
+        assert terminal.end() == 0
+        seen.append(terminal.seen)
+        terminal.close()
+
+    assert [b"\x1b[2J" in each for each in seen] == [False, True]
     assert (following.returncode, "turn 1: completed" in err) == (0, True)
     assert "plain␇␛[2Jline red hidden" in out
     assert "\ndone\n" in out

@@ -158,6 +158,7 @@ async def test_an_unknown_authority_names_the_settings(service: Server, tmp_path
     address, missing = f"https://localhost:{service.port}/v1", tmp_path / "missing.pem"
     for way, error, words in (
         ({}, UnreachableError, "ca_file or SSL_CERT_FILE"),
+        ({"env": {"SSL_CERT_FILE": str(missing)}}, NotSendableError, r"SSL_CERT_FILE .*missing\.pem"),
         ({"ca_file": missing}, NotSendableError, r"ca_file .*missing\.pem"),
         ({"client_cert": missing}, NotSendableError, r"client_cert .*missing\.pem"),
     ):
