@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
+from urllib.parse import urlsplit
 
 import sqlalchemy as sa
 from pydantic import BaseModel, ConfigDict, Field
@@ -269,10 +270,9 @@ def _host(entry: HostEntry) -> hosts.Host:
     if entry.probe == "git" and entry.clone_url is None:
         example = "clone_url (--clone-url), such as https://git.example/{path}.git"
         raise SetupError(f"{entry.platform}: probe git needs {example}")
-    named = location(entry.api_url or entry.clone_url or "")
     return hosts.Host(
         platform=entry.platform,
-        host=(entry.host or (named.host if named else _PUBLIC_HOSTS[entry.platform])).lower(),
+        host=(entry.host or _named_host(entry) or _PUBLIC_HOSTS[entry.platform]).lower(),
         group=entry.group,
         probe=entry.probe,
         api_url=api_url,
@@ -280,6 +280,20 @@ def _host(entry: HostEntry) -> hosts.Host:
         token_env=entry.token_env,
         token_ends=None if entry.token_ends is None else entry.token_ends.isoformat(),
     )
+
+
+def _named_host(entry: HostEntry) -> str | None:
+    """The host that an entry's addresses name; None: it has none.
+
+    An API address needs no path: `https://api.acme.ghe.com` serves the repositories of `acme.ghe.com`.
+    """
+    if (entry.api_url or "").rstrip("/") == _PUBLIC_APIS[entry.platform]:
+        return None
+    if entry.api_url is not None:
+        host = urlsplit(entry.api_url).hostname
+        return host.removeprefix("api.") if host and host.endswith(".ghe.com") else host
+    named = location(entry.clone_url or "")
+    return None if named is None else named.host
 
 
 def add_repository(

@@ -182,6 +182,21 @@ def test_hosts_repositories_and_offers_are_changed_in_place(data: Path) -> None:
     assert attempt(data, "offer", "list").stdout == "SPRING  partner  retired  49 EUR\n"
 
 
+@pytest.mark.parametrize(
+    ("address", "host"),
+    [
+        ("https://api.octocorp.ghe.com", "octocorp.ghe.com"),
+        ("https://git.acme.example", "git.acme.example"),
+        ("https://git.acme.example:8443/", "git.acme.example"),
+        ("https://git.acme.example/api/v3", "git.acme.example"),
+        ("https://api.github.com", "github.com"),
+    ],
+)
+def test_an_api_address_names_its_host_with_or_without_a_path(data: Path, address: str, host: str) -> None:
+    """Otherwise the token would go to the public host."""
+    assert command(data, "host", "connect", *GITHUB, "--api-url", address)["host"] == host
+
+
 def test_a_check_tells_why_a_host_is_not_well(data: Path, tmp_path: Path) -> None:
     """The API has a word only; this has the reason, and status 1 unless all is well."""
     bare = make_repository(tmp_path / "acme" / "api", {"README.md": "# api\n"})
