@@ -39,9 +39,12 @@ _OTHER_ABI: Final = 0x40000000
 _SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/nix/store")
 _ETC: Final = (
     *("alternatives", "ca-certificates", "ssl", "pki", "ld.so.cache", "localtime", "passwd", "group"),
-    *("nsswitch.conf", "mime.types", "magic"),
+    *("nsswitch.conf", "host.conf", "services", "protocols", "mime.types", "magic"),
 )
 _RESOLVER: Final = Path("/etc/resolv.conf")
+_HOSTS: Final = Path("/etc/hosts")
+_LOOPBACK: Final = "127.0.0.1 localhost agent\n::1 localhost ip6-localhost ip6-loopback\n"
+"""The names of an agent without a network; `agent` is its host's."""
 _SOCKETS: Final = "/run/runwarden"
 _PROBE_S: Final = 60
 _INSTALLERS: Final = {"debian": "apt install", "ubuntu": "apt install", "fedora": "dnf install", "rhel": "dnf install"}
@@ -168,7 +171,12 @@ class Sandbox:
         if own is not None:
             resolver = workspace.resolver_file
             resolver.write_text(uplink.RESOLVER, "ascii")
-        mounts = _system_mounts(resolver)
+        hosts = _HOSTS
+        if not view.network:
+            # The machine's own names are of no use there, but every test suite expects localhost.
+            hosts = workspace.hosts_file
+            hosts.write_text(_LOOPBACK, "ascii")
+        mounts = [*_system_mounts(resolver), "--ro-bind-try", str(hosts), str(_HOSTS)]
         # These come first, because later mounts may lie inside them.
         mounts += ["--bind", str(workspace.temporary), INSIDE.temporary, "--bind", str(workspace.shared), "/dev/shm"]  # noqa: S108 — its own
         relay = [] if view.sockets is None else [Path(sys.base_prefix), Path(relay_script.__file__)]
@@ -283,7 +291,7 @@ def _system_mounts(resolver: Path | None) -> list[str]:
             view += ["--symlink", str(Path(folder).readlink()), folder]
         else:
             view += ["--ro-bind-try", folder, folder]
-    for name in (*_ETC, *(("hosts",) if resolver else ())):
+    for name in _ETC:
         view += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
     if resolver is not None:
         view += ["--ro-bind-try", str(resolver), str(_RESOLVER)]

@@ -79,6 +79,7 @@ class Workspace:
         self.conversation_file = root / "conversation.json"
         self.filter_file = root / "seccomp.bpf"
         self.resolver_file = root / "resolv.conf"
+        self.hosts_file = root / "hosts"
         self.sockets = root / "sockets"
         """The folder of the proxies' sockets, if the agent has any."""
         self._nothing = root / "nothing"

@@ -44,7 +44,7 @@ def test_the_lab_refuses_to_listen_beyond_this_machine(tmp_path: Path) -> None:
     """Exit status 2, and the cure."""
     ended = refused_start(tmp_path, "serve", "--lab", "--host", "0.0.0.0", "--port", "0")
 
-    assert (ended.returncode, "loopback only" in ended.stderr) == (2, True)
+    assert (ended.returncode, "only available on loopback" in ended.stderr) == (2, True)
 
 
 SENSELESS = [
