@@ -219,7 +219,7 @@ class ContinueRunForm(ActionForm):
             return
         await self.form_draft.done()
         self.is_waiting = True
-        self.app.notify("It is sent when the run ends. Activity lists and cancels it.", markup=False)
+        self.app.notify("Will be sent when the run finishes. Activity lists and cancels it.", markup=False)
         self.dismiss(None)
 
 

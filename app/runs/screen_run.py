@@ -241,7 +241,9 @@ class RunScreen(RunActions):
             if is_waiting or (action is not None and action.state == "confirmed"):
                 self._conversation.reply.clear()
                 self._conversation.body.focus()
-                self.session.notify("Sent. What the agent does with it appears here.")
+                # A reply that waits for the end of the run has a notice of its own.
+                if not is_waiting:
+                    self.session.notify("Sent. What the agent does with it appears here.")
 
         self.reply(message.text, replied)
 

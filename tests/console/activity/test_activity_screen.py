@@ -251,7 +251,7 @@ async def test_a_continuation_of_an_active_run_waits_for_its_end(staged: Staged,
         await scene.press("slash", *"is:active", "enter", "c", *"Then the docs.", "ctrl+s")
         await scene.shows("Later w", "Send ^s")
         await scene.press("w")
-        assert any("Activity lists and cancels it." in toast for toast in scene.toasts)
+        assert scene.toasts[-1] == "Will be sent when the run finishes. Activity lists and cancels it."
         await enter(scene, CreateOrganization("noone@nowhere"), "unknown", ago_m=1)
         await scene.press("6")
         first, second = table(scene).items[:2]

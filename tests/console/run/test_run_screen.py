@@ -94,6 +94,17 @@ async def test_a_reply_that_was_sent_needs_no_further_key(run_on_show: OnShow) -
         assert page.query_one(ReplyBox).text == ""
 
 
+async def test_a_reply_that_waits_is_not_said_to_be_sent(run_on_show: OnShow, board: Lab) -> None:
+    """The run is active: its words go with the end of it."""
+    for run in board.runs.values():
+        run["status"] = "working"
+    async with run_on_show(ScriptedResults()) as scene:
+        await scene.press("c", *"Now", "ctrl+s", "w")
+
+        assert scene.toasts[-1] == "Will be sent when the run finishes. Activity lists and cancels it."
+        assert not any(toast.startswith("Sent.") for toast in scene.toasts)
+
+
 async def test_parts_and_turns_lead_to_each_other(run_on_show: OnShow) -> None:
     """By key and by mouse: a finding to its line, a file to its diff and back, `>` and `<` to a turn's own results."""
     results = ScriptedResults()
