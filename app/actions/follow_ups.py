@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from app.actions.actions import Actions
 from app.actions.refusals import ActionRefusedError, AlreadyAskedError, BlockedError
-from app.api.requests import ContinueRun, as_json, request_from
+from app.api.requests import CancelRun, ContinueRun, as_json, request_from
 from app.engine.events import Announce, StateChangedElsewhere
 from storage.cache.cache import Cache
 from storage.errors import StorageError
 from storage.ledger import new_action_id
-from storage.records import Action, ActionFailure
+from storage.records import CANCELLED, Action, ActionFailure, ActionFilter, Run
 from storage.records.decision import WHEN_ENDED, Decision, Occurrence, Outcome, Verdict
 from storage.state import State
 
@@ -109,8 +109,21 @@ class FollowUps:
         if run is None or run.presence == "lost":
             if await state.take(number, "queued", "expired", "the service no longer lists the run"):
                 self.announce(StateChangedElsewhere())
-        elif run.is_final and run.presence == "current" and await state.take(number, "queued", "acting", ""):
-            await self._send(state, decision, now)
+        elif run.is_final and run.presence == "current":
+            if await self._was_cancelled(run.run, decision.decided_at):
+                # Sending it would start again what somebody has just stopped.
+                if await state.take(number, "queued", "expired", "the run was cancelled"):
+                    self.announce(StateChangedElsewhere())
+            elif await state.take(number, "queued", "acting", ""):
+                await self._send(state, decision, now)
+
+    async def _was_cancelled(self, run: Run, since: datetime) -> bool:
+        """Whether the service says so, or the run was cancelled from this machine since then."""
+        if run.status == CANCELLED:
+            return True
+        cancels = ActionFilter(["run.cancel"], ["confirmed", "unknown"], since=since)
+        paths = {action.path for action in await self.actions.ledger.actions(cancels)}
+        return CancelRun(run.run_id).path in paths
 
     async def _send(self, state: State, decision: Decision, now: datetime) -> None:
         facts = decision.occurrence.facts

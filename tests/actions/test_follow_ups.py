@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from app.actions.follow_ups import FollowUps
-from app.api.requests import ContinueRun
+from app.api.requests import CancelRun, ContinueRun
 from app.engine.engine import Engine
 from storage.records import Repository
 from storage.records.decision import Decision
@@ -55,6 +55,21 @@ async def looked(engine: Engine, times: int = 2) -> None:
     for _ in range(times):
         assert await engine.refresh() is None
         await engine.follow_ups.work()
+
+
+@pytest.mark.parametrize("by", ["me", "somebody else"])
+async def test_it_goes_with_a_run_that_is_cancelled(peer: Lab, engine: Engine, by: str) -> None:
+    """Sending it would start again what was stopped; the journal says why it was not sent."""
+    waiting = await engine.follow_ups.wait(GO_ON)
+    if by == "me":
+        accepted = Respond(202, {"run_id": "run_1", "status": "failed"})
+        peer.otherwise = lambda request: accepted if request.path.endswith("/cancel") else peer.answer(request)
+        assert (await engine.actions.submit(CancelRun("run_1"))).state == "confirmed"
+    peer.put("run_1", "failed" if by == "me" else "cancelled", created=peer.now)
+    await looked(engine)
+
+    assert await became(engine, waiting) == ("expired", "the run was cancelled")
+    assert not any(json.loads(body or "{}").get("instructions") for body in peer.posts)
 
 
 async def test_it_is_sent_once_when_the_run_has_ended(peer: Lab, tmp_path: Path) -> None:
