@@ -206,7 +206,7 @@ class RunwardenApp(BaseApp[None]):
         super().__init__()
         self.settings = settings
         self.clock = clock
-        self.terminal = Terminal(lambda: self._driver, mouse=settings.console.mouse)
+        self.terminal = Terminal(lambda: self._driver)
         self.engines = profile_engines
         self._is_switching = False
         self.navigation = Navigation(self)
@@ -323,10 +323,6 @@ class RunwardenApp(BaseApp[None]):
 
         work = partial(run_own_command, self, self.session, self.terminal, self.settings.commands[index])
         self.run_worker(work, exclusive=True, group="own command")
-
-    def action_mouse(self) -> None:
-        """Leave the mouse to the terminal, for selecting text, or take it back."""
-        self.session.notify(self.terminal.toggle_mouse())
 
     def action_suspend_process(self) -> None:
         """Stop until the shell's `fg`."""

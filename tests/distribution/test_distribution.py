@@ -1,7 +1,6 @@
 """The distribution's name and extras: one constant, the same everywhere."""
 
 import re
-import runpy
 import sys
 import tomllib
 from pathlib import Path
@@ -40,18 +39,6 @@ def test_no_text_tells_to_install_another_distribution() -> None:
     ]
 
     assert found == []
-
-
-def test_a_packages_page_has_full_addresses() -> None:
-    """Pictures from where files are fetched, other links from the project's page; nothing points beside itself."""
-    absolute = runpy.run_path(str(ROOT / "hatch_build.py"))["absolute"]
-    text = (ROOT / "README.md").read_text("utf-8")
-    told = absolute(text, "https://project.example", "https://files.example")
-
-    assert "](https://files.example/docs/pictures/demo.gif)" in told
-    assert "](https://project.example/docs/agents.md)" in told
-    assert "](docs/" not in told
-    assert absolute(text, "", "") == text
 
 
 @pytest.mark.parametrize("extra", sorted(EXTRAS))

@@ -24,9 +24,6 @@ KEEP_TITLE: Final = "\x1b[22;2t"
 GIVE_TITLE_BACK: Final = "\x1b[23;2t"
 LONGEST: Final = 120
 TERMINAL_BINDINGS: Final = (
-    Binding(
-        "f8", "mouse", "mouse on/off", show=False, tooltip="Turn off to select text with the mouse", id="app.mouse"
-    ),
     Binding("ctrl+z", "suspend_process", "suspend", show=False, tooltip="Resume with fg", id="app.suspend"),
 )
 KeepFrame = Callable[[Sequence[int], str, Sequence[str]], None]
@@ -49,12 +46,11 @@ def title_of(vitals: "Vitals") -> str:
 
 
 class Terminal:
-    """Sets the window's title and lends the mouse. Without a terminal it does nothing."""
+    """Sets the window's title, and leaves the mouse to other programs. Without a terminal it does nothing."""
 
-    def __init__(self, driver: "Callable[[], Driver | None]", *, mouse: bool) -> None:
+    def __init__(self, driver: "Callable[[], Driver | None]") -> None:
         """Change nothing yet; `driver` returns None before the app runs."""
         self._textual_driver = driver
-        self._mouse_is_ours = mouse
         self.modes_before: list[Any] | None = None
         """The modes from before an early frame. None: Textual is the first to change them."""
         self.keep_frame: KeepFrame | None = None
@@ -104,27 +100,6 @@ class Terminal:
     def farewell(self) -> str:
         """The sequence that restores the old title after the console."""
         return GIVE_TITLE_BACK if self._title is not None else ""
-
-    def toggle_mouse(self) -> str:
-        """Leave the mouse to the terminal, for selecting text, or take it back; confirm which."""
-        driver = self.driver
-        if driver is None:
-            return "There is no terminal here."
-        self._mouse_is_ours = not self._mouse_is_ours
-        to_console = self._mouse_is_ours
-        # Let the terminal report the mouse to the console, or keep it for selecting text.
-        write = driver.write
-        if to_console:
-            write("\x1b[?1000h\x1b[?1003h\x1b[?1006h")
-            if getattr(driver, "_mouse_pixels", False):
-                # Cells and pixels exclude each other: the last request counts, and Textual goes on reading pixels.
-                write("\x1b[?1016h")
-        else:
-            write("\x1b[?1000l\x1b[?1003l\x1b[?1006l\x1b[?1016l")
-        driver.flush()
-        # After a suspension the driver switches on again what it believes to be on.
-        driver._mouse = to_console  # noqa: SLF001 — it has no other way to be told
-        return "The mouse works here again." if self._mouse_is_ours else "The mouse now selects text. Press f8 to undo."
 
 
 def keep_frames(app: App[Any], keep: KeepFrame, profile: Callable[[], str]) -> Callable[[], None]:
