@@ -8,7 +8,7 @@ import pytest
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PICTURES = runpy.run_path(str(DOCS / "pictures.py"))
-RECORDED = {"demo.gif", "review.svg", "changes.svg"}
+RECORDED = {"demo.gif", "review.svg"}
 DELAYS = re.compile(rb"\x21\xf9\x04.(..).\x00", re.DOTALL)
 
 
