@@ -12,13 +12,13 @@ export PYTHONDONTWRITEBYTECODE :=
 DEMO ?= $(HOME)/runwarden-demo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test again check lint campaign wheel-check container-check page-check bench install lock pictures recording snapshots clean
+.PHONY: help demo test again check lint campaign wheel-check container-check page-check bench install lock pictures recording transcripts snapshots clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: .venv/.demo ## Show everything working on this machine: service, repositories, runs, console (KEEP=1 keeps it)
-	@$(BIN)/runwarden demo $(if $(KEEP),--keep --folder "$(DEMO)")
+demo: .venv/.demo ## Show everything working on this machine, with scripted agents (KEEP=1 keeps it; AGENT=claude adds yours)
+	@$(BIN)/runwarden demo $(if $(KEEP),--keep --folder "$(DEMO)") $(if $(AGENT),--agent "$(AGENT)")
 
 test: .venv/.dev ## Run all tests (about twelve minutes on two cores)
 	@echo "All tests take about twelve minutes on two quiet cores; CONTRIBUTING.md says how to run a part of them."
@@ -62,6 +62,9 @@ pictures: .venv/.dev ## Make the README's pictures from the tests' accepted ones
 
 recording: .venv/.dev ## Record the README's moving picture on the demo, and two pictures (needs rsvg-convert, ffmpeg, gifsicle)
 	@PYTHONPATH=. TERM=xterm-256color COLORTERM=truecolor $(BIN)/python docs/recording.py
+
+transcripts: .venv/.dev ## Record the sessions that the demo's fixer replays (needs Claude Code from npm, and root for /workspace)
+	@PYTHONPATH=. $(BIN)/python -m tests.demo.transcripts
 
 snapshots: .venv/.dev ## Accept what the screens look like now, after looking at them
 	@$(BIN)/python -m pytest tests/console --snapshot-update
