@@ -221,7 +221,7 @@ def build(folder: Path, *, is_live: bool) -> World:
     return World(folder, service, tokens[PROFILE], repositories)
 
 
-def _agents(folder: Path, *, is_live: bool) -> "Iterator[dict[str, Json]]":
+def _agents(folder: Path, *, is_live: bool) -> Iterator[dict[str, object]]:
     """Yield the demo's agents, all of them scripts, and write the fixer's program."""
     for name, (pace, *rest) in REVIEWERS.items():
         argv = ["{python}", "-P", str(AGENT), pace if is_live else "0", *rest]
@@ -277,14 +277,14 @@ def add_program(world: World, name: str) -> None:
         DemoError: The service refused it.
     """
     preset, provider, variables, _ = PROGRAMS[name]
-    model: dict[str, Json] = {"provider": provider, "key_env": f"{variables}_API_KEY", "budget": OWN_BUDGET}
+    model: dict[str, object] = {"provider": provider, "key_env": f"{variables}_API_KEY", "budget": OWN_BUDGET}
     if address := os.environ.get(f"{variables}_BASE_URL"):
         model["base_url"] = address
     file = world.folder / "own-agent.json"
     description = f"Your own {name}, with your key: at most $1 a run and $5 a day."
     agent = {"name": name, "preset": preset, "model": model, "description": description}
     file.write_text(json.dumps({"agents": [agent]}), "utf-8")
-    administer(["apply", str(file), "--data-dir", str(world.service_dir)])
+    administer(["apply", str(file), "--data-dir", str(world.service_dir), "--json"])
 
 
 def resume(folder: Path) -> World:
