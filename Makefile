@@ -12,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE :=
 DEMO ?= $(HOME)/runwarden-demo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test again check lint campaign wheel-check container-check page-check bench install lock reference pictures recording transcripts snapshots clean
+.PHONY: help demo test again check lint campaign wheel-check release container-check page-check bench install lock reference pictures recording transcripts snapshots clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ wheel-check: export RUNWARDEN_PYTHONS ?= $(shell ls -d $(HOME)/.pyenv/versions/*
 	$(HOME)/.local/share/uv/python/*/bin/python3.1[1-9] 2>/dev/null | paste -sd: -)
 wheel-check: .venv/.dev ## Install the wheel on each Python that PATH or RUNWARDEN_PYTHONS names, and run its demo (minutes)
 	@$(BIN)/python -m pytest -n0 -s -m campaign tests/distribution/test_wheel.py
+
+release: .venv/.dev ## Build, hash, list the parts of, check and tag the version in app/version.py (minutes; publishes nothing)
+	@.ci/release
 
 container-check: .venv/.dev .venv/.containers ## Build the image, and start it and the systemd units, with podman (minutes, as root)
 	@$(BIN)/python -m pytest -n0 tests/distribution/test_container_files.py
