@@ -142,7 +142,7 @@ def test_the_stand_ins_say_what_they_are_and_do_what_their_log_shows(demo: Demo)
 
     assert "Scripted stand-in agent: no model, no account" in steps[3]["text"]
     assert {"said", "used", "edited", "ran", "result", "ended"} <= {step["kind"] for step in steps}
-    assert "discounts=()" in json.dumps(printed(config, "runs", "diff", fixed))
+    assert "discounts=()" in json.dumps(printed(config, "runs", "diff", fixed, "--patch"))
     assert not any("configured for" in task for task in tasks.values())
 
 
