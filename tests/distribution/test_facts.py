@@ -231,8 +231,8 @@ def test_every_example_of_a_file_can_be_read(document: dict[str, Any]) -> None:
         organizations = [{"name": "Acme", "repositories": [repository | part(organizations["repositories"])]}]
     if isinstance(agents, dict):
         agents = [{"name": "claude", "preset": "claude-code"} | agents]
-    if "hosts" in document:
-        organizations = [{"name": "Acme", "hosts": document["hosts"]}]
+    if "hosts" in document:  # Lines of an organization.
+        organizations = [{"name": "Acme", **document}]
     Setup.model_validate({"organizations": organizations, "agents": agents, "offers": document.get("offers", [])})
 
 
