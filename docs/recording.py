@@ -24,9 +24,9 @@ from app.demo.history import seed_month
 from app.demo.service_process import administer
 from app.demo.world import World, build
 from app.engine.engine import Engine
-from storage.records import Run, RunFilter
+from storage.records import Run, RunFilter, RunSort
 
-SIZE: Final = (160, 40)
+SIZE: Final = (160, 36)
 WIDTH: Final = 1600
 """Pixels of the film."""
 PAGE: Final = (1200, 900)
@@ -36,7 +36,7 @@ REVIEWED: Final = 4
 TASK: Final = "Note the retries in the changelog, and run the tests."
 NIGHTLY: Final = """\
 import pathlib, sys, time
-def say(line): print(line, flush=True); time.sleep(0.4)
+def say(line): print(line, flush=True); time.sleep(0.8)
 say("Scripted stand-in agent: no model, no account.")
 say("$ python -m unittest discover -v tests")
 say("test_totals (tests.test_billing.Billing) ... ok")
@@ -101,29 +101,28 @@ def _plain(svg: str) -> str:
 async def film(recording: Recording, world: World, engine: Engine, failed: str) -> None:
     """Find a failed run, read its reason, retry it, and see it complete."""
     press, hold = recording.press, recording.hold
-    await hold(1.6)
+    await hold(1.4)
     await press("right_square_bracket", "right_square_bracket", then=0.4)
-    await hold(0.8)
-    await press("enter", then=0)
+    await hold(0.6)
+    above = await engine.cache.index_of(failed, RunFilter(statuses=("failed",)), RunSort())
+    await press(*["j"] * (above or 0), "enter", then=0.2)
     await hold(1.6)
     await press("f5", then=0)
     await hold(2)
     (world.folder / "space").write_text("free")
-    await press("T", then=1.2)
+    await press("escape", then=0.3)
+    await press("T", then=1)
     await press("ctrl+s", then=1)
-    await press("ctrl+s", then=0.4)
-    await press("escape", "left_square_bracket", "left_square_bracket", then=0.2)
-    await press("slash", *"note", "minus", *"the", "enter", then=0.06)
-    await hold(0.8)
+    await press("ctrl+s", then=0.7)
+    await press("enter", then=0.7)
+    await press("f5", then=0.6)
     async with asyncio.timeout(PATIENCE_S):
         while {run.status for run in await of_task(engine) if run.run_id != failed} != {"completed"}:
             await engine.refresh()
             await recording.pilot.pause(1)
-    await hold(1.4)
-    await press("home", "enter", then=0)
-    await hold(0.8)
+    await hold(1.2)
     await press("f4", then=0)
-    await hold(2)
+    await hold(2.4)
 
 
 async def of_task(engine: Engine) -> tuple[Run, ...]:
