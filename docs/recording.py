@@ -50,7 +50,7 @@ with pathlib.Path("CHANGELOG.md").open("a") as changelog:
 say("edit CHANGELOG.md")
 """
 """An agent whose tests fail while a file says that the disk is full."""
-PATIENCE_S: Final = 420.0
+PATIENCE_S: Final = 300.0
 PICTURES: Final = Path(__file__).with_name("pictures")
 
 
@@ -74,11 +74,14 @@ class Recording:
             await self.pilot.pause(0.5)
             self._take(seconds / 4)
 
-    async def press(self, *keys: str, then: float = 0.25) -> None:
-        """Type, a frame a key."""
+    async def press(self, *keys: str, then: float = 0.25, shows: str = "") -> None:
+        """Type, a frame a key, once the screen shows this text."""
         for key in keys:
             await self.pilot.press(key)
             await self.pilot.pause(0.6)
+            async with asyncio.timeout(PATIENCE_S):
+                while shows.replace(" ", "&#160;") not in self.pilot.app.export_screenshot():
+                    await self.pilot.pause(0.5)
             self._take(then)
 
     def still(self, name: str) -> None:
@@ -105,23 +108,26 @@ async def film(recording: Recording, world: World, engine: Engine, failed: str) 
     await press("right_square_bracket", "right_square_bracket", then=0.4)
     await hold(0.6)
     above = await engine.cache.index_of(failed, RunFilter(statuses=("failed",)), RunSort())
-    await press(*["j"] * (above or 0), "enter", then=0.2)
+    await press(*["j"] * (above or 0), then=0.2)
+    await press("enter", then=0.2, shows="F5")
     await hold(1.6)
-    await press("f5", then=0)
+    await press("f5", then=0, shows="No space left")
     await hold(2)
     (world.folder / "space").write_text("free")
-    await press("escape", then=0.3)
-    await press("T", then=1)
-    await press("ctrl+s", then=1)
-    await press("ctrl+s", then=0.7)
-    await press("enter", then=0.7)
-    await press("f5", then=0.6)
+    await press("escape", then=0.3, shows="Failed 24h")
+    await recording.pilot.pause(5)  # What was just painted takes no key yet.
+    await press("T", then=1, shows="Retry failed runs")
+    await press("ctrl+s", then=1, shows="Copy as curl")
+    await recording.pilot.pause(5)
+    await press("ctrl+s", then=0.7, shows="started again")
+    await press("enter", then=0.7, shows="F5")
+    await press("f5", then=0.6, shows="stand-in agent")
     async with asyncio.timeout(PATIENCE_S):
         while {run.status for run in await of_task(engine) if run.run_id != failed} != {"completed"}:
             await engine.refresh()
             await recording.pilot.pause(1)
     await hold(1.2)
-    await press("f4", then=0)
+    await press("f4", then=0, shows="CHANGELOG")
     await hold(2.4)
 
 
