@@ -12,7 +12,7 @@ from app.api.errors import ApiError
 from app.console.session.coalesced_task import CoalescedTask
 from app.engine.events import ActionChanged, BackfillMoved, CacheChangedElsewhere, LinkChanged, RunsChanged
 from app.runs.query import parse
-from app.runs.screen_ledger_turns import indented, turn_of
+from app.runs.screen_ledger_turns import turn_of
 from app.runs.screen_views import ALL, TableQuery, View
 from storage.records import KNOWN_STATUSES, RunFilter, RunRow, RunWindow, WindowRequest
 from widgets.runs.extent import Extent
@@ -310,7 +310,6 @@ async def read_run(engine: "Engine", run_id: str, *, stuck: bool) -> RunView | N
         stuck,
         next(earlier, None),
         Branch(*await cache.on_branch(run_id, each_way=BESIDE, most=MOST_BESIDE)),
-        indented(detail.run.raw_json),
         engine.settings.history.confirmed_for,
         agent=seen.summary.agent,
     )

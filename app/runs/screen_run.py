@@ -20,8 +20,6 @@ from app.runs.screen_loader import read_run
 from app.runs.screen_subject import RunPart, RunSubject, hidden
 from storage.records.results import RunTurns
 from widgets.frame.bars import Tab
-from widgets.kit.line_text import LinePane
-from widgets.runs import facts
 from widgets.runs.facts import Branch
 from widgets.runs.run_bar import RunBar, RunTitle
 
@@ -33,35 +31,16 @@ PARTS: Final = (
     Tab("review", "F3", "Review", "Review", "Review"),
     Tab("changes", "F4", "Changes", "Changes", "Changes"),
     Tab("log", "F5", "Log", "Log", "Log"),
-    Tab("raw", "F6", "Raw", "Raw", "Raw"),
 )
 FIGURES_OF: Final = timedelta(days=30)
 ACTIVE_ONLY: Final = frozenset({"cancel_run", "follow_run"})
 """Actions for active runs only."""
 
 
-class RawPart(RunPart):
-    """The run as received."""
-
-    def compose(self) -> Iterable[Widget]:
-        """Compose the text."""
-        yield LinePane(lambda _: facts.raw(self.subject.view) if self.subject.view is not None else [], id="run-raw")
-
-    @property
-    def body(self) -> LinePane:
-        """The widget to focus: the text."""
-        return self.query_one(LinePane)
-
-    def show(self) -> None:
-        """Show the JSON."""
-        self.body.paint()
-
-
 class RunScreen(RunActions):
-    """One run: its conversation, review, changes, log and JSON."""
+    """One run: its conversation, review, changes and log."""
 
     TAB = "runs"
-    CSS = "#run-raw { height: 1fr; padding: 0 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
             Binding(tab.key.lower(), f"show('{tab.name}')", tab.title, show=False, id=f"run.{tab.name}")
@@ -113,7 +92,6 @@ class RunScreen(RunActions):
             "review": ReviewPart(subject),
             "changes": self._changes,
             "log": LogPart(subject),
-            "raw": RawPart(subject),
         }
         self._current = "conversation"
         self._is_from_finding = False

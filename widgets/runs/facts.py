@@ -55,8 +55,6 @@ class RunView(Struct, frozen=True):
     continues: str | None = None
     """The run whose conversation this one continues, if that has another id."""
     branch: Branch = Branch(0)
-    raw: tuple[SafeText, ...] = ()
-    """The run object as received, indented."""
     confirmed_for: timedelta = timedelta.max
     """How long a run counts as live after the service confirmed it."""
     agent: str | None = None
@@ -119,8 +117,8 @@ def fields(view: RunView, now: datetime, as_of: datetime, width: int) -> list[Li
         ("repository", safe_text(run.repository.label, limit=FIELD_LIMIT)),
         ("branch", safe_text(run.branch_name, limit=FIELD_LIMIT) or "(none given)"),
         *([("agent", safe_text(view.agent, limit=FIELD_LIMIT))] if view.agent else []),
-        ("started", f"{stamp(run.created_at)}" if run.created_at else "not readable, see raw JSON"),
-        ("updated", f"{stamp(run.updated_at)}" if run.updated_at else "not readable, see raw JSON"),
+        ("started", f"{stamp(run.created_at)}" if run.created_at else "not readable"),
+        ("updated", f"{stamp(run.updated_at)}" if run.updated_at else "not readable"),
     ]
     if (seconds := detail.took.until(as_of)) is not None:
         took = span(seconds)
@@ -151,13 +149,6 @@ def conversation(view: RunView, now: datetime, width: int) -> list[Line]:
             lines.append(line())
         lines += message_lines(number, turn, now, width)
     return lines
-
-
-def raw(view: RunView) -> list[Line]:
-    """The run object as received."""
-    from widgets.forms.pages import coloured  # imported late, to keep the first frame quick
-
-    return [coloured(text) for text in view.raw]
 
 
 def branch(view: RunView, now: datetime, width: int) -> list[Line]:
