@@ -90,12 +90,8 @@ def key_hints(screen: Screen[Any]) -> tuple[KeyHint, ...]:
 
 WIDTHS: Final = [(0, "-narrow"), (120, "-wide")]
 HEIGHTS: Final = [(0, "-short"), (32, "-tall")]
-OVERVIEW: Final = "profiles"
-"""The overview of all profiles has no tab: it is not about the profile on show."""
-
 ALL: Final = "all profiles"
-"""The list of the runs of all profiles, which has no tab either."""
-OF_ALL: Final = frozenset({OVERVIEW, ALL})
+"""The list of the runs of all profiles has no tab: it is not about the profile on show."""
 INBOX: Final = "inbox"
 
 TABS: Final = (
