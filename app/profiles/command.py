@@ -53,6 +53,7 @@ def check(invocation: Invocation) -> int:
 
     Nothing is sent, and no program is run for a token.
     """
+    warnings = list[ConfigError]()
     try:
         settings, found = invocation.settings(), list[ConfigError]()
     except ConfigError as error:
@@ -61,7 +62,11 @@ def check(invocation: Invocation) -> int:
         settings, found = mistakes(error.file, read_text(error.file) or "")
     if settings.file is not None:
         text = read_text(settings.file) or ""
-        found += _unusable(settings, Table(settings.file, text, toml_values(settings.file, text)))
+        root = Table(settings.file, text, toml_values(settings.file, text))
+        found += _unusable(settings, root)
+        warnings = list(_ignored_keys(settings, root))
+    for warning in warnings:
+        invocation.output.note(f"warning: {warning}")
     found.sort(key=lambda each: each.line or 0)
     if found:
         problems: list[ErrorDetail] = [{"line": each.line, "key": each.key, "message": str(each)} for each in found]
@@ -83,6 +88,7 @@ def check(invocation: Invocation) -> int:
         "base_url": profile.base_url,
         "read_only": profile.read_only,
         "data_folder": folder,
+        "warnings": [str(each) for each in warnings],
     }
     read_only = "yes" if profile.read_only else "no"
     shown = {
@@ -90,9 +96,19 @@ def check(invocation: Invocation) -> int:
         "profiles": ", ".join(names),
         "read_only": read_only,
     }
-    pairs = [(name, str(shown.get(name, value))) for name, value in document.items() if name != "ok"]
+    pairs = [(name, str(shown.get(name, value))) for name, value in document.items() if name not in {"ok", "warnings"}]
     invocation.output.record(document, pairs)
     return Exit.DONE
+
+
+def _ignored_keys(settings: Settings, root: Table) -> Iterator[ConfigError]:
+    if settings.keys:
+        from app.console.keys.keymap import unknown_actions
+
+        for text in unknown_actions(settings.keys):
+            yield ConfigError(
+                text, cure="", file=root.file, line=line_of(root.text, _place_of_key(root, settings, text))
+            )
 
 
 def _unusable(settings: Settings, root: Table) -> Iterator[ConfigError]:

@@ -104,7 +104,11 @@ async def test_sixteen_colours_have_a_theme_of_their_own(
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("COLORTERM")
 
-    for wanted, theme in (("runwarden", "runwarden-16"), ("nord", "nord"), ("no such theme", "runwarden-16")):
+    for wanted, theme in (
+        ("runwarden", "runwarden-16"),
+        ("runwarden-light", "runwarden-light"),
+        ("no such theme", "runwarden-16"),
+    ):
         settings = settings_for(board.base_url, tmp_path, theme=wanted)
         app = RunwardenApp(settings, settings.profile(), asyncio.Event().wait, None, SceneClock())  # type: ignore[arg-type]
 

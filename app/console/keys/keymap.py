@@ -69,25 +69,28 @@ def use_own_keys(app: App[Any], session: Session) -> None:
 
     async def check() -> None:
         # In a thread: it imports every screen.
-        for problem in await asyncio.to_thread(problems, keys, commands):
+        for problem in await asyncio.to_thread(lambda: (*unknown_actions(keys), *problems(keys, commands))):
             session.notify(problem, severity="warning")
 
     app.run_worker(cast("Any", check))
 
 
+def unknown_actions(keys: Mapping[str, str]) -> tuple[str, ...]:
+    """The actions in `[keys]` that do not exist, as after an update, each as a sentence with the fix: a warning."""
+    names = {fact.id for fact in catalog()}
+    return tuple(
+        f"keys.{name}: there is no such action, so the key does nothing. "
+        + (f"Did you mean {near}?" if (near := closest(name, names)) else "`runwarden config keys` lists the actions.")
+        for name in keys
+        if name not in names
+    )
+
+
 def problems(keys: Mapping[str, str], commands: Sequence[UserCommand] = ()) -> tuple[str, ...]:
-    """The mistakes in `[keys]` and in the keys of `[[commands]]`, each as a sentence with the cure."""
+    """The mistakes in `[keys]` and in the keys of `[[commands]]`, each as a sentence with the fix."""
     facts = catalog()
-    by_id = {fact.id: fact for fact in facts}
     wanted = [*keys.items(), *((command.name, command.key) for command in commands if command.key)]
-    unknown: list[str] = []
-    for name in keys:
-        if name not in by_id:
-            near = closest(name, by_id)
-            cure = f"Did you mean {near}?" if near else "`runwarden config keys` lists them."
-            unknown.append(f"keys.{name}: there is no such action. {cure}")
     return (
-        *unknown,
         *(
             f'{name}: "{key}" is not a key; write it as in "C", "ctrl+l" or "f5".'
             for name, written_keys in wanted

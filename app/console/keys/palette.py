@@ -21,6 +21,7 @@ from app.console.messages import GoToTab, OpenRun, SwitchProfile
 from app.console.screens import screen_type
 from app.console.session.user_preferences import UserPreferences, keep, read
 from app.console.sheets import OVER_CSS
+from app.console.themes import THEMES
 from app.engine.text import safe_text
 from app.runs.screen_views import PreferencesFile, listed, views_of
 from storage.records import RunFilter, RunSort
@@ -123,7 +124,7 @@ class ConsoleCommands(Provider):
 
     def _all(self) -> Iterator[PaletteCommand]:
         yield from (*self._key_actions(), *self._own(), *self._tabs(), *self._destinations)
-        for name in sorted(self.app.available_themes):
+        for name in sorted(theme.name for theme in THEMES):
             yield PaletteCommand(f"Theme {name}", "saved for the next start", partial(self._use_theme, name))
 
     def _remembered(self, command: PaletteCommand) -> Callable[[], Awaitable[object] | object]:
