@@ -291,13 +291,6 @@ class RunsScreen(RunActions):
         else:
             super().action_continue_run()
 
-    def action_new_like_this(self) -> None:
-        """Start runs like the marked ones, or like the one under the cursor."""
-        if self.table.marks:
-            self._show_many("like")
-        else:
-            super().action_new_like_this()
-
     def action_retry(self) -> None:
         """Send the instructions of the marked runs that failed once more, or of the run under the cursor."""
         self._show_many("retry")
@@ -698,7 +691,7 @@ class RunsScreen(RunActions):
 
 def marks_summary(count: int, cap: int, *, is_wide: bool) -> SafeText:
     """The number of marked runs, with their keys if there is room."""
-    keys = " · c continue · T retry · N start alike · f follow · X cancel · esc unmark" if is_wide else ""
+    keys = " · c continue · T retry · f follow · X cancel · esc unmark" if is_wide else ""
     capped = f" · sent to {cap:,} at a time" if count > cap else ""
     return safe_text(f"■ {count:,} marked{capped}{keys}")
 

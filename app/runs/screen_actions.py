@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 ResultT = TypeVar("ResultT")
 PATIENCE_S: Final = 0.5
 """Seconds after which a wait for the service is said."""
-FormName = Literal["retry", "continue", "like"]
+FormName = Literal["retry", "continue"]
 """What is done with many runs at once."""
 _NAMED: Final = 5
 """Runs that a sheet names."""
 MOST_MARKS: Final = 1_000
 """Runs marked at a time: for more there are filters."""
 ONE_ONLY: Final = "{:,} runs are marked: here this is done for one. Press esc to unmark them."
-WRITES: Final = frozenset({"new_run", "continue_run", "start_agent", "new_like_this", "retry", "cancel_run"})
+WRITES: Final = frozenset({"new_run", "continue_run", "retry", "cancel_run"})
 """Actions that a read-only profile does not have."""
 ON_A_RUN: Final = frozenset(
-    {"continue_run", "follow_run", "new_like_this", "cancel_run", "copy_run_id", "copy_run_json", "open_in_browser"}
+    {"continue_run", "follow_run", "cancel_run", "copy_run_id", "copy_run_json", "open_in_browser"}
 )
 """Actions that need a run in focus."""
 
@@ -47,20 +47,13 @@ hidden = partial(Binding, show=False)
 RUN_BINDINGS: Final = (
     Binding("n", "new_run", "new run", tooltip="Start a run on a repository", id="run.new"),
     Binding("c", "continue_run", "continue", tooltip="Send this run's agent another message", id="run.continue"),
-    Binding("a", "start_agent", "agent", tooltip="Start a named agent on a repository", id="run.agent"),
+    Binding("a", "new_run('name')", "agent", tooltip="Start a run of a named agent", id="run.agent"),
     Binding(
         "f",
         "follow_run",
         "follow",
         tooltip="Follow it in every tab until it ends; press again to unfollow",
         id="run.follow",
-    ),
-    hidden(
-        "N",
-        "new_like_this",
-        "new like this",
-        tooltip="Start a run with the same repository and instructions",
-        id="run.new_like",
     ),
     hidden("X", "cancel_run", "cancel run", tooltip="Cancel the run, or all marked ones", id="run.cancel"),
     hidden("y", "copy_run_id", "copy run id", id="run.copy_id"),
@@ -107,24 +100,11 @@ class RunActions(BaseScreen):
         return super().check_action(action, parameters)
 
     @using_engine("form")
-    async def action_new_run(self, engine: "Engine") -> None:
-        """Start a run, on the repository of the chosen runs."""
-        from app.actions.screen_writes import NewRunForm
+    async def action_new_run(self, engine: "Engine", focus: str = "") -> None:
+        """Start a run, on the repository of the chosen runs; `focus`: the form's field to begin with."""
+        from app.actions.screen_start import NewRunForm
 
-        self.app.push_screen(NewRunForm(engine, await self._repository()), self.form_closed)
-
-    @using_engine("form")
-    async def action_new_like_this(self, engine: "Engine") -> None:
-        """Start a run like the one in focus."""
-        from app.actions.screen_writes import like_of
-
-        if len(self.chosen_ids) > 1:
-            self.session.notify(ONE_ONLY.format(len(self.chosen_ids)), severity="warning")
-            return
-        detail = await engine.cache.detail(self.chosen_ids[0]) if self.chosen_ids else None
-        form = await answered(self, like_of(engine, detail))
-        if form is not None:
-            self.app.push_screen(form, self.form_closed)
+        self.app.push_screen(NewRunForm(engine, await self._repository(), focus=focus), self.form_closed)
 
     @using_engine("form")
     async def action_continue_run(self, engine: "Engine") -> None:
@@ -152,13 +132,6 @@ class RunActions(BaseScreen):
         finals = await engine.cache.final_statuses()
         form = ContinueRunForm(engine, runs[0], final_statuses=finals, said=text)
         self.app.push_screen(form, lambda action: closed(action, form.is_waiting))
-
-    @using_engine("form")
-    async def action_start_agent(self, engine: "Engine") -> None:
-        """Start a named agent, on the repository of the chosen runs."""
-        from app.actions.screen_agents import StartAgentForm
-
-        self.app.push_screen(StartAgentForm(engine, await self._repository()), self.form_closed)
 
     @using_engine("form")
     async def action_cancel_run(self, engine: "Engine") -> None:
@@ -322,8 +295,8 @@ async def show_many(
     ids: Sequence[str],
     sent: Callable[[tuple[str, ...]], None],
 ) -> None:
-    """Show the form that retries, continues or starts alike these runs; `sent` gets the ids it was done for."""
-    from app.actions.screen_many import ManyForm, continued, known_of, retried, started_like
+    """Show the form that retries or continues these runs; `sent` gets the ids it was done for."""
+    from app.actions.screen_many import ManyForm, continued, known_of, retried
 
     session = screen.session
     held = await engine.cache.details(ids)
@@ -336,8 +309,6 @@ async def show_many(
             task = retried(runs, known)
         case "continue":
             task = continued(runs, known, await engine.cache.final_statuses())
-        case "like":
-            task = started_like(runs, known)
         case _:
             assert_never(name)
     if not task.runs:
