@@ -8,13 +8,14 @@ from typing import Any, ClassVar, Final, Generic, TypeVar, cast
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
+from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
 from textual.style import Style
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
+from app.actions.second_press import SecondPress
 from app.console.guard import guarded_event
 from app.console.messages import FollowRun
 from app.console.session import Session
@@ -179,30 +180,45 @@ class NotSureError(RunwardenError):
 
 
 class ConfirmSheet(PickerScreen[str]):
-    """Shows the facts, asks for a folder if needed, and closes with the result as text."""
+    """Shows the facts, asks for a folder if needed, and closes with the result as text.
 
-    CSS = "ConfirmSheet .-hidden { display: none; }"
+    The facts scroll; the keys stay in view however low the terminal is.
+    """
+
+    CSS = """
+    ConfirmSheet #picker { width: 84; max-height: 96%; }
+    ConfirmSheet #picker VerticalScroll {
+        height: auto; max-height: 100%; scrollbar-size-vertical: 1; scrollbar-background: $surface;
+    }
+    ConfirmSheet #picker VerticalScroll Static { margin: 0; color: $foreground; }
+    ConfirmSheet #foot { dock: bottom; height: auto; }
+    ConfirmSheet #foot Static { margin: 0; min-height: 1; }
+    ConfirmSheet .-hidden { display: none; }
+    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "go_on", "confirm", show=False, id="confirm.go_on"),
         Binding("ctrl+s", "anyway", "confirm anyway", show=False, id="confirm.anyway", priority=True),
+        Binding("j", "scroll(1)", "down", show=False),
+        Binding("k", "scroll(-1)", "up", show=False),
     ]
 
     def __init__(
         self,
         title: str,
         facts: Sequence[Content],
-        folder: Path | str | None,
-        do: Callable[[Path], Awaitable[str]],
+        folder: Path | str | None = None,
+        do: Callable[[Path], Awaitable[str]] | None = None,
         anyway: Callable[[Path], Awaitable[str]] | None = None,
         *,
         verb: str,
         leaving: str,
         is_final: bool = False,
     ) -> None:
-        """Prepare; `do` may fail with an OSError or any `RunwardenError`. Without `folder` none is asked for.
+        """Prepare; `do` may fail with an OSError or any `RunwardenError`; without it the result is `verb`.
 
-        `anyway` is called for the folder that `do` refused last with NotSureError. `verb` and `leaving` say what is
-        done and what escape does: "Cancel 2 runs", "Keep them". If that `is_final`, ctrl+s does it, and enter does not.
+        Without `folder` none is asked for. `anyway` is called for the folder that `do` refused last with NotSureError.
+        `verb` and `leaving` say what is done and what escape does: "Cancel 2 runs", "Keep them". If that `is_final`,
+        ctrl+s does it once the facts were on screen for a moment, and enter does not.
         """
         super().__init__()
         self.TITLE_TEXT = title
@@ -216,23 +232,30 @@ class ConfirmSheet(PickerScreen[str]):
         self._refused: str | None = None
         """The refused folder, as it was typed."""
         self._is_busy = False
+        self._second_press = SecondPress()
 
     def compose_choice(self) -> ComposeResult:
-        """Compose the facts and the folder's field."""
-        yield Static(Content("\n").join((*self._facts, Content())), markup=False)
-        line = LineInput(str(self._folder or ""), placeholder="A folder", compact=True, select_on_focus=False)
-        line.set_class(self._folder is None, "-hidden")
-        yield line
-        yield SheetNote()
+        """Compose the facts."""
+        with VerticalScroll():
+            yield Static(Content("\n").join(self._facts), markup=False)
 
     def compose_keys(self) -> ComposeResult:
-        """Compose what is done and what is kept, each with its key."""
-        yield key_line(*self._keys)
+        """Compose the folder's field, and what is done and what is kept, each with its key."""
+        with Vertical(id="foot"):
+            line = LineInput(str(self._folder or ""), placeholder="A folder", compact=True, select_on_focus=False)
+            line.set_class(self._folder is None, "-hidden")
+            yield line
+            yield SheetNote()
+            yield key_line(*self._keys)
 
     def on_mount(self) -> None:
-        """Put the cursor behind the path."""
-        if self._folder is not None:
-            self.query_one(LineInput).focus()
+        """Put the cursor behind the path; without one, scroll the facts by keys."""
+        self.query_one(VerticalScroll if self._folder is None else LineInput).focus()
+        after_refresh(self, self._second_press.painted)
+
+    def action_scroll(self, lines: int) -> None:
+        """Scroll the facts."""
+        self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
 
     @on(Input.Submitted)
     def action_go_on(self) -> None:
@@ -247,13 +270,17 @@ class ConfirmSheet(PickerScreen[str]):
 
     def action_anyway(self) -> None:
         """Do the refused work anyway, or what cannot be undone."""
-        if self._is_final:
+        if self._is_final and not self._second_press.press():
+            self.query_one(SheetNote).say("Check it, then press ctrl+s again.", "warn")
+        elif self._is_final:
             self._start(self._do)
         elif self._anyway is not None and self._refused == self.query_one(LineInput).value:
             self._start(self._anyway)
 
-    def _start(self, do: Callable[[Path], Awaitable[str]]) -> None:
-        if not self._is_busy:
+    def _start(self, do: Callable[[Path], Awaitable[str]] | None) -> None:
+        if do is None:
+            self.dismiss(self._keys[0][1])
+        elif not self._is_busy:
             self._is_busy = True
             self.query_one(SheetNote).say("Working…", "busy")
             self.begin(partial(self._work, do, self.query_one(LineInput).value), group="take over")
@@ -261,12 +288,12 @@ class ConfirmSheet(PickerScreen[str]):
     async def _work(self, do: Callable[[Path], Awaitable[str]], typed: str) -> None:
         self._refused = None
         try:
-            said = await do(typed_path(typed))
+            result = await do(typed_path(typed))
         except (OSError, RunwardenError) as error:
             self._refused = typed if isinstance(error, NotSureError) else None
             self.failed(str(error))
         else:
-            self.done(said)
+            self.done(result)
         finally:
             self._is_busy = False
 

@@ -258,7 +258,7 @@ def cancel_sheet(engine: "Engine", runs: Sequence[Run], ended: int = 0) -> "Conf
 
     leaving = "Keep it" if len(runs) == 1 else "Keep them"
     title = f"Cancel {what}"
-    return ConfirmSheet(title, facts, None, cancel, verb=title, leaving=leaving, is_final=True)
+    return ConfirmSheet(title, facts, do=cancel, verb=title, leaving=leaving, is_final=True)
 
 
 def _was_cancelled(done: int, runs: int) -> str:
