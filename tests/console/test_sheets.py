@@ -144,3 +144,14 @@ async def test_a_confirmation_shows_its_keys_however_low_the_terminal_is(staged:
 
         assert "nothing of this turn is pushed" in " ".join(scene.text.replace("│", " ").split())
         assert "ctrl+s Cancel" in scene.text
+
+
+async def test_a_form_shows_the_key_that_sends_however_small_the_terminal_is(staged: Staged) -> None:
+    """In each phase; the other buttons are cut off."""
+    async with staged((50, 12)) as scene:
+        await scene.press("n", *"Fix it")
+        assert "Preview ^s" in scene.text
+        await scene.press("ctrl+s")
+        assert "Send ^s" in scene.text
+        await scene.press("ctrl+s")
+        assert "Open run enter Close esc" in " ".join(scene.text.split())
