@@ -13,7 +13,7 @@ from app.cli.main import root
 from app.notify.delivery import RouteError
 from storage.errors import StorageError
 
-PAGE = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "use" / "commands.md").read_text("utf-8")
 
 
 def commands(group: click.Group, path: tuple[str, ...] = ("runwarden",)) -> Iterator[tuple[str, click.Command]]:
