@@ -44,7 +44,7 @@ NAVIGATION_BINDINGS: Final = (
         "U",
         f"tab('activity', '{FIRST_UNKNOWN}')",
         "unknown outcome",
-        tooltip="Go to writes that a person has to resolve",
+        tooltip="Go to writes with an unknown outcome",
         id="app.unknown",
     ),
     Binding("backspace", "back", "back", show=False, tooltip="Go back to the previous screen", id="app.back"),
@@ -72,7 +72,7 @@ class Navigation:
         self._visited: deque[VisitedScreen] = deque(maxlen=MOST_VISITED)
 
     def forget(self, all_but: "VisitedScreen | None") -> None:
-        """Forget the way back after a switch of profiles, but for the list of all."""
+        """Forget the way back after a switch of profiles, except to the list of all."""
         self._visited = deque(filter(None, [all_but]), maxlen=MOST_VISITED)
 
     async def go(self, session: Session, tab: str, target: str | None = None) -> None:
@@ -215,7 +215,7 @@ class RunwardenApp(BaseApp[None]):
         self._theme_problem = begin_with_theme(self, settings)
 
     def _begin_with(self, profile: Profile, first: "FirstPaint | None", open_engine: OpenEngine) -> None:
-        """Begin a profile's session with what its cache held at first; its screens are made when they are shown."""
+        """Begin a profile's session with the rows that its cache held; its screens are made when they are shown."""
         self._open_engine = open_engine
         self.session = Session(self.settings, profile, self.clock, first, self, can_switch=self._can_switch)
         for name in MODES:
@@ -223,7 +223,7 @@ class RunwardenApp(BaseApp[None]):
                 self.add_mode(name, partial(make_screen, name, self.session, self.engines))
 
     def on_mount(self) -> None:
-        """Paint what is cached, then open the engine."""
+        """Paint the cached rows, then open the engine."""
         self.terminal.begin(self, lambda: self.session.profile.name)
         self.screen_change_signal.subscribe(self, self._hide_toasts_below)
         if self.settings.keys or any(command.key for command in self.settings.commands):
@@ -322,7 +322,7 @@ class RunwardenApp(BaseApp[None]):
         self.push_screen(KeyHelpScreen(self.screen))
 
     def action_own_command(self, index: int) -> None:
-        """Run one of the user's own commands."""
+        """Run a command from `[[commands]]`."""
         from app.console.keys.own_commands import run_own_command
 
         work = partial(run_own_command, self, self.session, self.terminal, self.settings.commands[index])

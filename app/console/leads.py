@@ -10,7 +10,7 @@ from storage.records.repository import DEFAULT_PLATFORM
 
 
 def of_platform(platform: str) -> RunFilter:
-    """The runs of a platform, matched by their repositories' labels."""
+    """The runs of a platform, which is part of their repositories' labels."""
     if platform == DEFAULT_PLATFORM:
         return RunFilter(not_repositories=("*:*",))
     return RunFilter(repositories=(f"{platform}:*",))

@@ -1,4 +1,4 @@
-"""Sheets: boxes over a screen, closed by escape or a click beside them, often with a choice."""
+"""Sheets: boxes over a screen, closed by escape or a click outside, often with a choice."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
@@ -54,7 +54,7 @@ def key_line(*keys: tuple[str, str, str]) -> Static:
 
 
 class Sheet(ModalScreen[AnswerT]):
-    """A box over the screen. Forms are not sheets: they have buttons and keep what was typed."""
+    """A box over the screen. Forms are not sheets: they have buttons and keep typed text."""
 
     CSS_PATH = OVER_CSS
     LEAVE: ClassVar[str] = "leave"
@@ -63,14 +63,14 @@ class Sheet(ModalScreen[AnswerT]):
     on_event = guarded_event
 
     async def on_click(self, event: events.Click) -> None:
-        """Leave the sheet after a click beside it."""
+        """Leave the sheet after a click outside."""
         widget, _ = self.get_widget_at(event.screen_x, event.screen_y)
         if widget is self:
             await self.run_action(self.LEAVE)
 
 
 class SheetNote(Static):
-    """The line of a sheet that says what is wrong, what a choice means, or how far its work is."""
+    """The line of a sheet for a problem, the meaning of a choice, or progress."""
 
     def __init__(self) -> None:
         super().__init__(markup=False, id="picker-note")
@@ -88,7 +88,7 @@ class PickerScreen(Sheet[ChoiceT | None]):
     HINT: str = ""
     """The hint about keys, with dots between them."""
     mark: ProfileMark = NO_MARK
-    """The profile that is written to, shown beside the title."""
+    """The profile that is written to, shown next to the title."""
     CLICKABLE: ClassVar[Mapping[str, str]] = {}
     """Parts of the hint that can be clicked, with their actions."""
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "cancel", id="picker.leave")]
@@ -214,10 +214,10 @@ class ConfirmSheet(PickerScreen[str]):
         leaving: str,
         is_final: bool = False,
     ) -> None:
-        """Prepare; `do` may fail with an OSError or any `RunwardenError`; without it the result is `verb`.
+        """Prepare. `do` may fail with an OSError or any `RunwardenError`; without it the result is `verb`.
 
         Without `folder` none is asked for. `anyway` is called for the folder that `do` refused last with NotSureError.
-        `verb` and `leaving` say what is done and what escape does: "Cancel 2 runs", "Keep them". If that `is_final`,
+        `verb` and `leaving` name the action and escape: "Cancel 2 runs", "Keep them". If it `is_final`,
         ctrl+s does it once the facts were on screen for a moment, and enter does not.
         """
         super().__init__()
@@ -240,7 +240,7 @@ class ConfirmSheet(PickerScreen[str]):
             yield Static(Content("\n").join(self._facts), markup=False)
 
     def compose_keys(self) -> ComposeResult:
-        """Compose the folder's field, and what is done and what is kept, each with its key."""
+        """Compose the folder's field and the two keys."""
         with Vertical(id="foot"):
             line = LineInput(str(self._folder or ""), placeholder="A folder", compact=True, select_on_focus=False)
             line.set_class(self._folder is None, "-hidden")

@@ -32,7 +32,7 @@ _PARTS: Final = "primary secondary accent success warning error foreground backg
 
 
 class ColourRemover(LineFilter):
-    """Removes colours, for the theme without any, where every background but a cursor's is black."""
+    """Removes colours, for the theme without any: every background except a cursor's is black."""
 
     def apply(self, segments: list[Segment], _background: Color) -> list[Segment]:
         """Return the segments with attributes only."""
@@ -40,7 +40,7 @@ class ColourRemover(LineFilter):
 
 
 class BlueGround(LineFilter):
-    """For terminals with 16 colours: writes in white what cannot be read on blue, on red what is bad."""
+    """For terminals with 16 colours: writes unreadable text on blue in white, and errors on red."""
 
     def apply(self, segments: list[Segment], _background: Color) -> list[Segment]:
         """Return the segments, readable on every ground."""

@@ -20,7 +20,7 @@ from app.profiles.table import KeyPath, Table, line_of
 from app.profiles.token import FileToken, TokenError
 
 _EDITING: Final = {
-    "edit": ("app.cli.editing:edit", "Open the configuration in $EDITOR, and keep what was saved if it is valid."),
+    "edit": ("app.cli.editing:edit", "Open the configuration in $EDITOR, and keep the saved text if it is valid."),
     "set": (
         "app.cli.editing:set_value",
         "Set KEY, such as poll.runs_s or profiles.acme.read_only, to VALUE; comments and order of the file stay.",
@@ -134,7 +134,7 @@ def _unusable(settings: Settings, root: Table) -> Iterator[ConfigError]:
 
 
 def _place_of_key(root: Table, settings: Settings, said: str) -> KeyPath:
-    """Where the key stands that a sentence of `problems` begins with."""
+    """The place of the key that a sentence of `problems` begins with."""
     begun = said.removeprefix("keys.").removeprefix("commands, ")
     if (name := next((name for name in settings.keys if begun.startswith(f"{name}: ")), None)) is not None:
         return ("keys", name) if name in root.table("keys").values else ("keys", *name.split("."))
@@ -264,7 +264,7 @@ async def _is_allowed(request: Awaitable[object]) -> bool:
 def backup(invocation: Invocation, /, *, folder: Path, all_profiles: bool) -> int:
     """Copy the ledger and the automations' state into FOLDER, which must be new or empty.
 
-    Consoles and bots may go on working: each copy is complete and of one moment. To restore, end them all and put the
+    Consoles and bots may continue: each copy is complete and of one moment. To restore, stop them all and put the
     files back where they were.
     """
     from storage.database import copy_database  # sqlite3

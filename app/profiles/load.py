@@ -55,7 +55,7 @@ NOTHING_CHOSEN: Final = Choice()
 def load(path: Path | None, env: Mapping[str, str], choice: Choice = NOTHING_CHOSEN) -> Settings:
     """Load the settings from a file (see `config_path`; the user's own need not exist) and the environment.
 
-    What the command line chose beats the environment, see `app.profiles.load`.
+    Options beat the environment.
 
     Raises:
         ConfigError: The file cannot be read, or it or the environment holds a mistake.
@@ -95,7 +95,7 @@ def parse(file: Path, text: str) -> Settings:
 
 
 def mistakes(file: Path, text: str) -> tuple[Settings, list[ConfigError]]:
-    """What is right in the text of a file, and all mistakes in it but those that follow from another.
+    """The valid part of a file's text, and all mistakes in it except those that follow from another.
 
     Raises:
         ConfigError: It is not TOML.
@@ -126,7 +126,7 @@ def _leave_out(values: Any, path: KeyPath) -> object:
 
 
 def _texts(values: Any, path: KeyPath) -> Sequence[object]:
-    """The value at a place, or those of its list; empty: there is none."""
+    """The value at a path, or those of its list; empty: there is none."""
     try:
         value = reduce(getitem, path, values)
     except LookupError:
@@ -237,7 +237,7 @@ def _token(table: Table) -> TokenSource:
 
 
 def _keys(table: Table) -> Iterator[tuple[str, str]]:
-    # `run.continue = "C"` is a table within a table to TOML, and an id to people.
+    # `run.continue = "C"` is a table within a table to TOML, and an id to users.
     for name, value in table.values.items():
         if isinstance(value, dict):
             yield from ((f"{name}.{rest}", keys) for rest, keys in _keys(table.table(name)))

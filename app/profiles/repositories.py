@@ -1,4 +1,4 @@
-"""`[repositories]`: where the repositories that runs name can be fetched from; nothing in it becomes a git option."""
+"""`[repositories]`: the addresses to fetch the repositories of runs from; nothing in it becomes a git option."""
 
 import re
 from fnmatch import fnmatchcase
@@ -18,7 +18,7 @@ _PATHS: Final = ("/", "~", "./", "../")
 
 
 def read_repositories(table: Table) -> tuple[RepositoryAddress, ...]:
-    """Read the addresses by their patterns, the most specific first.
+    """Read the addresses and their patterns, the most specific first.
 
     Raises:
         ConfigError: An address is not one that git may be given.

@@ -1,4 +1,4 @@
-"""TOML tables read as structs: their fields are the keys; a mistake names its file, line, key and cure."""
+"""TOML tables read as structs: their fields are the keys; a mistake names its file, line, key and fix."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import timedelta
@@ -42,7 +42,7 @@ class Table(Struct, frozen=True):
     path: KeyPath = ()
 
     def into(self, kind: type[S], base: S | None = None, also: Collection[str] = (), **given: object) -> S:
-        """The table as a struct; `base` has the defaults, `given` what was read already, `also` further keys.
+        """The table as a struct; `base` has the defaults, `given` the values read before, `also` further keys.
 
         Raises:
             ConfigError: A key is missing, unknown, or has a wrong value.
@@ -144,7 +144,7 @@ class Table(Struct, frozen=True):
         return tuple(found.values())
 
     def fail(self, key: str, message: str, cure: str) -> NoReturn:
-        """Report what is wrong with a key.
+        """Report a mistake in a key.
 
         Raises:
             ConfigError: Always, with file and line.
@@ -152,7 +152,7 @@ class Table(Struct, frozen=True):
         raise self.mistake(key, message, cure)
 
     def mistake(self, key: str, message: str, cure: str) -> ConfigError:
-        """What is wrong with a key, with file and line."""
+        """The mistake in a key, with file and line."""
         path = (*self.path, key)
         error = ConfigError(message, cure=cure, file=self.file, key=dotted(path), line=line_of(self.text, path))
         error.path = path
@@ -192,7 +192,7 @@ def dotted(path: KeyPath) -> str:
 
 
 def line_of(text: str, path: KeyPath) -> int | None:
-    """The line, counted from 1, where a key's statement (or the nearest table around it) begins; None: not found."""
+    """The first line, counted from 1, of a key's statement or the nearest table around it; None: not found."""
     import tomllib  # only after a mistake
 
     # The key is in the last statement of the shortest parsable beginning that holds it.

@@ -54,7 +54,7 @@ _QUIET_HOURS: Final = r"\s*(\d{1,2}):(\d{2})\s*-\s*(\d{1,2}):(\d{2})\s*"
 
 
 class QuietHours(Struct, frozen=True):
-    """A part of the day, which goes over midnight if its end is earlier than its start."""
+    """A part of the day; it spans midnight if it ends earlier than it starts."""
 
     start: time
     """Inclusive."""
@@ -63,7 +63,7 @@ class QuietHours(Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """Hours as people write them: `22:00-07:00`; None: the text is empty.
+        """Hours as users write them: `22:00-07:00`; None: the text is empty.
 
         Raises:
             ValueError: The text is not such hours; the message shows an example.

@@ -1,4 +1,4 @@
-"""`runwarden runs view`, `show`, `open` and `cancel`: a run, its turns, its pages in the browser, and its end."""
+"""`runwarden runs view`, `show`, `open` and `cancel`: a run, its turns, its pages, and its cancellation."""
 
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
@@ -57,7 +57,7 @@ async def _found(invocation: Invocation, engine: "Engine", run_id: str) -> "RunD
 
 @asynccontextmanager
 async def opened(invocation: Invocation, run_id: str) -> "AsyncIterator[tuple[Results, RunDetail]]":
-    """A run from the service, or else from the cache, and its results."""
+    """A run from the service or the cache, and its results."""
     from app.results.source import Results
 
     async with invocation.engine(needs_token=False) as engine:
@@ -85,7 +85,7 @@ class _About(NamedTuple):
 
     @classmethod
     async def read(cls, engine: "Engine", run: "Run") -> "_About":
-        """Read what is held about the run."""
+        """Read the cached facts about the run."""
         (view,) = await views(engine, [run])
         return cls(view, (await engine.ledger.agents()).get(run.run_id), list(await engine.ledger.for_run(run.run_id)))
 
@@ -111,7 +111,7 @@ class _About(NamedTuple):
         ]
 
     def tell(self, output: Output, told: "RunTurns | Unavailable | None", turn: int | None = None) -> None:
-        """Print its fields, its timeline, and its turns or, where they are unknown, what was sent from here."""
+        """Print its fields, its timeline, and its turns, or the requests sent from here if the turns are unknown."""
         view = self.view
         agent = told.agent if isinstance(told, RunTurns) else None
         output.record({}, self._replace(agent=self.agent or agent).pairs(is_table=True))
@@ -139,7 +139,7 @@ class _About(NamedTuple):
 @click.option("--cached", is_flag=True, help="Use the cache only; do not contact the service.")
 @async_command
 async def show(invocation: Invocation, *, run_id: str, cached: bool) -> int:
-    """Show a run: another name of `runs view`, with a JSON document of its own."""
+    """Show a run: another name of `runs view`, with a different JSON document."""
     from app.results.source import Results
 
     output = invocation.output

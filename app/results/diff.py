@@ -1,4 +1,4 @@
-"""A git patch as files, hunks and lines: pure, line by line on demand, and never trusting what it reads."""
+"""A git patch as files, hunks and lines: pure, line by line on demand, and trusting nothing in the patch."""
 
 import re
 import threading
@@ -39,7 +39,7 @@ class FilePatch:
     """One file of a patch: its lines and its header. It grows while the patch is being read."""
 
     line: int
-    """The line of the patch, from 0, where the file begins."""
+    """The first line of the file in the patch, from 0."""
     end: int
     hunks: list[Hunk] = field(default_factory=list)
     additions: int = 0
@@ -51,7 +51,7 @@ class FilePatch:
 
     @property
     def path(self) -> str:
-        """The file's name; the old one, where it was deleted."""
+        """The file's name; the old one if it was deleted."""
         named = (self.names.get(key) for key in ("rename to", "copy to", "+++", "---", "new"))
         return next((name for name in named if name is not None), "")
 
@@ -74,7 +74,7 @@ class FilePatch:
 
     @property
     def kind(self) -> ChangeKind:
-        """What the patch does with the file."""
+        """The patch's effect on the file."""
         facts = self.facts
         if SUBMODULE_MODE in facts.values():
             return "submodule"
@@ -82,7 +82,7 @@ class FilePatch:
             return "added" if "new file mode" in facts else "deleted"
         if "rename to" in self.names or "copy to" in self.names:
             return "renamed" if "rename to" in self.names else "copied"
-        if self.hunks:  # A patch that git did not write tells it by /dev/null alone.
+        if self.hunks:  # A patch that git did not write only has /dev/null for it.
             return "added" if "---" not in self.names else "deleted" if "+++" not in self.names else "modified"
         return "mode" if "old mode" in facts and not self.is_binary else "modified"
 
@@ -128,7 +128,7 @@ class Patch:
         return index if index >= 0 else None
 
     def changed_files(self) -> tuple[ChangedFile, ...]:
-        """All files of the patch; reads it to its end."""
+        """All files of the patch; reads all of it."""
         self.read()
         return tuple(file.changed() for file in self.files)
 
@@ -237,7 +237,7 @@ def _note(file: FilePatch, line: bytes) -> None:
 
 
 def _both_names(written: bytes) -> dict[str, str]:
-    """The new name in a `diff --git` line, by its name in the old file.
+    """The new name in a `diff --git` line, given the old one.
 
     Nothing separates the two names: if they differ, later lines of the header give both.
     """

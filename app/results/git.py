@@ -50,7 +50,7 @@ _SSH: Final = "-oBatchMode=yes -oConnectTimeout=20 -oServerAliveInterval=15 -oSe
 _OLDEST: Final = (2, 31)
 """The first git that takes configuration from variables, by which filters are turned off."""
 _GRACE_S: Final = 2.0
-"""In which git, told to end, removes its lock files."""
+"""The time that git gets to remove its lock files after SIGTERM."""
 _SHOWN: Final = 300
 _CHUNK: Final = 65_536
 
@@ -79,7 +79,7 @@ class Git(Struct, frozen=True):
     """None: this process's own."""
 
     async def read(self, git_dir: Path, *arguments: str, given: bytes = b"", most: int | None = None) -> bytes:
-        """Run a command that only reads a repository of ours, without configuration, network, or attributes.
+        """Run a command that only reads one of our mirrors, without configuration, network, or attributes.
 
         Raises:
             GitError: It failed; `TooLargeError`: its output is larger than `most` bytes.
@@ -166,7 +166,7 @@ class _Conversation:
 
         Raises:
             TimeoutError: It was silent.
-            TooLargeError: It wrote too much, and was ended.
+            TooLargeError: It wrote too much, and was killed.
         """
         process = self._process
         assert process.stdout is not None and process.stderr is not None  # noqa: S101, PT018 — both were asked for

@@ -22,7 +22,7 @@ from app.results.service import pull_number
 from storage.records import Repository, Run, RunDetail
 from storage.records.results import Change, ChangedFile, Review, RunTurns, Turn
 
-BY_TIME: Final = "Commits are told apart by their time: they carry no mark of this run."
+BY_TIME: Final = "Commits are assigned to turns by time: they carry no mark of this run."
 
 
 class TurnCommits(Struct, frozen=True):
@@ -181,7 +181,7 @@ class RunRepositories:
         for each in turns:
             if each.turn.commit:
                 await mirror.pin(run.run_id, each.turn.number, each.turn.commit)
-        stale = f"This is what was fetched before: {heads.problem}" if heads.problem else ""
+        stale = f"This was fetched before: {heads.problem}" if heads.problem else ""
         return CommitHistory(mirror, head, base, name, tuple(turns), " ".join(filter(None, (stale, note, remark))))
 
     async def _heads(self, mirror: Mirror, run: Run) -> Heads:
@@ -202,7 +202,7 @@ class RunRepositories:
         branch = safe_text(detail.run.branch_name)
         last = known.get(max(known, default=0))
         if last and await mirror.bring([last]):
-            return last, f"The branch {branch} is gone: this is what is known of it."
+            return last, f"The branch {branch} is gone: these are its known commits."
         number = pull_number(detail.run.raw_json)
         if number and (commit := await mirror.pull_head(number)):
             return commit, f"The branch {branch} is gone: this is pull request {number}."
@@ -229,7 +229,7 @@ class RunRepositories:
         else:
             known = {each.turn.number: each.commits for each in history.turns}
             if turn not in known:
-                raise NoTurnError(f"The run has no turn {turn}, as far as git tells; it has {len(known)}.")
+                raise NoTurnError(f"Git has no turn {turn} of the run; it has {len(known)}.")
             commits = known[turn]
             if not commits:
                 raise GitError(f"Turn {turn} has no commit: it changed nothing, or nothing of it was pushed yet.")
@@ -279,7 +279,7 @@ async def _base(detail: RunDetail, mirror: Mirror, heads: Heads, head: str) -> t
         if base != head:
             commits = await mirror.commits(head, heads.default)
             return base, f"merge base with {heads.default_name}" if base else "nothing: it shares no history", commits
-    # The branch is merged, or is the default branch: the run's own commits are found by their marks and times.
+    # The branch is merged, or is the default branch: the marks and times of commits show which are the run's.
     commits = await mirror.commits(head, None)
     own = [commit for each in of_commits(detail, commits)[0] for commit in each.commits]
     if not own:

@@ -1,6 +1,6 @@
 """Findings in a review's Markdown: file, line and severity; and a review made of findings that were reported. Pure.
 
-What is not recognized stays prose. Two ways of writing are understood: a heading that is a path with items
+Everything else stays prose. Two ways of writing are understood: a heading that is a path with items
 `**major** … line 7: text` below it, as the reviewer that ships writes, and `path:line: text` anywhere outside of code.
 """
 
@@ -104,6 +104,6 @@ def _finding(at: int, path: str, line: int | None, rest: str) -> Finding:
     text = (item[1] if item else rest).strip()
     said = _SEVERITY.match(text)
     weight = _WEIGHTS.get(said[1].lower()) if said else None
-    if said and weight:  # Severity and line are shown beside the text.
+    if said and weight:  # Severity and line are shown next to the text.
         text = text[said.end() :]
     return Finding(path, line, _LINE.sub("", text, count=1).strip(" :-\u2013\u2014") or rest.strip(), weight, at)

@@ -71,7 +71,7 @@ class ReviewPart(SearchedPart):
         yield self.search
 
     def on_resize(self) -> None:
-        """Put the findings beside the text, or above it."""
+        """Put the findings next to the text, or above it."""
         self.set_class(self.size.width >= WIDE, "-wide")
 
     @property

@@ -17,7 +17,7 @@ _PULL_KEYS: Final = ("pull_request", "pull_request_number", "pull_request_url", 
 _MERGE_KEYS: Final = ("merge_request", "merge_request_iid", "merge_request_url")
 _NUMBER: Final = re.compile(r"(?:^|/)(\d{1,9})/?$")
 _GREATEST: Final = 1_000_000_000
-NOT_OFFERED: Final = Unavailable("This service does not tell what a run did (it is asked again tomorrow).")
+NOT_OFFERED: Final = Unavailable("This service has no results of runs (it is asked again tomorrow).")
 
 
 class ServiceExtension(Struct, frozen=True):
@@ -33,17 +33,17 @@ class ServiceExtension(Struct, frozen=True):
         return await self._ask(lambda: self.client.run_detail(run_id))
 
     async def page(self, run_id: str) -> str | None:
-        """The address at which the service shows the run to people; None: nowhere, or it does not tell."""
+        """The address of the run's page at the service; None: there is none, or it is unknown."""
         found = await self.turns(run_id)
         return None if isinstance(found, Unavailable) else found.url
 
     async def reason(self, run_id: str) -> str:
-        """Why the run's last turn failed; empty: the service does not tell, or cannot be asked."""
+        """Why the run's last turn failed; empty: unknown, or the service cannot be asked."""
         found = await self.turns_now(run_id)
         return "" if found is None or not found.turns else found.turns[-1].reason or ""
 
     async def turns_now(self, run_id: str) -> RunTurns | None:
-        """The run's turns, none if the service does not tell them; None: it cannot be asked now."""
+        """The run's turns, empty if the service does not know them; None: it cannot be asked now."""
         try:
             found = await self.turns(run_id)
         except ApiError:
@@ -58,7 +58,7 @@ class ServiceExtension(Struct, frozen=True):
         return await self._ask(ask)
 
     async def failure_facts(self) -> FailureFacts | Unavailable:
-        """What failed runs are about; an older service may tell the rest, and not this."""
+        """The subjects of failed runs; an older service may have the rest, but not this."""
         if await self.is_missing():
             return NOT_OFFERED
         try:
@@ -83,7 +83,7 @@ class ServiceExtension(Struct, frozen=True):
 
 
 def pull_number(raw_json: str) -> int | None:
-    """The number of a run's pull or merge request, where the service tells one."""
+    """The number of a run's pull or merge request, if the service has one."""
     try:
         run = json.loads(raw_json)
     except ValueError:

@@ -232,7 +232,7 @@ class _RunList:
             if status not in known and closest(status, known):
                 raise _unknown(status, known)
         self.asked_at = self.engine.clock()
-        # Read at the first row, because other processes go on filling the cache.
+        # Read at the first row, because other processes continue to fill the cache.
         self.coverage = await self.engine.cache.coverage()
         continued = await continued_from(self.engine)
         # Rows on a terminal are progress enough.

@@ -60,7 +60,7 @@ wait_options: Final = options_of(
     click.option("--wait", "waits", is_flag=True, help="Wait until the run ends."),
     _timeout("timeout", "How long to wait."),
 )
-"""The options of a command that starts a run, and may wait for its end."""
+"""The options of a command that starts a run, and may wait until it finishes."""
 
 
 @click.command("wait", cls=FactCommand)
@@ -129,7 +129,7 @@ class RunWaiter(Struct, frozen=True):
                 await self.engine.runs.learn_of_failures()
                 return {run_id: await self._result(run_id) for run_id in run_ids}
             # A refresh asks for other runs of a status that the spec does not name: it may be learnt as final. A run
-            # that is not listed yet has none, and cannot be looked up by its id.
+            # that is not listed yet has none, and its id cannot be looked up.
             is_sweep_due = len(waiting) > MOST_LOOK_UPS or not examined.issuperset(waiting.values())
             examined.update(filter(None, waiting.values()))
             asked_for_s = await self._refresh(list(waiting), sweep=is_sweep_due)

@@ -111,9 +111,9 @@ class RunsScreen(RunActions):
     ]
 
     table_query: var[TableQuery] = var(TableQuery(), init=False)
-    """What the table shows."""
+    """The rows of the table."""
     offered: var[object] = var(None, init=False, bindings=True)
-    """What the keys depend on: they are offered again when it changes."""
+    """The facts that the keys depend on: they are offered again after a change."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
@@ -136,7 +136,7 @@ class RunsScreen(RunActions):
         """Whether the focus goes from the search line to the table with the rows that are on their way."""
 
     def compose_body(self) -> Iterable[Widget]:
-        """Compose the filters, the table, and the run beside or below it."""
+        """Compose the filters, the table, and the run next to it or below it."""
         yield self.bar
         yield self.split
 
@@ -164,7 +164,7 @@ class RunsScreen(RunActions):
 
     @property
     def chosen_ids(self) -> tuple[str, ...]:
-        """The marked runs, or else the one under the cursor."""
+        """The marked runs; without marks, the one under the cursor."""
         return self.table.marks.ids or super().chosen_ids
 
     @property
@@ -177,7 +177,7 @@ class RunsScreen(RunActions):
         return self.table_query.condition(self.session.run_now())
 
     def go_to(self, target: str) -> None:
-        """Show the runs that match a line, in the view that has it or else among all runs."""
+        """Show the runs that match a line, in the view that has it or among all runs."""
         view = next((view for view in self.views if view.query.split() == target.split()), None)
         if view is not None:
             self.show_view(view)
@@ -204,12 +204,12 @@ class RunsScreen(RunActions):
             self.loader.seek(action.result_id)
 
     def tick(self, _: datetime) -> None:
-        """Update the ages on show, and what came in the background."""
+        """Update the ages on show, and load changes from the background."""
         now = self.session.run_now()
         self.table.tick(now, self.as_of)
         self.loader.tick()
         self._show_missing()
-        # In a frame of its own: with the header's age in one, everything between the two lines would be painted.
+        # Repaint separately from the header: Textual would otherwise repaint every line in between.
         if not self.pane.rests(now, self.as_of):
             after_refresh(self, self.pane.tick, now, self.as_of)
 
@@ -223,7 +223,7 @@ class RunsScreen(RunActions):
         return super().trouble() if self.table.count else None
 
     def on_resize(self, event: events.Resize) -> None:
-        """Put the run beside the table, below it, or on two lines."""
+        """Put the run next to the table, below it, or on two lines."""
         self.split.fit(event.size)
 
     # The table
@@ -303,7 +303,7 @@ class RunsScreen(RunActions):
 
     @using_engine("form")
     async def action_export(self, engine: "Engine") -> None:
-        """Write the marked runs, or else all that match, to a file."""
+        """Write the marked runs to a file; without marks, all that match."""
         from app.runs.screen_export import show_export
 
         await show_export(self, engine, self.table_query, self.table.marks.ids)
@@ -368,7 +368,7 @@ class RunsScreen(RunActions):
         self.show_view(self.views[(self._view_index + step) % len(self.views)])
 
     def action_clear(self) -> None:
-        """Stop fetching; else remove marks, changes to the line, or the view."""
+        """Stop fetching; otherwise remove marks, changes to the line, or the view."""
         query = self.table_query
         if self.older_runs.stop():
             return
@@ -420,7 +420,7 @@ class RunsScreen(RunActions):
 
     @on(SearchInput.Left)
     def _line_left(self) -> None:
-        """Go back to the table as soon as it shows what the line finds."""
+        """Go back to the table as soon as it shows the matches."""
         self.set_line(self.bar.line.value.strip())
         self.bar.offer(())
         if self.table.is_replacing:
@@ -454,7 +454,7 @@ class RunsScreen(RunActions):
             if found is not None:
                 line, now = replaced(self.table_query.line, keys, terms(found)), self.session.run_now()
                 before, after = parse(self.table_query.line, now), parse(line, now)
-                # What was typed in short or in quotes is not written out by a choice that changes nothing.
+                # A choice that changes nothing does not rewrite short or quoted terms.
                 if before.filter != after.filter or before.problems:
                     self.set_line(line)
 
@@ -543,7 +543,7 @@ class RunsScreen(RunActions):
             self._show_views()
 
     def action_save_view(self) -> None:
-        """Keep what is shown as a view."""
+        """Save the shown runs as a view."""
         from app.runs.screen_pickers import ViewSaver
 
         def save(view: ViewSettings | None) -> None:
@@ -553,7 +553,7 @@ class RunsScreen(RunActions):
                 self.show_view(named(self.views, view.name))
                 self._show_views()
 
-        self.set_line(self.table_query.line.strip())  # As it will be read, not as it stands while it is typed.
+        self.set_line(self.table_query.line.strip())  # As it will be read, not as it is while it is typed.
         if problems := self._problems:
             self.session.notify(f"Not saved: {problems[0]}", severity="warning")
             return
@@ -637,7 +637,7 @@ class RunsScreen(RunActions):
         return [QueryProblem(0, 0, *unknown_status(status, known)) for status in unknown]
 
     def _show_remark(self) -> None:
-        """Show the problem with the line, or else the number of marked runs."""
+        """Show the problem with the line; without one, the number of marked runs."""
         if problems := self._problems:
             self.bar.remark(*problem_texts(problems[0]), tone="bad")
         elif self.table.marks:
@@ -649,13 +649,13 @@ class RunsScreen(RunActions):
 
     @on(RunsLoader.Counted)
     def _show_numbers(self) -> None:
-        """Show what the cache holds now."""
+        """Show the current state of the cache."""
         self.loader.count_views(self.views)
         self._show_views()
         self._show_missing()
 
     def _show_missing(self) -> None:
-        """Bring the lines about missing runs up to date: the fetching goes on, and time passes."""
+        """Update the lines about missing runs: fetching continues, and time passes."""
         query = self.table_query
         has_count = not query.is_changed and query.view.query in self.loader.counts
         if (line := self.older_runs.line(has_counts=has_count)) is not None:
@@ -674,7 +674,7 @@ class RunsScreen(RunActions):
         self.table.notice = UNREADABLE if unreadable else self.older_runs.nothing_here()
 
     def _explain_row(self) -> None:
-        """Explain what the cursor is on instead of a run."""
+        """Explain the row under the cursor if it is not a run."""
         if self.table.row is None:
             self.pane.explain(self.older_runs.explanation(self.table.group))
 

@@ -1,4 +1,4 @@
-"""What is done with the run in focus, on every screen that has one, and with many runs at once."""
+"""Actions on the run in focus, on every screen that has one, and on many runs at once."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -30,7 +30,7 @@ ResultT = TypeVar("ResultT")
 PATIENCE_S: Final = 0.5
 """Seconds after which a wait for the service is said."""
 FormName = Literal["retry", "continue"]
-"""What is done with many runs at once."""
+"""The actions on many runs at once."""
 _NAMED: Final = 5
 """Runs that a sheet names."""
 MOST_MARKS: Final = 1_000
@@ -278,7 +278,7 @@ async def ids_of(session: Session, engine: "Engine", condition: RunFilter, sort:
 
 
 async def answered(screen: BaseScreen, asking: Awaitable[ResultT]) -> ResultT | None:
-    """Wait for what the service may have to be asked for, and say so; None: another screen is on show by then."""
+    """Wait for an answer of the service, and notify if it takes long; None: another screen is on show by then."""
     say = partial(screen.session.notify, "Asking the service for the instructions; the form opens when it answers.")
     waiting = screen.set_timer(PATIENCE_S, say)
     try:

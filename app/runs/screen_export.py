@@ -91,7 +91,7 @@ def _row(detail: RunDetail, *, stuck: bool) -> tuple[object, ...]:
 
 
 async def show_export(screen: "BaseScreen", engine: "Engine", query: "TableQuery", marks: tuple[str, ...]) -> None:
-    """Show the sheet that writes the marked runs, or else all that match, to a file."""
+    """Show the sheet that writes the marked runs to a file; without marks, all that match."""
     session = screen.session
     condition = query.condition(session.run_now())
     count = len(marks) or await engine.cache.count(condition)

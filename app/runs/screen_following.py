@@ -1,4 +1,4 @@
-"""The runs that a console follows, and the toasts and notifications about what the watch finds in them."""
+"""The runs that a console follows, and the toasts and notifications about changes in them."""
 
 import os
 from collections.abc import Callable

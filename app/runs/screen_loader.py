@@ -1,4 +1,4 @@
-"""What the runs screen shows, read from the cache and the service: rows, numbers, and the run under the cursor."""
+"""The data of the runs screen, read from the cache and the service: rows, numbers, and the run under the cursor."""
 
 from collections.abc import Iterable
 from contextlib import aclosing
@@ -52,7 +52,7 @@ class RunsLoader:
         self._table, self._pane = split.table, split.pane
         self.query = query
         self.extent: Extent | None = None
-        """What the cache holds; None: not known yet."""
+        """The extent of the cache; None: not known yet."""
         self.counts: dict[str, int] = {}
         """The number of runs in a view, by the view's line."""
         self.statuses: frozenset[str] | None = None
@@ -79,7 +79,7 @@ class RunsLoader:
     # What asks for rows
 
     def show_first(self, first: "FirstPaint") -> None:
-        """Show what the cache held before the engine is open."""
+        """Show the cached rows before the engine is open."""
         condition = self._condition
         if self.query.grouping is None:
             request = self._table.request(condition, self.query.sort)
@@ -113,7 +113,7 @@ class RunsLoader:
             self.runs_changed()
 
     def tick(self) -> None:
-        """Read what came in the background, and ask what the runs on show are about."""
+        """Read changes from the background, and ask for the subjects of the runs on show."""
         if self._is_behind:
             self._is_behind = False
             self.runs_changed()
@@ -126,7 +126,7 @@ class RunsLoader:
         self.runs_changed()
 
     def query_changed(self, before: TableQuery, after: TableQuery) -> None:
-        """Read other rows, if the query has others, and give up a search that is still going on."""
+        """Read other rows, if the query has others, and give up a search that is not finished."""
         self.query, now = after, self._session.run_now()
         has_other_groups = (after.grouping and after.grouping.by) != (before.grouping and before.grouping.by)
         if after.sort != before.sort or after.condition(now) != before.condition(now) or has_other_groups:
@@ -174,7 +174,7 @@ class RunsLoader:
             raise
 
     async def _read_page_by_page(self, cache: "Cache", condition: RunFilter) -> None:
-        """Show what is found at once, then the rows around it, and how many there are once all runs were searched."""
+        """Show early matches at once, then the rows around them, and their number once all runs were searched."""
         table, sort = self._table, self.query.sort
         found = 0
         for patience_s in LOOKS_S:
@@ -202,7 +202,7 @@ class RunsLoader:
     # Numbers
 
     async def _read_numbers(self, *, is_counted: bool = True) -> None:
-        """Read how many runs match, how many the cache holds, and what is missing."""
+        """Read how many runs match, how many the cache holds, and the missing stretches."""
         if (engine := self._session.engine) is None:
             return
         cache = engine.cache
@@ -219,7 +219,7 @@ class RunsLoader:
             progress=await cache.backfill_progress(cache.clock()),
         )
         if self.extent is not None and self.extent.coverage.gaps != extent.coverage.gaps:
-            # The lines of gaps stand among the rows.
+            # The lines of gaps are among the rows.
             self.runs_changed()
         self._count(extent)
         self._screen.post_message(self.Counted())
@@ -245,7 +245,7 @@ class RunsLoader:
         now, found = self._session.run_now(), dict[str, int]()
         for line in dict.fromkeys(view.query for view in self._views):
             condition = parse(line, now).filter
-            # Only what an index counts: a count must not cost a search of a million runs.
+            # Only counts from an index: a count must not cost a search of a million runs.
             if not (condition.is_scan or condition.branches or condition.not_branches):
                 found[line] = await engine.cache.count(condition)
             elif line == self.query.view.query and line in self.counts:

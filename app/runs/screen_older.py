@@ -80,7 +80,7 @@ class OlderRuns:
 
     @property
     def below(self) -> CoverageGap | None:
-        """The newest gap without a line between two runs; the line below the last run stands for it."""
+        """The newest gap without a line between two runs; the line below the last run shows it."""
         between = self._table.gaps
         return next((gap for gap in self._gaps if not any(gap.overlaps(drawn) for drawn in between)), None)
 
@@ -109,7 +109,7 @@ class OlderRuns:
         return self._loader.extent is not None and self._loader.extent.is_paused
 
     def fetch(self, gap: CoverageGap | None = None) -> None:
-        """Fetch runs of this gap, or else of the newest one, until the query finds some."""
+        """Fetch runs of this gap (by default the newest one) until the query finds some."""
         wanted = gap or self.gap
         if not self.is_fetching and self._gaps and wanted is not None:
             self._wanted = wanted
@@ -220,7 +220,7 @@ class OlderRuns:
         return tuple(map(safe_text, texts))
 
     def line(self, *, has_counts: bool = False) -> ExtentLine | None:
-        """What is missing and how the fetching goes; None: not known yet."""
+        """The missing runs and the progress of fetching; None: not known yet."""
         if (extent := self._loader.extent) is None:
             return None
         is_limited = not extent.coverage.ranges or self.gap is not None
@@ -249,7 +249,7 @@ class OlderRuns:
         return nothing_to_show(empty, extent, link, session.clock(), wait, looked=looked, read_only=read_only)
 
     def explanation(self, group: "RunGroup | None") -> str:
-        """The text beside the table while the cursor is on no run: about its group, or what is missing and why."""
+        """The text next to the table if the cursor is not on a run: its group, or the missing runs and the reason."""
         if group is not None and group.others:
             return f"{group.others:,} more groups with {group.runs:,} runs: narrow the query to see them."
         if group is not None:

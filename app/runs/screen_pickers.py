@@ -1,4 +1,4 @@
-"""The sheets that choose what the table shows: a view, names, a stretch of time, the order, the columns."""
+"""The sheets that choose the rows of the table: a view, names, a stretch of time, the order, the columns."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
@@ -53,7 +53,7 @@ def limits_of(day: date) -> Limits:
 
 
 class ValuePicker(PickerScreen[Picked]):
-    """Closes with the names to show and to exclude, found by a few of their letters; both empty: any name."""
+    """Closes with the names to show and to exclude, found with a few of their letters; both empty: any name."""
 
     HINT = "tab mark, again exclude · enter apply · ctrl+x any"
     CLICKABLE: ClassVar[Mapping[str, str]] = {
@@ -116,7 +116,7 @@ class ValuePicker(PickerScreen[Picked]):
         return only, tuple(name for name, mark in self._marks.items() if mark == "not")
 
     def action_mark(self) -> None:
-        """Show the name under the cursor; then exclude it; then neither."""
+        """Cycle the name under the cursor: shown, excluded, neither."""
         picks = self.query_one(PickList)
         if picks.value is None:
             return
@@ -303,7 +303,7 @@ class ViewSaver(PickerScreen[ViewSettings]):
             self.action_replace()
 
     def action_replace(self) -> None:
-        """Close with the view, also if it replaces one that was saved here."""
+        """Close with the view, even if it replaces one that was saved here."""
         name, other = self.query_one(LineInput).value.strip(), self._explain()
         if name and (other is None or other.origin == "saved"):
             self.dismiss(ViewSettings(name, self._query.line, self._query.sort, str(self._query.grouping or "")))

@@ -95,7 +95,7 @@ class RunScreen(RunActions):
         }
         self._current = "conversation"
         self._is_from_finding = False
-        """Whether a finding led to what is on show."""
+        """Whether a finding led to the part on show."""
 
     def compose_body(self) -> Iterable[Widget]:
         """Compose the head, the tabs and the parts."""
@@ -117,7 +117,7 @@ class RunScreen(RunActions):
 
     @property
     def _is_active(self) -> bool:
-        """Whether the run goes on, as far as is known."""
+        """Whether the run is active, as far as is known."""
         detail = self._subject.detail
         return detail is None or not detail.is_final
 
@@ -158,7 +158,7 @@ class RunScreen(RunActions):
         self.action_show(names[(names.index(self._current) + step) % len(names)])
 
     def action_back(self) -> None:
-        """Go back to the findings, if one led here; else to where the run was opened."""
+        """Go back to the findings, if one led here; otherwise to where the run was opened."""
         if self._is_from_finding:
             self.action_show("review")
         else:
@@ -219,9 +219,9 @@ class RunScreen(RunActions):
             if is_waiting or (action is not None and action.state == "confirmed"):
                 self._conversation.reply.clear()
                 self._conversation.body.focus()
-                # A reply that waits for the end of the run has a notice of its own.
+                # The form notifies about a reply that waits until the run finishes.
                 if not is_waiting:
-                    self.session.notify("Sent. What the agent does with it appears here.")
+                    self.session.notify("Sent. The agent's progress appears here.")
 
         self.reply(message.text, replied)
 

@@ -39,11 +39,11 @@ FILE: Final = "console.json"
 VERSION: Final = 1
 MOST_VIEWS: Final = 50
 EARLIER_COLUMNS: Final = ("status", "repository", "branch", "started", "took", "run")
-"""The columns shown at first before there were others; the file has them, also of a user who chose none."""
+"""The columns shown at first before there were others; the file has them, even for a user who chose none."""
 
 
 class PreferencesError(RunwardenError):
-    """Preferences cannot be saved; the message names the file and the cure. The console works without."""
+    """Preferences cannot be saved; the message names the file and the fix. The console works without."""
 
 
 class Preferences(Struct, frozen=True):
@@ -58,7 +58,7 @@ class Preferences(Struct, frozen=True):
     """The grouping as written; empty: no groups."""
     columns: ColumnChoice = field(default_factory=ColumnChoice)
     detail: bool = True
-    """Whether the run under the cursor is shown beside or below the table."""
+    """Whether the run under the cursor is shown next to the table or below it."""
     version: int = VERSION
 
     def with_view(self, view: ViewSettings, index: int = MOST_VIEWS) -> "Preferences":
@@ -81,7 +81,7 @@ class FileVersion(Struct):
 
 
 class PreferencesFile(Struct, frozen=True):
-    """One file, readable by its owner only."""
+    """One file, readable only for its owner."""
 
     path: Path
 
@@ -135,7 +135,7 @@ class PreferencesWriter:
         self._writer = CoalescedTask(self._write, screen.run_worker)
 
     def change(self, change: PreferenceChange, said: str = "") -> None:
-        """Change the preferences at once and save them soon; what is `said` is shown once they are saved."""
+        """Change the preferences at once and save them soon; `said` is shown once they are saved."""
         before, self.now = self.now, change(self.now)
         self._has_failed = self._has_failed and not said
         if said or self.now != before:
@@ -199,9 +199,9 @@ def listed(key: KeyName, asked: Iterable[str], excluded: Iterable[str] = ()) -> 
 
 
 def as_typed(line: str, cursor: int) -> str:
-    """Interpret a line while it is typed: an unfinished value stands for all values that contain it.
+    """Interpret a line while it is typed: an unfinished value means all values that contain it.
 
-    An unfinished status stands for those that begin with it; an unfinished time is left out.
+    An unfinished status means those that begin with it; an unfinished time is left out.
     """
     found = next((term for term in terms(line) if term.start < cursor <= term.end), None)
     if found is None:
@@ -234,7 +234,7 @@ def limit_in(line: str, key: KeyName) -> str:
 
 
 def problem_texts(problem: QueryProblem) -> Iterator[SafeText]:
-    """The problem with the line and its cure, then shorter: the line underlines the mistake."""
+    """The problem with the line and its fix, then shorter: the line underlines the mistake."""
     instead = re.split(_SENTENCES, problem.cure)[0]
     for text in (f"{problem.message} {problem.cure}", f"{problem.message} {instead}", instead):
         yield safe_text(f"✗ {text}", limit=200)
@@ -317,7 +317,7 @@ def chosen_order(column: str, before: RunSort) -> RunSort:
 
 
 def named(views: Iterable[View], name: str) -> View:
-    """The view of that name, or else all runs."""
+    """The view of that name, or all runs."""
     return next((view for view in views if view.name.casefold() == name.casefold()), ALL)
 
 

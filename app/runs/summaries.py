@@ -20,7 +20,7 @@ LONGEST: Final = 200
 
 @dataclass(slots=True)
 class RunSummaries:
-    """What is known, and what is to be asked: the service is asked once for each state of a run."""
+    """The known subjects and the open questions: the service is asked once for each state of a run."""
 
     cache: Cache
     ledger: Ledger
@@ -77,7 +77,7 @@ def _summary(row: RunRow, told: RunTurns) -> RunSummary:
 
 
 def result_of(turn: Turn) -> str:
-    """What came of a turn, in one line: `2 majors · Changes needed · +12 -3`, or why it failed."""
+    """The result of a turn, in one line: `2 majors · Changes needed · +12 -3`, or why it failed."""
     lines = f"+{turn.additions or 0:,} -{turn.deletions or 0:,}" if turn.additions or turn.deletions else ""
     if turn.question:
         return _joined("asks: " + turn.question, lines)

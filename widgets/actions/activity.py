@@ -113,7 +113,7 @@ class ActivityEntry(Struct, frozen=True):
     def rest(self, _now: datetime) -> Content:
         """The body that was sent, as indented JSON."""
         body = self.source.body_json
-        # A body that is not JSON is shown as it is: the ledger holds what was sent.
+        # A body that is not JSON is shown as it is: the ledger holds the bytes as sent.
         with suppress(ValueError, RecursionError):
             body = json.dumps(json.loads(body), indent=2, ensure_ascii=False)
         lines = map(Content, safe_block(body, limit=_BODY_CHARACTERS, lines=_BODY_LINES))
@@ -142,7 +142,7 @@ COLUMNS: Final = (
     Column("by", 14, wide_from=_RESULT_FROM),
     Column("when", 9),
 )
-"""Narrower tables leave the result and the actor to the facts beside them."""
+"""Narrower tables leave the result and the actor to the facts next to them."""
 
 
 class ActivityBar(Horizontal):
@@ -162,7 +162,7 @@ class ActivityBar(Horizontal):
     """
 
     def __init__(self, placeholders: tuple[str, str] = PLACEHOLDERS) -> None:
-        """Show one of these placeholders in the search, by its width."""
+        """Show the placeholder that fits the width of the search."""
         super().__init__()
         self._placeholders = placeholders
 

@@ -44,7 +44,7 @@ class FormButton(Struct, frozen=True):
 
 
 def bindings_of(buttons: Sequence[FormButton]) -> list[BindingType]:
-    """The buttons' keys; all but letters and enter work wherever the focus is, before the focused input sees them."""
+    """The buttons' keys; all except letters and enter work with any focus, before the focused input sees them."""
     labels: dict[tuple[str, str], str] = {}
     for each in buttons:
         labels.setdefault((each.key, each.action), each.label)

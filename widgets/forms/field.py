@@ -94,7 +94,7 @@ class FormField(Widget):
         """Whether the user is typing here: a missing part is then a hint, not a mistake."""
 
     def compose(self) -> ComposeResult:
-        """The label beside the control and its line."""
+        """The label next to the control and its line."""
         self._shown = self._hint
         yield Static(self.label, classes="form-field--label", markup=False)
         with Vertical(classes="form-field--body"):
@@ -139,7 +139,7 @@ class FormField(Widget):
         self._redraw()
 
     def insist(self) -> None:
-        """Show what is missing as a mistake, until the user types in the field again."""
+        """Show a missing part as a mistake, until the user types in the field again."""
         self.touched, self._is_typing = True, False
 
     @property
@@ -225,7 +225,7 @@ class ChoiceField(LineField):
         self._about: Mapping[str, str] = {}
 
     def offer(self, choices: tuple[str, ...], about: Mapping[str, str] | None = None) -> None:
-        """Set the suggestions, best first, and what is shown of one that was chosen."""
+        """Set the suggestions, best first, and the descriptions shown for a chosen one."""
         self._about = about or {}
         self._control.offer(choices)
         self._show_matches()
@@ -249,7 +249,7 @@ class ChoiceField(LineField):
 
     @property
     def guides(self) -> bool:
-        """Whether something matches what was typed."""
+        """Whether something matches the typed text."""
         return bool(self._matching)
 
     @property
@@ -270,7 +270,7 @@ class ChoiceField(LineField):
 
 
 class InputField(LineField):
-    """A one-line field for an agent's input; its hint tells what the agent declares."""
+    """A one-line field for an agent's input; its hint is the agent's declaration."""
 
     CONTROL = ChoiceInput
     _control: ChoiceInput
@@ -349,7 +349,7 @@ _TYPES: Final[dict[type, str]] = {
 
 
 def read_value(text: str) -> Any:
-    """Read a value: JSON if it is valid JSON, else the plain text."""
+    """Read a value: JSON if it is valid JSON, otherwise plain text."""
 
     def refuse(name: str) -> None:
         raise ValueError(f"{name} is not JSON.")

@@ -69,7 +69,7 @@ class LeadList(Options):
         self._find(key)
 
     def on_resize(self) -> None:
-        """Draw for the new width; what did not change is not painted again."""
+        """Draw for the new width; unchanged lines are not painted again."""
         before, here, top = self._rows, self.row, self.scroll_offset.y
         rows = self._rows = self._draw(max(1, self.scrollable_content_region.width))
         if [row.key for row in before] == [row.key for row in rows]:
@@ -111,7 +111,7 @@ class LeadList(Options):
         self.scroll_home(animate=False)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Disable enter on rows that open nothing; where none does, offer no key."""
+        """Disable enter on rows that open nothing; if none does, offer no key."""
         if action == "select":
             is_possible = self.row is not None and self.row.leads
             return is_possible or (None if any(row.leads for row in self._rows) else False)

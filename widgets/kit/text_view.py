@@ -124,7 +124,7 @@ class TextView(CursorView):
         return ()
 
     def draw(self, index: int, width: int, ground: str) -> Strip:
-        """One line, on this background unless it has one of its own."""
+        """One line, on this background unless it has its own."""
         raise NotImplementedError
 
     def find(self, pattern: Pattern[bytes], begin: int, step: int) -> int | None:

@@ -156,7 +156,7 @@ class ImportLine(Struct, frozen=True):
     offer: SafeText
     state: ImportRowState
     problem: SafeText
-    """What is wrong with it; empty: nothing."""
+    """The problem with it; empty: none."""
     action: Action | None = None
     """The newest attempt for its email."""
 

@@ -20,7 +20,7 @@ NAME: Final = 24
 
 
 class ProfileFacts(Struct, frozen=True):
-    """What is known about a profile."""
+    """The known facts about a profile."""
 
     name: str
     address: str

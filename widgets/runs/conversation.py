@@ -1,4 +1,4 @@
-"""A conversation with an agent: its turns as the service tells them, or the messages sent from this machine."""
+"""A conversation with an agent: its turns from the service, or the messages sent from this machine."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -116,7 +116,7 @@ def _took_s(turn: Turn, as_of: datetime) -> float | None:
 
 
 class Conversation(VerticalScroll):
-    """The turns as the service tells them, else the messages sent from this machine; the last one in view."""
+    """The turns from the service, or the messages sent from this machine; the last one in view."""
 
     DEFAULT_CSS = """
     Conversation {

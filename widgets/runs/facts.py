@@ -101,7 +101,7 @@ def title(view: RunView, now: datetime, width: int) -> list[Line]:
 
 
 def subject(view: RunView, width: int) -> list[Line]:
-    """What was asked, unless the conversation has it, and what came of it."""
+    """The request, unless the conversation has it, and the result."""
     summary, is_failed = view.detail.summary, view.detail.run.status == "failed"
     asked = "" if view.turns else safe_text(summary.asked, limit=FIELD_LIMIT)
     result = safe_text(summary.result, limit=FIELD_LIMIT)

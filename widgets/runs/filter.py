@@ -1,4 +1,4 @@
-"""The filter above the runs: views with their counts and what is missing; below, the query and its facets."""
+"""The filter above the runs: views with their counts and the missing part; below, the query and its facets."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -59,13 +59,13 @@ class ViewTab(Struct, frozen=True):
 
 @dataclass
 class ActionClicked(Message):
-    """A part was clicked that stands for an action of the screen."""
+    """A part was clicked that runs an action of the screen."""
 
     action: str
 
 
 class ViewBar(ClickableLine):
-    """The views as tabs with their numbers of runs; the current one is marked, `…` stands for those that do not fit."""
+    """The views as tabs with their numbers of runs; the current one is marked, `…` replaces those that do not fit."""
 
     @dataclass
     class Picked(Message):
@@ -324,7 +324,7 @@ class FilterBar(Vertical):
         yield self._offers
 
     def show(self, extent: ExtentLine) -> None:
-        """Show how many runs are shown, of how many, and what is missing."""
+        """Show how many runs are shown, of how many, and the missing part."""
         self._extent = extent
         self._show_extent()
 

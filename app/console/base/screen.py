@@ -140,7 +140,7 @@ class BaseScreen(Screen[None]):
             yield KeyBar()
 
     def compose_body(self) -> Iterable[Widget]:
-        """Compose what is between the tabs and the keys."""
+        """Compose the part between the tabs and the keys."""
         return ()
 
     on_event = guarded_event
@@ -194,12 +194,12 @@ class BaseScreen(Screen[None]):
 
     @property
     def focused_run_id(self) -> str | None:
-        """The run that keys and commands act on, by its id in `acting_profile`; or None."""
+        """The id of the run that keys and commands act on, in `acting_profile`; or None."""
         return None
 
     @property
     def chosen_ids(self) -> tuple[str, ...]:
-        """The marked runs, or else the one in focus: keys and commands act on these."""
+        """The runs that keys and commands act on: the marked ones, or the one in focus if none is marked."""
         return () if self.focused_run_id is None else (self.focused_run_id,)
 
     def trouble(self) -> Notice | None:

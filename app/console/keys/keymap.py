@@ -61,7 +61,7 @@ def catalog() -> tuple[KeyFact, ...]:
 
 
 def use_own_keys(app: App[Any], session: Session) -> None:
-    """Bind the user's `[keys]` and the keys of `[[commands]]`, and say in the background what is wrong with them."""
+    """Bind the user's `[keys]` and the keys of `[[commands]]`, and report mistakes in them in the background."""
     keys, commands = session.settings.keys, session.settings.commands
     app.set_keymap(keys)
     own = BindingsMap(own_bindings(commands))
@@ -110,7 +110,7 @@ def normal(key: str) -> str:
 
 
 def written(key: str) -> str:
-    """Return a key as people write it: `question_mark` is `?`; empty: it is no key."""
+    """Return a key as users write it: `question_mark` is `?`; empty: it is not a key."""
     # A comma separates keys.
     return key if key == "comma" else "" if key.startswith(NO_KEY) else _CHARACTERS.get(key, key)
 
@@ -149,7 +149,7 @@ def _is_key(key: str) -> bool:
 
 
 def _keys_of(fact: KeyFact, keys: Mapping[str, str]) -> tuple[str, ...]:
-    """An action's keys as Textual names them: the user's own, or else the defaults."""
+    """An action's keys as Textual names them: the user's own, or the defaults."""
     return tuple(map(normal, keys[fact.id].split(",") if fact.id in keys else fact.keys))
 
 

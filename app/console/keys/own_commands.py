@@ -25,7 +25,7 @@ from storage.base_error import RunwardenError
 from storage.records import Run
 
 DEADLINE_S: Final = 60.0
-"""A command beside the console is ended after this time; longer ones belong into the terminal."""
+"""A command in the background is killed after this time; longer ones belong in the terminal."""
 LONGEST_OUTPUT: Final = 65_536
 """Bytes of output that are kept; the rest is read and dropped."""
 LONGEST_LINE: Final = 200
@@ -34,14 +34,14 @@ _PLACEHOLDER: Final = re.compile(r"\{([a-z_]+)\}")
 
 
 class CommandUnusableError(RunwardenError):
-    """The command cannot be run; the message tells the user why."""
+    """The command cannot be run; the message gives the reason."""
 
 
 class CommandResult(Struct, frozen=True):
-    """The result of a command that ran beside the console."""
+    """The result of a command that ran in the background."""
 
     code: int | None
-    """The exit code; None: it took too long and was ended."""
+    """The exit code; None: it took too long and was killed."""
     last_line: SafeText
     """The last line that it wrote to either stream; empty without output."""
 

@@ -110,7 +110,7 @@ class ConsoleCommands(Provider):
         if isinstance(self.screen, BaseScreen) and len(query.strip()) >= LEAST_TO_FIND:
             runs = await self.screen.session.guard(matching_runs, self.screen, query.strip()) or ()
         for command in (*self._all(), *runs):
-            # A run also matches by its repository and branch.
+            # A query may also match a run's repository and branch.
             match = fuzzy(query, command.name) or ((0.0, ()) if command in runs else None)
             if match is None:
                 continue

@@ -1,4 +1,4 @@
-"""Parses a line into a filter: valid parts count, mistakes are reported with their place and a cure."""
+"""Parses a line into a filter: valid parts count, mistakes are reported with their position and a fix."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -256,7 +256,7 @@ class _Parser:
 
 
 def _edge(token: QueryToken, now: datetime, wanted: KeyName, *, negated: bool) -> datetime:
-    """The limit that a time sets; a negated limit ends just before it or starts just after it."""
+    """The limit that a time sets; a negated limit lies just before or just after it."""
     first, last = parse_period(token.text, now)
     try:
         if wanted == "since":
@@ -280,7 +280,7 @@ def read_order(text: str) -> RunSort:
 
 
 def both(one: RunFilter, other: RunFilter) -> RunFilter:
-    """Combine two filters as if they stood in one line: lists join, limits tighten, words add up."""
+    """Combine two filters as if they were in one line: lists join, limits tighten, words add up."""
 
     def joined(name: str) -> tuple[str, ...]:
         return tuple(dict.fromkeys((*getattr(one, name), *getattr(other, name))))

@@ -1,4 +1,4 @@
-"""The grammar: the keys of the query language, and a line split into terms with their places."""
+"""The grammar: the keys of the query language, and a line split into terms with their positions."""
 
 import re
 from collections.abc import Collection, Iterator
@@ -55,7 +55,7 @@ def closest_key(name: str) -> str | None:
 
 
 def unknown_status(status: str, known: Collection[str]) -> tuple[str, str]:
-    """Describe a status that no run was ever seen with, and the cure."""
+    """Describe a status that no run was ever seen with, and the fix."""
     meant = closest(status.casefold(), known)
     cure = f"Did you mean {meant}?" if meant else f"There are: {', '.join(sorted(known))}."
     return f"No run that was ever seen here has the status {status!r}.", cure
