@@ -121,12 +121,12 @@ class PickerScreen(Sheet[ChoiceT | None]):
         """Run the work as a worker of the app: leaving the sheet does not stop it half-way."""
         self.app.run_worker(cast("Any", work), name, group)
 
-    def done(self, said: "ChoiceT") -> None:
+    def done(self, result: "ChoiceT") -> None:
         """Close with the result of the work; if the sheet was left before, show it in a toast."""
         if self.is_current:
-            self.dismiss(said)
+            self.dismiss(result)
         else:
-            self.app.notify(safe_text(str(said)), markup=False)
+            self.app.notify(safe_text(str(result)), markup=False)
 
     def failed(self, why: str) -> None:
         """Say why the work failed: in the note or, once the sheet is left, in a toast."""
@@ -357,13 +357,13 @@ class ExportScreen(PickerScreen[str]):
 
     async def _write(self, path: Path) -> None:
         try:
-            said = await self._write_file(path)
+            result = await self._write_file(path)
         except OSError as error:
             self.failed(f"{path} cannot be written: {error.strerror or error}.")
         except StorageError as error:
             self.failed(str(error))
         else:
-            self.done(said)
+            self.done(result)
 
 
 def typed_path(text: str) -> Path:

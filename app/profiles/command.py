@@ -55,27 +55,27 @@ def check(invocation: Invocation) -> int:
     """
     warnings = list[ConfigError]()
     try:
-        settings, found = invocation.settings(), list[ConfigError]()
+        settings, errors = invocation.settings(), list[ConfigError]()
     except ConfigError as error:
         if error.file is None or not error.path:
             raise
-        settings, found = mistakes(error.file, read_text(error.file) or "")
+        settings, errors = mistakes(error.file, read_text(error.file) or "")
     if settings.file is not None:
         text = read_text(settings.file) or ""
         root = Table(settings.file, text, toml_values(settings.file, text))
-        found += _unusable(settings, root)
+        errors += _unusable(settings, root)
         warnings = list(_ignored_keys(settings, root))
     for warning in warnings:
         invocation.output.note(f"warning: {warning}")
-    found.sort(key=lambda each: each.line or 0)
-    if found:
-        problems: list[ErrorDetail] = [{"line": each.line, "key": each.key, "message": str(each)} for each in found]
-        first, said = found[0], [str(each) for each in found]
+    errors.sort(key=lambda each: each.line or 0)
+    if errors:
+        problems: list[ErrorDetail] = [{"line": each.line, "key": each.key, "message": str(each)} for each in errors]
+        first, sentences = errors[0], [str(each) for each in errors]
         if not invocation.output.format.is_json:
-            for line in said[:-1]:
+            for line in sentences[:-1]:
                 invocation.output.note(line)
-            said = said[-1:]
-        message, file = " ".join(said), str(first.file)
+            sentences = sentences[-1:]
+        message, file = " ".join(sentences), str(first.file)
         raise failed("config", message, file=file, line=first.line, key=first.key, problems=problems)
     profile = invocation.profile(settings)
     names = [each.name for each in settings.profiles]
@@ -116,14 +116,14 @@ def _unusable(settings: Settings, root: Table) -> Iterator[ConfigError]:
     if settings.keys or any(command.key for command in settings.commands):
         from app.console.keys.keymap import problems
 
-        for said in problems(settings.keys, settings.commands):
-            line = line_of(root.text, _place_of_key(root, settings, said))
-            yield ConfigError(said, cure="", file=root.file, line=line)
+        for problem in problems(settings.keys, settings.commands):
+            line = line_of(root.text, _place_of_key(root, settings, problem))
+            yield ConfigError(problem, cure="", file=root.file, line=line)
     if settings.console.theme != ConsoleSettings().theme:
         from app.console.themes import theme_problem
 
-        if said := theme_problem(settings.console.theme):
-            yield root.table("console").mistake("theme", said, "")
+        if problem := theme_problem(settings.console.theme):
+            yield root.table("console").mistake("theme", problem, "")
     for profile in settings.profiles:
         if isinstance(profile.token, FileToken):
             try:
@@ -133,9 +133,9 @@ def _unusable(settings: Settings, root: Table) -> Iterator[ConfigError]:
                 yield table.mistake("token_file", error.message, error.cure)
 
 
-def _place_of_key(root: Table, settings: Settings, said: str) -> KeyPath:
+def _place_of_key(root: Table, settings: Settings, sentence: str) -> KeyPath:
     """The place of the key that a sentence of `problems` begins with."""
-    begun = said.removeprefix("keys.").removeprefix("commands, ")
+    begun = sentence.removeprefix("keys.").removeprefix("commands, ")
     if (name := next((name for name in settings.keys if begun.startswith(f"{name}: ")), None)) is not None:
         return ("keys", name) if name in root.table("keys").values else ("keys", *name.split("."))
     commands = enumerate(root.tables("commands"))

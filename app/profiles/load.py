@@ -101,14 +101,14 @@ def mistakes(file: Path, text: str) -> tuple[Settings, list[ConfigError]]:
         ConfigError: It is not TOML.
     """
     values = toml_values(file, text)
-    found: dict[KeyPath, ConfigError] = {}
+    errors: dict[KeyPath, ConfigError] = {}
     missing: list[object] = []
     while True:
         try:
-            return _settings(Table(file, text, values)), list(found.values())
+            return _settings(Table(file, text, values)), list(errors.values())
         except ConfigError as error:
             if not any(name in missing for name in _texts(values, error.path)):
-                found.setdefault(error.path, error)
+                errors.setdefault(error.path, error)
             missing.append(_leave_out(values, error.path))
 
 
@@ -145,8 +145,8 @@ def toml_values(file: Path, text: str) -> dict[str, object]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        found = re.search(r"at line (\d+)", str(error))
-        line = int(found[1]) if found else None
+        position = re.search(r"at line (\d+)", str(error))
+        line = int(position[1]) if position else None
         raise ConfigError(f"this is not TOML: {error}.", cure="Correct that line.", file=file, line=line) from error
 
 

@@ -134,14 +134,14 @@ class Table(Struct, frozen=True):
 
     def named(self, key: str, read: "Callable[[Table], T]") -> tuple[T, ...]:
         """An array of tables within, no two of which have the same name."""
-        found: dict[str, T] = {}
+        by_name: dict[str, T] = {}
         for table in self.tables(key):
             value = read(table)
             name = str(table.values["name"]).casefold()
-            if name in found:
+            if name in by_name:
                 table.fail("name", f"another {key.removesuffix('s')} has this name.", "Rename one of them.")
-            found[name] = value
-        return tuple(found.values())
+            by_name[name] = value
+        return tuple(by_name.values())
 
     def fail(self, key: str, message: str, cure: str) -> NoReturn:
         """Report a mistake in a key.
@@ -162,8 +162,8 @@ class Table(Struct, frozen=True):
         value = self.values[key]
         # In Python true is a number; in a configuration it is a mistake.
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            found = _FOUND.get(type(value), "a date or time")
-            self.fail(key, f"this must be {wanted or _NAMES[kind]}.", f"It is {found}.")
+            actual = _FOUND.get(type(value), "a date or time")
+            self.fail(key, f"this must be {wanted or _NAMES[kind]}.", f"It is {actual}.")
         return value
 
     def _word(self, key: str, text: str, words: tuple[str, ...]) -> str:
@@ -198,7 +198,7 @@ def line_of(text: str, path: KeyPath) -> int | None:
     # The key is in the last statement of the shortest parsable beginning that holds it.
     lines = text.splitlines(keepends=True)[:_MOST_LINES]
     statement = 1
-    found = dict[int, int]()
+    lines_at = dict[int, int]()
     for end in range(1, len(lines) + 1):
         try:
             value: Any = tomllib.loads("".join(lines[:end]))
@@ -209,8 +209,8 @@ def line_of(text: str, path: KeyPath) -> int | None:
                 value = value[step]
             except (LookupError, TypeError):
                 break
-            found.setdefault(depth, statement)
-        if len(path) in found:
+            lines_at.setdefault(depth, statement)
+        if len(path) in lines_at:
             break
         statement = end + 1
-    return max(found.items(), default=(0, None))[1]
+    return max(lines_at.items(), default=(0, None))[1]

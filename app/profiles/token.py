@@ -116,12 +116,12 @@ class FileToken(Struct, frozen=True):
         except OSError as error:
             raise TokenError(f"{named} cannot be read: {error.strerror}.", cure=correct) from error
         try:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode):
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
                 raise TokenError(f"{named} is not a regular file.", cure=correct)
-            if found.st_uid not in {os.geteuid(), 0}:
+            if status.st_uid not in {os.geteuid(), 0}:
                 raise TokenError(f"{named} belongs to another user.", cure="Use another file.")
-            if found.st_mode & 0o077:
+            if status.st_mode & 0o077:
                 raise TokenError(f"Others can read the token file {self.path}.", cure=f"Run: chmod 600 {self.path}")
             return _bare(os.read(descriptor, _LONGEST + 2))
         finally:

@@ -70,9 +70,9 @@ class QuietHours(Struct, frozen=True):
         """
         if not text.strip():
             return None
-        found = re.fullmatch(_QUIET_HOURS, text)
+        parts = re.fullmatch(_QUIET_HOURS, text)
         try:
-            start, end = (time(int(found[n]), int(found[n + 1])) for n in (1, 3)) if found else (None, None)
+            start, end = (time(int(parts[n]), int(parts[n + 1])) for n in (1, 3)) if parts else (None, None)
         except ValueError:
             start = end = None
         if start is None or end is None or start == end:

@@ -208,9 +208,9 @@ async def review(invocation: Invocation, *, run_id: str, turn: int | None) -> in
         ]
         output.record({"reviews": documents, "as_of": rfc3339(detail.last_seen_at)}, ())
     elif output.format is not Format.TABLE:
-        found = [(each, finding) for each in reviews for finding in each.findings]
-        entries = [{"review": each.path, **finding_document(finding)} for each, finding in found]
-        output.listing("findings", entries, FINDINGS, [finding for _, finding in found])
+        pairs = [(each, finding) for each in reviews for finding in each.findings]
+        entries = [{"review": each.path, **finding_document(finding)} for each, finding in pairs]
+        output.listing("findings", entries, FINDINGS, [finding for _, finding in pairs])
     for each in reviews if output.format is Format.TABLE else ():
         output.note(f"{each.path}, from {ORIGINS[each.source]}. {each.note or ''}".rstrip())
         if output.width is None:

@@ -137,8 +137,8 @@ class Patch:
         while self._at < len(self.data):
             end = self.data.find(b"\n", self._at, self._at + _LONGEST_HEADER)
             line = self.data[self._at : self._at + _LONGEST_HEADER if end < 0 else end]
-            if found := _HUNK.match(line):
-                yield from self._hunk(found)
+            if head := _HUNK.match(line):
+                yield from self._hunk(head)
             elif line.startswith(b"GIT binary patch"):
                 yield from self._binary()
             else:
@@ -176,10 +176,10 @@ class Patch:
             if len(self.kinds) % _STEP == 0:
                 yield True
 
-    def _hunk(self, found: re.Match[bytes]) -> Iterator[bool]:
-        old, olds, new, news = (1 if part is None else int(part) for part in found.groups()[:4])
+    def _hunk(self, head: re.Match[bytes]) -> Iterator[bool]:
+        old, olds, new, news = (1 if part is None else int(part) for part in head.groups()[:4])
         file = self.files[-1] if self.files else self._begin()
-        hunk = Hunk(len(self.kinds), len(self.kinds) + 1, old, new, found[5])
+        hunk = Hunk(len(self.kinds), len(self.kinds) + 1, old, new, head[5])
         file.hunks.append(hunk)
         self._take(HUNK)
         old_end, new_end = old + olds, new + news
@@ -214,10 +214,10 @@ def new_side(patch: Patch, file: FilePatch) -> bytes:
 
 def _note(file: FilePatch, line: bytes) -> None:
     """Take in a line of a file's header."""
-    if found := _INDEX.match(line):
-        file.facts |= {"old": found[1].decode(), "new": found[2].decode()}
-        if found[3]:
-            file.facts["mode"] = found[3].decode()
+    if parts := _INDEX.match(line):
+        file.facts |= {"old": parts[1].decode(), "new": parts[2].decode()}
+        if parts[3]:
+            file.facts["mode"] = parts[3].decode()
     elif line.startswith(b"Binary files "):
         file.is_binary = True
     else:
@@ -253,7 +253,7 @@ def unquoted(written: bytes) -> bytes:
     """A name that git quoted as C does, without its quotes and escapes."""
     end = re.match(rb'"(?:[^"\\]|\\.)*"', written)
     inner = written[1:-1] if end is None else end[0][1:-1]
-    return _ESCAPE.sub(lambda found: bytes([_ESCAPED.get(found[1]) or int(found[1], 8) & 0xFF]), inner)
+    return _ESCAPE.sub(lambda escape: bytes([_ESCAPED.get(escape[1]) or int(escape[1], 8) & 0xFF]), inner)
 
 
 def as_name(name: bytes) -> str:

@@ -109,10 +109,12 @@ class Git(Struct, frozen=True):
         Raises:
             GitError: It failed.
         """
-        said = (await self._run(["git", "version"], reading(self.env), folder, b"", _CHUNK)).decode(errors="replace")
-        found = re.search(r"(\d+)\.(\d+)", said)
-        if found and (int(found[1]), int(found[2])) < _OLDEST:
-            raise GitError(f"{safe_text(said.strip())} would run filters of the checkout: git 2.31 or newer is needed.")
+        version = (await self._run(["git", "version"], reading(self.env), folder, b"", _CHUNK)).decode(errors="replace")
+        parts = re.search(r"(\d+)\.(\d+)", version)
+        if parts and (int(parts[1]), int(parts[2])) < _OLDEST:
+            raise GitError(
+                f"{safe_text(version.strip())} would run filters of the checkout: git 2.31 or newer is needed."
+            )
         environment = fetching(self.env) | {"GIT_LFS_SKIP_SMUDGE": "1", "GIT_OPTIONAL_LOCKS": "0"}
         start = ["git", *_FETCHING, "-C", str(folder)]
         # Fails where there is none.
@@ -256,6 +258,6 @@ def _told(err: bytes, code: int) -> str:
     """The last words of git, as a line: many may be the server's."""
     lines = [line.strip() for line in err.decode(errors="replace").replace("\r", "\n").split("\n")]
     errors = [line for line in lines if line.startswith(("fatal:", "error:", "remote: error"))] or lines
-    said = "; ".join(filter(None, errors))[-_SHOWN:] or f"exit code {code}"
-    moved = " The repository has moved: configure its new address." if "returned error: 30" in said else ""
-    return f"git: {safe_text(said)}.{moved}".replace("..", ".")
+    text = "; ".join(filter(None, errors))[-_SHOWN:] or f"exit code {code}"
+    moved = " The repository has moved: configure its new address." if "returned error: 30" in text else ""
+    return f"git: {safe_text(text)}.{moved}".replace("..", ".")

@@ -131,10 +131,10 @@ class Mirror:
                     return True
             listed = await self._listed("refs/pull/*/head", "refs/merge-requests/*/head")
             numbered = {f"refs/pull/{pull}/head", f"refs/merge-requests/{pull}/head"}
-            found = [ref for ref, commit in listed.items() if commit in missing or ref in numbered]
-            if found:
-                await self._bring(*found[:1])
-        return bool(found)
+            refs = [ref for ref, commit in listed.items() if commit in missing or ref in numbered]
+            if refs:
+                await self._bring(*refs[:1])
+        return bool(refs)
 
     async def pull_head(self, number: int) -> str | None:
         """The commit of a pull or merge request."""
@@ -160,13 +160,13 @@ class Mirror:
         arguments = ["log", "-z", f"--format={_FIELDS}", "--no-show-signature", f"--max-count={_MOST_COMMITS}", head]
         out = await self._git.read(self.git_dir, *arguments, *([f"^{without}"] if without else []), "--")
         fields = out.decode(errors="replace").split("\0")
-        found = []
+        commits = []
         for begin in range(0, len(fields) - 4, 5):
             commit, parents, made, subject, marks = fields[begin : begin + 5]
             at = datetime.fromtimestamp(int(made), UTC)
             turns = tuple(filter(None, marks.split(",")))
-            found.append(Commit(commit, tuple(parents.split()), at, subject, turns))
-        return found[::-1]
+            commits.append(Commit(commit, tuple(parents.split()), at, subject, turns))
+        return commits[::-1]
 
     async def merge_base(self, one: str, other: str) -> str | None:
         """The last commit that both have in common."""
@@ -199,14 +199,14 @@ class Mirror:
         Raises:
             GitError: It has none of this name, it is not text, or it cannot be fetched.
         """
-        name, found = safe_text(path, limit=200), b""
+        name, output = safe_text(path, limit=200), b""
         if path.isprintable() and path:  # A patch cannot contain such a name.
             with suppress(GitError):
-                found = await self._git.read(self.git_dir, "rev-parse", "--verify", "--quiet", f"{commit}:{path}")
-        if not found:
+                output = await self._git.read(self.git_dir, "rev-parse", "--verify", "--quiet", f"{commit}:{path}")
+        if not output:
             raise GitError(f"Commit {commit[:10]} has no file {name}.")
-        blob = found.decode().strip()
-        await self._bring_contents([found.strip()])
+        blob = output.decode().strip()
+        await self._bring_contents([output.strip()])
         text = await self.blob(blob)
         if b"\0" in text:
             raise GitError(f"{name} is a binary file.")
@@ -262,8 +262,8 @@ class Mirror:
 
     async def _commit(self, name: str) -> str | None:
         with suppress(GitError):
-            found = await self._git.read(self.git_dir, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", "--")
-            return found.decode().split()[0]
+            output = await self._git.read(self.git_dir, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", "--")
+            return output.decode().split()[0]
         return None
 
     @asynccontextmanager

@@ -408,9 +408,9 @@ class ChangesPart(SearchedPart):
         if (detail := self.subject.detail) is not None:
             self.app.push_screen(checkout_sheet(self.subject.results, detail), self._taken_over)
 
-    def _taken_over(self, said: str | None) -> None:
-        if said is not None:
-            self.session.notify(said, timeout=CURE_S)
+    def _taken_over(self, result: str | None) -> None:
+        if result is not None:
+            self.session.notify(result, timeout=CURE_S)
 
     @on(DiffView.FileEntered)
     def _file_entered(self, message: DiffView.FileEntered) -> None:

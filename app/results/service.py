@@ -34,21 +34,21 @@ class ServiceExtension(Struct, frozen=True):
 
     async def page(self, run_id: str) -> str | None:
         """The address of the run's page at the service; None: there is none, or it is unknown."""
-        found = await self.turns(run_id)
-        return None if isinstance(found, Unavailable) else found.url
+        turns = await self.turns(run_id)
+        return None if isinstance(turns, Unavailable) else turns.url
 
     async def reason(self, run_id: str) -> str:
         """Why the run's last turn failed; empty: unknown, or the service cannot be asked."""
-        found = await self.turns_now(run_id)
-        return "" if found is None or not found.turns else found.turns[-1].reason or ""
+        turns = await self.turns_now(run_id)
+        return "" if turns is None or not turns.turns else turns.turns[-1].reason or ""
 
     async def turns_now(self, run_id: str) -> RunTurns | None:
         """The run's turns, empty if the service does not know them; None: it cannot be asked now."""
         try:
-            found = await self.turns(run_id)
+            turns = await self.turns(run_id)
         except ApiError:
             return None
-        return RunTurns(run_id, ()) if isinstance(found, Unavailable) else found
+        return RunTurns(run_id, ()) if isinstance(turns, Unavailable) else turns
 
     async def log(
         self, run_id: str, turn: int, *, offset: int = 0, wait_s: float = 0, before: int | None = None
@@ -91,15 +91,15 @@ def pull_number(raw_json: str) -> int | None:
     for value in _values(run):
         if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _GREATEST:
             return value
-        if found := number_in(value):
-            return found
+        if number := number_in(value):
+            return number
     return None
 
 
 def number_in(address: object) -> int | None:
     """The number at the end of a pull request's address."""
-    found = _NUMBER.search(address) if isinstance(address, str) else None
-    return int(found[1]) if found else None
+    match = _NUMBER.search(address) if isinstance(address, str) else None
+    return int(match[1]) if match else None
 
 
 def _values(run: object) -> Iterator[object]:

@@ -98,10 +98,10 @@ class Results:
         answer = await self._ask(lambda service: service.turns(detail.run.run_id))
         written = await self._written(detail, turn, answer)
         turns = answer.turns if isinstance(answer, RunTurns) else ()
-        found = [each for each in turns if each.findings is not None and turn in {None, each.number}]
-        if not found:
+        with_findings = [each for each in turns if each.findings is not None and turn in {None, each.number}]
+        if not with_findings:
             return written
-        report = reported(found[-1].number, found[-1].findings or ())
+        report = reported(with_findings[-1].number, with_findings[-1].findings or ())
         if isinstance(written, Unavailable):
             return (report,)
         return written if is_told_by(report, written) else (report, *written)
@@ -114,15 +114,15 @@ class Results:
             return change
         try:
             if change.source == "git":
-                found = await self.repositories.reviews(detail, change, self._reviews)
+                reviews = await self.repositories.reviews(detail, change, self._reviews)
             else:
-                found = await asyncio.to_thread(_reviews_in, change, self._reviews)
+                reviews = await asyncio.to_thread(_reviews_in, change, self._reviews)
         except GitError as error:
             return Unavailable(str(error))
         what = " or ".join(self._reviews) or "nothing: results.reviews is empty"
         if not change.files:
             return Unavailable("No review: no file was changed.")
-        return found or Unavailable(f"No review: none of the {len(change.files)} changed files matches {what}.")
+        return reviews or Unavailable(f"No review: none of the {len(change.files)} changed files matches {what}.")
 
     async def log(
         self, run_id: str, turn: int, *, offset: int = 0, wait_s: float = 0, before: int | None = None

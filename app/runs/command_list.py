@@ -108,7 +108,7 @@ def run_filter(
         return tuple(value[1:] for value in values if value.startswith("!"))
 
     now = now or datetime.now(UTC)
-    found = RunFilter(
+    condition = RunFilter(
         statuses=asked(statuses),
         not_statuses=excluded(statuses),
         repositories=asked(repositories),
@@ -125,18 +125,18 @@ def run_filter(
         query = parse(search, now)
         if query.problems:
             raise failed("usage", f"--search, {query.problems[0]}", problems=[asdict(each) for each in query.problems])
-        found = both(found, query.filter)
-    contradicted = set(found.statuses) & set(found.not_statuses)
+        condition = both(condition, query.filter)
+    contradicted = set(condition.statuses) & set(condition.not_statuses)
     problem = ""
-    if found.since and found.until and found.since > found.until:
+    if condition.since and condition.until and condition.since > condition.until:
         problem = "The time range ends before it begins."
     elif contradicted:
         problem = f"The status {min(contradicted)} is both asked for and excluded: keep one of the two."
-    elif active and found.statuses and set(found.statuses) <= FINAL_STATUSES:
-        problem = f"--active excludes the status {found.statuses[0]}, which ends a run: keep one of the two."
+    elif active and condition.statuses and set(condition.statuses) <= FINAL_STATUSES:
+        problem = f"--active excludes the status {condition.statuses[0]}, which ends a run: keep one of the two."
     if problem:
         raise failed("usage", problem)
-    return found
+    return condition
 
 
 def _unknown(status: str, known: Collection[str]) -> CommandFailedError:

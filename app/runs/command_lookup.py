@@ -95,14 +95,14 @@ class RunLookup(Struct, frozen=True):
         cache = self.engine.cache
         before: tuple[Coverage, int] | None = None
         with progress_bar(self.engine, f"Looking for {safe_text(text, limit=60)}"):
-            while (found := await self._held(text)) is None:
+            while (detail := await self._held(text)) is None:
                 held = await cache.coverage(), await cache.count(RunFilter())
                 if held == before:
                     break
                 before = held
                 await self.engine.backfill.fetch_older()
-        if found is not None:
-            return found
+        if detail is not None:
+            return detail
         whole = (await cache.coverage()).whole
         message = f"The service has no run {text}." if whole else f"No run {text} was found at the service."
         raise failed("not_found", f"{message} See: runwarden runs list", run_id=text)

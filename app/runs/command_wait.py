@@ -173,16 +173,16 @@ def wait_failure(results: Mapping[str, WaitResult]) -> Failure | None:
         each.run for each in results.values() if each.outcome == "ended" and each.run and each.run.status != "completed"
     ]
     if bad:
-        said = ", ".join(f"{run.run_id} ({run.status})" for run in bad)
-        return Failure("run_failed", f"Not completed: {said}.", Exit.FAILED, {"run_ids": [run.run_id for run in bad]})
+        names = ", ".join(f"{run.run_id} ({run.status})" for run in bad)
+        return Failure("run_failed", f"Not completed: {names}.", Exit.FAILED, {"run_ids": [run.run_id for run in bad]})
     if lost := ids("lost"):
         return Failure(
             "not_found", f"The service no longer shows {', '.join(lost)}.", Exit.NOT_FOUND, {"run_ids": [*lost]}
         )
     if unlisted := ids("unlisted"):
-        said = f"no run with the id {', '.join(unlisted)} is listed. Whether one exists is unknown."
-        return Failure("waited_too_long", f"Time is up; {said}", Exit.TIMED_OUT, {"run_ids": [*unlisted]})
+        names = f"no run with the id {', '.join(unlisted)} is listed. Whether one exists is unknown."
+        return Failure("waited_too_long", f"Time is up; {names}", Exit.TIMED_OUT, {"run_ids": [*unlisted]})
     if unended := ids("waiting"):
-        said = f"Time is up; not ended yet: {', '.join(unended)}."
-        return Failure("waited_too_long", said, Exit.TIMED_OUT, {"run_ids": [*unended]})
+        names = f"Time is up; not ended yet: {', '.join(unended)}."
+        return Failure("waited_too_long", names, Exit.TIMED_OUT, {"run_ids": [*unended]})
     return None

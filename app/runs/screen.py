@@ -413,9 +413,9 @@ class RunsScreen(RunActions):
         if line.has_focus:
             self._goes_to_rows = False
             self.table_query = replace(self.table_query, line=line.value, cursor=line.cursor_position)
-            found = suggestions(line.value, line.cursor_position, self._vocabulary) if line.value else ()
+            matches = suggestions(line.value, line.cursor_position, self._vocabulary) if line.value else ()
             # Names that cannot be typed are not suggested.
-            typable = (each for each in found if safe_text(each.insert) == each.insert)
+            typable = (each for each in matches if safe_text(each.insert) == each.insert)
             self.bar.offer(tuple(SearchSuggestion(s.start, s.end, safe_text(s.insert), s.about) for s in typable))
 
     @on(SearchInput.Left)
@@ -450,9 +450,9 @@ class RunsScreen(RunActions):
     def _pick(self, sheet: "PickerScreen[Any]", keys: set[KeyName], terms: Callable[[Any], Iterable[str]]) -> None:
         """Let the user choose, and replace the terms with these keys by the chosen ones."""
 
-        def picked(found: object) -> None:
-            if found is not None:
-                line, now = replaced(self.table_query.line, keys, terms(found)), self.session.run_now()
+        def picked(choice: object) -> None:
+            if choice is not None:
+                line, now = replaced(self.table_query.line, keys, terms(choice)), self.session.run_now()
                 before, after = parse(self.table_query.line, now), parse(line, now)
                 # A choice that changes nothing does not rewrite short or quoted terms.
                 if before.filter != after.filter or before.problems:
@@ -466,9 +466,9 @@ class RunsScreen(RunActions):
         from app.console.sheets import MarkPicker
 
         condition = self._condition
-        found = await engine.cache.status_counts(condition)
-        others = sorted({*found, *condition.statuses, *condition.not_statuses}.difference(STATUS_ORDER))
-        counts = {status: found.get(status, 0) for status in (*STATUS_ORDER, *others)}
+        by_status = await engine.cache.status_counts(condition)
+        others = sorted({*by_status, *condition.statuses, *condition.not_statuses}.difference(STATUS_ORDER))
+        counts = {status: by_status.get(status, 0) for status in (*STATUS_ORDER, *others)}
         sheet = MarkPicker("Filter by status", counts, condition.statuses, condition.not_statuses)
         self._pick(sheet, {"status", "is"}, lambda picked: listed("status", *picked))
 
@@ -528,9 +528,9 @@ class RunsScreen(RunActions):
         """Choose a view, or forget one that was saved here."""
         from app.runs.screen_pickers import ViewPicker
 
-        def picked(found: tuple[View, bool] | None) -> None:
-            if found is not None:
-                view, is_forgotten = found
+        def picked(choice: tuple[View, bool] | None) -> None:
+            if choice is not None:
+                view, is_forgotten = choice
                 (self._forget_view if is_forgotten else self.show_view)(view)
 
         self.app.push_screen(ViewPicker(self.views, self.table_query.view), picked)
@@ -548,8 +548,8 @@ class RunsScreen(RunActions):
 
         def save(view: ViewSettings | None) -> None:
             if view is not None:
-                said = f"Saved as the view {safe_text(view.name)}."
-                self.preferences.change(lambda known: known.with_view(view), said)
+                text = f"Saved as the view {safe_text(view.name)}."
+                self.preferences.change(lambda known: known.with_view(view), text)
                 self.show_view(named(self.views, view.name))
                 self._show_views()
 

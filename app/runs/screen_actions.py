@@ -169,9 +169,9 @@ class RunActions(BaseScreen):
     async def action_copy_run_json(self) -> None:
         """Copy the run as received; several as a list."""
         if runs := await self._runs():
-            said = f"Copied the JSON of {len(runs):,} runs" if len(runs) > 1 else "Copied the run's JSON"
+            done = f"Copied the JSON of {len(runs):,} runs" if len(runs) > 1 else "Copied the run's JSON"
             text = ",\n".join(json_escaped(run.raw_json) for run in runs)
-            self.session.copy_as_is(f"[{text}]" if len(runs) > 1 else text, said)
+            self.session.copy_as_is(f"[{text}]" if len(runs) > 1 else text, done)
 
     @using_engine("browser")
     async def action_open_in_browser(self, engine: "Engine") -> None:
@@ -250,11 +250,11 @@ def cancel_sheet(engine: "Engine", runs: Sequence[Run], ended: int = 0) -> "Conf
                 done += 1
         if refused and not done and not unknown:
             raise ActionRefusedError(" ".join(refused))
-        said = [_was_cancelled(done, len(runs))] if done else []
+        sentences = [_was_cancelled(done, len(runs))] if done else []
         if unknown:
             them = "the run was" if len(runs) == 1 else f"{plural(unknown, 'run')} were"
-            said.append(f"Whether {them} cancelled is unknown: check, and cancel again if still active.")
-        return " ".join((*said, *refused))
+            sentences.append(f"Whether {them} cancelled is unknown: check, and cancel again if still active.")
+        return " ".join((*sentences, *refused))
 
     leaving = "Keep it" if len(runs) == 1 else "Keep them"
     title = f"Cancel {what}"
@@ -282,10 +282,10 @@ async def answered(screen: BaseScreen, asking: Awaitable[ResultT]) -> ResultT | 
     say = partial(screen.session.notify, "Asking the service for the instructions; the form opens when it answers.")
     waiting = screen.set_timer(PATIENCE_S, say)
     try:
-        found = await asking
+        answer = await asking
     finally:
         waiting.stop()
-    return found if screen.app.screen is screen else None
+    return answer if screen.app.screen is screen else None
 
 
 async def show_many(

@@ -85,12 +85,12 @@ class RunFollower:
         row = next((pinned.row for pinned in self._session.pins if pinned.run_id in wanted), None)
         if len(wanted) > 1 or others:
             besides = f", {others:,} are followed already or too many" if others else ""
-            said = f"Following {len(wanted):,} runs to their end{besides}. Press F for the list."
+            text = f"Following {len(wanted):,} runs to their end{besides}. Press F for the list."
         elif row is not None and row.is_final:
-            said = "Following for a day in case it is continued: it has ended."
+            text = "Following for a day in case it is continued: it has ended."
         else:
-            said = "Following it to its end, also after a restart. Press F for the list."
-        self._session.notify(said)
+            text = "Following it to its end, also after a restart. Press F for the list."
+        self._session.notify(text)
 
     async def unfollow_ended(self, batches: int = 0) -> None:
         """Unfollow the runs that have ended; confirm their number, with this number of batches.
@@ -106,12 +106,12 @@ class RunFollower:
         if not self._has_begun:
             await self.watch.begin()
             self._has_begun = True
-        found = await self.watch.look()
+        report = await self.watch.look()
         await self._read_pins()
-        for news in found.screen:
+        for news in report.screen:
             self._session.notify(news.body, title=news.title, severity=news.level, timeout=TOAST_S[news.level])
-        if found.outward:
-            self._session.start(partial(self._deliver, found.outward))
+        if report.outward:
+            self._session.start(partial(self._deliver, report.outward))
 
     async def _read_pins(self) -> None:
         pins = await self._engine.cache.following.pins()
@@ -119,12 +119,12 @@ class RunFollower:
             self._session.show_pins(pins)
 
     async def _deliver(self, news: "tuple[Alert, ...]") -> None:
-        told = [Text.of(alert, self._engine.profile.name) for alert in news]
-        for trouble in await self._channels.deliver(told):
+        texts = [Text.of(alert, self._engine.profile.name) for alert in news]
+        for trouble in await self._channels.deliver(texts):
             if trouble not in self._troubles:
                 self._troubles.add(trouble)
-                said = safe_text(f"A notification was not delivered. {trouble}", limit=300)
-                self._session.notify(said, severity="warning")
+                text = safe_text(f"A notification was not delivered. {trouble}", limit=300)
+                self._session.notify(text, severity="warning")
 
 
 TICK_S: Final = 1.0

@@ -176,15 +176,15 @@ class RunsLoader:
     async def _read_page_by_page(self, cache: "Cache", condition: RunFilter) -> None:
         """Show early matches at once, then the rows around them, and their number once all runs were searched."""
         table, sort = self._table, self.query.sort
-        found = 0
+        count = 0
         for patience_s in LOOKS_S:
             request = table.request(condition, sort)
             rows = await cache.first_rows(condition, sort, limit=table.page, patience_s=patience_s)
-            if len(rows) > found:
-                found = len(rows)
+            if len(rows) > count:
+                count = len(rows)
                 table.show(first_window(rows, request), request)
                 await self._painted()
-            if found == table.page:
+            if count == table.page:
                 break
         request = table.request(condition, sort)
         last = request.offset + request.limit
@@ -242,16 +242,16 @@ class RunsLoader:
         if (engine := self._session.engine) is None:
             return
         self.statuses = KNOWN_STATUSES | set(await engine.cache.known_statuses())
-        now, found = self._session.run_now(), dict[str, int]()
+        now, counts = self._session.run_now(), dict[str, int]()
         for line in dict.fromkeys(view.query for view in self._views):
             condition = parse(line, now).filter
             # Only counts from an index: a count must not cost a search of a million runs.
             if not (condition.is_scan or condition.branches or condition.not_branches):
-                found[line] = await engine.cache.count(condition)
+                counts[line] = await engine.cache.count(condition)
             elif line == self.query.view.query and line in self.counts:
-                found[line] = self.counts[line]
-        if found != self.counts:
-            self.counts = found
+                counts[line] = self.counts[line]
+        if counts != self.counts:
+            self.counts = counts
             self._screen.post_message(self.ViewsCounted())
 
     # The run under the cursor
@@ -270,8 +270,8 @@ class RunsLoader:
     def _unknown_runs(self) -> list[RunRow]:
         """The runs on show of which something may be learnt, the one under the cursor first."""
         engine, here = self._session.engine, self._table.row
-        found = dict.fromkeys((*([here] if here else []), *self._table.rows_on_show))
-        return [row for row in found if engine is not None and engine.summaries.are_due(row)]
+        rows = dict.fromkeys((*([here] if here else []), *self._table.rows_on_show))
+        return [row for row in rows if engine is not None and engine.summaries.are_due(row)]
 
     async def _learn(self) -> None:
         engine, rows = self._session.engine, self._unknown_runs()

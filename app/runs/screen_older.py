@@ -169,7 +169,7 @@ class OlderRuns:
     async def _walk_until_found(self, engine: "Engine") -> None:
         cache = engine.cache
         condition = self._loader.query.condition(self._session.run_now())
-        found = await cache.count(condition)
+        count = await cache.count(condition)
         before = None
         # The service has no more once a round brings no run and makes no gap smaller.
         while (held := (await cache.coverage(), await cache.count(RunFilter()))) != before:
@@ -180,7 +180,7 @@ class OlderRuns:
                 before = None  # A round that was cut short does not count.
                 await self._wait(error.retry_after_s or WAIT_S)
             self._changed()
-            if await cache.count(condition) > found:
+            if await cache.count(condition) > count:
                 return
 
     async def _wait(self, wait_s: float) -> None:
@@ -202,8 +202,8 @@ class OlderRuns:
 
     def lines(self) -> dict[CoverageGap | None, tuple[SafeText, ...]]:
         """The table's lines of missing runs, each in full and then shorter; that of None is below the last run."""
-        found: dict[CoverageGap | None, tuple[SafeText, ...]] = {gap: self._texts(gap) for gap in self._table.gaps}
-        return found if (gap := self.below) is None else {**found, None: self._texts(gap)}
+        texts: dict[CoverageGap | None, tuple[SafeText, ...]] = {gap: self._texts(gap) for gap in self._table.gaps}
+        return texts if (gap := self.below) is None else {**texts, None: self._texts(gap)}
 
     def _texts(self, gap: CoverageGap) -> tuple[SafeText, ...]:
         runs = missing_text(gap, self._session.run_now())

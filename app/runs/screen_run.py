@@ -271,11 +271,11 @@ class RunScreen(RunActions):
         subject, detail = self._subject, self._subject.detail
         if detail is None:
             return
-        found = await subject.results.turns(detail)
+        turns = await subject.results.turns(detail)
         if detail.run.run_id != subject.run_id:
             return
-        subject.turns = found if isinstance(found, RunTurns) else None
-        subject.turns_problem = "" if isinstance(found, RunTurns) else found.reason
+        subject.turns = turns if isinstance(turns, RunTurns) else None
+        subject.turns_problem = "" if isinstance(turns, RunTurns) else turns.reason
         if self._is_active and subject.has_ended:
             self.session.poll_soon()  # The run's status comes with the list, which is polled later.
         self._show_place()

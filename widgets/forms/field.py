@@ -257,16 +257,16 @@ class ChoiceField(LineField):
         return [choice for choice in self._control.matches() if choice != self.value]
 
     def _show_matches(self) -> None:
-        found = self._matching
+        matches = self._matching
         if about := self._about.get(self.value.strip()):
             self.say(safe_text(about))
             return
-        if not found:
+        if not matches:
             self.say(*self._resting_hint)
             return
-        more = f" and {len(found) - _SUGGESTIONS_SHOWN} more" if len(found) > _SUGGESTIONS_SHOWN else ""
-        match = "" if not self.value else " matches" if len(found) == 1 else " match"
-        self.say(safe_text(f"{_SUGGEST}{', '.join(found[:_SUGGESTIONS_SHOWN])}{more}{match}"))
+        more = f" and {len(matches) - _SUGGESTIONS_SHOWN} more" if len(matches) > _SUGGESTIONS_SHOWN else ""
+        match = "" if not self.value else " matches" if len(matches) == 1 else " match"
+        self.say(safe_text(f"{_SUGGEST}{', '.join(matches[:_SUGGESTIONS_SHOWN])}{more}{match}"))
 
 
 class InputField(LineField):
@@ -381,5 +381,5 @@ class PairsField(ParagraphField):
 
     @on(TextArea.Changed)
     def _read(self) -> None:
-        found = [f"{key}: {_TYPES[type(read_value(value))]}" for key, equals, value in pairs_in(self.value) if equals]
-        self.say(*((safe_text(", ".join(found)), "quiet") if found else self._resting_hint))
+        kinds = [f"{key}: {_TYPES[type(read_value(value))]}" for key, equals, value in pairs_in(self.value) if equals]
+        self.say(*((safe_text(", ".join(kinds)), "quiet") if kinds else self._resting_hint))

@@ -113,13 +113,13 @@ class ChoiceInput(LineInput):
     def matches(self) -> tuple[str, ...]:
         """The suggestions that contain the typed text, those beginning with it first."""
         stem = self._typed().strip().casefold()
-        found = [choice for choice in self._choices if stem in choice.casefold()]
-        return tuple(sorted(found, key=lambda choice: not choice.casefold().startswith(stem)))
+        matches = [choice for choice in self._choices if stem in choice.casefold()]
+        return tuple(sorted(matches, key=lambda choice: not choice.casefold().startswith(stem)))
 
     def action_choose(self, step: int) -> None:
         """Show the next match; past the ends it restores the typed text."""
-        stem, found = self._typed(), self.matches()
-        ring = (stem, *(choice for choice in found if choice != stem))
+        stem, matches = self._typed(), self.matches()
+        ring = (stem, *(choice for choice in matches if choice != stem))
         here = ring.index(self.value) if self.value in ring else 0
         self._stem, self._chosen = stem, ring[(here + step) % len(ring)]
         self.value = self._chosen

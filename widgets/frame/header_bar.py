@@ -178,8 +178,8 @@ class HeaderBar(ClickableLine):
             yield from self._hosts(now, brevity)
         fresh = FILES_FAIL if vitals.files_fail else freshness(vitals.runs_link, self._timing, now, vitals.wait)
         word = _in_brief(fresh.word) if is_brief else fresh.word
-        said = f"{fresh.glyph} {word}"
-        yield Content.assemble(" " * SPACE, (said if is_brief else f"{said:<{FRESH}}", fresh.style)), None
+        words = f"{fresh.glyph} {word}"
+        yield Content.assemble(" " * SPACE, (words if is_brief else f"{words:<{FRESH}}", fresh.style)), None
         # What waits is shown at every width.
         waiting = (
             ("?", vitals.unknown, "unknown", self.UnknownClicked()),

@@ -81,11 +81,11 @@ class LeadList(Options):
         near = self.highlighted or 0
         self.set_options(Option(row.content, row.key or None, disabled=not row.key) for row in rows)
         self.scroll_to(y=top, animate=False, force=True)
-        found = [index for index, row in enumerate(rows) if row.key]
+        indexes = [index for index, row in enumerate(rows) if row.key]
         if here is None or is_first:
-            self.highlighted = found[0] if found else None
-        elif not self._find(here.key) and found:
-            self.highlighted = min(found, key=lambda index: abs(index - near))
+            self.highlighted = indexes[0] if indexes else None
+        elif not self._find(here.key) and indexes:
+            self.highlighted = min(indexes, key=lambda index: abs(index - near))
         self._find(self._sought)
 
     def _find(self, key: str) -> bool:

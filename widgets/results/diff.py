@@ -461,8 +461,8 @@ class DiffView(TextView):
         line = max(self._files[file].left[row], self._files[file].right[row]) if row != HEADING else NONE
         self._split = not self.is_split
         self.grew()
-        found = self._files[file].row_of(line) if line != NONE else None
-        self.put_cursor(self._starts[file] + 1 + (HEADING if found is None else found))
+        place = self._files[file].row_of(line) if line != NONE else None
+        self.put_cursor(self._starts[file] + 1 + (HEADING if place is None else place))
 
     def line_clicked(self, event: events.Click) -> None:
         """Fold a file after a click on its name."""

@@ -95,10 +95,10 @@ class LogSpool:
         """Return a line without its break; of a very long one the beginning, or the last part if it was overwritten."""
         begin = self._start(row)
         end = self._ends[row] if row < len(self._ends) else self._last
-        found = self._read(begin, min(end, begin + LONGEST_READ))
-        if end - begin > LONGEST_READ and b"\r" in found:
+        data = self._read(begin, min(end, begin + LONGEST_READ))
+        if end - begin > LONGEST_READ and b"\r" in data:
             return self._read(end - LONGEST_READ, end)
-        return found
+        return data
 
     def find(self, pattern: Pattern[bytes], begin: int, step: int) -> int | None:
         """Return the next matching line from here on (step 1), or before (step -1); None: no match."""
@@ -296,14 +296,14 @@ def wrapped(raw: bytes, width: int, indent: int) -> tuple[tuple[TextPiece, ...],
 
 def short_time(raw: bytes) -> bytes:
     """A line that begins with a date and a time, with the time alone: on the clock here, if it names its zone."""
-    if (found := _TIME.match(raw)) is None:
+    if (match := _TIME.match(raw)) is None:
         return raw
-    time, zone = found[2].decode(), (found[3] or b"").decode()
+    time, zone = match[2].decode(), (match[3] or b"").decode()
     try:
         short = f"{datetime.fromisoformat(time + zone).astimezone():%H:%M:%S}" if zone else time[11:]
     except (ValueError, OverflowError):
         return raw
-    return found[1] + short.encode() + raw[found.end() :]
+    return match[1] + short.encode() + raw[match.end() :]
 
 
 def log_pieces(raw: bytes) -> list[TextPiece]:

@@ -173,11 +173,11 @@ class ColumnChoice(Struct, frozen=True):
     @property
     def columns(self) -> tuple[RunColumn, ...]:
         """The columns, the frozen ones first."""
-        found = []
+        columns = []
         for key in self.shown:
             column, width = _BY_KEY[key], self.widths.get(key)
-            found.append(column if width is None else replace(column, width=width, grows=0, most=width, least=0))
-        return tuple(sorted(found, key=lambda column: not column.frozen))
+            columns.append(column if width is None else replace(column, width=width, grows=0, most=width, least=0))
+        return tuple(sorted(columns, key=lambda column: not column.frozen))
 
     @property
     def every_key(self) -> tuple[str, ...]:

@@ -48,8 +48,8 @@ class Extent(Struct, frozen=True):
 
     def gaps(self, condition: RunFilter) -> tuple[CoverageGap, ...]:
         """The gaps in which runs may be that pass the filter, newest first."""
-        found = condition.gaps_in(self.coverage)
-        return (CoverageGap(None, None),) if self.goes_on and not found and not condition.is_of_active else found
+        gaps = condition.gaps_in(self.coverage)
+        return (CoverageGap(None, None),) if self.goes_on and not gaps and not condition.is_of_active else gaps
 
 
 class ExtentLine(Struct, frozen=True):
@@ -73,12 +73,12 @@ class ExtentLine(Struct, frozen=True):
             return (Content(),)
         dropped = self.extent.coverage.dropped
         tail: Variant = ((f"{dropped:,} without an id", "quiet"),) if dropped else ()
-        said = self._progress() or tuple(map(_line, self._complete()))
+        progress = self._progress() or tuple(map(_line, self._complete()))
         extent = self.extent
         so_far = "" if self.extent.is_counted else "+"
         counted = f"{extent.matching:,}{so_far} of {extent.held:,}"
         counted = "" if not extent.is_filtered or self.has_counts else counted
-        texts = (_joined(_line(counted), each, tail) for each in said or ((),))
+        texts = (_joined(_line(counted), each, tail) for each in progress or ((),))
         return tuple(sorted(texts, key=lambda text: -text.cell_length))
 
     def _progress(self) -> Sequence[Variant]:

@@ -129,7 +129,7 @@ def fields(view: RunView, now: datetime, as_of: datetime, width: int) -> list[Li
     facts.append(("seen", roughly_ago(detail.last_seen_at, now)))
     if view.continues is not None:
         facts.append(("continues", safe_text(view.continues, limit=FIELD_LIMIT)))
-    lines = [found for name, value in facts for found in _field(name, value, width)]
+    lines = [part for name, value in facts for part in _field(name, value, width)]
     doubts = {
         "lost": "The service no longer shows this run: this is its last known state.",
         "unconfirmed": "Missing from the last answer; looking it up. Its status may be old.",
@@ -242,17 +242,17 @@ def periods(detail: RunDetail, now: datetime) -> tuple[Period, ...]:
     moves, finals = detail.transitions, detail.final_statuses
     if not moves:
         return (_last(detail.run.status, detail.run.created_at or detail.first_seen_at, now, finals),)
-    found: list[Period] = []
+    periods: list[Period] = []
     first, created = moves[0], detail.run.created_at
     # A run first seen as queued was queued since its creation.
     start = created if created is not None and first.new == "queued" else first.at
     if created is not None and start > created:
-        found.append(Period(None, created, (start - created).total_seconds()))
+        periods.append(Period(None, created, (start - created).total_seconds()))
     for move, following in pairwise(moves):
         seconds = max(0.0, (following.at - start).total_seconds())
-        found.append(Period(move.new, start, seconds, is_final=move.new in finals))
+        periods.append(Period(move.new, start, seconds, is_final=move.new in finals))
         start = following.at
-    return (*found, _last(moves[-1].new, start, now, finals))
+    return (*periods, _last(moves[-1].new, start, now, finals))
 
 
 def _last(status: str, start: datetime, now: datetime, finals: Collection[str]) -> Period:

@@ -110,15 +110,15 @@ class ViewBar(ClickableLine):
             yield Content.styled(NEW, QUIET), ActionClicked("save_view")
 
     def _contents(self, *, counts: bool) -> list[tuple[int, Content]]:
-        found = []
+        parts = []
         for index, tab in enumerate(self.tabs):
             is_current = index == self.current
             count = f" {tab.count:,}" if tab.count is not None and (counts or is_current) else ""
             content = Content.assemble((tab.title, QUIET), (count, STYLES["plain" if tab.count else "quiet"]))
             if is_current:
                 content = Content.styled(f"[{tab.title}{CHANGED if self.is_changed else ''}{count}]", "$accent bold")
-            found.append((index, content))
-        return found
+            parts.append((index, content))
+        return parts
 
 
 def _width(tabs: list[tuple[int, Content]]) -> int:

@@ -183,6 +183,6 @@ class SplitView(Container):
         placements = [placement(size, self._screen_size, self.table.least_width) for size in SIZES]
         here = SIZES.index(self.pane_size)
         others = range(here + 1, len(SIZES)) if by > 0 else range(here - 1, -1, -1)
-        found = next((index for index in others if placements[index] != placements[here]), None)
-        if found is not None:
-            self.pane_size = SIZES[found]
+        place = next((index for index in others if placements[index] != placements[here]), None)
+        if place is not None:
+            self.pane_size = SIZES[place]

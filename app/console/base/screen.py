@@ -53,13 +53,13 @@ class KeyAction(Struct, frozen=True):
 
 def key_actions(screen: Screen[Any]) -> tuple[KeyAction, ...]:
     """All of our keys on a screen, those of the focused widget first."""
-    found: dict[tuple[KeyScope, str], list[Any]] = {}
+    groups: dict[tuple[KeyScope, str], list[Any]] = {}
     for active in screen.active_bindings.values():
         scope: KeyScope = "here" if active.node is screen else "in the list"
         # Textual's own bindings, such as moving the focus, have no id and are not shown.
         if active.binding.id is not None or active.binding.show:
             place: KeyScope = "everywhere" if active.node is screen.app else scope
-            found.setdefault((place, active.binding.action), []).append(active)
+            groups.setdefault((place, active.binding.action), []).append(active)
     return tuple(
         KeyAction(
             tuple(
@@ -73,7 +73,7 @@ def key_actions(screen: Screen[Any]) -> tuple[KeyAction, ...]:
             group[0].binding.show,
             group[0].binding.tooltip,
         )
-        for (scope, action), group in found.items()
+        for (scope, action), group in groups.items()
     )
 
 

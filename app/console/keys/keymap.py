@@ -45,10 +45,10 @@ class KeyFact(Struct, frozen=True):
 
 def catalog() -> tuple[KeyFact, ...]:
     """All actions whose keys can be changed, by id. Imports every screen: not for the way to the first frame."""
-    found: dict[str, list[tuple[str, Binding]]] = {}
+    by_id: dict[str, list[tuple[str, Binding]]] = {}
     for owner, binding in _bindings():
         if binding.id is not None:
-            found.setdefault(binding.id, []).append((owner, binding))
+            by_id.setdefault(binding.id, []).append((owner, binding))
     return tuple(
         KeyFact(
             name,
@@ -56,7 +56,7 @@ def catalog() -> tuple[KeyFact, ...]:
             pairs[0][1].description,
             tuple(dict.fromkeys(owner for owner, _ in pairs)),
         )
-        for name, pairs in sorted(found.items())
+        for name, pairs in sorted(by_id.items())
     )
 
 

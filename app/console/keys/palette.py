@@ -116,8 +116,8 @@ class ConsoleCommands(Provider):
                 continue
             # Content, not a string: the palette would read markup in it.
             name = Content(command.name)
-            score, found = match
-            for at in found:
+            score, positions = match
+            for at in positions:
                 name = name.stylize(self.match_style or "bold", at, at + 1)
             bonus = RECENT_SCORE if command.name in self._recent else 0.0
             yield Hit(score + bonus, _line(name, command), self._remembered(command), command.name)

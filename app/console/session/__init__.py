@@ -196,7 +196,7 @@ class Session:
         safe = safe_text(text, limit=LONGEST_COPY)
         self.copy_as_is(safe, f"Copied {safe}")
 
-    def copy_as_is(self, text: str, said: str) -> None:
+    def copy_as_is(self, text: str, done: str) -> None:
         """Copy text that is safe already."""
         self.app.copy_to_clipboard(text)
-        self.notify(said)
+        self.notify(done)

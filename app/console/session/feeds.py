@@ -213,8 +213,8 @@ class VitalsFeed:
             return
         self._reported_ahead = ahead
         if ahead:
-            told = f"{clocks_apart(ahead)} Ages of runs are counted by the service's clock."
-            self._session.notify(told, severity="warning", timeout=CLOCK_S)
+            text = f"{clocks_apart(ahead)} Ages of runs are counted by the service's clock."
+            self._session.notify(text, severity="warning", timeout=CLOCK_S)
 
 
 async def read_vitals(engine: "Engine", before: Vitals, now: datetime) -> Vitals:

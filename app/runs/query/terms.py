@@ -96,8 +96,8 @@ class Term(Struct, frozen=True):
 def terms(line: str) -> Iterator[Term]:
     """The terms of a line, from left to right; together they cover everything except blanks."""
     end = 0
-    while (found := _START.search(line, end)) is not None:
-        start, at = found.start(), found.end()
+    while (match := _START.search(line, end)) is not None:
+        start, at = match.start(), match.end()
         name = _NAME.match(line, at)
         if name is None or not is_key_like(name[1]):
             word = _token(line, at, _WORD)
@@ -115,12 +115,12 @@ def is_key_like(name: str) -> bool:
 
 
 def _token(line: str, start: int, plain: re.Pattern[str]) -> QueryToken:
-    found = _QUOTED.match(line, start)
-    if found is None:
+    match = _QUOTED.match(line, start)
+    if match is None:
         end = plain.match(line, start).end()  # type: ignore[union-attr]  # it matches nothing, too
         return QueryToken(line[start:end], start, end)
-    text = _ESCAPED.sub(r"\1", found[1])
-    return QueryToken(text, start, found.end(), is_quoted=True, is_closed=bool(found[2]))
+    text = _ESCAPED.sub(r"\1", match[1])
+    return QueryToken(text, start, match.end(), is_quoted=True, is_closed=bool(match[2]))
 
 
 def quoted(text: str) -> str:

@@ -43,9 +43,9 @@ def _lists(key: KeyName, asked: tuple[str, ...], excluded: tuple[str, ...]) -> I
 
 def value_text(value: str, key: KeyName) -> str:
     """A value as written after its key, quoted only where needed."""
-    found = list(terms(f"{key}:{value}"))
-    if value and len(found) == 1 and len(found[0].tokens) == 1:
-        (token,) = found[0].tokens
+    read = list(terms(f"{key}:{value}"))
+    if value and len(read) == 1 and len(read[0].tokens) == 1:
+        (token,) = read[0].tokens
         is_pattern = key == "status" and "*" in value
         if not token.is_quoted and token.text == value == read_value(token, key) and not is_pattern:
             return value
@@ -53,8 +53,8 @@ def value_text(value: str, key: KeyName) -> str:
 
 
 def _word(word: str) -> str:
-    found = list(terms(word))
-    is_plain = len(found) == 1 and found[0].key is None and not found[0].is_negated and not found[0].tokens[0].is_quoted
+    read = list(terms(word))
+    is_plain = len(read) == 1 and read[0].key is None and not read[0].is_negated and not read[0].tokens[0].is_quoted
     return word if is_plain else quoted(word)
 
 
