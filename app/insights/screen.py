@@ -1,12 +1,9 @@
 """The Insights tab: outcomes and durations of runs, as charts and as numbers."""
 
 import asyncio
-import csv
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import UTC, datetime, time, timedelta
 from functools import partial
-from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -24,12 +21,13 @@ from app.console.session import Session
 from app.console.session.coalesced_task import CoalescedTask
 from app.console.session.troubles import UNREADABLE
 from app.console.sheets import ExportScreen
-from app.engine.atomic_file import replacing
 from app.engine.events import CacheChangedElsewhere, Event, LinkChanged, RunsChanged
-from app.engine.text import csv_cell, json_escaped, safe_text
+from app.engine.export import FORMATS, exporting
+from app.engine.text import safe_text
+from app.engine.times import rfc3339
 from storage.cache.cache import Cache
 from storage.records import RunFilter
-from storage.records.insights import Outcomes, RepositoryFigures
+from storage.records.insights import Outcomes
 from widgets.frame.notice import Notice, NoticePage
 from widgets.insights.charts import (
     COMPLETED,
@@ -135,68 +133,34 @@ def nothing(span: InsightSpan, view: InsightsView) -> Notice:
     return Notice("◌", f"No run of {span.title} is known", lines, "warn")
 
 
-FORMATS: Final = (".csv", ".json")
 COLUMNS: Final = ("figure", "from", "to", "repository", "measure", "value")
-
-OUTCOMES: Final = {name: name for name in ("completed", "failed", "unfinished", "ended_otherwise")}
-DURATIONS: Final = {"success": "success_rate", "p50_s": "p50_s", "p95_s": "p95_s", "timed": "timed_runs"}
-"""The measures, with their names in JSON."""
-
-CsvRow = tuple[str, str, str, str, str, float | int | None]
+OUTCOMES: Final = ("completed", "failed", "unfinished", "ended_otherwise")
+DURATIONS: Final = ("success", "p50_s", "p95_s", "timed")
 
 
 def write(view: InsightsView, path: Path) -> None:
-    """Write the figures in the format given by the file's name, atomically.
+    """Write the figures in the format given by the file's name, each with its period.
 
     Raises:
         OSError: The file could not be written.
     """
-    text = as_json(view) if path.suffix.lower() == ".json" else as_csv(view)
-    with replacing(path) as file:
-        file.write(text)
-
-
-def as_csv(view: InsightsView) -> str:
-    """Format as CSV with one figure per line."""
-    buffer = StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    since, until = _time(view.since) or "", _time(view.at) or ""
-    rows: list[CsvRow] = []
-    for outcome in view.outcomes:
-        start = _time(outcome.start) or ""
-        end = _time(outcome.end) or ""
-        rows += [("outcomes", start, end, "", measure, getattr(outcome, measure)) for measure in OUTCOMES]
-    for each in view.repositories:
-        measures = OUTCOMES | DURATIONS
-        rows += [("repositories", since, until, each.repository, name, getattr(each, name)) for name in measures]
-    writer.writerows([csv_cell(value) for value in row] for row in rows)
-    return buffer.getvalue()
-
-
-def as_json(view: InsightsView) -> str:
-    """Format as a JSON document; `complete_since` is null if no part is known to be complete."""
-
-    def figures(each: Outcomes | RepositoryFigures, measures: Mapping[str, str]) -> dict[str, float | int | None]:
-        return {name: getattr(each, measure) for measure, name in measures.items()}
-
-    document = {
-        "from": _time(view.since),
-        "to": _time(view.at),
-        "complete_since": _time(view.coverage.complete_since),
-        "complete": view.is_complete,
-        "outcomes": [
-            {"from": _time(each.start), "to": _time(each.end), **figures(each, OUTCOMES)} for each in view.outcomes
-        ],
-        "repositories": [
-            {"repository": each.repository, **figures(each, OUTCOMES | DURATIONS)} for each in view.repositories
-        ],
-    }
-    return json_escaped(json.dumps(document, indent=2)) + "\n"
-
-
-def _time(moment: datetime | None) -> str | None:
-    return None if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    rows: list[tuple[str, datetime, datetime, str, str, object]] = [
+        *(
+            (f"outcomes by {view.step}", each.start, each.end, "", name, each)
+            for each in view.outcomes
+            for name in OUTCOMES
+        ),
+        *(
+            ("repositories", view.since, view.at, each.repository, name, each)
+            for each in view.repositories
+            for name in (*OUTCOMES, *DURATIONS)
+        ),
+    ]
+    more = {"complete": view.is_complete, "complete_since": rfc3339(view.coverage.complete_since)}
+    with exporting(path, "figures", COLUMNS, more) as file:
+        for figure, since, until, repository, measure, each in rows:
+            row = figure, rfc3339(since), rfc3339(until), repository, measure, getattr(each, measure)
+            file.add(row, dict(zip(COLUMNS, row, strict=True)))
 
 
 AT_MOST_EVERY: Final = timedelta(seconds=5)

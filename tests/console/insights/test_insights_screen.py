@@ -167,12 +167,13 @@ async def exported(scene: Scene, folder: Path) -> None:
         assert f"Written: {path}" in str(scene.toasts)
 
     figures = json.loads(document.read_text("utf-8"))
-    assert sum(each["failed"] for each in figures["outcomes"]) == 4
-    assert {each["repository"] for each in figures["repositories"]} >= {"acme/api", "gitlab:acme/tools"}
     assert figures["complete"] is True
     rows = list(csv.DictReader(table.read_text("utf-8").splitlines()))
-    failed = [int(row["value"]) for row in rows if (row["figure"], row["measure"]) == ("outcomes", "failed")]
-    assert sum(failed) == 4
+    assert len(rows) == figures["count"]
+    for each in (rows, figures["figures"]):
+        failed = [int(row["value"]) for row in each if (row["figure"], row["measure"]) == ("outcomes by day", "failed")]
+        assert sum(failed) == 4
+        assert {row["repository"] for row in each} >= {"acme/api", "gitlab:acme/tools"}
     assert "\x1b" not in table.read_text("utf-8")
 
 
@@ -185,7 +186,7 @@ async def test_export_replaces_a_file_only_when_told_twice(staged: Staged, board
         await scene.press("x")
         field = scene.app.screen.query_one(Input)
         for name, said in (
-            (tmp_path / "old.txt", "End the name in .csv or .json"),
+            (tmp_path / "old.txt", "End the name in .csv, .ndjson or .json"),
             (tmp_path / "no/such.csv", "There is no folder"),
             ("~nobody-at-all/x.csv", "no folder"),
             (f"/{'x' * 300}.csv", "Not a possible file name"),
@@ -201,4 +202,4 @@ async def test_export_replaces_a_file_only_when_told_twice(staged: Staged, board
         await scene.press("ctrl+s")
 
     assert kept == "precious"
-    assert json.loads(path.read_text())["outcomes"]
+    assert json.loads(path.read_text())["figures"]
