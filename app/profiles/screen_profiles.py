@@ -20,7 +20,6 @@ from app.engine.engine import Engine
 from app.profiles import Profile
 from app.profiles.engines import ProfileEngines
 from storage.errors import StorageError
-from storage.records import LinkState
 from widgets.forms.inputs import LineInput
 from widgets.frame.header_bar import Vitals
 from widgets.kit.after_refresh import after_refresh
@@ -76,9 +75,14 @@ class ProfileOverview:
 
     async def _ask(self, engine: Engine) -> bool:
         """Poll a profile's service if it is due; return whether it was polled."""
-        name = engine.profile.name
+        name, now = engine.profile.name, self._clock()
         vitals = self.facts[name].vitals
-        if self.facts[name].is_current or vitals is None or not self._is_due(name, vitals.runs_link):
+        if self.facts[name].is_current or vitals is None or now < self._not_before.get(name, now):
+            return False
+        link = vitals.runs_link
+        last_ok_at = None if link is None or link.is_failing else link.last_ok_at
+        # Another console or a bot may be polling it.
+        if last_ok_at is not None and now - last_ok_at < timedelta(seconds=GENTLE_S):
             return False
         problem = await engine.refresh()
         wait_s = GENTLE_S
@@ -89,15 +93,6 @@ class ProfileOverview:
             wait_s = min(LONGEST_S, GENTLE_S * 2.0 ** min(failures, 10))
         self._not_before[name] = self._clock() + timedelta(seconds=wait_s)
         return True
-
-    def _is_due(self, name: str, link: LinkState | None) -> bool:
-        now = self._clock()
-        if now < self._not_before.get(name, now):
-            return False
-        if link is None or link.last_ok_at is None or link.is_failing:
-            return True
-        # Another console or a bot may be polling it.
-        return now - link.last_ok_at >= timedelta(seconds=GENTLE_S)
 
 
 def initial_facts(profile_engines: ProfileEngines, current: str) -> dict[str, ProfileFacts]:

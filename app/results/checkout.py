@@ -91,7 +91,13 @@ async def apply(change: Change, folder: Path, git: Git | None = None) -> Applied
     await asyncio.to_thread(patch.read)
     remarks = check(change, patch)
     top = await _top_level(folder, git)
-    _check_moved_links(patch, top)
+    for file in patch.files:
+        for old in (file.names.get("rename from"), file.names.get("copy from")):
+            # The patch does not show the target of a link that it moves.
+            if old and (top / old).is_symlink() and not _leads_inside(file.path, str((top / old).readlink())):
+                raise GitError(
+                    f"The change makes {_names([file.path])} a link out of the checkout. Nothing was applied."
+                )
     options = ("--porcelain", "-z", "--untracked-files=no", "--ignore-submodules=all", "--no-renames")
     if dirty := [as_name(line[3:]) for line in (await git.work(top, "status", *options)).split(b"\0") if line]:
         raise GitError(f"{safe_text(str(top))} has uncommitted changes ({_names(dirty)}). Commit or stash them first.")
@@ -207,16 +213,6 @@ def _comparable(address: str, top: Path) -> str:
 def _existing(top: Path, paths: Iterable[str]) -> set[str]:
     """The paths that exist, links that lead nowhere included."""
     return {path for path in paths if os.path.lexists(top / path)}
-
-
-def _check_moved_links(patch: Patch, top: Path) -> None:
-    """Refuse to move a link so that it leads out of the checkout: the patch does not show its target."""
-    for file in patch.files:
-        for old in (file.names.get("rename from"), file.names.get("copy from")):
-            if old and (top / old).is_symlink() and not _leads_inside(file.path, str((top / old).readlink())):
-                raise GitError(
-                    f"The change makes {_names([file.path])} a link out of the checkout. Nothing was applied."
-                )
 
 
 def _remarks(patch: Patch, links: dict[str, str]) -> Iterator[str]:

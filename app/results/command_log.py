@@ -94,14 +94,11 @@ async def log(invocation: Invocation, *, run_id: str, turn: int | None, **option
             return Exit.DONE if outcome == "completed" else Exit.FAILED
     if not is_table:
         text = "\n".join(readers[0].lines)
-        steps = None if readers[1].steps is None else [_document(step) for step in readers[1].steps]
+        steps = readers[1].steps
+        documents = None if steps is None else [asdict(step) | {"at": rfc3339(step.at)} for step in steps]
         facts = {"run_id": run.run_id, "turn": number, "size": chunk.size, "ended": chunk.ended}
-        invocation.output.record({**facts, "text": text, "steps": steps}, [("log", text)])
+        invocation.output.record({**facts, "text": text, "steps": documents}, [("log", text)])
     return Exit.DONE
-
-
-def _document(step: LogStep) -> dict[str, object]:
-    return asdict(step) | {"at": rfc3339(step.at)}
 
 
 @dataclass(slots=True)

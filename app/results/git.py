@@ -150,7 +150,7 @@ class Git(Struct, frozen=True):
             await end_group(process, _GRACE_S)
             raise
         if process.returncode:
-            raise GitError(_told(err, process.returncode))
+            raise GitError(_last_words(err, process.returncode))
         return out
 
 
@@ -254,7 +254,7 @@ def _without_filters(keys: Sequence[str], env: Mapping[str, str]) -> dict[str, s
     return variables
 
 
-def _told(err: bytes, code: int) -> str:
+def _last_words(err: bytes, code: int) -> str:
     """The last words of git, as a line: many may be the server's."""
     lines = [line.strip() for line in err.decode(errors="replace").replace("\r", "\n").split("\n")]
     errors = [line for line in lines if line.startswith(("fatal:", "error:", "remote: error"))] or lines

@@ -71,7 +71,10 @@ class ActivityEntry(Struct, frozen=True):
         first: TonedText = (safe_text(badge.text), badge.tone)
         actor: TonedText = (safe_text(source.actor, limit=60), "quiet")
         when: TonedText = (safe_text(ago(source.created_at, now)), "quiet")
-        return first, (what(source.kind), "plain"), (self.about, "plain"), _result(source), actor, when
+        result: TonedText = (safe_text(source.result_id or "", limit=120), "plain")
+        if source.error is not None:
+            result = safe_text(reason(source.error)), "warn" if source.state == "unknown" else "quiet"
+        return first, (what(source.kind), "plain"), (self.about, "plain"), result, actor, when
 
     def facts(self, now: datetime) -> Iterator[tuple[str, TonedText]]:
         """Everything known about the entry; our names, possibly foreign values."""
@@ -124,12 +127,6 @@ class ActivityEntry(Struct, frozen=True):
 def what(kind: str) -> SafeText:
     """A kind in words; an unknown kind as it is."""
     return safe_text(KIND_WORDS.get(kind, kind), limit=40)
-
-
-def _result(source: Action) -> TonedText:
-    if source.error is not None:
-        return safe_text(reason(source.error)), "warn" if source.state == "unknown" else "quiet"
-    return safe_text(source.result_id or "", limit=120), "plain"
 
 
 PLACEHOLDERS: Final = ("/ search what was asked, sent or said", "/ search")

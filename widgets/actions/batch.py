@@ -72,16 +72,14 @@ class BatchView(Struct, frozen=True):
         failed = f", {self.failed:,} failed" if self.failed else ""
         return safe_text(f"{self.ended:,} of {self.made:,} done{failed}")
 
-    @property
-    def _runs(self) -> Badge:
-        if self.ended < self.made:
-            return Badge("●", "", "busy")
-        return Badge("✗", "", "bad") if self.failed else Badge("✓", "", "good")
-
     def line(self, width: int) -> Content:
         """The batch in one line."""
         is_sent = self.confirmed == len(self.lines) and not self.is_sending
-        badge = self._runs if is_sent else self.outcome
+        badge = self.outcome
+        if is_sent and self.ended < self.made:
+            badge = Badge("●", "", "busy")
+        elif is_sent:
+            badge = Badge("✗", "", "bad") if self.failed else Badge("✓", "", "good")
         parts: list[tuple[str, str]] = [(badge.glyph, f"{badge.style} bold")]
         if not is_sent:
             unknown = f", {self.unknown:,} unknown" if self.unknown else ""

@@ -365,7 +365,9 @@ class DiffView(TextView):
         file = next((number for number in range(len(self._starts)) if self._lines.path(number) == path), None)
         if file is None:
             return False
-        self._unfold(file)
+        if file in self._folded:
+            self._folded.discard(file)
+            self.grew()
         self.go_to_file(file)
         numbers = ((row, self._number(file, row)) for row in range(len(self._files[file].right)))
         nearest = min(((abs(there - line), row) for row, there in numbers if line and there), default=None)
@@ -545,11 +547,6 @@ class DiffView(TextView):
     def _number(self, file: int, row: int) -> int | None:
         line = self._files[file].right[row]
         return None if line == NONE else self._rows.patch.numbers(line)[1]
-
-    def _unfold(self, file: int) -> None:
-        if file in self._folded:
-            self._folded.discard(file)
-            self.grew()
 
     def _half(self, file: int, line: int, side: Side, words: Spans, width: int, ground: str) -> Strip:
         if line == NONE:

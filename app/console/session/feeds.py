@@ -185,7 +185,12 @@ class VitalsFeed:
         has_polled = self._has_polled
         self._has_polled = False
         self._run_clock_ahead = await engine.cache.run_clock_ahead()
-        self._report_clock(engine.client.budget.clock_ahead)
+        ahead = engine.client.budget.clock_ahead
+        if abs(ahead - self._reported_ahead) >= timedelta(minutes=1):
+            self._reported_ahead = ahead
+            if ahead:
+                text = f"{clocks_apart(ahead)} Ages of runs are counted by the service's clock."
+                self._session.notify(text, severity="warning", timeout=CLOCK_S)
         vitals = await read_vitals(engine, self.now, self._session.clock())
         if self._is_awaited(vitals):
             vitals = replace(vitals, wait=Wait("service_down", self._asks_at))
@@ -207,14 +212,6 @@ class VitalsFeed:
         if unknown != self.now.unknown:
             self._show(replace(self.now, unknown=unknown))
         self.set_up("organizations", is_set_up=bool((await engine.ledger.journal(CREATED, limit=0)).matching))
-
-    def _report_clock(self, ahead: timedelta) -> None:
-        if abs(ahead - self._reported_ahead) < timedelta(minutes=1):
-            return
-        self._reported_ahead = ahead
-        if ahead:
-            text = f"{clocks_apart(ahead)} Ages of runs are counted by the service's clock."
-            self._session.notify(text, severity="warning", timeout=CLOCK_S)
 
 
 async def read_vitals(engine: "Engine", before: Vitals, now: datetime) -> Vitals:
