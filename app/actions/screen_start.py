@@ -16,7 +16,6 @@ from app.actions.screen_fields import (
     CHOICE,
     PAIRS,
     PAIRS_HINT,
-    REPOSITORY,
     TEXT,
     Field,
     faithful,
@@ -31,6 +30,7 @@ from app.console.sheets import ChoiceSheet
 from app.engine.engine import Engine
 from app.engine.text import closest, safe_text
 from storage.errors import StorageError
+from storage.records import Repository
 from storage.records.results import AgentInput, NamedAgent
 from widgets.forms.dialog import FormButton, bindings_of
 from widgets.forms.field import ChoiceField, FormField, InputField, read_value
@@ -88,8 +88,9 @@ class NewRunForm(ActionForm):
             inputs: dict[str, Json] = {WORDS: words} if words.strip() else {}
             request: StartAgent | StartRun = StartAgent(name, bare, branch, inputs | given)
         elif isinstance(repository, FieldProblem):
-            unread.append(repository)
-            request = StartRun(words, REPOSITORY.stand_in, branch, given)
+            unread.insert(0, repository)
+            # Stands in, so that the other fields can be checked.
+            request = StartRun(words, Repository.of("github", {}), branch, given)
         else:
             request = StartRun(words, repository, branch, given)
         return (*unread, *problems(request)) if unread else request
