@@ -16,7 +16,7 @@ from textual.widgets import Static
 
 from app.console.base.screen import ALL, TABS, BaseScreen
 from app.console.guard import CONSOLE_CSS, BaseApp
-from app.console.messages import FIRST_UNKNOWN, FollowRun, GoToTab, OpenRun, SwitchProfile
+from app.console.messages import FIRST_UNKNOWN, FOLLOWED, FollowRun, GoToTab, OpenRun, SwitchProfile
 from app.console.screens import make_screen
 from app.console.session import Session
 from app.console.session.user_preferences import keep
@@ -278,12 +278,13 @@ class RunwardenApp(BaseApp[None]):
         self.switch_profile(message.name)
 
     @on(FollowStrip.ListRequested)
-    def action_followed(self) -> None:
-        """List the followed runs."""
-        from app.runs.screen_following import FollowList
-
-        if self.following is not None and not isinstance(self.screen, FollowList):
-            self.push_screen(FollowList(self.session, self.following), partial(self.navigation.open_run, self.session))
+    async def action_followed(self) -> None:
+        """Show the newest batch above the keys; without one, the followed runs."""
+        _, batches = self.session.followed
+        if batches and isinstance(self.screen, BaseScreen):
+            self.screen.open_batch(batches[0].key)
+        else:
+            await self.action_tab("runs", FOLLOWED)
 
     async def action_tab(self, name: str, target: str | None = None) -> None:
         """Go to a tab, and a target in it, once the engine is open."""

@@ -436,7 +436,7 @@ class MarkPicker(PickerScreen[Picked]):
         self.dismiss(((), ()))
 
 
-HINTS: Final = "enter open · f follow all · esc close"
+HINTS: Final = "enter open · f follow all · X drop the list · esc close"
 
 
 class BatchScreen(Sheet[str | None]):
@@ -446,6 +446,7 @@ class BatchScreen(Sheet[str | None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "dismiss", "close", id="batch.close"),
         Binding("f", "follow", "follow all", id="batch.follow"),
+        Binding("X", "drop", "drop the list", id="batch.drop"),
     ]
 
     def __init__(self, session: Session, key: str) -> None:
@@ -476,6 +477,11 @@ class BatchScreen(Sheet[str | None]):
         if self._batch is not None:
             made = tuple(line.opens for line in self._batch.lines if line.opens is not None)
             self.post_message(FollowRun(made))
+
+    def action_drop(self) -> None:
+        """Drop the batch's list, and its line above the keys."""
+        self._session.batches.let_go((self._key,))
+        self.dismiss(None)
 
     def on_option_list_option_selected(self, message: OptionList.OptionSelected) -> None:
         """Open the run, if there is one."""

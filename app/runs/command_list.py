@@ -225,8 +225,9 @@ class _RunList:
         Raises:
             CommandFailedError: A request failed, or the cache alone can answer.
         """
-        if self.condition.stuck and not self.is_cached:
-            raise failed("usage", "is:stuck is only known to the cache: add --cached.")
+        if (self.condition.stuck or self.condition.followed) and not self.is_cached:
+            state = "stuck" if self.condition.stuck else "followed"
+            raise failed("usage", f"is:{state} is only known to the cache: add --cached.")
         known = FINAL_STATUSES | set(ACTIVE_STATUSES) | set(await self.engine.cache.known_statuses())
         for status in self.condition.not_statuses:
             if status not in known and closest(status, known):

@@ -18,7 +18,7 @@ from app.console.session.troubles import UNREADABLE
 from app.engine.text import SafeText, closest, safe_text
 from app.profiles import ViewSettings
 from app.runs.query import QueryProblem, Vocabulary, parse, suggestions, unknown_status
-from app.runs.query.terms import KeyName
+from app.runs.query.terms import STATES, KeyName
 from app.runs.screen_actions import (
     ON_A_RUN,
     RUN_BINDINGS,
@@ -143,6 +143,7 @@ class RunsScreen(RunActions):
     def on_mount(self) -> None:
         """Show the cached rows, then read with the engine as soon as it is open."""
         self.session.engine_changed.subscribe(self, self.loader.engine_changed)
+        self.session.pins_changed.subscribe(self, lambda _: self._condition.followed and self.loader.runs_changed())
         self.table.focus()
         self._show_query()
         if self.session.first is not None:
@@ -704,8 +705,7 @@ def facets(line: str, condition: RunFilter) -> tuple[Facet, ...]:
         more = f" +{len(values) - 1}" if len(values) > 1 else ""
         return Facet(name, safe_text(f"{values[0]}{more}" if values else "any", limit=60), bool(values), action)
 
-    flags = {"active": condition.active, "ended": condition.ended, "stuck": condition.stuck}
-    states = [name for name, is_set in flags.items() if is_set]
+    states = [state for state in STATES if getattr(condition, state)]
     times = [f"{key} {text}" for key in ("since", "until") if (text := limit_in(line, key))]
     return (
         facet("status", "pick_statuses", [*states, *condition.statuses], condition.not_statuses),

@@ -142,7 +142,7 @@ async def test_at_most_two_lines_stand_below_the_table(staged: Staged) -> None:
 
 async def test_one_toast_stands_where_it_covers_neither_frame_nor_dialog(staged: Staged) -> None:
     """The newest one: on a tab over the rows, over a dialog in the last line, and below the dialog not once more."""
-    places = (((), "#bottom"), (("n",), "FormDialog"), (("escape", "F"), "FollowList > Vertical"))
+    places = (((), "#bottom"), (("n",), "FormDialog"), (("escape", "X"), "#picker"))
     async with staged(toasts=True) as scene:
         for size, (keys, dialog) in product(SIZES, places):
             if not keys:

@@ -35,12 +35,12 @@ KEYS: Final = (
     QueryKey("branch", (), "branch:agent/*", "The branch; * matches anything."),
     QueryKey("since", ("from",), "since:7d", "Created then or later: 2h, 7d, 2026-05-01."),
     QueryKey("until", ("to",), "until:2026-05-01", "Created then or earlier; a date includes its day."),
-    QueryKey("is", (), "is:active", "active, ended or stuck."),
+    QueryKey("is", (), "is:active", "active, ended, stuck or followed."),
 )
 _BY_NAME: Final = {name: key.name for key in KEYS for name in (key.name, *key.aliases)}
 COLUMNS: Final = frozenset({"agent", "asked", "author", "result", "run", "started", "took", "updated"})
 """Names that look like keys because the list shows them: a mistake, not words to be searched."""
-STATES: Final = ("active", "ended", "stuck")
+STATES: Final = ("active", "ended", "stuck", "followed")
 """The values of `is:`."""
 
 

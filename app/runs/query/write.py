@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from app.runs.query.parse import read_value
-from app.runs.query.terms import KeyName, quoted, terms
+from app.runs.query.terms import STATES, KeyName, quoted, terms
 from storage.records import RunFilter, RunSort
 
 
@@ -19,12 +19,7 @@ def written_order(sort: RunSort) -> str:
 
 
 def _terms(condition: RunFilter) -> Iterator[str]:
-    if condition.active:
-        yield "is:active"
-    if condition.ended:
-        yield "is:ended"
-    if condition.stuck:
-        yield "is:stuck"
+    yield from (f"is:{state}" for state in STATES if getattr(condition, state))
     yield from _lists("status", condition.statuses, condition.not_statuses)
     yield from _lists("repo", condition.repositories, condition.not_repositories)
     yield from _lists("branch", condition.branches, condition.not_branches)

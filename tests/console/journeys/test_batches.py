@@ -37,7 +37,7 @@ async def ended(hand: Hand, service: Service, **statuses: str) -> None:
 async def to_the_list(hand: Hand) -> None:
     """From its line to its live list."""
     if not isinstance(hand, Mouse):
-        await hand.do("F enter", "")
+        await hand.do("F", "")
     else:
         await hand.scene.pilot.click(FollowStrip, offset=(8, 0))
         await hand.scene.settle()
@@ -84,5 +84,5 @@ async def test_what_a_batch_left_unknown_moves_its_line_when_it_is_resolved(walk
         await hand.do("2", "It did not take effect")
         await hand.do("ctrl+s", "Resolve it ^s")
         await hand.see("✗ 0 of 1 sent")
-        await hand.scene.press("F", "X", "escape")
+        await hand.scene.press("F", "X")
         assert "of 1 sent" not in hand.scene.text
