@@ -288,7 +288,7 @@ class RunwardenApp(BaseApp[None]):
 
     async def action_tab(self, name: str, target: str | None = None) -> None:
         """Go to a tab, and a target in it, once the engine is open."""
-        if name == ALL and self.engines is None:
+        if name == ALL and not self._can_switch:
             self.action_profiles()
         else:
             await self.navigation.go(self.session, name, target)
