@@ -95,13 +95,6 @@ def test_every_command_in_a_document_exists(page: Path) -> None:
     assert {call: fault(call) for call in [*calls(text), *administration(text)] if fault(call)} == {}
 
 
-def test_every_command_of_the_service_is_in_its_table() -> None:
-    """An administrator finds them all on one page."""
-    shown = {call.split()[1] for call in [*administration(INSTALL), *calls(INSTALL)] if call.startswith("service ")}
-
-    assert set(service_root.list_commands(click.Context(service_root))) - shown == {"serve"}
-
-
 def test_units_and_containers_start_commands_that_exist() -> None:
     """A unit or a service with a mistyped option would only be noticed where it is started."""
     started = [line.partition("/runwarden ")[2] for unit in UNITS for line in unit.read_text("utf-8").splitlines()]
