@@ -143,7 +143,7 @@ class RunsScreen(RunActions):
     def on_mount(self) -> None:
         """Show the cached rows, then read with the engine as soon as it is open."""
         self.session.engine_changed.subscribe(self, self.loader.engine_changed)
-        self.session.pins_changed.subscribe(self, lambda _: self._condition.followed and self.loader.runs_changed())
+        self.session.pins_changed.subscribe(self, lambda _: self._pins_changed())
         self.table.focus()
         self._show_query()
         if self.session.first is not None:
@@ -152,6 +152,10 @@ class RunsScreen(RunActions):
         self.split.fit(self.app.size)
         self._explain_no_rows()
         self.run_worker(self._begin)
+
+    def _pins_changed(self) -> None:
+        if self._condition.followed:
+            self.loader.runs_changed()
 
     async def _begin(self) -> None:
         await self.session.opened()
