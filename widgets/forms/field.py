@@ -19,6 +19,7 @@ from textual.widgets import Input, Static, TextArea
 from app.engine.text import SafeText, safe_text
 from storage.records.results import AgentInput
 from widgets.forms.inputs import CharactersRemoved, ChoiceInput, LineInput, ParagraphInput, printable
+from widgets.kit.after_refresh import after_refresh
 from widgets.kit.badges import STYLES, Tone
 from widgets.kit.cells import shorten
 
@@ -126,6 +127,8 @@ class FormField(Widget):
             # Set until the field is left, because the focus arrives later, at a time not known here.
             control.select_on_focus = False
         control.focus()
+        # With the line below the control, which has the problem.
+        after_refresh(self, lambda: self.scroll_visible(animate=False))
 
     def say(self, text: SafeText, tone: Tone = "quiet") -> None:
         """Set the hint, shown while there is no problem."""

@@ -105,7 +105,7 @@ async def test_what_is_not_known_completely_is_said(staged: Staged, empty_board:
         await scene.press("4", "t")
 
         assert "complete since 21 Apr 22:00, older is partial" in scene.text
-        assert count_of("·", scene, scene.app.screen.query_one(OutcomesChart)) == 19
+        assert count_of("·", scene, scene.app.screen.query_one(OutcomesChart)) == 19 * 3, "three cells each"
         await scene.press("equals_sign", "g")
         assert "(partial)" in scene.text
 

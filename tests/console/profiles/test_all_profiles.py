@@ -206,7 +206,7 @@ async def test_files_of_one_profile_that_cannot_be_used_hide_only_its_rows(
     """The header says whose."""
     (data_folder(several, several.profile("acme-staging")) / LEDGER_FILE).mkdir(parents=True)
     async with fleet_staged(WIDE) as scene:
-        await scene.press("0", "a")
+        await scene.press("0")
         await scene.shows("[60 runs]", "acme-staging ✗ files unusable")
 
         assert set(profiles(scene)) == {"acme-prod"}
