@@ -229,7 +229,7 @@ class RunRepositories:
         else:
             known = {each.turn.number: each.commits for each in history.turns}
             if turn not in known:
-                raise NoTurnError(f"Git has no turn {turn} of the run; it has {len(known)}.")
+                raise NoTurnError(f"The run has no turn {turn} in git; it has {len(known)}.")
             commits = known[turn]
             if not commits:
                 raise GitError(f"Turn {turn} has no commit: it changed nothing, or nothing of it was pushed yet.")
