@@ -328,7 +328,7 @@ def test_under_a_console_a_team_is_at_work(tmp_path: Path, monkeypatch: pytest.M
     assert len(seen[0]) >= 200
     assert seen[0] < seen[1]
     assert "made up by the service's lab" in said[0]
-    assert "The agents are scripted stand-ins: no model, no account." in said[0]
+    assert "Its agents are scripted stand-ins: no model, no account." in said[0]
     assert any(f"the repositories are in {folder / 'repositories'}" in one for one in said)
     assert any(one.startswith("In a browser: http://127.0.0.1:") for one in said)
 
