@@ -2,8 +2,10 @@
 
 import contextlib
 import json
+import os
 import secrets
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -276,6 +278,19 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Api]]:
     yield begin
     for service in running:
         service.stop()
+
+
+@pytest.fixture
+def small_disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """A folder on a disk of its own: of 256 MiB and 20,000 inodes, unless a test asks for another size."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    size = getattr(request, "param", "size=256m,nr_inodes=20000")
+    mount = ["mount", "-t", "tmpfs", "-o", size, "none", str(folder)]
+    if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("only root can mount a small disk")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 @pytest.fixture(scope="session")

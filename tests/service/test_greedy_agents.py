@@ -1,6 +1,5 @@
 """Agents that take inodes, threads, sockets or pipes; and who is to blame when the disk is nearly full."""
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -77,18 +76,6 @@ def test_an_agent_that_takes_too_many_ends_with_the_limits_name(narrow: Api, dee
     assert reason in turn["failure"]
     if deed == "descriptors":
         assert "Too many open files" in turn["log"]
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A folder on a disk of 256 MiB and 20,000 inodes."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=256m,nr_inodes=20000", "none", str(folder)]
-    if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("only root can mount a small disk")
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 def test_who_fills_the_disk_fails_and_who_works_beside_it_does_not(small_disk: Path) -> None:

@@ -76,6 +76,7 @@ def ask(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, server: ModelServer) ->
         times: int = 1,
         patience: Patience = QUICK,
         raw: bytes = b"",
+        models: tuple[str, ...] = (),
         **access: Any,
     ) -> SimpleNamespace:
         given = {"provider": provider, "key_env": "MODEL_KEY", "base_url": server.origin} | access
@@ -91,7 +92,7 @@ def ask(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, server: ModelServer) ->
         request = raw or f"{head}\r\nContent-Length: {len(text)}\r\n\r\n{text}".encode()
         answers, reports = list[str](), list[str]()
         with ModelProxy(
-            tmp_path / "socket", model, ModelKey(model), meter, state, (), lambda _, line: reports.append(line)
+            tmp_path / "socket", model, ModelKey(model), meter, state, models, lambda _, line: reports.append(line)
         ):
             for _ in range(times):
                 with socket.socket(socket.AF_UNIX) as link:
@@ -309,15 +310,34 @@ def test_what_the_provider_refuses_ends_the_turn_with_the_cure(
 
 
 @pytest.mark.parametrize(
-    "path", ["/v1/files", "/v1/messages/batches", "/v1/organizations/x", "/../v1/messages", "//v1"]
+    ("method", "target", "body"),
+    [
+        ("GET", "/v1/models/x/../../organization/admin_api_keys", ""),
+        ("GET", "/v1/models/%2e%2e/organization", ""),
+        ("POST", "/v1/models/../chat/completions", '{"model": "gpt-x"}'),
+        ("DELETE", "/v1/models/gpt-x", ""),
+        ("POST", "/v1/chat/completions", '{"model": "gpt-dear"}'),
+        ("POST", "/v1/chat/completions", '{"model": "gpt-x", "model": "gpt-dear"}'),
+        ("POST", "/v1/chat/completions", '{"model": "gpt-x", "models": ["gpt-dear"]}'),
+    ],
 )
-def test_files_batches_and_administration_of_the_account_are_closed(ask: Make, server: ModelServer, path: str) -> None:
-    """Each is refused, and logged."""
-    done = ask("anthropic", path)
+def test_what_the_agent_may_not_ask_never_leaves_with_the_key(
+    ask: Make, server: ModelServer, method: str, target: str, body: str
+) -> None:
+    """It gets 403, and the log has a line; what it may ask passes on the same connection."""
+    raw = "".join(
+        f"{verb} {path} HTTP/1.1\r\nHost: x\r\n{close}Content-Length: {len(text)}\r\n\r\n{text}"
+        for verb, path, text, close in (
+            (method, target, body, ""),
+            ("POST", "/v1/chat/completions", '{"model": "gpt-x"}', "Connection: close\r\n"),
+        )
+    )
+    done = ask("openai", "", raw=raw.encode(), models=("gpt-x",))
 
-    assert (done.statuses, server.requests) == ([403], [])
-    assert "is not open to agents" in done.answers[0]
-    assert ["is not open to agents" in line for line in done.reports] == [True]
+    assert done.statuses == [403]
+    assert done.answers[0].count("HTTP/1.1 200") == 1
+    assert len(server.requests) == 1
+    assert [line.startswith("model: ") for line in done.reports] == [True]
 
 
 STREAM = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
