@@ -2,6 +2,7 @@
 
 import json
 import socket
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,6 +22,7 @@ from service.egress.usage import Meter, Usage
 from service.settings import AgentLimits, ExecutionSettings
 from tests.lab import Drop, Hang, Raw, Respond, Step
 from tests.service.agents.model_server import CACHED, INPUT, OUTPUT, ModelServer, frames
+from tests.waiting import eventually
 
 Make = Callable[..., Any]
 KEY = "sk-the-real-key-of-the-service"
@@ -77,6 +79,8 @@ def ask(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, server: ModelServer) ->
         patience: Patience = QUICK,
         raw: bytes = b"",
         models: tuple[str, ...] = (),
+        *,
+        is_patient: bool = True,
         **access: Any,
     ) -> SimpleNamespace:
         given = {"provider": provider, "key_env": "MODEL_KEY", "base_url": server.origin} | access
@@ -98,7 +102,10 @@ def ask(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, server: ModelServer) ->
                 with socket.socket(socket.AF_UNIX) as link:
                     link.connect(str(tmp_path / "socket"))
                     link.sendall(request)
-                    answers.append(b"".join(iter(lambda: link.recv(65_536), b"")).decode("utf-8", "replace"))
+                    if is_patient:
+                        answers.append(b"".join(iter(lambda: link.recv(65_536), b"")).decode("utf-8", "replace"))
+            serving = lambda: [one for one in threading.enumerate() if one.name == "sandbox-connection"]  # noqa: E731
+            eventually(lambda: not serving(), "each connection has been served")
         (tmp_path / "socket").unlink()
         failure = state.end or state.overspent
         return SimpleNamespace(
@@ -109,6 +116,7 @@ def ask(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, server: ModelServer) ->
             answers=answers,
             reports=reports,
             used=meter.used,
+            answered_by=state.answered_by,
         )
 
     return run
@@ -357,6 +365,74 @@ AWAY: dict[str, Step] = {
     "error page": Respond(502, "<html><head><title>502 Bad Gateway</title></head></html>"),
     "limit": Respond(429, {"error": {"message": "slow down"}}, {"Retry-After": "0"}),
 }
+
+
+WHOLE = b'{"usage": {"input_tokens": 7, "output_tokens": 3}}'
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        Respond(200, WHOLE),
+        Raw(b"HTTP/1.0 200 OK\r\n\r\n" + WHOLE),
+        Raw(b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\n\r\n" + WHOLE),
+        Raw(
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n7\r\n%b\r\n2b;x=y\r\n%b\r\n0\r\n\r\n"
+            % (WHOLE[:7], WHOLE[7:])
+        ),
+    ],
+)
+def test_an_answer_is_passed_back_and_counted_in_any_framing(ask: Make, server: ModelServer, step: Step) -> None:
+    """By length, in chunks, or until the connection closes; after what announces it."""
+    server.script(step)
+    done = ask("anthropic", *PATHS["anthropic"])
+    _, _, body = done.answers[0].partition("\r\n\r\n")
+
+    assert (done.failure, done.trouble, done.statuses) == (None, None, [200])
+    assert "".join(body.split("\r\n")[1::2]).encode() == WHOLE, "the pieces without the lengths of the chunks"
+    assert body.endswith("0\r\n\r\n")
+    assert [usage.tokens for _, usage, _ in done.used] == [10]
+    assert done.answered_by == f"claude-x of {server.origin.removeprefix('http://')}"
+
+
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        (Raw(b"SSH-2.0-x\r\n\r\n"), "the server there does not speak HTTP"),
+        (Raw(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n"), "does not speak HTTP"),
+        (Raw(b"HTTP/1.1 200 OK\r\n"), "the connection was cut before an answer"),
+        (Raw(b""), "the connection was cut before an answer"),
+        (Raw(b"HTTP/1.1 200 OK\r\n\r\n"), "the connection was cut before an answer"),
+    ],
+)
+def test_what_is_no_answer_is_asked_for_again_until_patience_ends(
+    ask: Make, server: ModelServer, step: Step, words: str
+) -> None:
+    """Then the program gets 502, and the turn ends with the reason."""
+    server.otherwise = lambda _: step
+    done = ask("anthropic", *PATHS["anthropic"], patience=Patience(0.5, 0.01, 30, 30))
+
+    assert done.statuses == [502]
+    assert words in str(done.failure)
+    assert len(server.requests) > 1
+
+
+def test_a_redirect_is_an_error_and_is_not_followed(ask: Make, server: ModelServer) -> None:
+    """The key is for one host."""
+    server.script(Respond(307, b"", {"Location": f"{server.origin}/elsewhere"}))
+    done = ask("anthropic", *PATHS["anthropic"])
+
+    assert done.statuses == [502]
+    assert "elsewhere" not in done.answers[0]
+    assert [one.path for one in server.requests] == ["/v1/messages"]
+
+
+def test_nothing_is_asked_again_for_an_agent_that_has_gone(ask: Make, server: ModelServer) -> None:
+    """Its turn is not stopped for that."""
+    server.otherwise = lambda _: Respond(503)
+    done = ask("anthropic", *PATHS["anthropic"], is_patient=False)
+
+    assert (len(server.requests), done.failure) == (1, None)
 
 
 def test_a_provider_that_is_away_for_a_while_is_waited_for(ask: Make, server: ModelServer) -> None:
