@@ -147,7 +147,7 @@ def test_a_turn_is_resumed_from_its_session_and_its_change_when_the_limit_ends(
 ) -> None:
     """It gives its place back until then, and says when that is."""
     api, repository = asker(0.5, preset="claude-code", argv=[str(stand_in("claude"))])
-    limit = Respond(429, {"error": {"message": "Slow down"}}, {"Retry-After": "3"})
+    limit = Respond(429, {"error": {"message": "Slow down"}}, {"Retry-After": "4"})
 
     def answer(request: Received) -> Step:
         return limit if len(server.questions) == 2 else server.answer(request)
