@@ -104,6 +104,8 @@ def ask(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, server: ModelServer) ->
                     link.sendall(request)
                     if is_patient:
                         answers.append(b"".join(iter(lambda: link.recv(65_536), b"")).decode("utf-8", "replace"))
+            if not is_patient:
+                server.wait_for(times)
             serving = lambda: [one for one in threading.enumerate() if one.name == "sandbox-connection"]  # noqa: E731
             eventually(lambda: not serving(), "each connection has been served")
         (tmp_path / "socket").unlink()
