@@ -11,11 +11,9 @@ from msgspec.structs import replace
 
 from app.api.requests import ContinueRun, StartRun, WriteRequest, request_of
 from app.engine.times import span
-from storage.records import Action, ActionKind, Run, RunClock, RunDetail, RunFilter
+from storage.records import Action, Run, RunClock, RunDetail, RunFilter
 from storage.records.results import Turn
 
-FINDABLE: Final[tuple[ActionKind, ...]] = ("run.start", "run.continue")
-"""Kinds of writes whose results the service lists."""
 CLOSE: Final = timedelta(minutes=5)
 """How far from the send a run may be dated, if the service's clock is known."""
 FAR: Final = timedelta(hours=26)

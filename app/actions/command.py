@@ -9,7 +9,6 @@ from typing import Any, Final, get_args
 
 import click
 
-from app.actions.candidates import FINDABLE
 from app.actions.command_writes import DRY_RUN_OPTION, advice, settled, tell, tell_request
 from app.api.requests import request_of
 from app.cli import Format
@@ -31,8 +30,7 @@ from app.engine.text import safe_block, safe_text
 from app.engine.times import exact_ago, parse_period, rfc3339
 from app.runs.document import spec_fields
 from storage.ledger import Ledger
-from storage.records import Action, ActionFilter, ActionKind, ActionState, Surface
-from storage.records.action import KIND_WORDS
+from storage.records import WRITE_KINDS, Action, ActionFilter, ActionKind, ActionState, Surface
 from storage.values import utc_now
 
 CHUNK: Final = 500
@@ -78,7 +76,7 @@ async def list_actions(invocation: Invocation, /, *, limit: int, **filters: Any)
     now = utc_now()
     columns: tuple[Column[Action], ...] = (
         Column("state", state_text, "state", lambda a: a.state, tone=lambda a: TONES.get(a.state, "")),
-        Column("kind", lambda a: KIND_WORDS[a.kind], "kind", lambda a: a.kind),
+        Column("kind", lambda a: WRITE_KINDS[a.kind].words, "kind", lambda a: a.kind),
         Column("subject", subject, "subject", flexible=True),
         Column("asked", lambda a: exact_ago(a.created_at, now), "created_at", lambda a: rfc3339(a.created_at)),
         Column("made", lambda a: a.result_id or "", "result_id", flexible=True),
@@ -133,7 +131,7 @@ async def show(invocation: Invocation, /, *, action_id: str, candidates: bool) -
     proposal = None
     async with invocation.engine(needs_token=candidates) as engine:
         action = await _named(engine.ledger, action_id)
-        is_listed = action.kind in FINDABLE and action.sending_at is not None
+        is_listed = WRITE_KINDS[action.kind].is_listed and action.sending_at is not None
         if candidates and not is_listed:
             said = "Only runs are listed by the service: nothing else can be looked up."
             raise failed("usage", said, action_id=action.action_id)

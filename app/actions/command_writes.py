@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from app.cli import Format
 from app.cli.context import Invocation
-from app.cli.documents import MADE, unsent_document, write_document
+from app.cli.documents import unsent_document, write_document
 from app.cli.exits import EXIT_BY_KIND, Exit, Failure, failed
 from app.cli.options import FactCommand, as_key, options_of
 from app.cli.output import Column, Document, Output
@@ -23,7 +23,7 @@ from app.engine.times import rfc3339
 from app.runs.command_wait import RunWaiter, wait_failure
 from app.runs.document import as_received, spec_fields
 from storage.errors import StorageError
-from storage.records import Action, ActionKind
+from storage.records import WRITE_KINDS, Action, ActionKind
 
 if TYPE_CHECKING:
     from app.actions.actions import Actions
@@ -131,11 +131,11 @@ def tell(
     """
     output = invocation.output
     document = (document or write_document(action)) | {"warnings": list(invocation.warnings)}
-    kind = MADE[action.kind]
-    made = document.get(kind.key)
+    kind = WRITE_KINDS[action.kind]
+    made = document.get(kind.made)
     pairs = [("action", action.action_id), ("state", action.state)]
     if isinstance(made, dict):
-        pairs += [(name, str(made[name])) for name in kind.shown if made.get(name) is not None]
+        pairs += [(name, str(made[name])) for name in kind.fields if made.get(name) is not None]
     invocation.outcome = exit_of(action) if code is None else code
     output.record(document, pairs)
     if not output.format.is_json:

@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from app.actions.candidates import ANSWER, EXACT, FINDABLE, Candidate, Proposal, Send, request_sent
+from app.actions.candidates import ANSWER, EXACT, Candidate, Proposal, Send, request_sent
 from app.actions.refusals import DoubtfulIdError
 from app.api.errors import ApiError, EndlessListError
 from app.api.requests import CancelRun, OnboardProject
@@ -18,30 +18,8 @@ from app.results.service import ServiceExtension
 from app.sync.listing import Listing
 from app.sync.runs import RunSync
 from storage.ledger import Ledger
-from storage.records import UNUSED_STATES, Action, ActionFilter, ActionKind, RunDetail, RunFilter
+from storage.records import UNUSED_STATES, WRITE_KINDS, Action, ActionFilter, RunDetail, RunFilter
 
-THINGS: Final[dict[ActionKind, str]] = {
-    "run.start": "a run's id",
-    "run.continue": "a run's id",
-    "agent.start": "an execution's id",
-    "organization.create": "an organization's id",
-    "gitlab.onboard": "a project's path",
-    "run.cancel": "a run's id",
-    "invitation.resend": "an invitation's id",
-}
-WHERE_TO_LOOK: Final[dict[ActionKind, str]] = {
-    "run.start": "Copy it from the Runs tab, or from: runwarden runs list",
-    "run.continue": "Copy it from the Runs tab, or from: runwarden runs list",
-    "agent.start": "No endpoint lists executions: look for the agent's run in the web application.",
-    "organization.create": (
-        "No endpoint lists organizations. If the invitation mail arrived, it was created:"
-        " its id is in the new organization's settings."
-    ),
-    "gitlab.onboard": "Write it as group/project.",
-    "run.cancel": "It is the id of the run that was to be cancelled.",
-    "invitation.resend": "Copy it from: runwarden orgs list --json",
-}
-"""How the user finds out the result (spec 4)."""
 _PLAUSIBLE: Final = re.compile(r"[^\s@/]*[0-9_][^\s@/]*")
 """An id has a digit, or a prefix."""
 LIMIT: Final = 50
@@ -179,7 +157,7 @@ class Reconciliation:
         request = request_sent(action)
         kind = action.kind
         cache = self.runs.cache
-        where = WHERE_TO_LOOK[kind]
+        where = WRITE_KINDS[kind].id_source
         if kind == "gitlab.onboard":
             sent = request.project_path if isinstance(request, OnboardProject) else None
             if result_id != sent if sent else "/" not in result_id:
@@ -192,13 +170,13 @@ class Reconciliation:
             return
         is_run = await cache.detail(result_id) is not None
         if not (is_run or _PLAUSIBLE.fullmatch(result_id)):
-            raise DoubtfulIdError(f"{result_id!r} does not look like {THINGS[kind]}. {where}")
+            raise DoubtfulIdError(f"{result_id!r} does not look like {WRITE_KINDS[kind].id_name}. {where}")
         if is_run and kind == "organization.create":
             raise DoubtfulIdError(f"{result_id!r} is a run's id. {where}")
         for other in await self.ledger.actions(ActionFilter([kind], ["confirmed"]), limit=EXECUTIONS):
             if other.result_id == result_id and other.action_id != action.action_id and kind != "run.continue":
                 raise DoubtfulIdError(f"{result_id} is what {other.action_id} made. {where}")
-        if kind not in FINDABLE:
+        if not WRITE_KINDS[kind].is_listed:
             return
         found = await self.cached(action)
         detail = await cache.detail(result_id)
@@ -217,7 +195,7 @@ class Reconciliation:
 
     async def work(self) -> float:
         """Search for unknown actions, once the service answers again; return the seconds until the next look."""
-        unknown = [action for action in await self.ledger.unresolved() if action.kind in FINDABLE]
+        unknown = [action for action in await self.ledger.unresolved() if WRITE_KINDS[action.kind].is_listed]
         if not unknown:
             return REST_S
         links = await self.runs.cache.links()

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from app.api.errors import ApiError, RateLimitedError, RefusedError
 from app.version import DISTRIBUTION
 from storage.base_error import RunwardenError
+from storage.records.error_kinds import ERROR_KINDS
 
 ErrorDetail = None | bool | int | float | str | list["ErrorDetail"] | dict[str, "ErrorDetail"]
 
@@ -33,23 +34,7 @@ class Exit(IntEnum):
     INTERRUPTED = 130
 
 
-_KINDS: Final[Mapping[Exit, Sequence[str]]] = {
-    Exit.FAILED: ("not_delivered",),
-    Exit.USAGE: (
-        *("usage", "config", "token", "no_token", "read_only", "missing_extra", "demo", "invalid", "not_sendable"),
-        *("rejected", "duplicate", "already_asked", "doubtful_id", "ambiguous", "not_confirmed", "wrong_state"),
-    ),
-    Exit.TIMED_OUT: ("waited_too_long",),
-    Exit.NOT_AUTHORIZED: ("not_authorized", "forbidden"),
-    Exit.RATE_LIMITED: ("rate_limited",),
-    Exit.UNKNOWN_OUTCOME: ("blocked",),
-    Exit.NOT_FOUND: ("not_found", "not_offered"),
-    Exit.UNREACHABLE: (
-        *("unreachable", "timed_out", "unusable_answer", "server_failed", "api_error", "refused", "uncertain"),
-    ),
-    Exit.INTERRUPTED: ("interrupted",),
-}
-EXIT_BY_KIND: Final[Mapping[str, Exit]] = {kind: code for code, kinds in _KINDS.items() for kind in kinds}
+EXIT_BY_KIND: Final = {kind: Exit(row.exit_code) for kind, row in ERROR_KINDS.items()}
 """The exit code of each kind of error, of the API, the ledger and the command line."""
 
 

@@ -7,6 +7,7 @@ from storage.records.action import (
     INVITATION_LIFETIME,
     OPEN_STATES,
     UNUSED_STATES,
+    WRITE_KINDS,
     Action,
     ActionFailure,
     ActionFilter,
