@@ -17,7 +17,6 @@ from urllib.parse import quote, urlencode
 import httpx
 import msgspec
 from msgspec import Struct
-from pydantic import BaseModel, ValidationError
 
 from app.api.errors import (
     ApiError,
@@ -314,7 +313,7 @@ def _no_tls() -> ssl.SSLContext:
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
-class _FailureBody(BaseModel):
+class _FailureBody(Struct, frozen=True):
     """The body of a failed answer (spec 2.8)."""
 
     message: str | None = None
@@ -328,8 +327,8 @@ def failure(status: int, body: bytes, *, retry_after: str | None, sent_at: str |
     `retry_after` is relative to the header Date in `sent_at`.
     """
     try:
-        said = _FailureBody.model_validate_json(body)
-    except ValidationError:
+        said = msgspec.json.decode(body, type=_FailureBody)
+    except (ValueError, RecursionError):
         said = _FailureBody()
     phrase = f" {HTTPStatus(status).phrase}" if status in set(HTTPStatus) else ""
     message = (said.message or f"The service answered {status}{phrase}.")[:_LONGEST_MESSAGE]

@@ -14,7 +14,7 @@ from app.actions.screen import Activity, ActivityQuery, ActivityScreen, is_wante
 from app.actions.screen_writes import OnboardForm, OrganizationForm
 from app.api.errors import ApiError, ForbiddenError, NotOfferedError
 from app.api.requests import CreateOrganization, ResendInvitation, request_of
-from app.api.wire import answer
+from app.api.wire import organization
 from app.console.messages import GoToTab
 from app.console.session import Session
 from app.console.session.coalesced_task import CoalescedTask
@@ -112,7 +112,7 @@ class OrganizationsScreen(ActivityScreen):
                 raise TypeError(f"{action.action_id} is not an attempt to create an organization.")
             made = None
             if action.response_json is not None and action.state == "confirmed":
-                made = answer(request, 201, action.response_json.encode()).organization
+                made = organization(action.response_json)
             email = safe_text(request.email, limit=254)
             entry = OrganizationEntry(action, email, offer_code=request.offer_code, organization=made)
         return replace(entry, invitation=newest(self._invitations or (), action.result_id, action.subject))

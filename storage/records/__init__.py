@@ -15,9 +15,7 @@ from storage.records.action import (
     ActionState,
     AuditEntry,
     Author,
-    Execution,
     Organization,
-    Project,
     Resolution,
     Surface,
 )

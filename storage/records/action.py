@@ -269,29 +269,3 @@ class Organization(Struct, frozen=True):
     parent_organization_id: str
     raw_json: str
     """As received."""
-
-
-class Project(Struct, frozen=True):
-    """The service's answer about the project."""
-
-    project_path: str
-    status: str
-    """As received: onboarded, already_connected or failed are known."""
-    success: bool
-    webhook_configured: bool | None
-    """None: the service did not say."""
-    project_id: int | None
-    error: str | None
-    raw_json: str
-
-
-class Execution(Struct, frozen=True):
-    """A named agent's execution, accepted (spec 2.6); no endpoint reads it back."""
-
-    agent_name: str
-    execution_id: str
-    repository: str
-    status: str
-    created_at: str
-    """As received."""
-    raw_json: str

@@ -19,12 +19,12 @@ SEVERITIES: Final[tuple[Severity, ...]] = ("blocker", "major", "minor", "note")
 class ModelUsage(Struct, frozen=True):
     """A turn's use of its agent's models."""
 
-    requests: int
-    input_tokens: int
-    cached_tokens: int
+    requests: int = 0
+    input_tokens: int = 0
+    cached_tokens: int = 0
     """Read from the provider's cache; not among `input_tokens`."""
-    output_tokens: int
-    cost_usd: float | None
+    output_tokens: int = 0
+    cost_usd: float | None = None
     """None: no price is known."""
     unpriced_requests: int = 0
     """Requests to models without a known price, which `cost_usd` leaves out."""
@@ -45,9 +45,9 @@ class ReportedFinding(Struct, frozen=True):
     """A finding that an agent reported to the service."""
 
     path: str
-    line: int | None
+    line: int | None = None
     """Counted from 1; None: the whole file."""
-    title: str
+    title: str = ""
     severity: Severity | None = None
     rule: str = ""
     message: str = ""
@@ -100,7 +100,7 @@ class OpenQuestion(Struct, frozen=True):
 
     run_id: str
     question: str
-    choices: tuple[str, ...]
+    choices: tuple[str, ...] = ()
     """Empty: any answer."""
 
 
@@ -116,9 +116,9 @@ class FailureFacts(Struct, frozen=True):
 class PostingStatus(Struct, frozen=True):
     """Something that the run's code host shows, or is about to."""
 
-    kind: str
+    kind: str = ""
     """`pull_request`, `review` or `status`; others as the service names them."""
-    state: str
+    state: str = ""
     """`waiting`, `posted` or `refused`; others as the service names them."""
     url: str | None = None
     reason: str | None = None
@@ -135,21 +135,21 @@ class AgentInput(Struct, frozen=True):
     """An input that a named agent takes."""
 
     name: str
-    type: str
-    description: str
-    default: str | None
+    type: str = "any"
+    description: str = ""
+    default: str | None = None
     """As it is typed on a command line; None: it has none."""
-    choices: tuple[str, ...]
+    choices: tuple[str, ...] = ()
     """The only values, as they are typed; empty: any of its type."""
-    is_required: bool
+    is_required: bool = False
 
 
 class NamedAgent(Struct, frozen=True):
     """An agent that may be started by name."""
 
     name: str
-    description: str
-    inputs: tuple[AgentInput, ...]
+    description: str = ""
+    inputs: tuple[AgentInput, ...] = ()
     """Empty: any."""
 
 
@@ -159,7 +159,7 @@ class Invitation(Struct, frozen=True):
     invitation_id: str
     organization_id: str
     email: str
-    state: str
+    state: str = ""
     """`waiting`, `sent`, `refused`, `accepted`, `withdrawn` or `expired`, as received."""
     sent_at: datetime | None = None
     expires_at: datetime | None = None
@@ -203,7 +203,7 @@ class LogStep(Struct, frozen=True):
     kind: str
     """`said`, `thought`, `ran`, `edited`, `used`, `result`, `answered`, `ended`, `error`, `printed` or `log`; others as
     the service names them."""
-    text: str
+    text: str = ""
     at: datetime | None = None
     call: str | None = None
     """What a result has in common with the step that it is the result of."""
