@@ -97,6 +97,7 @@ class Engine(Struct, frozen=True):
             network = Network(profile.proxy, profile.ca_file, profile.client_cert)
             deadline_s, budget = profile.poll.deadline_s, Budget(files.cache)
             client = Client(profile.base_url, token, deadline_s=deadline_s, budget=budget, network=network)
+            stack.push_async_callback(client.aclose)
             await client.budget.load()
             stack.pop_all()
         doorbell = Doorbell(*([announce] if announce else []))
