@@ -1,4 +1,4 @@
-"""What was asked of a run: as this machine sent it, else as the service tells it."""
+"""The instructions of a run: as this machine sent them or, failing that, as the service reports them."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -25,9 +25,9 @@ class Asked(Struct, frozen=True):
 
     request: WriteRequest
     is_told: bool = False
-    """The service tells it. False: this machine sent it."""
+    """The service reported it. False: this machine sent it."""
     caller: str = ""
-    """Who asked, as the service tells it; empty: not known."""
+    """Who asked, according to the service; empty: not known."""
 
     @property
     def origin(self) -> str:

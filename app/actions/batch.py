@@ -48,7 +48,7 @@ class BatchResult(Struct, frozen=True):
 
     @property
     def result_id(self) -> str:
-        """The id of what it made; empty: it made nothing, or that is not known."""
+        """The id of its result; empty: it has none, or none is known."""
         return (self.action.result_id if self.action else None) or ""
 
     @property

@@ -1,4 +1,4 @@
-"""`runwarden actions`: the ledger of writes, and a person's decision on unknown outcomes."""
+"""`runwarden actions`: the ledger of writes, and decisions on unknown outcomes."""
 
 import json
 import sys
@@ -94,8 +94,8 @@ async def list_actions(invocation: Invocation, /, *, limit: int, **filters: Any)
 async def export(invocation: Invocation, /, *, out: Path | None, **filters: Any) -> int:
     """Export the writes that match, newest first, as NDJSON unless --output says otherwise.
 
-    Each says who asked, on which machine and by which part of the program, when, what for, which service it went to,
-    and what became of it. Does not contact the service.
+    Each shows who asked, on which machine, with which part of the program, when and why, which service it went to,
+    and its outcome. Does not contact the service.
     """
     invocation.asked_format = invocation.asked_format or Format.NDJSON
     columns: tuple[Column[dict[str, object]], ...] = tuple(Column(name, name=name) for name in EXPORTED)
@@ -127,7 +127,7 @@ async def export(invocation: Invocation, /, *, out: Path | None, **filters: Any)
 @click.option("--candidates", is_flag=True, help="Ask the service which runs it may have created.")
 @async_command
 async def show(invocation: Invocation, /, *, action_id: str, candidates: bool) -> int:
-    """Show one write: what was sent, when, and its outcome. ACTION_ID may be abbreviated."""
+    """Show one write: its request, its time and its outcome. ACTION_ID may be abbreviated."""
     proposal = None
     async with invocation.engine(needs_token=candidates) as engine:
         action = await _named(engine.ledger, action_id)
@@ -212,7 +212,7 @@ async def resolve(
 
 
 async def _send_again(invocation: Invocation, action_id: str, confirm: str | None, *, dry_run: bool) -> int:
-    """Send an unknown action again once a person has confirmed that, or show the request that this would send."""
+    """Send an unknown action again once you confirm it, or show the request that this would send."""
     async with invocation.ledger() as ledger:
         action = await _named(ledger, action_id)
     if action.state != "unknown" or action.resolution is not None:
@@ -236,14 +236,14 @@ async def _send_again(invocation: Invocation, action_id: str, confirm: str | Non
 
 
 async def _named(ledger: Ledger, action_id: str) -> Action:
-    """The action that a person names by its id, or the beginning of it.
+    """The action with this id, or with an id that begins like this.
 
     Raises:
         CommandFailedError: There is none.
         AmbiguousActionError: There are several.
     """
     if not action_id.strip():
-        raise failed("usage", "Name an action by its id or the beginning of it. See: runwarden actions list")
+        raise failed("usage", "Give an action's id, or its first characters. See: runwarden actions list")
     action = await ledger.action(action_id)
     if action is None:
         raise failed("not_found", f"There is no action {action_id}. See: runwarden actions list", action_id=action_id)

@@ -104,9 +104,10 @@ async def start_agent(
     words: tuple[str, ...],
     **options: Any,
 ) -> int:
-    """Start the agent NAME on a repository; what it is to do may follow in WORDS, sent as the input `instructions`.
+    """Start the agent NAME on a repository. Instructions may follow in WORDS, sent as the input `instructions`.
 
-    The API cannot read an execution back. --wait looks for the run that has the execution's id, and waits for its end.
+    The API cannot read an execution back. --wait looks for the run that has the execution's id, and
+    waits until it finishes.
     """
     pairs = tuple(word for word in words if _INPUT.match(word))
     if pairs and not inputs:

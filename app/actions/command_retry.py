@@ -50,7 +50,7 @@ class Retry(Struct, frozen=True):
     """The request to send. None: the retry is refused."""
     key: str = ""
     run: Run | None = None
-    """The resulting run, after waiting for its end."""
+    """The resulting run, once it has finished."""
     asked: Asked | None = None
     """The request that started its last turn, and its author; None: not known."""
 
@@ -88,7 +88,7 @@ class Retry(Struct, frozen=True):
 async def retry(invocation: Invocation, /, *, run_ids: tuple[str, ...], yes: bool, **given: Any) -> int:
     """Retry failed runs with the same instructions, repository and branch.
 
-    What others asked is known where the service has the results extension. After one question the retries are sent one
+    Others' instructions are known if the service has the results extension. After one question the retries are sent one
     after the other, in batches of send_cap. An interrupted command can simply be repeated: each failure is retried
     once.
     """

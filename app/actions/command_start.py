@@ -64,7 +64,7 @@ def gather(words: tuple[str, ...], file: Path | None) -> str:
         if not text:
             raise failed("usage", "The editor returned no instructions; nothing was sent.")
     if not text.strip():
-        raise failed("usage", "The instructions are empty: say what the agent should do.")
+        raise failed("usage", "The instructions are empty: describe the agent's task.")
     return text
 
 
@@ -108,7 +108,7 @@ def _decoded(content: bytes, origin: str) -> str:
 
 
 def with_words(inputs: dict[str, Json], words: str) -> dict[str, Json]:
-    """A named agent's inputs with what it is to do, which is the input `instructions`.
+    """A named agent's inputs with its instructions, which are the input `instructions`.
 
     Raises:
         CommandFailedError: They have instructions already.

@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from storage.records.decision import Decision
 
 NOT_RECORDED: Final = "not_recorded"
-"""The error's kind where the service answered and the ledger could not record it; its message names the cure."""
+"""The error's kind if the service answered and the ledger could not record it; its message has the fix."""
 
 
 async def carry_out(
     engine: "Engine", request: "WriteRequest", *, key: str | None = None, again: bool = False
 ) -> Action:
-    """Submit the request and return the settled action, also when interrupted.
+    """Submit the request and return the settled action, even when interrupted.
 
     The same request under the same key is sent once, and reported again afterwards.
 
@@ -223,7 +223,7 @@ write_options: Final = options_of(KEY_OPTION, DRY_RUN_OPTION)
 
 
 class WriteOptions(Struct, frozen=True):
-    """The options of a write, by their names on the command line."""
+    """The options of a write, keyed as on the command line."""
 
     key: str | None = None
     """The same request under the same key is sent once. None: each one is sent."""
@@ -263,13 +263,13 @@ async def perform(
     action = await carry_out(engine, request, key=options.key, again=options.again)
     if find_out is not None and action.state == "unknown":
         action = await find_out(engine.actions, action)
-    # From here on all failures are reported beside the write's outcome: the id of a started run is kept.
+    # From here on all failures are reported together with the write's outcome: the id of a started run is kept.
     document = invocation.beside_error = write_document(action)
     if not options.waits or action.state != "confirmed" or action.result_id is None or invocation.stopped_by:
         return partial(tell, invocation, action)
     output = invocation.output
     begun = "continued" if action.kind == "run.continue" else "started"
-    output.note(f"{action.result_id} was {begun}; waiting for its end.")
+    output.note(f"{action.result_id} was {begun}; waiting until it finishes.")
     # An execution shows as a run of the same id, or not at all (spec 4.4).
     # A run that the cache could not store is not lost: it may still appear.
     may_appear = action.kind == "agent.start" or await engine.cache.detail(action.result_id) is None
@@ -294,7 +294,7 @@ async def perform(
 
 
 def request_document(base_url: str, request: "WriteRequest") -> dict[str, object]:
-    """The request as it would be sent, but for the token."""
+    """The request as it would be sent, without the token."""
     return {"method": "POST", "url": f"{base_url}{request.path}", "headers": dict(HEADERS), "body": request.body()}
 
 
@@ -360,7 +360,9 @@ async def each_in_turn(
     rows_of: Callable[[Sequence[T]], Document],
     usual: str,
 ) -> list[T]:
-    """Carry out a batch until a signal ends it, showing each outcome and name; a failing ledger reports what is done.
+    """Carry out a batch until a signal stops it, showing each outcome and name.
+
+    If the ledger fails, the results so far are reported.
 
     `usual` is the outcome that needs no mention.
     """

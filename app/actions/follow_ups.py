@@ -111,7 +111,7 @@ class FollowUps:
                 self.announce(StateChangedElsewhere())
         elif run.is_final and run.presence == "current":
             if await self._was_cancelled(run.run, decision.decided_at):
-                # Sending it would start again what somebody has just stopped.
+                # Sending it would restart a run that someone has just stopped.
                 if await state.take(number, "queued", "expired", "the run was cancelled"):
                     self.announce(StateChangedElsewhere())
             elif await state.take(number, "queued", "acting", ""):

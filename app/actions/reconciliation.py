@@ -87,7 +87,7 @@ class Reconciliation:
             found.append((turn, subject))
         branch = send.request.branch_name or (subject.run.branch_name if subject is not None else None) or None
         created = [(send.created(detail, branch), detail) for detail in await self._around(send, branch)]
-        # What is older than a run that was seen before the send is older than the send, whatever the service's clock.
+        # A run older than one that was seen before the send is older than the send, whatever the service's clock.
         seen = (detail.run.created_at for _, detail in created if detail.first_seen_at < send.sent_at - ANSWER)
         oldest = max((at for at in seen if at is not None), default=None)
         fitting = [
@@ -95,7 +95,7 @@ class Reconciliation:
             for each, detail in created
             if each is not None and (not oldest or not each.run.created_at or each.run.created_at >= oldest - EXACT)
         ]
-        # Not those that another action of ours made, nor the continued one.
+        # Not those made by another of our actions, nor the continued one.
         made: list[Action] = []
         if fitting:
             made += await self.ledger.actions(ActionFilter(["agent.start"], ["confirmed"]), limit=EXECUTIONS)
@@ -152,7 +152,7 @@ class Reconciliation:
         """Check that the action may have made this.
 
         Raises:
-            DoubtfulIdError: It does not look like it; a person may know better.
+            DoubtfulIdError: It does not look like it; the user may know better.
         """
         request = request_sent(action)
         kind = action.kind
@@ -246,7 +246,7 @@ def _misfit(detail: RunDetail, send: Send) -> str:
     if not send.is_place(run, send.request.branch_name):
         return f"it is on the branch {run.branch_name}."
     if run.run_id == send.run_id:
-        return "its conversation did not go on when this was sent."
+        return "it was not continued when this was sent."
     after = send.after(run.created_at)
     if after is None or abs(after) <= send.margin:
         return "another action made it, or it was there before this was sent."

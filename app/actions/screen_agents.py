@@ -54,7 +54,7 @@ class StartAgentForm(ActionForm):
             "owner/repo",
         ),
         BRANCH,
-        Field(WORDS, "instructions", "Empty: what it is configured for.", TEXT, "What should it do?"),
+        Field(WORDS, "instructions", "Empty: its configured task.", TEXT, "What should it do?"),
         Field("inputs", "inputs", PAIRS_HINT, PAIRS, "key=value"),
     )
 
@@ -76,7 +76,7 @@ class StartAgentForm(ActionForm):
         return (*rows, self._box, inputs)
 
     def values_of(self, request: WriteRequest) -> Values:
-        """The words have a field of their own."""
+        """The words have a separate field."""
         values = super().values_of(request)
         words = request.inputs.get(WORDS) if isinstance(request, StartAgent) else None
         if isinstance(request, StartAgent) and isinstance(words, str) and words.strip():
@@ -111,7 +111,7 @@ class StartAgentForm(ActionForm):
         self._name_changed()
 
     def action_pick_agent(self) -> None:
-        """Choose from the service's agents, with what they are for."""
+        """Choose from the service's agents, with their purposes."""
 
         def picked(name: str | None) -> None:
             if name is not None:
@@ -136,7 +136,7 @@ class StartAgentForm(ActionForm):
 
     @property
     def values(self) -> Values:
-        """The values by field; inputs with a field of their own are among the lines of `inputs`."""
+        """The values by field; inputs with a separate field are among the lines of `inputs`."""
         values = super().values
         given = read_pairs("inputs", values["inputs"])
         if isinstance(given, FieldProblem) or not self._inputs:
@@ -232,7 +232,7 @@ class StartAgentForm(ActionForm):
 
 
 def _fault(one: AgentInput, value: Json) -> str:
-    """What is certainly wrong with an input's value; its type is the service's to judge."""
+    """The definite fault of an input's value; only the service checks its type."""
     if value is None:
         return "It needs a value." if one.is_required else ""
     text = value if isinstance(value, str) else written(value)

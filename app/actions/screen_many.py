@@ -116,7 +116,7 @@ class ManyTask(Struct, frozen=True):
         own = [self._known(run)["previous_instructions"] for run in self.runs]
         if lacking := own.count(""):
             return f"not known of {lacking:,} of {plural(len(own), 'run')}"
-        how = "{previous_instructions} stands for each run's own"
+        how = "{previous_instructions} is each run's own"
         return f"they differ: {how}" if len(set(own)) > 1 else how
 
     def request(self, run: Run, words: str) -> tuple[WriteRequest, str | None]:
@@ -306,7 +306,7 @@ def _where(run: Run) -> SafeText:
 
 
 def _said(asked: Asked) -> str:
-    """The agent that is started, and the first line of its words; or what it is given by name."""
+    """The agent that is started, and the first line of its words; or its named inputs."""
     words = asked.words.strip().partition("\n")[0]
     if not isinstance(asked.request, StartAgent):
         return words
@@ -317,7 +317,7 @@ def _said(asked: Asked) -> str:
 LISTED: Final = 200
 """Characters of a run's line."""
 _PADDING: Final = 13
-"""Cells of a line of the preview beside the run's id and place: its number, spaces and the scroll bar."""
+"""Cells of a preview line besides the run's id and place: its number, spaces and the scroll bar."""
 
 
 class ManyForm(ActionForm):

@@ -42,7 +42,7 @@ _ID_CELLS: Final = 16
 
 
 class ResolveForm(ModalScreen[Action | None]):
-    """Closes with the resolved action, or with the one sent in its place; None: nothing was decided."""
+    """Closes with the resolved action, or with the one sent instead; None: nothing was decided."""
 
     CSS_PATH = OVER_CSS
     # Not the default style sheet: the console's own styles screens, and forms lie over one.
@@ -272,9 +272,9 @@ class ResolveForm(ModalScreen[Action | None]):
             said = "No known run matches, but not all runs from that time could be read."
         else:
             runs, them = ("One run matches", "it") if count == 1 else (f"{count} runs match", "them")
-            said = f"{runs} by place and time. A colleague may have started {them}."
+            said = f"{runs} in place and time. A colleague may have started {them}."
             if found.likely is not None:
-                said = f"{runs} by place and time, and one asks the same."
+                said = f"{runs} in place and time, and one asks the same."
         dialog.note(safe_text(said))
 
     def _offer(self, found: Proposal) -> None:

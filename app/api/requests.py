@@ -45,7 +45,7 @@ class ContinueRun(Struct, frozen=True):
     branch_name: str | None = None
     metadata: dict[str, Json] = field(default_factory=dict)
     start_from: Literal["patch", "branch"] | None = None
-    """Whether the turn begins with what the one before did not push (docs/results.md); None: the service decides."""
+    """Whether the turn begins with the last turn's unpushed change (docs/results.md); None: the service decides."""
 
     @property
     def query(self) -> str:

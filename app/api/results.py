@@ -150,10 +150,10 @@ def _web_address(found: dict[str, Any]) -> str | None:
 def log_chunk(reply: Reply, asked: int = -1, before: int | None = None) -> LogChunk:
     """A piece of a log; `asked` is the requested offset, counted from the end if negative.
 
-    `before` is where steps were to end; 0: at the log's end; None: no steps were requested.
+    `before` is the offset at which steps should end. 0: at the log's end. None: no steps were requested.
 
     Raises:
-        UnusableAnswerError: It does not tell its place, or reading on from there would never end.
+        UnusableAnswerError: It lacks its offsets, or reading on from there would never end.
     """
     offset, following, size = (_number(reply, name) for name in ("Offset", "Next", "Size"))
     is_ended = reply.headers.get("Runwarden-Log-Ended") == "true"
@@ -173,7 +173,7 @@ def log_chunk(reply: Reply, asked: int = -1, before: int | None = None) -> LogCh
 def _number(reply: Reply, name: str) -> int:
     text = reply.headers.get(f"Runwarden-Log-{name}", "")
     if not (text.isascii() and text.isdecimal() and int(text[:20]) < _LONGEST):
-        raise UnusableAnswerError(f"The service's answer does not say where it stands in the log ({name}).")
+        raise UnusableAnswerError(f"The service's answer lacks its position in the log ({name}).")
     return int(text)
 
 

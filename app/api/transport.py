@@ -133,7 +133,7 @@ class Transport:
     """Called with each answer's headers, and when its request was sent: seconds since 1970."""
     network: Network = field(default_factory=Network)
     in_lab: bool = field(default=False, init=False)
-    """Whether the last answer came from a lab, where faults are scripted."""
+    """Whether the last answer came from a lab, which scripts faults."""
     _lanes: dict[bool, httpx.AsyncHTTPTransport] = field(default_factory=dict, init=False)
     """The connections: one pool for reads (False), one for writes (True)."""
 
@@ -174,7 +174,7 @@ class Transport:
                 f"No complete answer within {self.deadline_s + call.patience_s:g} s.", surely_not_sent=not passage.begun
             ) from error
         # The group: a connection tried over several addresses fails as several errors. Its cause is not chained: a
-        # broken header's error quotes it, and a log would print what the service echoed.
+        # broken header's error quotes it, and a log would print an echoed secret.
         except (httpx.HTTPError, httpx.InvalidURL, OSError, ExceptionGroup) as error:
             raise self._unreachable(Mask(token.reveal()).text(str(error)), begun=passage.begun) from None
 

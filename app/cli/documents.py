@@ -39,7 +39,7 @@ def write_document(action: Action) -> dict[str, object]:
     """The document of a write: its action and its result (null until known)."""
     made = as_received(action.response_json) or None
     if made is None and action.resolution == "created" and action.result_id is not None:
-        made = {WRITE_KINDS[action.kind].fields[0]: action.result_id}  # A person named it: only its id is known.
+        made = {WRITE_KINDS[action.kind].fields[0]: action.result_id}  # A user named it: only its id is known.
     if made is not None and (action.kind, action.state) == ("run.cancel", "confirmed"):
         made["outcome"] = CANCELLED
     document = facts(action, "action_id kind state base_url") | {WRITE_KINDS[action.kind].made: made}
@@ -77,7 +77,7 @@ def subject(action: Action) -> str:
 
 
 def state_text(action: Action) -> str:
-    """An action's state in words, and whether a person resolved it."""
+    """An action's state in words, and whether a user resolved it."""
     by_hand = {"sent_again": " (sent again)", None: ""}.get(action.resolution, " (by hand)")
     return action.state.replace("_", " ") + by_hand
 
@@ -93,7 +93,7 @@ _INVITATION: Final = "invitation_id state sent_at expires_at accepted_at failure
 
 
 def organization_document(action: Action, invitation: Invitation | None = None) -> dict[str, object]:
-    """An attempt to create an organization, and what became of its invitation; None is unknown."""
+    """An attempt to create an organization, and its invitation; None is unknown."""
     body = json.loads(action.body_json)
     return {
         **facts(action, "action_id state created_at settled_at resolution"),
@@ -136,7 +136,7 @@ class RunDocument(Struct, frozen=True):
 
     @property
     def took(self) -> str:
-        """How long it worked, up to its end or until now."""
+        """How long it worked until it finished, or until now."""
         seconds = self.detail.took.until(self.now) if self.detail else None
         return "—" if seconds is None else span(seconds, pads_hours=False)
 

@@ -21,7 +21,7 @@ from app.profiles.write import ChangedError, save
 @click.command("edit", cls=ScreenCommand)
 @click.pass_obj
 def edit(invocation: Invocation) -> int:
-    """Open the configuration in $EDITOR, and keep what was saved if it is valid."""
+    """Open the configuration in $EDITOR, and keep the saved file if it is valid."""
     file = config_path(invocation.config_file, os.environ)
     before = read_text(file)
     text = before or example_text()
@@ -52,7 +52,7 @@ def edit(invocation: Invocation) -> int:
 def set_value(invocation: Invocation, /, *, key: str, value: str | None, unset: bool) -> int:
     """Set KEY, such as poll.runs_s or profiles.acme.read_only, to VALUE; comments and order of the file stay.
 
-    VALUE is TOML (3, true, ["a"]); what is not TOML is taken as text.
+    VALUE is TOML (3, true, ["a"]); anything else is taken as text.
     """
     if (value is None) != unset:
         raise failed("usage", "Give a VALUE, or --unset to remove the key.")

@@ -21,13 +21,13 @@ class Exit(IntEnum):
     FAILED = 1
     """The run waited for failed, or something was found unhealthy."""
     USAGE = 2
-    """Usage, configuration, or a request that cannot succeed as it stands."""
+    """Usage, configuration, or a request that cannot succeed as it is."""
     TIMED_OUT = 3
     """Waiting took longer than `--timeout`."""
     NOT_AUTHORIZED = 4
     RATE_LIMITED = 5
     UNKNOWN_OUTCOME = 6
-    """A write may or may not have taken effect; a person has to find out."""
+    """A write may or may not have taken effect; the user has to find out."""
     NOT_FOUND = 7
     UNREACHABLE = 8
     """The service cannot be reached, or its answer cannot be used."""

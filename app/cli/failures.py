@@ -1,4 +1,4 @@
-"""Failures: whatever ended a command is reported in one form."""
+"""Failures: every error that stops a command is reported in one form."""
 
 import sys
 from collections.abc import Sequence
@@ -22,11 +22,11 @@ CRASHED: Final = 70
 
 
 def report(error: BaseException, invocation: Invocation, argv: Sequence[str]) -> int:
-    """Print what ended a command, in the format that it was asked for; return the exit code."""
+    """Print the error that stopped a command, in the requested format; return the exit code."""
     if isinstance(error, SystemExit):
         raise error
     if isinstance(error, KeyboardInterrupt | click.Abort) and invocation.outcome is not None:
-        # The document of a settled write is being printed: an error's document beside it would contradict it.
+        # The document of a settled write is being printed: another document with an error would contradict it.
         return Exit.INTERRUPTED
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         error.show()
@@ -92,7 +92,7 @@ def _of_ours(error: RunwardenError) -> Failure:
                 detail["action_id"] = error.existing.action_id
             if isinstance(error, InvalidRequestError):
                 detail["problems"] = [{"field": p.field, "message": p.message} for p in error.problems]
-            hint = " To create another one all the same, give --again." if isinstance(error, DuplicateError) else ""
+            hint = " To create another one anyway, give --again." if isinstance(error, DuplicateError) else ""
             return Failure(error.kind, error.message + hint, EXIT_BY_KIND.get(error.kind, Exit.USAGE), detail)
         case NoSuchActionError():
             return Failure("not_found", str(error), Exit.NOT_FOUND)

@@ -182,7 +182,7 @@ class HelpfulCommand(click.Command):
 
 
 class CommandGroup(HelpfulCommand, click.Group):
-    """A group of commands, with the global options; `--json` and `--output` may stand before a command's name."""
+    """A group of commands, with the global options; `--json` and `--output` may precede a command's name."""
 
     def __init__(
         self, *args: Any, elsewhere: Mapping[str, tuple[str, str]] = MappingProxyType({}), **kwargs: Any

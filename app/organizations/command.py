@@ -70,7 +70,7 @@ def import_organizations(invocation: Invocation, /, *, file: Path, dry_run: bool
     It may be interrupted and started again: emails whose organization was created from here are skipped. It stops
     at the first row whose outcome is unknown, or when the service cannot be reached.
     """
-    # Read outside the event loop, where Ctrl-C still ends it.
+    # Read outside the event loop, so that Ctrl-C still stops it.
     rows = _rows(file)
     return invocation.run(lambda: _import(invocation, rows, dry_run=dry_run))
 
@@ -190,12 +190,12 @@ async def resend(invocation: Invocation, /, *, which: str, **given: Any) -> int:
 
 
 @orgs.command("list", cls=FactCommand)
-@click.option("--cached", is_flag=True, help="Do not ask the service what became of the invitations.")
+@click.option("--cached", is_flag=True, help="Do not ask the service for the invitations.")
 @async_command
 async def list_organizations(invocation: Invocation, /, *, cached: bool) -> int:
-    """List the organizations requested from here, newest first, and what became of their invitations.
+    """List the organizations requested from here, newest first, with the states of their invitations.
 
-    If the service does not tell that, as the specification's own API cannot, an invitation is `unknown`.
+    If the service does not report them, which the specification's own API cannot, an invitation is `unknown`.
     """
     async with invocation.ledger() as ledger:
         found = await ledger.organizations()
@@ -207,7 +207,7 @@ async def list_organizations(invocation: Invocation, /, *, cached: bool) -> int:
         except NotOfferedError:
             pass
         except RunwardenError as error:
-            invocation.output.note(f"What became of the invitations is unknown: {error}")
+            invocation.output.note(f"The states of the invitations are unknown: {error}")
     now = utc_now()
     invited = {action.action_id: newest(told, action.result_id, _email(action)) for action in found}
     entries = [organization_document(action, invited[action.action_id]) for action in found]

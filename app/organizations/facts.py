@@ -1,4 +1,4 @@
-"""Invitations in words: what became of each, where the service tells it (docs/results.md)."""
+"""Invitations in words, with their states if the service reports them (docs/results.md)."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -9,7 +9,7 @@ from storage.records import Tone
 from storage.records.results import Invitation
 
 SOON: Final = timedelta(days=3)
-"""An invitation that ends within this time is highlighted."""
+"""An invitation that expires within this time is highlighted."""
 UNKNOWN: Final = "unknown"
 _TONES: Final[dict[str, Tone]] = {"accepted": "good", "waiting": "warn", "refused": "bad", "expired": "warn"}
 CLOSED: Final = frozenset({"accepted", "withdrawn"})
@@ -17,13 +17,13 @@ CLOSED: Final = frozenset({"accepted", "withdrawn"})
 
 
 def newest(told: Iterable[Invitation], organization_id: str | None, email: str) -> Invitation | None:
-    """The newest invitation of an address to an organization; None: the service tells of none."""
+    """The newest invitation of an address to an organization; None: the service reports none."""
     wanted = organization_id, email.casefold()
     return next((one for one in told if (one.organization_id, one.email.casefold()) == wanted), None)
 
 
 def short(invitation: Invitation | None, now: datetime) -> tuple[str, Tone]:
-    """What became of it, in at most 17 cells; None is unknown."""
+    """Its state, in at most 17 cells; None is unknown."""
     if invitation is None:
         return UNKNOWN, "quiet"
     tone = _TONES.get(invitation.state, "plain")
@@ -39,9 +39,9 @@ def short(invitation: Invitation | None, now: datetime) -> tuple[str, Tone]:
 
 
 def full(invitation: Invitation | None, until: datetime, now: datetime) -> str:
-    """The same in a sentence, with where its mail went; `until` is the spec's end where the service tells none."""
+    """The same in a sentence, with its mail's destination; without the service's end, the spec's `until` is used."""
     if invitation is None:
-        return f"unknown: this service does not tell; unless it was accepted, it ends {stamp(until)}"
+        return f"unknown: this service does not report it; unless accepted, it expires {stamp(until)}"
     said, _ = short(invitation, now)
     sent_at = "" if invitation.sent_at is None else f" {stamp(invitation.sent_at)}"
     ends = "" if invitation.expires_at is None else f", until {stamp(invitation.expires_at)}"

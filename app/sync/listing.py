@@ -40,7 +40,7 @@ class Listing(Struct, frozen=True):
         """
         query = await self._query(condition)
         most = self.runs.reader.page_size
-        # With a filter of ours most of a page may be dropped: small pages would cost many requests.
+        # A filter applied here may drop most of a page: small pages would cost many requests.
         size = most if limit is None or not _is_all(query, condition) else max(1, min(most, limit))
         finals = await self.runs.cache.final_statuses()
         count, order = 0, Order()

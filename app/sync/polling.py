@@ -57,7 +57,7 @@ RECOVERY: Final = 2.0
 SLOWEST_S: Final = 900.0
 """The longest interval after refusals."""
 CLOSER: Final = 0.9
-"""What a success multiplies an interval by that refusals made long."""
+"""The factor by which a success shortens an interval that refusals made long."""
 DEADLINE_S: Final = 300.0
 """Seconds for a whole refresh of many requests; each request has its own, much shorter deadline."""
 
@@ -196,7 +196,7 @@ class Polling:
         try:
             await refresh()
         except RateLimitedError as error:
-            # A rate limit is no failure of the service.
+            # A rate limit does not count as a failure of the service.
             cadence.refused(time.monotonic(), error.retry_after_s or 0.0)
         except ApiError as error:
             # The refresh recorded it and rang the doorbell; only the pace changes here.
@@ -289,7 +289,7 @@ class Polling:
                 self.announce(StorageFailed(str(error)))
                 wait_s = self.runs_s
             except Exception:
-                # All failures are caught, as in a job: without this task the screen would stand still unnoticed.
+                # All failures are caught, as in a job: without this task the screen would freeze unnoticed.
                 log.exception("the doorbell broke")
                 wait_s = self.runs_s
 
