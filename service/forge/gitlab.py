@@ -1,4 +1,4 @@
-"""GitLab: merge requests, commit statuses and discussions by its REST API, version 4."""
+"""GitLab: merge requests, commit statuses and discussions with its REST API, version 4."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -53,7 +53,7 @@ class GitLab:
         return _merge_request(self._http.document("GET", f"{self._project}/merge_requests/{number}"))
 
     def open(self, proposal: NewPullRequest) -> PullRequest:
-        """Open a merge request; where the branch has an open one, return that."""
+        """Open a merge request; if the branch has an open one, return that."""
         document = {
             "source_branch": proposal.branch,
             "target_branch": proposal.base,

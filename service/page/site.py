@@ -1,4 +1,4 @@
-"""The site: its application, how a page is rendered, and how failures look to a person."""
+"""The site: its application, the rendering of pages, and the pages for failures."""
 
 import contextlib
 import hashlib
@@ -57,7 +57,7 @@ assets = APIRouter()
 
 
 def when(moment: int | str | None) -> Markup:
-    """Return an instant, in microseconds or RFC 3339, for a person and for programs."""
+    """Return an instant, in microseconds or RFC 3339, for readers and for programs."""
     if moment is None:
         return Markup("<span class=quiet>never</span>")
     micros = parse_rfc3339(moment, round_up=False) if isinstance(moment, str) else moment
@@ -203,7 +203,7 @@ async def _show_inactive(request: Request, _error: Exception) -> Response:
 async def _show_away(request: Request, error: Exception) -> Response:
     _logger.error("the database cannot be used: %s", getattr(error, "orig", None) or error)
     message = (
-        "the database is away or overloaded, and it is unknown whether this took effect: look before you try again"
+        "the database is down or overloaded, and it is unknown whether this took effect: check before you try again"
     )
     return await _failure(request, 503, message, {"Retry-After": "2"})
 
@@ -217,7 +217,7 @@ async def _show_crash(request: Request, error: Exception) -> Response:
 async def _failure(
     request: Request, status: int, message: str, headers: Mapping[str, str] | None = None
 ) -> HTMLResponse:
-    """Return the page for a failure; it shows what was typed, so that nothing is lost."""
+    """Return the page for a failure; it shows the typed text, so that nothing is lost."""
     typed: Mapping[str, str] = {}
     if request.method == "POST":
         # What cannot be read, or was read in part, is not shown.

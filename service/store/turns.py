@@ -13,7 +13,7 @@ from service.store.schema import UNDER_WAY, first, found, runs, turns
 WEBHOOK: Final = "webhook"
 """The caller of a turn that a code host's delivery started."""
 NOTHING_CHANGED: Final = "the agent changed nothing"
-NOT_PUSHED: Final = "the head of a fork is not pushed to: what the agent changed is kept as a patch alone"
+NOT_PUSHED: Final = "the head of a fork is not pushed to: the agent's change is kept only as a patch"
 MADE_UP: Final = "lab"
 """The `executor` of turns that the lab generated: they are not executed and take no slot."""
 UNFINISHED: Final = frozenset(

@@ -22,7 +22,7 @@ from storage.thread import DatabaseThread, reads, writes
 from storage.values import NO_TIME_US, from_us, sqlite_text, to_us
 
 PIN_KEPT: Final = timedelta(days=1)
-"""How long a run stays followed after its end, so that it is still there the next morning."""
+"""How long a finished run stays followed, so that it is still there the next morning."""
 PIN_CAP: Final = 100
 """How many runs can be followed at a time; the one followed longest makes room for a new one."""
 CHANGES_CAP: Final = 1_000

@@ -53,7 +53,7 @@ FROM runs INDEXED BY runs_updated WHERE updated_us >= :start AND updated_us < :e
 _ENDING_LATER: Final = (
     f"SELECT count(*) FROM runs INDEXED BY runs_updated WHERE updated_us >= ? AND status IN ({FINAL_SQL})"
 )
-"""Runs that end after the last edge, by a service's clock ahead of ours: they were under way at that edge."""
+"""Runs that finish after the last edge, on a service's clock that is ahead: they were under way at that edge."""
 
 _MOVED_STARTS: Final = "SELECT created_us, active_since_us FROM runs WHERE active_since_us <> created_us"
 """The few runs whose work did not begin at their creation: continued ones, and those without a readable creation."""

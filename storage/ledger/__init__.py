@@ -45,7 +45,7 @@ T = TypeVar("T")
 class Ledger:
     """The actions of one profile, in one SQLite file that is on disk before any call returns.
 
-    Every method may raise `StorageError`, whose message names the file and the cure.
+    Every method may raise `StorageError`, whose message has the file and the fix.
     """
 
     def __init__(
@@ -111,10 +111,10 @@ class Ledger:
             actor: Who asked.
             base_url: Where it goes, without credentials.
             again: Whether it may follow a confirmed action of the same kind and subject.
-            supersedes: The unknown action that a person sent again as this one; open again if this one had no effect.
+            supersedes: The unknown action that the user sent again as this one; open again if this one had no effect.
 
         Raises:
-            WrongStateError: What it supersedes is not unknown, or was resolved.
+            WrongStateError: The superseded action is not unknown, or was resolved.
             KeyTakenError: An action with the same key may have had an effect.
             SubjectBlockedError: An action of the same kind and subject has an open outcome.
             AlreadyDoneError: An action of the same kind and subject was confirmed, and this one may not follow it.

@@ -1,4 +1,4 @@
-"""Actions: every write ever intended, its outcome, and what it created."""
+"""Actions: every write ever intended, its outcome and its result."""
 
 from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
@@ -23,7 +23,7 @@ class WriteKind(Struct, frozen=True):
     words: str
     """Its name in lists: `start run`."""
     made: str
-    """What it makes, which is also the key of its result in a command's document."""
+    """Its result, which is also a key in a command's document."""
     fields: tuple[str, ...]
     """The fields of the result that a command prints; the first is its id."""
     done: str
@@ -57,7 +57,7 @@ WRITE_KINDS: Final[Mapping[str, WriteKind]] = {
         made="run",
         fields=_RUN,
         done="The run was started",
-        after="It is in Runs, where its status updates.",
+        after="It is in Runs, with its live status.",
         check=_AMONG_RUNS,
         id_name="a run's id",
         id_source=_FROM_RUNS,
@@ -140,7 +140,7 @@ WRITE_KINDS: Final[Mapping[str, WriteKind]] = {
 }
 
 ActionState = Literal["prepared", "sending", "confirmed", "rejected", "unknown", "not_sent", "not_created"]
-"""`prepared` and `sending` are in progress; `not_created` is a person's answer to `unknown`; all but these three are
+"""`prepared` and `sending` are in progress; `not_created` is the user's answer to `unknown`; all but these three are
 final."""
 
 Resolution = Literal["created", "not_created", "sent_again"]
@@ -206,7 +206,7 @@ class Action(Struct, frozen=True):
     """When the program knew its outcome, or that it is unknown; None: on its way."""
     error: ActionFailure | None = None
     response_json: str | None = None
-    """The service's answer as received, where there was a usable one."""
+    """The service's answer as received, if there was a usable one."""
     result_id: str | None = None
     """The run, execution, organization or project this made."""
     resolution: Resolution | None = None
@@ -217,12 +217,12 @@ class Action(Struct, frozen=True):
     """The service it went to. None: not recorded, as in the next one."""
     author: Author = Author()
     resolved_at: datetime | None = None
-    """When a person resolved its unknown outcome; None: as `resolution`."""
+    """When the user resolved its unknown outcome; None: as `resolution`."""
     resolved_by: Author = Author()
 
     @property
     def is_open(self) -> bool:
-        """Whether the outcome is still open, for the program or for a person."""
+        """Whether the outcome is still open, for the program or for the user."""
         return self.state in OPEN_STATES and self.resolution is None
 
 
@@ -249,7 +249,7 @@ class ActionFilter(Struct, frozen=True):
 
 
 class AuditEntry(Struct, frozen=True):
-    """One step of an action, as it stays on record for good."""
+    """One step of an action, recorded permanently."""
 
     at: datetime
     action_id: str

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 
 class ErrorKind(Struct, frozen=True):
-    """What the program shows and does about one kind of error."""
+    """One kind of error: its words, its fixes and its effects."""
 
     exit_code: int = 2
     """Of a command that ends with it."""

@@ -44,7 +44,7 @@ class State:
         """Open the state, and create or migrate it if needed.
 
         Raises:
-            StorageError: It cannot be opened, or is damaged; the message names the cure.
+            StorageError: It cannot be opened, or is damaged; the message has the fix.
         """
         check_locks(path)
         connect = partial(open_precious, path, SCHEMA)
@@ -97,7 +97,7 @@ class State:
         return await self.writer.run(lambda held: decisions.take(held, decision_id, expected, outcome, reason, now))
 
     async def answer(self, decision_id: int, word: Literal["approved", "rejected"], author: Author) -> bool:
-        """Record a person's answer to a waiting decision; return whether it still waited."""
+        """Record the user's answer to a waiting decision; return whether it still waited."""
         given = Answer(word, author.name, self.clock())
         return await self.writer.run(partial(decisions.answer, decision_id=decision_id, given=given))
 

@@ -1,4 +1,4 @@
-"""Alerts to tell, what each route was told, messages until they are delivered, and what a person put away of it all."""
+"""Alerts to report, the reports of each route, messages until they are delivered, and the marks of users."""
 
 import json
 import sqlite3
@@ -15,7 +15,7 @@ from storage.records.inbox import Mark
 from storage.values import from_us, from_us_or_none, sqlite_text, to_us
 
 KEPT: Final = timedelta(days=90)
-"""How long an alert is remembered as told, and a delivery is kept."""
+"""How long an alert is remembered as reported, and a delivery is kept."""
 CLAIMS: Final = Claims("deliveries", "id", "outcome IS NULL")
 MOST_WAITING: Final = 5_000
 """How many alerts are handled at one time, oldest first."""
@@ -41,9 +41,9 @@ def enter_alerts(connection: sqlite3.Connection, alerts: Sequence[Alert], now: d
 def claim_alerts(
     connection: sqlite3.Connection, alerts: Sequence[Alert], now: datetime, *, apart: bool
 ) -> frozenset[str]:
-    """Claim alerts for a console; return the keys of those that neither a bot nor another console has told.
+    """Claim alerts for a console; return the keys of those that neither a bot nor another console has reported.
 
-    The end of a state is told by a console if a console told its beginning. `apart`: whatever bots do.
+    A console reports the end of a state if a console reported its beginning. `apart`: regardless of bots.
     """
     won: set[str] = set()
     with immediate(connection):
@@ -209,7 +209,7 @@ def delivery_counts(connection: sqlite3.Connection) -> dict[tuple[str, ...], int
 
 
 def forget_told(connection: sqlite3.Connection, now: datetime) -> None:
-    """Delete settled alerts, and told ones that never ended, when they are older than `KEPT`."""
+    """Delete settled alerts, and reported ones without an end, when they are older than `KEPT`."""
     before = to_us(now - KEPT)
     with immediate(connection):
         _forget_alerts(connection, now)
@@ -242,7 +242,7 @@ def _delivery(row: tuple[Any, ...]) -> Delivery:
 
 
 def marks(connection: sqlite3.Connection) -> dict[str, Mark]:
-    """Every mark, by its item's key."""
+    """Every mark, keyed by item."""
     rows = connection.execute(f"SELECT key, {_MARK} FROM inbox").fetchall()
     return {
         key: Mark(from_us_or_none(done), from_us_or_none(snoozed), bool(muted), from_us_or_none(seen))

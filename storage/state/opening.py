@@ -55,8 +55,8 @@ _ANSWERS: Final = tuple(
     for column in ("answer TEXT", "answered_by TEXT", "answered_us INTEGER")
 )
 DAMAGE_CURE: Final = (
-    "It says what the automations have done already, and is never rebuilt by itself: restore it from a backup. To go on"
-    " without it, move it away yourself: every automation then begins as if it were new, and looks forward only."
+    "It records what the automations have done already, and is never rebuilt by itself: restore it from a backup. To"
+    " continue without it, move it away: every automation then begins as if it were new, and looks forward only."
 )
 SCHEMA: Final = Schema(
     name="state",

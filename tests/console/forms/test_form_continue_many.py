@@ -170,7 +170,7 @@ async def test_placeholders_are_filled_in_for_each_run(stage: Any, clock: Any, e
     app = stage(lambda _: form)
     post.next(goes_on(11), goes_on(12))
     async with opened(app, size=(100, 34)) as pilot:
-        assert "they differ: {previous_instructions} stands for each run's own" in words(app)
+        assert "they differ: {previous_instructions} is each run's own" in words(app)
         await write(pilot, "On {branch} of {repository} once more: {previous_instructions} {x}")
         await press(pilot, "ctrl+s")
         app.screen.query_one(RequestPreview).scroll_end(animate=False)
@@ -231,7 +231,7 @@ async def test_one_run_has_no_others(stage: Any, clock: Any, engine: Engine, pos
     run = a_run(clock, 1)
     for make, said, keys in (
         (retried, "Fix one.", ("ctrl+s",)),
-        (started_like, "words {previous_instructions} stands for each run's own", ()),
+        (started_like, "words {previous_instructions} is each run's own", ()),
     ):
         form = ManyForm(engine, make([run], await known(engine, run)), cap=25)
         app = stage(lambda _, form=form: form)
