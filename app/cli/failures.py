@@ -1,6 +1,7 @@
 """Failures: every error that stops a command is reported in one form."""
 
 import sys
+import traceback
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
@@ -37,8 +38,6 @@ def report(error: BaseException, invocation: Invocation, argv: Sequence[str]) ->
         invocation.is_plugin = error.ctx is not None and error.ctx.info_name == "health"
     failure = failure_of(error)
     if failure is None:
-        import traceback
-
         with remarking(sys.stderr):
             traceback.print_exception(error)
         failure = Failure("internal", f"Runwarden itself failed: {type(error).__name__}.", Exit.FAILED)

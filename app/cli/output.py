@@ -1,5 +1,6 @@
 """The only printer: facts on stdout in the format asked for, everything else on stderr."""
 
+import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -228,8 +229,6 @@ class Output(NamedTuple):
 
         It is on one line, unless one JSON document is asked for.
         """
-        import json
-
         ascii_only = (self.stdout.encoding or "").lower().replace("-", "") != "utf8"
         indent = 2 if self.format is Format.JSON else None
         return json_escaped(json.dumps(value, ensure_ascii=ascii_only, allow_nan=False, indent=indent))

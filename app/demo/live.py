@@ -12,6 +12,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from app.api.requests import StartAgent, StartRun
+from app.demo.history import ask_lab, execute
+from app.demo.world import PROFILE
+from app.profiles import load
+from storage.records import Repository
+
 if TYPE_CHECKING:
     from app.engine.engine import Engine
 
@@ -42,10 +48,7 @@ BRANCHES: Final = {
 
 async def _work(folder: Path, lab_token: str, ended: asyncio.Event) -> None:
     from app.automations.bot import Bot, reload_on_hangup
-    from app.demo.history import execute
-    from app.demo.world import PROFILE
     from app.engine.engine import Engine
-    from app.profiles import load
 
     async def until_ended() -> None:
         await ended.wait()
@@ -79,10 +82,6 @@ class _EndedError(Exception):
 
 async def _lose_an_answer(engine: "Engine", lab_token: str) -> None:
     """Send a write whose answer is lost, for the user to resolve."""
-    from app.api.requests import StartRun
-    from app.demo.history import ask_lab
-    from storage.records import Repository
-
     fault = {"operation": "start_run", "kind": "lose_answer"}
     await asyncio.to_thread(ask_lab, engine.profile.base_url, lab_token, "/faults", fault)
     await engine.actions.submit(StartRun("Bring the changelog up to date.", Repository.parse("acme/web")))
@@ -90,9 +89,6 @@ async def _lose_an_answer(engine: "Engine", lab_token: str) -> None:
 
 async def _keep_starting(engine: "Engine") -> None:
     """Start run after run, like a team."""
-    from app.api.requests import StartAgent, StartRun
-    from storage.records import Repository
-
     rng = random.Random()
     while True:
         await engine.refresh()

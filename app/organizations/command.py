@@ -1,12 +1,14 @@
 """`runwarden orgs` and `runwarden gitlab`: organizations and projects, onboarded once each (spec 4.1, 4.6)."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 from msgspec.structs import replace
 
+from app.actions.batch import BatchResult, BatchSender
 from app.actions.command_writes import (
     DRY_RUN_OPTION,
     BatchRow,
@@ -29,22 +31,28 @@ from app.cli.options import CommandGroup, FactCommand, async_command
 from app.cli.output import Column
 from app.engine.times import exact_ago, rfc3339
 from app.organizations.facts import newest, short
+from app.organizations.imports import (
+    LARGEST,
+    ImportFileError,
+    ImportResult,
+    ImportRow,
+    create_once,
+    parse_rows,
+    read_rows,
+)
 from app.runs.document import as_received
 from storage.base_error import RunwardenError
 from storage.records import Action
 from storage.values import utc_now
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from app.organizations.imports import ImportResult, ImportRow
     from storage.records.results import Invitation
 
 MOST_PROBLEMS: Final = 20
 """Problems of a file that one message lists."""
 LONGEST_ID: Final = 100
 """Digits; Python refuses to read very long numbers."""
-COLUMNS: "Final[tuple[Column[ImportResult], ...]]" = (
+COLUMNS: Final[tuple[Column[ImportResult], ...]] = (
     Column("line", lambda r: str(r.row.line), "line"),
     Column("outcome", lambda r: r.outcome, "outcome"),
     Column("email", lambda r: r.row.email, "email", flexible=True),
@@ -75,14 +83,12 @@ def import_organizations(invocation: Invocation, /, *, file: Path, dry_run: bool
     return invocation.run(lambda: _import(invocation, rows, dry_run=dry_run))
 
 
-def _rows(path: Path) -> "tuple[ImportRow, ...]":
+def _rows(path: Path) -> tuple[ImportRow, ...]:
     """The rows of a CSV file with a header that has `email` and, optionally, `offer_code`.
 
     Raises:
         CommandFailedError: The file cannot be read, a row cannot be used, or an email is there twice.
     """
-    from app.organizations.imports import LARGEST, ImportFileError, parse_rows, read_rows
-
     is_stdin = str(path) == "-"
     origin = "stdin" if is_stdin else str(path)
     try:
@@ -100,22 +106,19 @@ def _rows(path: Path) -> "tuple[ImportRow, ...]":
     return rows
 
 
-async def _import(invocation: Invocation, rows: "Sequence[ImportRow]", *, dry_run: bool) -> int:
-    from app.actions.batch import BatchResult, BatchSender
-    from app.organizations.imports import ImportResult, create
-
+async def _import(invocation: Invocation, rows: Sequence[ImportRow], *, dry_run: bool) -> int:
     async with invocation.writer(dry_run=dry_run) as engine:
         base_url = engine.client.base_url
         sender = BatchSender(submitting(engine), most=0 if dry_run else None)
 
-        async def work(row: "ImportRow") -> tuple[ImportResult, str, str]:
-            result = await create(engine.ledger, sender, row)
+        async def work(row: ImportRow) -> tuple[ImportResult, str, str]:
+            result = await create_once(engine.ledger, sender, row)
             if dry_run and result.outcome == "not_tried":
                 result = replace(result, outcome="to_send")
             imported = ImportResult(row, result)
             return imported, imported.outcome, row.email
 
-        def done(results: "Sequence[ImportResult]") -> dict[str, object]:
+        def done(results: Sequence[ImportResult]) -> dict[str, object]:
             return {"rows": [_row_document(result) for result in results], "base_url": base_url}
 
         results = await each_in_turn(invocation, rows, work, done, "created")

@@ -152,7 +152,7 @@ class ImportResult(Struct, frozen=True):
         return OUTCOME_WORDS.get(self.result.outcome, self.result.outcome)
 
 
-async def create(ledger: Ledger, sender: BatchSender, row: ImportRow) -> BatchResult:
+async def create_once(ledger: Ledger, sender: BatchSender, row: ImportRow) -> BatchResult:
     """Create the row's organization, unless that was done before or must not be done now.
 
     Raises:

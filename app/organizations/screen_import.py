@@ -24,7 +24,7 @@ from app.console.session.coalesced_task import CoalescedTask
 from app.console.sheets import typed_path
 from app.engine.events import ActionChanged, CacheChangedElsewhere, Event
 from app.engine.text import SafeText, plural, safe_text
-from app.organizations.imports import ImportFileError, ImportResult, ImportRow, create, read_rows, standing
+from app.organizations.imports import ImportFileError, ImportResult, ImportRow, create_once, read_rows, standing
 from storage.errors import StorageError
 from storage.records import Action
 from widgets.forms.field import FormField
@@ -294,7 +294,7 @@ class OrganizationImportScreen(BaseScreen):
                 self._lines[row.line] = replace(self._lines[row.line], state="sending")
                 self._show()
                 self._bar.show_progress(sender.sent, min(most, len(rows)), safe_text(row.email))
-                result = ImportResult(row, await create(self._engine.ledger, sender, row))
+                result = ImportResult(row, await create_once(self._engine.ledger, sender, row))
                 self._lines[row.line] = line(result)
                 stopped_by = result if result.result is sender.stopped_by else None
                 self._show()
