@@ -12,7 +12,7 @@ from app.actions.refusals import branch_problem
 from app.api.errors import UnusableAnswerError
 from app.api.requests import ContinueRun, StartAgent, StartRun, WriteRequest, asked_of
 from storage.ledger import Ledger
-from storage.records import Action, Run, RunDetail
+from storage.records import Run, RunDetail
 from storage.records.results import RunTurns, Turn, Unavailable
 
 TellTurns = Callable[[str], Awaitable[RunTurns | Unavailable]]
@@ -59,7 +59,9 @@ async def what_began(ledger: Ledger, tell: TellTurns, detail: RunDetail, *, firs
     """
     run_id = detail.run.run_id
     sent = [one for one in await ledger.for_run(run_id) if one.state == "confirmed" and one.result_id == run_id]
-    own = _sent(sent[0 if first else -1]) if sent else None
+    own = None
+    with suppress(KeyError, TypeError, ValueError, IndexError):  # Another version wrote it in another form.
+        own = Asked(asked_of(sent[0 if first else -1]))
     if own is not None and (not isinstance(own.request, ContinueRun) if first else len(sent) >= detail.turns):
         return own
     try:
@@ -83,12 +85,6 @@ def continuation(run: Run, instructions: str) -> ContinueRun:
 def branch_of(run: Run) -> str | None:
     """The run's branch, if another run can be asked for on it."""
     return run.branch_name if run.branch_name and branch_problem(run.branch_name) is None else None
-
-
-def _sent(action: Action) -> Asked | None:
-    with suppress(KeyError, TypeError, ValueError, IndexError):
-        return Asked(asked_of(action))
-    return None  # Another version wrote it in another form.
 
 
 def _told(told: RunTurns, turn: Turn, run: Run, *, first: bool) -> Asked:

@@ -207,5 +207,10 @@ def organization(body: str) -> Organization:
         UnusableAnswerError: It has no id.
     """
     found = read(body.encode())
-    names = ("organization_name", "organization_slug", "parent_organization_id")
-    return Organization(identity(found, "organization_id"), *(_shown(found.get(name)) for name in names), body)
+    return Organization(
+        organization_id=identity(found, "organization_id"),
+        organization_name=_shown(found.get("organization_name")),
+        organization_slug=_shown(found.get("organization_slug")),
+        parent_organization_id=_shown(found.get("parent_organization_id")),
+        raw_json=body,
+    )

@@ -436,7 +436,9 @@ class Runner:
         if taken is None:
             return
         if taken.outcome == "acting":
-            await self._act_on(rule, taken)
+            now = self.clock()
+            self.work.attempts[taken.decision_id] = _Attempt(now, now)
+            await self._act(rule, taken)
             return
         self.journal(taken)
         if taken.outcome == "waiting":
@@ -448,11 +450,6 @@ class Runner:
             request = await self.responses.request(rule, decision)
             if request is not None:
                 await self.state.keep_request(decision.decision_id, shown(request))
-
-    async def _act_on(self, rule: Rule, decision: Decision) -> None:
-        now = self.clock()
-        self.work.attempts[decision.decision_id] = _Attempt(now, now)
-        await self._act(rule, decision)
 
     async def _resume(self, rule: Rule, decision: Decision, now: datetime) -> None:
         """Retry an action that was not sent for certain; never repeat a program that may have run."""

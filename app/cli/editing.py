@@ -70,20 +70,16 @@ def set_value(invocation: Invocation, /, *, key: str, value: str | None, unset: 
         if value is None:
             parent.pop(last, None)
         else:
-            parent[last] = _toml(value)
+            try:
+                parent[last] = toml_value(value)
+            except (TOMLKitError, ValueError):
+                parent[last] = string(value)
         save(file, before, dumps(document))
     except TOMLKitError as error:
         raise failed("config", f"{file}: this is not TOML: {error}", file=str(file)) from error
     said = "unset" if value is None else value
     invocation.output.record({"file": str(file), "key": key, "value": value}, [("file", str(file)), (key, said)])
     return Exit.DONE
-
-
-def _toml(text: str) -> object:
-    try:
-        return toml_value(text)
-    except (TOMLKitError, ValueError):
-        return string(text)
 
 
 def _rejected(file: Path, text: str, why: str = "It is not valid.") -> CommandFailedError:

@@ -129,12 +129,8 @@ class Schedule:
             jump_s = (time.time() - wall) - (time.monotonic() - steady)
             if abs(jump_s) > JUMP_S:
                 log.info("the clock jumped by %+.0f s; planning every job again", jump_s)
-                self._plan_again()
+                now = time.monotonic()
+                for name in self._jobs.keys() - self._running.keys():
+                    self._plan(name, max(0.0, self._due[name] - now))
                 if jumped is not None:
                     jumped(jump_s)
-
-    def _plan_again(self) -> None:
-        now = time.monotonic()
-        for name in self._jobs:
-            if name not in self._running:
-                self._plan(name, max(0.0, self._due[name] - now))
