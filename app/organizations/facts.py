@@ -1,4 +1,4 @@
-"""Invitations in words, with their states if the service reports them (docs/results.md)."""
+"""Invitations in words, with their states if the service reports them (docs/dev/api.md)."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
