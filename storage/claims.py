@@ -164,7 +164,7 @@ def _is_other(one: str, other: str) -> bool:
 def _started(pid: int) -> str | None:
     """When the process started; None: it does not exist, or is a zombie."""
     if not (PROC / "self" / "stat").exists():
-        return _told_by_ps(pid)
+        return _start_from_ps(pid)
     try:
         stat = (PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -174,8 +174,8 @@ def _started(pid: int) -> str | None:
     return None if fields[_STATE_FIELD] in {"Z", "X"} else fields[_STARTED_FIELD]
 
 
-def _told_by_ps(pid: int) -> str | None:
-    output = _told("ps", "-o", "state=,lstart=", "-p", str(pid))
+def _start_from_ps(pid: int) -> str | None:
+    output = _output_of("ps", "-o", "state=,lstart=", "-p", str(pid))
     if output is None:
         return NOT_TOLD
     state, _, started = output.strip().partition(" ")
@@ -187,7 +187,7 @@ def _boot() -> str:
     try:
         return (PROC / "sys" / "kernel" / "random" / "boot_id").read_text(encoding="ascii").strip()
     except OSError:
-        return (_told("sysctl", "-n", "kern.bootsessionuuid") or "").strip() or NOT_TOLD
+        return (_output_of("sysctl", "-n", "kern.bootsessionuuid") or "").strip() or NOT_TOLD
 
 
 @cache
@@ -198,7 +198,7 @@ def _namespace() -> str:
         return NOT_TOLD
 
 
-def _told(*command: str) -> str | None:
+def _output_of(*command: str) -> str | None:
     """The output of a program; None: it cannot be run."""
     # Every process must get the same answer: ps uses the user's language and time zone.
     plain = {**os.environ, "LC_ALL": "C", "TZ": "UTC"}

@@ -15,7 +15,7 @@ from storage.ledger import Ledger
 from storage.records import Run, RunDetail
 from storage.records.results import RunTurns, Turn, Unavailable
 
-TellTurns = Callable[[str], Awaitable[RunTurns | Unavailable]]
+ReadTurns = Callable[[str], Awaitable[RunTurns | Unavailable]]
 _EVENT: Final = "webhook"
 """Who asked, if it was an event of a code host: its run may have less access than a new one would (docs/dev/api.md)."""
 
@@ -24,7 +24,7 @@ class Asked(Struct, frozen=True):
     """What began a turn, as the request that asks the same again."""
 
     request: WriteRequest
-    is_told: bool = False
+    is_reported: bool = False
     """The service reported it. False: this machine sent it."""
     caller: str = ""
     """Who asked, according to the service; empty: not known."""
@@ -32,7 +32,7 @@ class Asked(Struct, frozen=True):
     @property
     def origin(self) -> str:
         """Whose words they are."""
-        return f"from {self.caller or 'another user'}" if self.is_told else "from this machine"
+        return f"from {self.caller or 'another user'}" if self.is_reported else "from this machine"
 
     @property
     def words(self) -> str:
@@ -50,7 +50,9 @@ class Asked(Struct, frozen=True):
         return replace(self.request, instructions=f"{self.request.instructions}\n\n{words.strip()}")
 
 
-async def what_began(ledger: Ledger, tell: TellTurns, detail: RunDetail, *, first: bool = False) -> Asked | Unavailable:
+async def what_began(
+    ledger: Ledger, read_turns: ReadTurns, detail: RunDetail, *, first: bool = False
+) -> Asked | Unavailable:
     """What began the run's last turn, or its first one; or why that is not known.
 
     Raises:
@@ -65,14 +67,18 @@ async def what_began(ledger: Ledger, tell: TellTurns, detail: RunDetail, *, firs
     if own is not None and (not isinstance(own.request, ContinueRun) if first else len(sent) >= detail.turns):
         return own
     try:
-        told = await tell(run_id)
+        reported = await read_turns(run_id)
     except UnusableAnswerError as error:
-        told = Unavailable(error.message)  # Something else answers there.
-    if isinstance(told, RunTurns) and told.turns and told.turns[0 if first else -1].instructions is not None:
-        return _told(told, told.turns[0 if first else -1], detail.run, first=first)
+        reported = Unavailable(error.message)  # Something else answers there.
+    if (
+        isinstance(reported, RunTurns)
+        and reported.turns
+        and reported.turns[0 if first else -1].instructions is not None
+    ):
+        return _reported(reported, reported.turns[0 if first else -1], detail.run, first=first)
     if own is not None and not first:
         return own
-    why = told.reason if isinstance(told, Unavailable) else "The service does not have it either."
+    why = reported.reason if isinstance(reported, Unavailable) else "The service does not have it either."
     return Unavailable(f"It was not sent from this machine. {why}")
 
 
@@ -87,11 +93,11 @@ def branch_of(run: Run) -> str | None:
     return run.branch_name if run.branch_name and branch_problem(run.branch_name) is None else None
 
 
-def _told(told: RunTurns, turn: Turn, run: Run, *, first: bool) -> Asked:
+def _reported(reported: RunTurns, turn: Turn, run: Run, *, first: bool) -> Asked:
     words, caller = turn.instructions or "", turn.caller or ""
     request: WriteRequest = StartRun(words, run.repository, branch_of(run))
     if not first and (turn.number > 1 or caller == _EVENT):
         request = continuation(run, words)
-    elif told.agent and turn.inputs_json is not None:
-        request = StartAgent(told.agent, run.repository.path, branch_of(run), json.loads(turn.inputs_json))
-    return Asked(request, is_told=True, caller=caller)
+    elif reported.agent and turn.inputs_json is not None:
+        request = StartAgent(reported.agent, run.repository.path, branch_of(run), json.loads(turn.inputs_json))
+    return Asked(request, is_reported=True, caller=caller)

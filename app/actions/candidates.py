@@ -182,7 +182,7 @@ class Send(Struct, frozen=True):
             return replace(found, is_marked=mark in self.action.body_json and (in_branch or mark in shown))
         return found
 
-    def told(self, candidate: Candidate, turns: Sequence[Turn]) -> Candidate:
+    def with_turns(self, candidate: Candidate, turns: Sequence[Turn]) -> Candidate:
         """The candidate with the service's report of its turns."""
         turn = turns[-1 if candidate.is_turn else 0] if turns else None
         if turn is None or turn.instructions is None:

@@ -9,7 +9,7 @@ from typing import Any, Final, get_args
 
 import click
 
-from app.actions.command_writes import DRY_RUN_OPTION, advice, settled, tell, tell_request
+from app.actions.command_writes import DRY_RUN_OPTION, advice, print_request, print_write, settled
 from app.api.requests import request_of
 from app.cli import Format
 from app.cli.context import Invocation
@@ -113,8 +113,8 @@ async def export(invocation: Invocation, /, *, out: Path | None, **filters: Any)
                     ]
                     entries.append({**document, "steps": steps})
                     more = {"subject": subject(action), "body": action.body_json, "error": error and error.kind}
-                    said = {"http_status": error and error.http_status, "message": error and error.message}
-                    flat.append({**document, **more, **said})
+                    message = {"http_status": error and error.http_status, "message": error and error.message}
+                    flat.append({**document, **more, **message})
                 rows.add(entries, flat)
                 rows.output.flush()
                 last = found[-1].action_id
@@ -133,8 +133,8 @@ async def show(invocation: Invocation, /, *, action_id: str, candidates: bool) -
         action = await _named(engine.ledger, action_id)
         is_listed = WRITE_KINDS[action.kind].is_listed and action.sending_at is not None
         if candidates and not is_listed:
-            said = "Only runs are listed by the service: nothing else can be looked up."
-            raise failed("usage", said, action_id=action.action_id)
+            message = "Only runs are listed by the service: nothing else can be looked up."
+            raise failed("usage", message, action_id=action.action_id)
         if candidates:
             proposal = await engine.reconciliation.ask(action)
         elif is_listed and action.state == "unknown":
@@ -208,7 +208,7 @@ async def resolve(
     if not decision["undo"]:
         # The outcome is now known, so the error that hid it no longer matters.
         document.pop("error", None)
-    return tell(invocation, action, document, code=Exit.DONE)
+    return print_write(invocation, action, document, code=Exit.DONE)
 
 
 async def _send_again(invocation: Invocation, action_id: str, confirm: str | None, *, dry_run: bool) -> int:
@@ -216,23 +216,23 @@ async def _send_again(invocation: Invocation, action_id: str, confirm: str | Non
     async with invocation.ledger() as ledger:
         action = await _named(ledger, action_id)
     if action.state != "unknown" or action.resolution is not None:
-        said = f"{action.action_id} is {state_text(action)}: only an unknown, unresolved action can be sent again."
-        raise failed("wrong_state", said)
+        message = f"{action.action_id} is {state_text(action)}: only an unknown, unresolved action can be sent again."
+        raise failed("wrong_state", message)
     if dry_run:
         async with invocation.writer(dry_run=True) as engine:
             engine.actions.check(request_of(action))
-        return tell_request(invocation.output, engine.client.base_url, request_of(action))
+        return print_request(invocation.output, engine.client.base_url, request_of(action))
     text = safe_text(action.subject or action.action_id)
     if confirm is None:
         with asking(invocation):
             asked = f"It may then be done twice. Type {text} to send it again"
             confirm = click.prompt(asked, err=True) if sys.stdin.isatty() else sys.stdin.readline()
     if confirm.strip() != text:
-        said = f"Not confirmed, nothing was sent: add --confirm {text} to --send-again."
-        raise failed("not_confirmed", said, expected=text)
+        message = f"Not confirmed, nothing was sent: add --confirm {text} to --send-again."
+        raise failed("not_confirmed", message, expected=text)
     async with invocation.writer() as engine:
         successor = await settled(engine.actions.send_again(action.action_id))
-    return tell(invocation, successor)
+    return print_write(invocation, successor)
 
 
 async def _named(ledger: Ledger, action_id: str) -> Action:

@@ -113,9 +113,9 @@ async def start_agent(
     if pairs and not inputs:
         text = f"{pairs[0]!r} looks like an input: write --input {pairs[0]}, or quote the instructions as one word"
         raise click.UsageError(text)
-    said = " ".join(word for word in words if not _INPUT.match(word))
+    words_given = " ".join(word for word in words if not _INPUT.match(word))
     # The spec's forms of a repository have no `gitlab:`: it is sent without.
-    given = with_words(mapping((*inputs, *pairs)), said)
+    given = with_words(mapping((*inputs, *pairs)), words_given)
     request = StartAgent(name, repository.removeprefix("gitlab:"), branch, given)
     write = WriteOptions(**options)
     code = await send(invocation, request, write)

@@ -17,10 +17,10 @@ from app.actions.command_writes import (
     BatchRow,
     WriteOptions,
     each_in_turn,
+    print_batch,
     rehearse,
     request_document,
     submitting,
-    tell_batch,
 )
 from app.actions.refusals import ActionRefusedError, BlockedError
 from app.api.errors import ApiError
@@ -113,7 +113,7 @@ async def retry(invocation: Invocation, /, *, run_ids: tuple[str, ...], yes: boo
             results, failure = await _waited(invocation, engine, results, options.timeout)
         base_url = engine.client.base_url
     rows = [BatchRow(each.run_id, each.result, each.document(base_url)) for each in results]
-    return tell_batch(invocation, rows, COLUMNS, results, base_url, failure=failure, dry_run=options.dry_run)
+    return print_batch(invocation, rows, COLUMNS, results, base_url, failure=failure, dry_run=options.dry_run)
 
 
 async def plan(engine: "Engine", text: str, prefix: str | None = None) -> Retry:

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 import click
 
-from app.actions.command_writes import WriteCommand, WriteOptions, perform, tell_waiting, write_options
+from app.actions.command_writes import WriteCommand, WriteOptions, perform, print_waiting, write_options
 from app.api.requests import ContinueRun, Json, StartAgent, StartRun
 from app.cli.context import Invocation
 from app.cli.exits import failed
@@ -212,7 +212,7 @@ def continue_run(
             if not when_ended or write.dry_run or run.status in await engine.cache.final_statuses():
                 report = await perform(invocation, engine, request, write)
             else:
-                report = partial(tell_waiting, invocation, await engine.follow_ups.wait(request, write.key))
+                report = partial(print_waiting, invocation, await engine.follow_ups.wait(request, write.key))
         return report()
 
     return invocation.run(work)

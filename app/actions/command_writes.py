@@ -122,7 +122,7 @@ def exit_of_result(result: "BatchResult") -> Exit:
             return Exit.DONE if result.action is None else exit_of(result.action)
 
 
-def tell(
+def print_write(
     invocation: "Invocation", action: Action, document: dict[str, object] | None = None, *, code: Exit | None = None
 ) -> Exit:
     """Print a write and its outcome, or the given document, with the warnings so far; return the exit code.
@@ -143,7 +143,7 @@ def tell(
     return invocation.outcome
 
 
-def tell_waiting(invocation: "Invocation", waiting: "Decision") -> Exit:
+def print_waiting(invocation: "Invocation", waiting: "Decision") -> Exit:
     """Print a continuation that is sent when its run has ended; return the exit code."""
     run_id, output = waiting.occurrence.facts["run.id"], invocation.output
     waits = {"id": waiting.decision_id, "run_id": run_id, "asked_at": rfc3339(waiting.decided_at)}
@@ -162,8 +162,8 @@ def advice(action: Action, command_line: str) -> str:
             return reason
         case "unknown":
             resolve = f"{command_line} actions resolve {action.action_id} --created ID | --not-created | --send-again"
-            said = "It may have taken effect; it is not sent again automatically."
-            return f"The outcome is unknown: {reason} {said} Check, then: {resolve}"
+            remark = "It may have taken effect; it is not sent again automatically."
+            return f"The outcome is unknown: {reason} {remark} Check, then: {resolve}"
         case "prepared" | "sending":
             return f"Another process is sending it: {command_line} actions show {action.action_id}"
         case "not_sent":
@@ -258,15 +258,15 @@ async def perform(
     if options.dry_run:
         existing = await rehearse(engine, request, key=options.key, again=options.again)
         if existing is not None:
-            return partial(tell, invocation, existing)
-        return partial(tell_request, invocation.output, engine.client.base_url, request)
+            return partial(print_write, invocation, existing)
+        return partial(print_request, invocation.output, engine.client.base_url, request)
     action = await carry_out(engine, request, key=options.key, again=options.again)
     if find_out is not None and action.state == "unknown":
         action = await find_out(engine.actions, action)
     # From here on all failures are reported together with the write's outcome: the id of a started run is kept.
     document = invocation.beside_error = write_document(action)
     if not options.waits or action.state != "confirmed" or action.result_id is None or invocation.stopped_by:
-        return partial(tell, invocation, action)
+        return partial(print_write, invocation, action)
     output = invocation.output
     begun = "continued" if action.kind == "run.continue" else "started"
     output.note(f"{action.result_id} was {begun}; waiting until it finishes.")
@@ -280,12 +280,12 @@ async def perform(
         document["run"] = spec_fields(result.run)
     failure = wait_failure(results)
     if failure is None:
-        return partial(tell, invocation, action, document, code=Exit.DONE)
+        return partial(print_write, invocation, action, document, code=Exit.DONE)
     if failure.exit is not Exit.FAILED:
         document["error"] = failure.as_json()
 
     def report() -> int:
-        code = tell(invocation, action, document, code=failure.exit)
+        code = print_write(invocation, action, document, code=failure.exit)
         if not output.format.is_json:
             output.note(failure.message)
         return code
@@ -298,7 +298,7 @@ def request_document(base_url: str, request: "WriteRequest") -> dict[str, object
     return {"method": "POST", "url": f"{base_url}{request.path}", "headers": dict(HEADERS), "body": request.body()}
 
 
-def tell_request(output: Output, base_url: str, request: "WriteRequest") -> Exit:
+def print_request(output: Output, base_url: str, request: "WriteRequest") -> Exit:
     """Print the request that a dry run did not send."""
     sent = request_document(base_url, request)
     if output.format is Format.TABLE:
@@ -322,7 +322,7 @@ class BatchRow(Struct, frozen=True):
     """As JSON, with its `outcome`."""
 
 
-def tell_batch(
+def print_batch(
     invocation: Invocation,
     rows: Sequence[BatchRow],
     columns: Sequence[Column[T]],

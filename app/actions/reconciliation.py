@@ -26,7 +26,7 @@ LIMIT: Final = 50
 """Candidates of one action."""
 MOST: Final = 500
 """Runs around a send that are looked at."""
-TOLD: Final = 5
+MOST_ASKED: Final = 5
 """Candidates whose words the service is asked for."""
 PAGES: Final = 30
 """Pages that are read to look for one action."""
@@ -40,7 +40,7 @@ AGE_PART: Final = 10
 """An old unknown action is searched for again after this part of its age."""
 AGAIN: Final = timedelta(minutes=1)
 """How soon the service is asked again for the same action; later the older the action is."""
-SELDOM: Final = timedelta(hours=1)
+LONGEST_PAUSE: Final = timedelta(hours=1)
 
 
 @dataclass(slots=True)
@@ -137,13 +137,13 @@ class Reconciliation:
         except EndlessListError:
             is_whole = False
         found = await self.cached(action)
-        told: list[Candidate] = []
-        for candidate in found.candidates[:TOLD]:
+        described: list[Candidate] = []
+        for candidate in found.candidates[:MOST_ASKED]:
             answer = await self.extension.turns_now(candidate.run.run_id)
-            told.append(candidate if answer is None else send.told(candidate, answer.turns))
+            described.append(candidate if answer is None else send.with_turns(candidate, answer.turns))
         # Those that ask the same come first, and those that ask something else last.
         ordered = sorted(
-            (*told, *found.candidates[TOLD:]),
+            (*described, *found.candidates[MOST_ASKED:]),
             key=lambda one: (not one.is_marked, one.is_same is False, not one.is_same),
         )
         return Proposal(tuple(ordered), is_whole)
@@ -211,11 +211,11 @@ class Reconciliation:
         if now < search.look_at:
             return
         age = now - (action.settled_at or action.created_at)
-        search.look_at = now + min(max(age / AGE_PART, timedelta(seconds=LOOK_S)), SELDOM)
+        search.look_at = now + min(max(age / AGE_PART, timedelta(seconds=LOOK_S)), LONGEST_PAUSE)
         found = await self.cached(action)
         is_enough = found.is_whole and (await self.runs.cache.run_clock()).is_known
         if not is_enough and search.ask_at <= now:
-            search.ask_at = now + min(max(age, AGAIN), SELDOM)
+            search.ask_at = now + min(max(age, AGAIN), LONGEST_PAUSE)
             with suppress(ApiError):
                 found = await self.ask(action)
         ids = tuple(candidate.run.run_id for candidate in found.candidates)

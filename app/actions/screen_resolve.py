@@ -265,17 +265,17 @@ class ResolveForm(ModalScreen[Action | None]):
         self._offer(found)
         count = len(found.candidates)
         if found.is_certain:
-            said = "Found: the first run has this action's id."
+            result = "Found: the first run has this action's id."
         elif count == 0 and found.is_whole:
-            said = "No run matches: most likely it did not take effect."
+            result = "No run matches: most likely it did not take effect."
         elif count == 0:
-            said = "No known run matches, but not all runs from that time could be read."
+            result = "No known run matches, but not all runs from that time could be read."
         else:
             runs, them = ("One run matches", "it") if count == 1 else (f"{count} runs match", "them")
-            said = f"{runs} in place and time. A colleague may have started {them}."
+            result = f"{runs} in place and time. A colleague may have started {them}."
             if found.likely is not None:
-                said = f"{runs} in place and time, and one asks the same."
-        dialog.note(safe_text(said))
+                result = f"{runs} in place and time, and one asks the same."
+        dialog.note(safe_text(result))
 
     def _offer(self, found: Proposal) -> None:
         """Show the candidates; fill in the one that fits in all, unless one was picked or an id was typed."""

@@ -360,7 +360,7 @@ async def like_of(engine: Engine, detail: RunDetail | None) -> ActionForm:
         asked = Unavailable(f"The service could not be asked: {error.message}")
     if isinstance(asked, Unavailable):
         return NewRunForm(engine, run.repository.label, like=run.run_id, origin=f"not known. {asked.reason}")
-    origin = asked.origin if asked.is_told else ""
+    origin = asked.origin if asked.is_reported else ""
     if not TEXT.shows(asked.words):
         origin = f"{origin}; control characters are left out".removeprefix("; ")
     request = asked.request

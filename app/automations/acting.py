@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app.actions.actions import Actions
-from app.actions.asked import Asked, TellTurns, what_began
+from app.actions.asked import Asked, ReadTurns, what_began
 from app.actions.refusals import ActionRefusedError, AlreadyAskedError
 from app.api.errors import ApiError
 from app.api.requests import CancelRun, ContinueRun, StartAgent, StartRun, WriteRequest, request_from
@@ -73,7 +73,7 @@ class ResponseRunner(Struct, frozen=True):
     profile: str
     hidden: frozenset[str]
     """Environment variables that are hidden from programs."""
-    tell_turns: TellTurns
+    read_turns: ReadTurns
     """Asks the service for a run's turns."""
 
     async def carry_out(self, rule: Rule, decision: Decision) -> ActingResult:
@@ -121,7 +121,7 @@ class ResponseRunner(Struct, frozen=True):
                     raise CannotActError(f"run {facts['run.id']!r} cannot be addressed: {error}") from error
                 return cancellation
             case DoRetry():
-                original = await what_began(self.actions.ledger, self.tell_turns, await self._cached(facts))
+                original = await what_began(self.actions.ledger, self.read_turns, await self._cached(facts))
                 if not isinstance(original, Asked):
                     raise CannotActError(f"its instructions are unknown. {original.reason}".rstrip("."))
                 again = original.request

@@ -32,8 +32,8 @@ def suggestions(kind: str, ctx: click.Context, param: click.Parameter, incomplet
     # Bash puts a word into the line unquoted, and would run commands within a name; zsh and fish quote it.
     quoted = shlex.quote if os.environ.get("_RUNWARDEN_COMPLETE") == "bash_complete" else str
     return [
-        CompletionItem(quoted(value), help=said)
-        for value, said in found
+        CompletionItem(quoted(value), help=description)
+        for value, description in found
         if value.startswith(incomplete) and value not in given and value.isprintable()
     ]
 
@@ -84,6 +84,6 @@ def completed_by_service(arguments: Iterable[str], incomplete: str) -> Items:
         return []
     lines = done.stdout.splitlines()
     return [
-        CompletionItem(value, type=kind, help=None if said == "_" else said)
-        for kind, value, said in zip(lines[::3], lines[1::3], lines[2::3], strict=False)
+        CompletionItem(value, type=kind, help=None if description == "_" else description)
+        for kind, value, description in zip(lines[::3], lines[1::3], lines[2::3], strict=False)
     ]

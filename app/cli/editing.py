@@ -77,8 +77,8 @@ def set_value(invocation: Invocation, /, *, key: str, value: str | None, unset: 
         save(file, before, dumps(document))
     except TOMLKitError as error:
         raise failed("config", f"{file}: this is not TOML: {error}", file=str(file)) from error
-    said = "unset" if value is None else value
-    invocation.output.record({"file": str(file), "key": key, "value": value}, [("file", str(file)), (key, said)])
+    shown = "unset" if value is None else value
+    invocation.output.record({"file": str(file), "key": key, "value": value}, [("file", str(file)), (key, shown)])
     return Exit.DONE
 
 

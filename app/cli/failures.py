@@ -44,9 +44,9 @@ def report(error: BaseException, invocation: Invocation, argv: Sequence[str]) ->
         (invocation.rows or invocation.output).failure(failure)
         return CRASHED
     if invocation.is_plugin:
-        from app.health.command import tell_unknown
+        from app.health.command import print_unknown
 
-        return tell_unknown(invocation.output, failure)
+        return print_unknown(invocation.output, failure)
     (invocation.rows or invocation.output).failure(failure, invocation.beside_error)
     return failure.exit
 
@@ -64,8 +64,8 @@ def failure_of(error: BaseException) -> Failure | None:
             if isinstance(error, click.UsageError) and error.ctx is not None:
                 detail["command"] = error.ctx.command_path
                 hint = f" See: {error.ctx.command_path} --help"
-            said = error.format_message().rstrip(".")
-            return Failure("usage", said + ("" if said.endswith("?") else ".") + hint, Exit.USAGE, detail)
+            message = error.format_message().rstrip(".")
+            return Failure("usage", message + ("" if message.endswith("?") else ".") + hint, Exit.USAGE, detail)
         case ApiError():
             return of_api_error(error)
         case RunwardenError():

@@ -16,10 +16,10 @@ from app.actions.command_writes import (
     WriteOptions,
     each_in_turn,
     perform,
+    print_batch,
     request_document,
     send,
     submitting,
-    tell_batch,
     write_options,
 )
 from app.api.errors import ApiError, NotOfferedError
@@ -140,7 +140,7 @@ async def _import(invocation: Invocation, rows: Sequence[ImportRow], *, dry_run:
     reported = [
         BatchRow(each.row.email, each.result, document) for each, document in zip(results, documents, strict=True)
     ]
-    return tell_batch(invocation, reported, columns, results, base_url, dry_run=dry_run)
+    return print_batch(invocation, reported, columns, results, base_url, dry_run=dry_run)
 
 
 def _row_document(result: "ImportResult") -> dict[str, object]:
@@ -177,12 +177,12 @@ async def resend(invocation: Invocation, /, *, which: str, **given: Any) -> int:
     options = WriteOptions(**given)
     async with invocation.writer(dry_run=options.dry_run) as engine:
         try:
-            told = await engine.client.invitations()
+            reported = await engine.client.invitations()
         except ApiError as error:
             raise CommandFailedError(of_api_error(error, hint="Its operator can send the mail again.")) from error
         asked = which.strip().casefold()
-        named = [one for one in told if asked in {one.invitation_id.casefold(), one.organization_id.casefold()}]
-        found = named or [one for one in told if one.email.casefold() == asked]
+        named = [one for one in reported if asked in {one.invitation_id.casefold(), one.organization_id.casefold()}]
+        found = named or [one for one in reported if one.email.casefold() == asked]
         if not found:
             raise failed("not_found", f"The service knows no invitation of {which}. See: runwarden orgs list")
         if len({one.organization_id for one in found}) > 1:
@@ -202,17 +202,17 @@ async def list_organizations(invocation: Invocation, /, *, cached: bool) -> int:
     """
     async with invocation.ledger() as ledger:
         found = await ledger.organizations()
-    told: tuple[Invitation, ...] = ()
+    reported: tuple[Invitation, ...] = ()
     if not cached and any(action.state == "confirmed" for action in found):
         try:
             async with invocation.engine(needs_token=True) as engine:
-                told = await engine.client.invitations()
+                reported = await engine.client.invitations()
         except NotOfferedError:
             pass
         except RunwardenError as error:
             invocation.output.note(f"The states of the invitations are unknown: {error}")
     now = utc_now()
-    invited = {action.action_id: newest(told, action.result_id, _email(action)) for action in found}
+    invited = {action.action_id: newest(reported, action.result_id, _email(action)) for action in found}
     entries = [organization_document(action, invited[action.action_id]) for action in found]
 
     def name(action: Action) -> str:

@@ -191,7 +191,7 @@ class Polling:
             return STANDBY_S
         priority = Priority.ASKED if subject in self._asked_for else PRIORITIES[subject]
         if (wait := await self.budget.wait(priority)) is not None:
-            await self._tell_wait(subject)
+            await self._announce_wait(subject)
             return min(max(0.1, wait.until.timestamp() - self.budget.now_s()), LOOK_AGAIN_S)
         self._asked_for.discard(subject)
         try:
@@ -206,7 +206,7 @@ class Polling:
                 await self._release(stand_aside_s=STAND_ASIDE_S)
         else:
             cadence.succeeded(time.monotonic())
-        await self._tell_wait(subject)
+        await self._announce_wait(subject)
         return cadence.wait_s(time.monotonic())
 
     async def _adopt_orphans(self) -> float:
@@ -228,7 +228,7 @@ class Polling:
         own = Wait("own_pace" if cadence.rationed_s else "service_down", due_at)
         return own if wait is None else replace(wait, until=max(wait.until, due_at))
 
-    async def _tell_wait(self, subject: Subject) -> None:
+    async def _announce_wait(self, subject: Subject) -> None:
         if subject == "runs" and (wait := await self.next_poll()) is not None:
             self.announce(PollDelayed(wait))
 

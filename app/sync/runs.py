@@ -243,10 +243,10 @@ class RunSync:
             if self._turns is None or held is None or not held.is_final:
                 continue
             try:
-                told = await self._turns(run_id)
+                reported = await self._turns(run_id)
             except ApiError:
                 return
-            began = told.turns[-1].started_at if isinstance(told, RunTurns) and told.turns else None
+            began = reported.turns[-1].started_at if isinstance(reported, RunTurns) and reported.turns else None
             if began is not None and began > held.transitions[-1].at:
                 # Both in one transaction: nobody sees the run at work.
                 working = replace(held.run, status="working", updated_at=began)
@@ -264,10 +264,10 @@ class RunSync:
             found = await self.reader.failure_facts()
         except ApiError:
             return
-        told = FailureFacts() if isinstance(found, Unavailable) else found
-        cancelled = await self.cache.store_failure_facts(told, due)
-        if told.questions or cancelled:
-            self._announce(RunsChanged(RunChanges(updated=(*(one.run_id for one in told.questions), *cancelled))))
+        reported = FailureFacts() if isinstance(found, Unavailable) else found
+        cancelled = await self.cache.store_failure_facts(reported, due)
+        if reported.questions or cancelled:
+            self._announce(RunsChanged(RunChanges(updated=(*(one.run_id for one in reported.questions), *cancelled))))
 
     async def look_up(self, run: Run) -> LookUpVerdict:
         """Ask for one run by its time of creation; it becomes `lost` if the answer shows a neighbour instead.

@@ -97,8 +97,8 @@ class RunReader(Struct, frozen=True):
         if all(run.status == "failed" for run in news):
             return ()
         with suppress(ApiError):
-            if isinstance(told := await self.failure_facts(), FailureFacts):
-                return told.cancelled
+            if isinstance(reported := await self.failure_facts(), FailureFacts):
+                return reported.cancelled
         return ()
 
     async def read(

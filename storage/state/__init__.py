@@ -208,7 +208,7 @@ class State:
     keep_request = writes(decisions.keep_request)
     enter_alerts = writes(deliveries.enter_alerts)
     claim_alerts = writes(deliveries.claim_alerts)
-    told_alerts = reads(deliveries.told_alerts)
+    reported_alerts = reads(deliveries.reported_alerts)
     waiting_alerts = reads(deliveries.waiting_alerts)
     told = reads(deliveries.told)
     last_made = reads(deliveries.last_made)
@@ -221,7 +221,7 @@ class State:
     recent_deliveries = reads(deliveries.recent_deliveries)
     delivery = reads(deliveries.delivery)
     delivery_counts = reads(deliveries.delivery_counts)
-    forget_told = writes(deliveries.forget_told)
+    forget_reported = writes(deliveries.forget_reported)
 
 
 __all__ = ["AT_WORK", "OWN", "Decide", "State"]

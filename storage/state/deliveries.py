@@ -10,7 +10,7 @@ from msgspec.structs import asdict, replace
 
 from storage.claims import Claims
 from storage.database import immediate
-from storage.records.alert import Alert, Delivery, Message, Plan, Settled, ToldProblem
+from storage.records.alert import Alert, Delivery, Message, Plan, ReportedProblem, Settled
 from storage.records.inbox import Mark
 from storage.values import from_us, from_us_or_none, sqlite_text, to_us
 
@@ -59,7 +59,7 @@ def claim_alerts(
     return frozenset(won)
 
 
-def told_alerts(connection: sqlite3.Connection, keys: Sequence[str], *, apart: bool) -> frozenset[str]:
+def reported_alerts(connection: sqlite3.Connection, keys: Sequence[str], *, apart: bool) -> frozenset[str]:
     """The keys whose alerts have an outcome: sent, shown or suppressed."""
     return frozenset(key for key in keys if _outcome(connection, _here(key, apart=apart)) is not None)
 
@@ -84,10 +84,10 @@ def waiting_alerts(connection: sqlite3.Connection) -> tuple[Alert, ...]:
     return tuple(map(_alert, connection.execute(query, (MOST_WAITING,)).fetchall()))
 
 
-def told(connection: sqlite3.Connection) -> tuple[ToldProblem, ...]:
+def told(connection: sqlite3.Connection) -> tuple[ReportedProblem, ...]:
     """Told problems that are not over."""
     rows = connection.execute(f"SELECT {_TOLD} FROM told ORDER BY first_us, grp").fetchall()
-    return tuple(map(_told, rows))
+    return tuple(map(_reported_problem, rows))
 
 
 def last_made(connection: sqlite3.Connection) -> dict[tuple[str, str], datetime]:
@@ -208,7 +208,7 @@ def delivery_counts(connection: sqlite3.Connection) -> dict[tuple[str, ...], int
     return {(route, outcome): count for route, outcome, count in connection.execute(query).fetchall()}
 
 
-def forget_told(connection: sqlite3.Connection, now: datetime) -> None:
+def forget_reported(connection: sqlite3.Connection, now: datetime) -> None:
     """Delete settled alerts, and reported ones without an end, when they are older than `KEPT`."""
     before = to_us(now - KEPT)
     with immediate(connection):
@@ -227,11 +227,11 @@ def _alert(row: tuple[Any, ...]) -> Alert:
     return Alert(*subject, key=key, body=body, at=from_us(at_us), entered_at=from_us(entered_us))
 
 
-def _told(row: tuple[Any, ...]) -> ToldProblem:
+def _reported_problem(row: tuple[Any, ...]) -> ReportedProblem:
     group, source, route, level, title, about, first_us, last_us, newest_us, count = row
     subject = (group, source, route, level, title, json.loads(about))
     first_at, last_at, newest_at = map(from_us, (first_us, last_us, newest_us))
-    return ToldProblem(*subject, first_at=first_at, last_at=last_at, newest_at=newest_at, count=count)
+    return ReportedProblem(*subject, first_at=first_at, last_at=last_at, newest_at=newest_at, count=count)
 
 
 def _delivery(row: tuple[Any, ...]) -> Delivery:
