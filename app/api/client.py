@@ -11,11 +11,11 @@ from app.api import results, wire
 from app.api.budget import Budget, Priority
 from app.api.errors import NotFoundError, NotSendableError
 from app.api.network import Network
-from app.api.requests import Answer, CancelRun, ContinueRun, ResendInvitation, StartRun, WriteRequest, as_json, run_path
+from app.api.requests import Answer, ContinueRun, StartRun, WriteRequest, as_json, run_path
 from app.api.timestamps import as_filter
 from app.api.transport import Call, CommitHook, Reply, Transport
 from app.profiles.token import Token, TokenError
-from storage.records import HealthReport, Repository, RunPage
+from storage.records import WRITE_KINDS, HealthReport, Repository, RunPage
 from storage.records.results import Change, FailureFacts, Invitation, LogChunk, NamedAgent, RunTurns
 
 QueryParameters = Sequence[tuple[str, str]]
@@ -133,7 +133,7 @@ class Client:
             call = Call("POST", path, parse_qsl(query), body=body, expected=_DONE)
         except ValueError as error:
             raise NotSendableError(f"The request cannot be sent: {error}") from error
-        with results.offered() if isinstance(request, CancelRun | ResendInvitation) else nullcontext():
+        with results.offered() if WRITE_KINDS[request.kind].is_extension else nullcontext():
             async with self.budget.turn(Priority.WRITE):
                 reply = await self.transport.exchange(call, before_first_byte=before_first_byte)
         return wire.answer(request, reply.status, reply.body)

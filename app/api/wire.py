@@ -11,16 +11,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from app.api.errors import UnusableAnswerError
-from app.api.requests import (
-    Answer,
-    CancelRun,
-    ContinueRun,
-    CreateOrganization,
-    ResendInvitation,
-    StartAgent,
-    StartRun,
-    WriteRequest,
-)
+from app.api.requests import Answer, OnboardProject, WriteRequest
 from app.api.timestamps import timestamp
 from storage.records import WRITE_KINDS, HealthReport, HealthSample, Organization, Repository, Run, RunPage
 from storage.records.health import NO_STATUS
@@ -187,17 +178,14 @@ def answer(request: WriteRequest, status: int, body: bytes) -> Answer:
     Raises:
         UnusableAnswerError: There is no id; the write has probably been carried out.
     """
-    found, raw = read(body, status), body.decode()
-    match request:
-        case StartRun() | ContinueRun() | CancelRun():
-            return Answer(status, raw, identity(found, "run_id", status), _run(found))
-        case StartAgent() | ResendInvitation() | CreateOrganization():
-            return Answer(status, raw, identity(found, WRITE_KINDS[request.kind].fields[0], status))
-        case _:
-            # The spec names this endpoint without its answer (4.6): this is the design's decision.
-            if not isinstance(found.get("success"), bool):
-                raise UnusableAnswerError("The service's answer cannot be read: success is missing.", status=status)
-            return Answer(status, raw, _shown(found.get("project_path")) or request.project_path or "")
+    found, raw, kind = read(body, status), body.decode(), WRITE_KINDS[request.kind]
+    if isinstance(request, OnboardProject):
+        # The spec names this endpoint without its answer (4.6): this is the design's decision.
+        if not isinstance(found.get("success"), bool):
+            raise UnusableAnswerError("The service's answer cannot be read: success is missing.", status=status)
+        return Answer(status, raw, _shown(found.get("project_path")) or request.project_path or "")
+    result_id = identity(found, kind.fields[0], status)
+    return Answer(status, raw, result_id, _run(found) if kind.made == "run" else None)
 
 
 def organization(body: str) -> Organization:

@@ -46,6 +46,8 @@ class WriteKind(Struct, frozen=True):
     """What to type before it is sent again, if it has no subject."""
     is_listed: bool = False
     """Whether the service lists its results, so that they can be looked up."""
+    is_extension: bool = False
+    """Whether it is an extension of the spec, which a service need not offer (docs/dev/api.md)."""
 
 
 _RUN: Final = ("run_id", "status", "branch_name", "outcome")
@@ -121,6 +123,7 @@ WRITE_KINDS: Final[Mapping[str, WriteKind]] = {
             "Cancel it again: harmless if it was cancelled",
         ),
         confirmation="cancel again",
+        is_extension=True,
     ),
     "invitation.resend": WriteKind(
         words="resend invitation",
@@ -136,6 +139,7 @@ WRITE_KINDS: Final[Mapping[str, WriteKind]] = {
             "It was not sent again",
             "Send it again: it may then arrive twice",
         ),
+        is_extension=True,
     ),
 }
 
