@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
-from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from storage.errors import DatabaseUnopenableError, StorageClosedError, translated
 from storage.private_file import file_identity
@@ -145,16 +145,25 @@ class DatabaseThread:
             connection.close()
 
 
-class ThreadedStore(Protocol):
-    """Has a thread that writes and one that reads; they may be the same."""
+class ThreadedStore:
+    """A database with a thread that writes and one that reads; they may be the same."""
 
-    @property
-    def writer(self) -> DatabaseThread:
-        """The thread that writes."""
+    def __init__(self, writer: DatabaseThread, reader: DatabaseThread) -> None:
+        self.writer = writer
+        self.reader = reader
 
-    @property
-    def reader(self) -> DatabaseThread:
-        """The thread that reads."""
+    async def close(self) -> None:
+        """Finish the jobs under way and close; a second call does nothing."""
+        try:
+            await self.reader.close()
+        finally:
+            await self.writer.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
 
 _Query = Callable[Concatenate[sqlite3.Connection, P], T]

@@ -22,13 +22,13 @@ from storage.database import data_version
 from storage.errors import StorageError
 from storage.records import Run, RunDetail, RunFilter, RunRow, RunSort, RunWindow, WindowRequest
 from storage.records.insights import Concurrency, FailedRuns, RepositoryFigures
-from storage.thread import DatabaseThread, reads, writes
+from storage.thread import DatabaseThread, ThreadedStore, reads, writes
 from storage.values import Clock, utc_now
 
 _NEWEST_FIRST: Final = RunSort()
 
 
-class Cache:
+class Cache(ThreadedStore):
     """Runs, health, link and coverage of one profile, in one SQLite file.
 
     Writes happen on one thread, reads on another: a window of rows never waits for a batch. Every method may raise
@@ -38,11 +38,10 @@ class Cache:
     def __init__(
         self, writer: DatabaseThread, reader: DatabaseThread, *, clock: Clock, set_aside: SetAside | None
     ) -> None:
-        self.writer = writer
+        super().__init__(writer, reader)
         self.clock = clock
         self.set_aside = set_aside
         """The unusable cache that was moved aside when this one was opened. None: there was none."""
-        self.reader = reader
         self.process = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
         """Distinguishes this process from others with the file open."""
         self.opened = 0
@@ -91,19 +90,6 @@ class Cache:
         await self.reader.reopen(partial(connect_reader, path))
         self._begin()
         return True
-
-    async def close(self) -> None:
-        """Finish the jobs under way and close both connections; a second call does nothing."""
-        try:
-            await self.reader.close()
-        finally:
-            await self.writer.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
 
     # writes
 

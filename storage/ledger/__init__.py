@@ -22,7 +22,7 @@ from storage.ledger.errors import (
 from storage.ledger.opening import SCHEMA, connect_to_read
 from storage.ledger.transitions import new_action_id
 from storage.records import Action, ActionFailure, ActionKind, Author
-from storage.thread import DatabaseThread, reads
+from storage.thread import DatabaseThread, ThreadedStore, reads
 from storage.values import Clock, utc_now
 
 __all__ = [
@@ -42,7 +42,7 @@ NOT_RECORDED: Final = Author()
 T = TypeVar("T")
 
 
-class Ledger:
+class Ledger(ThreadedStore):
     """The actions of one profile, in one SQLite file that is on disk before any call returns.
 
     Every method may raise `StorageError`, whose message has the file and the fix.
@@ -51,7 +51,7 @@ class Ledger:
     def __init__(
         self, thread: DatabaseThread, *, author: Author, clock: Clock, problem: StorageError | None = None
     ) -> None:
-        self.writer = self.reader = thread
+        super().__init__(thread, thread)
         self.problem = problem
         """Why it can only be read: it is damaged, or another version of Runwarden wrote it. None: it can be written."""
         self._author = author
@@ -72,16 +72,6 @@ class Ledger:
         except (DatabaseDamagedError, DatabaseNewerError, DatabaseOlderError) as problem:
             thread = await start(partial(connect_to_read, path, problem))
             return cls(thread, author=author, clock=clock, problem=problem)
-
-    async def close(self) -> None:
-        """Finish the jobs under way and close; a second call does nothing."""
-        await self.writer.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
 
     # The program's transitions
 

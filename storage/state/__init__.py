@@ -13,7 +13,7 @@ from storage.records import Author
 from storage.records.decision import Answer, Decision, Occurrence, Outcome, RuleHistory, Verdict
 from storage.state import decisions, deliveries
 from storage.state.decisions import AT_WORK, OWN
-from storage.thread import DatabaseThread, reads, writes
+from storage.thread import DatabaseThread, ThreadedStore, reads, writes
 from storage.values import Clock, utc_now
 
 _TABLES: Final = (
@@ -91,11 +91,11 @@ def _version(connection: sqlite3.Connection) -> int:
     return hash(found.fetchone())
 
 
-class State:
+class State(ThreadedStore):
     """One profile's automations, in one SQLite file; every method may raise `StorageError`."""
 
     def __init__(self, thread: DatabaseThread, clock: Clock) -> None:
-        self.writer = self.reader = thread
+        super().__init__(thread, thread)
         self.clock = clock
 
     @classmethod
@@ -109,16 +109,6 @@ class State:
         connect = partial(open_precious, path, SCHEMA)
         thread = await DatabaseThread.start(path, connect, name="state", damage_cure=SCHEMA.damage_cure)
         return cls(thread, clock)
-
-    async def close(self) -> None:
-        """Finish the jobs under way and close; a second call does nothing."""
-        await self.writer.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
 
     async def decide(
         self,
