@@ -22,7 +22,7 @@ from storage.records.inbox import Mark
 ENDING: Final = frozenset({"failed", "host", "stuck", "action", "link"})
 """Kinds of alerts about problems, which are over at some point. All other alerts are about single events."""
 OUTAGES: Final = frozenset({"host", "link"})
-"""Kinds that people are called for at night: they wait for nothing, and are reported even if they ended meanwhile."""
+"""Kinds that may wake someone at night: they wait for nothing, and are reported even if they are over by then."""
 OVER: Final = {
     "failed": "Runs complete again: {}",
     "host": "Code host {} has recovered",
@@ -121,7 +121,7 @@ def plan(at: Situation, notify: NotifySettings) -> Plan:
                 elif verdict == "tell" and awake:
                     batches[alert.batch, awake].append(alert)
                 elif verdict == "passed":
-                    # In quiet hours nobody wants to hear of what has passed.
+                    # In quiet hours nobody wants reports of past problems.
                     settled[alert.key] = "told" if awake else "over"
                     passed += [_passed(alert, route, at) for route in awake]
             case outcome:
@@ -252,7 +252,7 @@ def _messages(phase: MessagePhase, problems: Iterable[ReportedProblem], at: Situ
 
 
 def _passed(alert: Alert, route: str, at: Situation) -> Message:
-    """One message about an outage that was over before it could be reported: what it was, from when to when."""
+    """One message about an outage that was over before it could be reported, with its start and end."""
     name = safe_text(alert.group.partition(":")[2], limit=80)
     incident = at.present.incident(name, alert.at) if alert.kind == "host" else None
     title, body = f"{alert.title}, over by now", alert.body
