@@ -88,7 +88,9 @@ class GitLab:
         except ForgeError as error:
             if error.status != _BAD_REQUEST or "Cannot transition status" not in str(error):
                 raise
-            if self._state_of(commit, status.context) != document["state"]:
+            found = self._http.pages(f"{self._project}/repository/commits/{commit}/statuses", name=status.context)
+            state = next((str(one.get("status")) for one in found if one.get("name") == status.context), None)
+            if state != document["state"]:
                 raise
 
     def reviews(self, number: int) -> list[PostedReview]:
@@ -140,10 +142,6 @@ class GitLab:
 
     def _discussion(self, number: int, thread: Thread) -> str:
         return f"{self._project}/merge_requests/{number}/discussions/{thread.id}"
-
-    def _state_of(self, commit: str, context: str) -> str | None:
-        found = self._http.pages(f"{self._project}/repository/commits/{commit}/statuses", name=context)
-        return next((str(one.get("status")) for one in found if one.get("name") == context), None)
 
 
 def _merge_request(document: Mapping[str, Any]) -> PullRequest:

@@ -99,7 +99,10 @@ def post_pull_request(forge: Forge, subject: Subject) -> Posted:
         if other is not None:
             return other
         current = forge.open(_proposal(subject))
-    body = _renewed(current.body, subject)
+    # Renew the service's part; a text without its marks belongs to users and stays. A server may change line ends.
+    pattern = f"{re.escape(subject.mark)}.*?{re.escape(_END)}"
+    text = current.body.replace("\r\n", "\n")
+    body = re.sub(pattern, lambda _: _part(subject), text, count=1, flags=re.DOTALL)
     if body != current.body:
         forge.update(current.number, body)
     return Posted(current.url)
@@ -129,13 +132,6 @@ def _proposal(subject: Subject) -> NewPullRequest:
     return NewPullRequest(
         run.branch, base, title or run.branch, text, is_draft=bool(subject.posting.wanted["is_draft"])
     )
-
-
-def _renewed(body: str, subject: Subject) -> str:
-    """Return a text with the service's part renewed; a text without its marks belongs to users and stays."""
-    pattern = f"{re.escape(subject.mark)}.*?{re.escape(_END)}"
-    # A server may have changed the ends of lines.
-    return re.sub(pattern, lambda _: _part(subject), body.replace("\r\n", "\n"), count=1, flags=re.DOTALL)
 
 
 def _part(subject: Subject) -> str:
