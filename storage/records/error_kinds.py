@@ -86,9 +86,9 @@ ERROR_KINDS: Final[Mapping[str, ErrorKind]] = {
         4,
         "not permitted",
         "The token may not do this (403)",
-        f"Runs need Administrator scope; the organization needs API access. {_RENEW}",
-        "The token needs Administrator scope.",
-        "It needs Administrator scope, and its organization API access.",
+        "It needs scope admin. Create another one, then start again.",
+        "The token needs scope admin.",
+        "It needs scope admin, and its organization the entitlement ServiceAPI.",
         concerns="token",
     ),
     "token": ErrorKind(
