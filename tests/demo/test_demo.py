@@ -36,9 +36,10 @@ PATIENCE_S = 120.0
 
 
 EXECUTES_NOTHING = """
-import sys, app.demo
+import sys, app.demo, app.demo.world
 async def nothing(*_): pass
 app.demo.execute = nothing
+app.demo.world.REPOSITORIES = app.demo.world.REPOSITORIES[:1]
 from app.__main__ import main
 sys.exit(main())
 """
