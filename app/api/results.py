@@ -77,6 +77,7 @@ class _TurnBody(WireModel):
     summary: str | None = None
     question: str | None = None
     choices: tuple[str, ...] = ()
+    offer: str | None = None
     files: int | None = None
     additions: int | None = None
     deletions: int | None = None
@@ -101,6 +102,7 @@ class _TurnBody(WireModel):
             summary=self.summary,
             question=self.question,
             choices=self.choices,
+            offer=self.offer,
             files=self.files,
             additions=self.additions,
             deletions=self.deletions,
