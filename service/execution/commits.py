@@ -102,7 +102,7 @@ def commit_of(git: GitRunner, git_dir: Path, sha: str, trailer: str) -> TurnComm
     merged: list[str] = []
     for other in (parent for entry in own for parent in entry[3:]):
         marks = git("log", "--max-count=1", form, other, "--", git_dir=git_dir).partition("\t")[2]
-        # Its own commit, on top of what others had pushed.
+        # Its own commit, merged with commits that others had pushed.
         is_own = trailer in marks.split(",")
         merged += commit_of(git, git_dir, other, trailer).merged if is_own else [other]
     compared, _ = auto_merge(git, git_dir, tuple(filter(None, (base, *merged))))
@@ -139,7 +139,7 @@ def moved(git: GitRunner, git_dir: Path, commit: TurnCommit, head: str, branch: 
 
 @dataclass(frozen=True, slots=True)
 class AgentHistory:
-    """What an agent committed and merged in its checkout."""
+    """The commits and merges of an agent in its checkout."""
 
     made: tuple[tuple[str, ...], ...] = ()
     """Its own commits, each followed by its parents, the oldest first; empty also if they do not build on the base."""

@@ -246,7 +246,7 @@ class TurnExecution:
         raise PausedTurnError(f"{attempt.trailer}: {why}")
 
     def _pause(self, attempt: Attempt, work: TurnWork, paused: TurnPause) -> None:
-        """Keep what the agent did so far, and give the turn's slot back."""
+        """Keep the agent's work so far, and give the turn's slot back."""
         change = work.keep()
         known = {} if change is None else asdict(change)
         turn = attempt.turn

@@ -212,7 +212,7 @@ class TurnWork:
             raise
 
     def keep_commit(self) -> dict[str, str | None]:
-        """Store the commit that is still to be pushed; return what its turn keeps of it, in the fields of a turn."""
+        """Store the commit that is still to be pushed; return the turn's fields about it."""
         if self.undelivered is None:
             return {}
         attempt, commit = self._attempt, self.undelivered
@@ -372,9 +372,7 @@ class TurnWork:
         """Set the repository up, run the agent, and publish its change."""
         attempt, run, agent = self._attempt, self._attempt.run, self._attempt.agent
         if agent.options.keeps_session and attempt.conversation and not (self._folder.sessions / run.id).exists():
-            self._log(
-                "what the agent's program remembers of earlier turns is not on this worker: it reads them as text"
-            )
+            self._log("this worker does not have the session of earlier turns: the agent's program gets them as text")
         setup = None if configured is None else configured.setup
         preparation = preparation_of(self._folder, run, setup, attempt.workspace)
         if preparation.setup.mcp_servers and not check_agent.takes_servers(agent.options):

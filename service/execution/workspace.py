@@ -207,9 +207,9 @@ class Workspace:
         message: str,
         keep: Callable[[str], str] | None = None,
     ) -> TurnCommit | None:
-        """Commit the changes in the checkout on top of its base and of what the agent merged; None: there are none.
+        """Commit the changes in the checkout on top of its base and of the agent's merges; None: there are none.
 
-        `keep`: the agent's own commits stay, each with what this function makes of its message.
+        `keep`: keeps the agent's own commits, with the messages that this function makes of theirs.
         """
         _borrow(self.ours, snapshot, branch="main", refs={})
         theirs, history = self._agent_history(git, snapshot, base)
@@ -333,7 +333,7 @@ class Workspace:
     def _agent_history(
         self, git: GitRunner, snapshot: RepositorySnapshot, base: str | None
     ) -> tuple[Path, AgentHistory]:
-        """Return a git-dir with the agent's objects, and what it committed and merged."""
+        """Return a git-dir with the agent's objects, and its history."""
         theirs, objects = self.root / "theirs.git", self.history / "objects"
         trees.remove(theirs)
         _borrow(theirs, snapshot, branch="main", refs={})
@@ -348,7 +348,7 @@ class Workspace:
                         trees.remove(entry.name, within=folder)
             return theirs, history_of(git, theirs, snapshot, base)
         except (GitCommandError, OSError) as error:
-            _logger.info("what the agent merged cannot be read: %s", error)
+            _logger.info("the agent's history cannot be read: %s", error)
             return theirs, AgentHistory()
 
     def pack(self, git: GitRunner, snapshot: RepositorySnapshot, commit: str) -> bytes:
