@@ -139,14 +139,6 @@ def test_a_cancelled_turn_asks_nothing(asker: Api) -> None:
     assert run_id not in {one["run_id"] for one in open_questions(asker)}
 
 
-def test_a_question_of_the_repository_is_not_the_agent_s(own: Callable[..., tuple[Api, Path]]) -> None:
-    """A question.json that the checkout already had asks nothing."""
-    api, _ = own({".runwarden/question.json": '{"question": "Which?"}'})
-    run_id = api.start("write it")
-
-    assert api.ended(run_id)["status"] == "completed"
-
-
 ASKING = (
     "No problems found in the change. Shall I look at the tests too?",
     "I cannot decide between SQLite and PostgreSQL. Please confirm the schema before I go on.",
