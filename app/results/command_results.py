@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TURN_FACTS: Final = (
-    "number instructions caller state outcome reason failure_kind commit summary question choices started_at ended_at "
-    "files additions deletions from_turn"
+    "number instructions caller state outcome reason failure_kind commit summary question choices offer "
+    "started_at ended_at files additions deletions from_turn"
 )
 TURN_OPTION: Final = click.option("--turn", type=click.IntRange(1), metavar="N", help="Turn N only.")
 
@@ -241,7 +241,7 @@ def _tell_turns(output: Output, turns: "RunTurns", turn: int | None) -> None:
         output.text("  ".join(safe_text(part) for part in head if part))
         for line in safe_block(each.instructions or ""):
             output.text(f"  > {line}")
-        for name in ("reason", "summary", "commit"):
+        for name in ("reason", "summary", "offer", "commit"):
             for line in safe_block(getattr(each, name)) if getattr(each, name) else ():
                 output.text(f"  {name}: {line}")
     for posting in turns.notable_postings:
