@@ -189,10 +189,10 @@ async def view(invocation: Invocation, *, run_id: str, turn: int | None) -> int:
     async with invocation.engine(needs_token=False) as engine:
         detail = await _found(invocation, engine, run_id)
         about = await _About.read(engine, detail.run)
-        told = await Results(engine.settings, engine.extension).turns(detail)
-    if isinstance(told, Unavailable) and output.format is Format.TABLE:
-        about.tell(output, told)
-    run_turns = require(told)
+        answer = await Results(engine.settings, engine.extension).turns(detail)
+    if isinstance(answer, Unavailable) and output.format is Format.TABLE:
+        about.tell(output, answer)
+    run_turns = require(answer)
     turns = [each for each in run_turns.turns if turn in {None, each.number}]
     if turn is not None and not turns:
         raise failed("not_found", f"The run {detail.run.run_id} has no turn {turn}; it has {len(run_turns.turns)}.")
