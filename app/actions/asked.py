@@ -50,10 +50,8 @@ class Asked(Struct, frozen=True):
         return replace(self.request, instructions=f"{self.request.instructions}\n\n{words.strip()}")
 
 
-async def what_began(
-    ledger: Ledger, read_turns: ReadTurns, detail: RunDetail, *, first: bool = False
-) -> Asked | Unavailable:
-    """What began the run's last turn, or its first one; or why that is not known.
+async def what_began(ledger: Ledger, read_turns: ReadTurns, detail: RunDetail) -> Asked | Unavailable:
+    """What began the run's last turn, or why that is not known.
 
     Raises:
         ApiError: The service cannot be asked.
@@ -63,20 +61,16 @@ async def what_began(
     sent = [one for one in await ledger.for_run(run_id) if one.state == "confirmed" and one.result_id == run_id]
     own = None
     with suppress(KeyError, TypeError, ValueError, IndexError):  # Another version wrote it in another form.
-        own = Asked(asked_of(sent[0 if first else -1]))
-    if own is not None and (not isinstance(own.request, ContinueRun) if first else len(sent) >= detail.turns):
+        own = Asked(asked_of(sent[-1]))
+    if own is not None and len(sent) >= detail.turns:
         return own
     try:
         reported = await read_turns(run_id)
     except UnusableAnswerError as error:
         reported = Unavailable(error.message)  # Something else answers there.
-    if (
-        isinstance(reported, RunTurns)
-        and reported.turns
-        and reported.turns[0 if first else -1].instructions is not None
-    ):
-        return _reported(reported, reported.turns[0 if first else -1], detail.run, first=first)
-    if own is not None and not first:
+    if isinstance(reported, RunTurns) and reported.turns and reported.turns[-1].instructions is not None:
+        return _reported(reported, reported.turns[-1], detail.run)
+    if own is not None:
         return own
     why = reported.reason if isinstance(reported, Unavailable) else "The service does not have it either."
     return Unavailable(f"It was not sent from this machine. {why}")
@@ -93,10 +87,10 @@ def branch_of(run: Run) -> str | None:
     return run.branch_name if run.branch_name and branch_problem(run.branch_name) is None else None
 
 
-def _reported(reported: RunTurns, turn: Turn, run: Run, *, first: bool) -> Asked:
+def _reported(reported: RunTurns, turn: Turn, run: Run) -> Asked:
     words, caller = turn.instructions or "", turn.caller or ""
     request: WriteRequest = StartRun(words, run.repository, branch_of(run))
-    if not first and (turn.number > 1 or caller == _EVENT):
+    if turn.number > 1 or caller == _EVENT:
         request = continuation(run, words)
     elif reported.agent and turn.inputs_json is not None:
         request = StartAgent(reported.agent, run.repository.path, branch_of(run), json.loads(turn.inputs_json))

@@ -59,7 +59,7 @@ class StorageFailed(Struct, frozen=True):
     """Our own files cannot be written: the screen no longer follows the service."""
 
     message: str
-    """The problem and its fix."""
+    """What happened, and the fix."""
 
 
 Event = (

@@ -77,7 +77,7 @@ class OrganizationImportScreen(BaseScreen):
         self._bar, self._table = ImportBar(MOST), LineTable[ImportLine](engine.clock(), IMPORT_COLUMNS)
         self._rows: tuple[ImportRow, ...] = ()
         self._lines: dict[int, ImportLine] = {}
-        """The rows with their states; the key is the line in the file."""
+        """The rows with their states, by line in the file."""
         self._file = ""
         """The file's name when it was read last."""
         self._phase: Phase = "idle"
@@ -316,7 +316,7 @@ class OrganizationImportScreen(BaseScreen):
             await self._form_draft.done()
 
     def _remark(self) -> tuple[SafeText, Tone]:
-        """The question, or why the last sending stopped, or the key's effect."""
+        """The question, why the last sending stopped, or the key's effect."""
         most, count = self._most or MOST, len(self._to_send)
         if self._phase == "asked":
             first = f"{most:,} of {_organizations(count)}" if most < count else _organizations(count)
