@@ -1,4 +1,4 @@
-"""Invitations in words: the state of each, if the service has it (docs/dev/api.md)."""
+"""Invitations in words, with their states if the service reports them (docs/dev/api.md)."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta

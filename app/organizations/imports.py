@@ -132,7 +132,7 @@ OUTCOME_WORDS: Final[dict[BatchOutcome, str]] = {
     "sent_before": "already_created",
     "to_send": "to_create",
 }
-"""An import's names of these outcomes; the others keep their names."""
+"""The names of these outcomes in an import; the others keep their own."""
 
 
 class ImportResult(Struct, frozen=True):

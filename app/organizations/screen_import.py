@@ -77,7 +77,7 @@ class OrganizationImportScreen(BaseScreen):
         self._bar, self._table = ImportBar(MOST), LineTable[ImportLine](engine.clock(), IMPORT_COLUMNS)
         self._rows: tuple[ImportRow, ...] = ()
         self._lines: dict[int, ImportLine] = {}
-        """The rows with their states, by line in the file."""
+        """The rows with their states; the key is the line in the file."""
         self._file = ""
         """The file's name when it was read last."""
         self._phase: Phase = "idle"
