@@ -26,7 +26,7 @@ from tests.console.quiet import (
     QuietLoop,
     QuietPilot,
     lines,
-    note_toasts,
+    note_what_is_said_and_asked,
     paint_on_demand,
     parse_style_sheets_once,
     quiet,
@@ -163,7 +163,7 @@ def quiet_textual() -> Iterator[None]:
         # What was said is there to be read, however late: the machine decides how soon a test looks.
         patch.setattr(Notification, "has_expired", False)
         patch.setattr(Notification, "time_left", 3600.0)
-        note_toasts(patch)
+        note_what_is_said_and_asked(patch)
         yield
 
 

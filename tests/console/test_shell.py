@@ -5,7 +5,6 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from textual.widgets._toast import Toast, ToastRack
 
 from app.api.requests import CreateOrganization
 from app.console.app import RunwardenApp
@@ -150,10 +149,10 @@ async def test_one_toast_stands_where_it_covers_neither_frame_nor_dialog(staged:
             await scene.settle()
             scene.text  # noqa: B018 — lays out what is on show
             below_it, top = scene.app.screen_stack[:-1], scene.app.screen
-            (toast,) = [toast for toast in top.query(Toast) if toast.region]
+            (toast,) = [toast for toast in top.query("Toast") if toast.region]
 
-            assert "A long notice" in toast.render().plain
-            assert not any(screen.query_one(ToastRack).display for screen in below_it)
+            assert "A long notice" in str(toast.render())
+            assert not any(screen.query_one("ToastRack").display for screen in below_it)
             for name in (dialog, "HeaderBar", "TabBar"):
                 covered = (top if name == dialog else scene.app.screen_stack[0]).query_one(name).region
                 assert not toast.region.overlaps(covered), name
