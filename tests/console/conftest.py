@@ -1,5 +1,6 @@
 import sqlite3
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from storage.thread import DatabaseThread
 from tests.console.quiet import (
     QuietLoop,
     QuietPilot,
+    key_event,
     lines,
     note_what_is_said_and_asked,
     paint_on_demand,
@@ -111,10 +113,17 @@ class Scene:
     async def press(self, *keys: str) -> None:
         """One after the other, each once the one before it is answered, what it reads in the background included.
 
-        The id of an action without a key stands for a key that a user gave it.
+        Characters for a field come at once, as from a fast typist. The id of an action without a key stands for a key
+        that a user gave it.
         """
-        for key in keys:
-            await self.pilot.press(f"{NO_KEY}{key}" if key.startswith(("runs.", "run.")) else key)
+        pressed = deque(keys)
+        while pressed:
+            burst = [pressed.popleft()]
+            if isinstance(self.app.focused, Input | TextArea):
+                while pressed and len(burst[-1]) == len(pressed[0]) == 1:
+                    burst.append(pressed.popleft())
+            for key in burst:
+                self.app.post_message(key_event(f"{NO_KEY}{key}" if key.startswith(("runs.", "run.")) else key))
             await self.settle()
 
     async def sync(self) -> None:

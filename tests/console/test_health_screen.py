@@ -62,23 +62,25 @@ async def test_a_service_that_returns_is_seen_where_a_person_looks(staged: Stage
         await scene.shows("● live", "gitlab ▲ ")
 
 
-@pytest.mark.parametrize(
-    ("kind", "is_looking", "asks"),
-    [("unreachable", True, 2), ("unreachable", False, 0), ("not_authorized", True, 0), ("rate_limited", True, 0)],
-)
 async def test_only_a_person_who_looks_has_the_service_asked_every_four_seconds(
-    staged: Staged, monkeypatch: pytest.MonkeyPatch, kind: str, is_looking: bool, asks: int
+    staged: Staged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not a window in the background, and no service that refuses; the sentence counts down to it."""
     asked: list[str] = []
     monkeypatch.setattr(Polling, "poll_soon", lambda _, subject: asked.append(subject))
+    rows: tuple[tuple[str | None, bool, int], ...] = (
+        *(("unreachable", True, 2), ("unreachable", False, 0)),
+        *((None, True, 0), ("not_authorized", True, 0), ("rate_limited", True, 0)),
+    )
     async with staged() as scene:
-        scene.app.app_focus = is_looking
-        await scene.ended(PollOutcome("runs", scene.clock(), kind, "no"))
-        for _ in range(8):
-            await scene.tick(seconds=1)
+        for kind, is_looking, asks in rows:
+            asked.clear()
+            scene.app.app_focus = is_looking
+            await scene.ended(PollOutcome("runs", scene.clock(), kind, "no"))
+            for _ in range(8):
+                await scene.tick(seconds=1)
 
-        assert asked == ["runs"] * asks
+            assert asked == ["runs"] * asks, kind
 
 
 async def test_a_refusal_is_named_as_what_it_is(staged: Staged) -> None:

@@ -111,19 +111,3 @@ async def test_two_exports_never_write_the_same_file(staged: Staged, tmp_path: P
         await scene.settle()
 
     assert sorted(written) == ["one.csv", "two.csv"]
-
-
-async def test_toasts_over_a_form_hide_nothing_that_is_needed_next(staged: Staged) -> None:
-    """Its buttons and fields, in the smallest usual terminal; the newest toast can be read."""
-    async with staged(SMALL, toasts=True) as scene:
-        await scene.press("n")
-        long = "It is long, and names a cure that may not be cut off before the end: see that the disk has room. "
-        scene.app.session.notify(long * 2, title="Run completed after 5m30s: acme/solo", timeout=60.0)
-        await scene.settle()
-        assert "Run completed after 5m30s" in scene.text
-        scene.app.session.notify("A draft cannot be kept.", severity="warning", timeout=60.0)
-        await scene.settle()
-
-        for words in ("Close esc", "Preview ^s", "repository", "branch", "instructions", "What should the agent do?"):
-            assert words in scene.text, scene.text
-        assert "A draft cannot be kept." in scene.text

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from app.actions.screen_agents import StartAgentForm
 from app.actions.screen_instructions import filled_in
 from app.actions.screen_writes import ContinueRunForm, NewRunForm
 from app.api.requests import ContinueRun
@@ -31,23 +30,14 @@ async def seen(engine: Engine, clock: Any) -> None:
     await engine.cache.store_runs([*runs, a_run(clock, 4, "evil\x1b[2J")], asked_at=clock())
 
 
-@pytest.mark.parametrize(
-    ("form", "repository", "offered", "others"),
-    [
-        (NewRunForm, "acme/api", "fix/login, main", "only/tools"),
-        (StartAgentForm, "acme/tools", "only/tools", "fix/login"),
-    ],
-)
-async def test_branches_of_the_repository_are_offered(
-    stage: Any, seen: None, form: Any, repository: str, offered: str, others: str
-) -> None:
+async def test_branches_of_the_repository_are_offered(stage: Any, seen: None) -> None:
     """As soon as it is named; what cannot be shown is not offered, and down takes one."""
-    app = stage(form)
-    async with opened(app, ("reviewer\t" if form is StartAgentForm else "") + repository) as pilot:
-        assert f"↓ {offered}" in painted(app)
-        assert others not in painted(app)
+    app = stage(NewRunForm)
+    async with opened(app, "acme/api") as pilot:
+        assert "↓ fix/login, main" in painted(app)
+        assert "only/tools" not in painted(app)
         await press(pilot, "tab", "down")
-        assert app.screen.values["branch_name"] == offered.split(", ", maxsplit=1)[0]
+        assert app.screen.values["branch_name"] == "fix/login"
 
 
 async def test_what_is_missing_is_a_hint_while_typing_and_a_mistake_once_left(stage: Any, seen: None) -> None:

@@ -13,7 +13,7 @@ from app.runs.screen_views import TableQuery
 from storage.records import HealthReport, HealthSample, Repository
 from tests.console.automations.conftest import ONE, REQUEST, decided
 from tests.console.conftest import Scene
-from tests.console.journeys.conftest import Walked
+from tests.console.journeys.conftest import BY_KEYS, Walked
 from tests.console.journeys.steps import NEW_RUN, Hand, Mouse, Service
 from tests.console.scenes import MINUTES_INTO_THE_DAY, TOKEN_VARIABLE
 from tests.lab import stamp
@@ -174,6 +174,7 @@ async def go(hand: Hand, journey: Journey) -> None:
     await hand.see(*said)
 
 
+@BY_KEYS
 async def test_each_is_walked_by_keys_and_by_clicks(walked: Walked, service: Service, tmp_path: Path) -> None:
     """In one console, one after the other, each from the list of runs."""
     a_week(service)

@@ -145,18 +145,6 @@ async def test_a_run_is_opened_where_the_service_shows_it(
         assert sum("Nothing says where runs are shown." in toast for toast in scene.toasts) == 2
 
 
-async def test_a_read_only_profile_has_no_writes(staged: Staged) -> None:
-    """None dims the key."""
-    async with staged() as scene:
-        screen = scene.app.screen
-        assert isinstance(screen, RunsScreen)
-        session = screen.session
-        session.profile = replace(session.profile, read_only=True)
-        found = {name: screen.check_action(name, ()) for name in ("new_run", "copy_run_id")}
-
-        assert found == {"new_run": None, "copy_run_id": True}
-
-
 async def test_a_run_like_a_colleagues_begins_with_its_words(staged: Staged, board: Lab) -> None:
     """As the service tells them, and whose they are; an agent's with what it was given; else why there are none."""
     async with staged() as scene:

@@ -17,7 +17,7 @@ KEYS = {
 }
 
 
-LARGE = ("runs", "query", "groups")
+LARGE = ("runs", "query")
 THEMES = ("runwarden-light", "runwarden-colour-blind", "runwarden-contrast")
 
 
