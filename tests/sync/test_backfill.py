@@ -281,7 +281,7 @@ async def test_fetching_older_runs_can_be_stopped(long_history: Recorder, desk: 
         with pytest.raises(asyncio.CancelledError):
             await fetching
         count, asked = await held(engine), len(long_history.requests)
-        await asyncio.sleep(0.2)
+        await until(lambda: all(each.status for each in long_history.requests), "all that was asked is answered")
 
         assert 100 < count < 1_000
         assert len(long_history.requests) - asked <= 8
