@@ -12,13 +12,13 @@ export PYTHONDONTWRITEBYTECODE :=
 DEMO ?= $(HOME)/runwarden-demo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test again check lint campaign wheel-check container-check page-check bench install lock pictures recording snapshots clean
+.PHONY: help demo test again check lint campaign wheel-check release container-check page-check bench install lock reference pictures recording transcripts snapshots clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: .venv/.demo ## Show everything working on this machine: service, repositories, runs, console (KEEP=1 keeps it)
-	@$(BIN)/runwarden demo $(if $(KEEP),--keep --folder "$(DEMO)")
+demo: .venv/.demo ## Show everything working on this machine, with scripted agents (KEEP=1 keeps it; AGENT=claude adds yours)
+	@$(BIN)/runwarden demo $(if $(KEEP),--keep --folder "$(DEMO)") $(if $(AGENT),--agent "$(AGENT)")
 
 test: .venv/.dev ## Run all tests (about twelve minutes on two cores)
 	@echo "All tests take about twelve minutes on two quiet cores; CONTRIBUTING.md says how to run a part of them."
@@ -44,6 +44,9 @@ wheel-check: export RUNWARDEN_PYTHONS ?= $(shell ls -d $(HOME)/.pyenv/versions/*
 wheel-check: .venv/.dev ## Install the wheel on each Python that PATH or RUNWARDEN_PYTHONS names, and run its demo (minutes)
 	@$(BIN)/python -m pytest -n0 -s -m campaign tests/distribution/test_wheel.py
 
+release: .venv/.dev ## Build, hash, list the parts of, check and tag the version in app/version.py (minutes; publishes nothing)
+	@.ci/release
+
 container-check: .venv/.dev .venv/.containers ## Build the image, and start it and the systemd units, with podman (minutes, as root)
 	@$(BIN)/python -m pytest -n0 tests/distribution/test_container_files.py
 	@$(BIN)/python -m pytest -n0 -s -m campaign tests/distribution/test_containers.py
@@ -57,11 +60,17 @@ bench: .venv/.dev ## Measure, as ratios within one run
 install: .venv/.dev ## Set up .venv for development
 	@echo "Ready: $(BIN)/runwarden"
 
+reference: .venv/.dev ## Write the command reference from the commands
+	@PYTHONPATH=. $(BIN)/python docs/reference.py
+
 pictures: .venv/.dev ## Make the README's pictures from the tests' accepted ones
 	@$(BIN)/python docs/pictures.py docs/pictures
 
 recording: .venv/.dev ## Record the README's moving picture on the demo, and two pictures (needs rsvg-convert, ffmpeg, gifsicle)
 	@PYTHONPATH=. TERM=xterm-256color COLORTERM=truecolor $(BIN)/python docs/recording.py
+
+transcripts: .venv/.dev ## Record the sessions that the demo's fixer replays (needs Claude Code from npm, and root for /workspace)
+	@PYTHONPATH=. $(BIN)/python -m tests.demo.transcripts
 
 snapshots: .venv/.dev ## Accept what the screens look like now, after looking at them
 	@$(BIN)/python -m pytest tests/console --snapshot-update
