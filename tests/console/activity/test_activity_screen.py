@@ -161,26 +161,12 @@ async def test_an_unknown_outcome_is_resolved_here_and_seen_at_once(staged: Stag
         assert f"resolved {stamp(scene.clock.now)} by {login()}@" in found
         assert f"unknown {stamp(scene.clock.now)}" not in found
         assert not scene.app.screen.check_action("resolve", ())
+        assert scene.app.screen.check_action("edit", ())
 
         await scene.press("u")
         assert "? unknown" in lines(scene)[0]
         assert "Its outcome is unknown again" in str(scene.toasts)
         assert scene.app.screen.check_action("undo", ()) is False
-
-
-async def test_what_was_not_created_is_sent_again_as_a_new_action(staged: Staged) -> None:
-    """`E` opens the form with its words; the resolved action stays as it is."""
-    async with staged(WIDE) as scene:
-        old = await enter(scene, StartRun("Fix the flaky test.", API), "unknown", ago_m=1)
-        await scene.ring()
-        await scene.press("6", "v", "2", "ctrl+s")
-
-        await scene.press("E")
-        assert "Fix the flaky test." in scene.text
-        await scene.press("ctrl+s", "ctrl+s")
-
-        (new, before) = await scene.engine.ledger.actions()
-        assert (before.action_id, before.state, new.state) == (old, "not_created", "confirmed")
 
 
 FILTERS = (

@@ -225,22 +225,6 @@ async def test_what_others_asked_is_retried_as_the_service_tells_it(
     assert (second.path, second.json()["inputs"]) == ("/v1/external/agents/audit/runs", {"depth": 2})
 
 
-async def test_one_run_has_no_others(stage: Any, clock: Any, engine: Engine, post: Any) -> None:
-    """Neither in the preview of a retry nor in what is said of its own words."""
-    await started(engine, post, "Fix one.")
-    run = a_run(clock, 1)
-    for make, said, keys in (
-        (retried, "Fix one.", ("ctrl+s",)),
-        (started_like, "words {previous_instructions} stands for each run's own", ()),
-    ):
-        form = ManyForm(engine, make([run], await known(engine, run)), cap=25)
-        app = stage(lambda _, form=form: form)
-        async with opened(app, size=(100, 34)) as pilot:
-            await press(pilot, *keys)
-            assert said in words(app)
-            assert "others" not in words(app)
-
-
 async def test_after_a_failure_the_service_is_asked_no_more(clock: Any, engine: Engine, post: Any) -> None:
     """What was sent from here is known all the same; of the others it is said why it is not."""
     await started(engine, post, "Fix one.")
