@@ -20,6 +20,8 @@ from app.actions.second_press import SecondPress
 from app.console.app import RunwardenApp
 from app.engine.engine import Engine
 from app.engine.events import CacheChangedElsewhere, Event, LinkChanged
+from app.runs.screen import RunsScreen
+from app.runs.screen_views import TableQuery
 from storage.errors import DiskFailedError
 from storage.records import PollOutcome
 from storage.thread import DatabaseThread
@@ -125,6 +127,18 @@ class Scene:
             for key in burst:
                 self.app.post_message(key_event(f"{NO_KEY}{key}" if key.startswith(("runs.", "run.")) else key))
             await self.settle()
+
+    async def to_all_runs(self) -> None:
+        """Goes back to the runs as the console began: nothing open, searched, grouped or marked, and the newest run."""
+        for _ in range(2):
+            while len(self.app.screen_stack) > 1:
+                self.app.screen.dismiss(None)
+            await self.app.switch_mode("runs")
+        assert isinstance(self.app.screen, RunsScreen)
+        self.app.screen.table_query = TableQuery()
+        self.table.mark(self.table.marks.ids, is_marked=False)
+        self.table.focus()
+        await self.press("left", "home")
 
     async def sync(self) -> None:
         """Asks the service once, under what is painted: what is not painted again after it would stay."""

@@ -8,8 +8,6 @@ from typing import Final
 
 from app.api.requests import CreateOrganization, StartRun
 from app.profiles.load import parse
-from app.runs.screen import RunsScreen
-from app.runs.screen_views import TableQuery
 from storage.records import HealthReport, HealthSample, Repository
 from tests.console.automations.conftest import ONE, REQUEST, decided
 from tests.console.conftest import Scene
@@ -148,16 +146,8 @@ async def a_night(scene: Scene, service: Service) -> None:
 
 async def to_the_runs(scene: Scene) -> None:
     """Where each journey begins: all runs, and the cursor of each tab on its first row."""
-    app = scene.app
     await scene.press("2", "home")
-    while len(app.screen_stack) > 1:
-        await app.pop_screen()
-    await app.switch_mode("runs")
-    while not isinstance(app.screen, RunsScreen):
-        await app.pop_screen()
-    app.screen.table_query = TableQuery()
-    await scene.settle()
-    await scene.press("home")
+    await scene.to_all_runs()
 
 
 async def go(hand: Hand, journey: Journey) -> None:
