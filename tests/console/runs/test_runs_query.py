@@ -107,18 +107,16 @@ async def a_sheet_that_changes_nothing_leaves_the_line_as_it_was_typed(scene: Sc
 
 
 async def test_each_way_to_change_the_query(staged: Staged) -> None:
-    """One after the other in one console, each from the list of all runs."""
+    """By keys, by typing, by the mouse and by sheets."""
     async with staged() as scene:
-        for way in (
+        await scene.prove(
             clearing_undoes_the_line_first_and_then_the_view,
             what_is_typed_counts_as_far_as_it_goes_and_is_exact_at_the_end,
             active_runs_can_be_kept_on_top,
             the_branch_of_the_run_under_the_cursor,
             a_line_that_is_left_by_the_mouse_means_what_it_says,
             a_sheet_that_changes_nothing_leaves_the_line_as_it_was_typed,
-        ):
-            await scene.to_all_runs()
-            await way(scene)
+        )
 
 
 async def test_keys_about_rows_do_nothing_while_the_rows_are_replaced(
