@@ -1,4 +1,3 @@
-import sqlite3
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
@@ -210,11 +209,6 @@ def quiet_place(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     time.tzset()
 
 
-def polled_all_along(connection: sqlite3.Connection) -> None:
-    """Another console was open for an hour before, and saw the active runs all the time."""
-    connection.execute("UPDATE watched SET since_us = since_us - 3600000000")
-
-
 @pytest.fixture
 def staged(board: Lab, tmp_path: Path) -> Staged:
     """Puts the console on show, over the real engine on that service; `changed` is what a user configured."""
@@ -234,7 +228,10 @@ def staged(board: Lab, tmp_path: Path) -> Staged:
         async with engine_on(settings, clock) as engine:
             if synced:
                 await engine.refresh()
-                await engine.cache.writer.run(polled_all_along)
+                # Another console was open for an hour before, and saw the active runs all the time.
+                await engine.cache.writer.run(
+                    lambda db: db.execute("UPDATE watched SET since_us = since_us - 3600000000")
+                )
                 await engine.runs.judge_stuck()
             app = app_on(settings, clock, engine)
             async with app.run_test(size=size, notifications=toasts) as pilot:
