@@ -29,11 +29,12 @@ again: .venv/.dev ## Run the tests that failed last, one at a time
 
 check: lint test ## What CI runs: lint, types, contracts, tests
 
-lint: .venv/.dev ## Style, types and import contracts
+lint: .venv/.dev ## Style, types, import contracts, and whether what documents and messages name exists
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	@$(BIN)/python -m pytest -n0 -q tests/distribution/test_facts.py
 
 campaign: .venv/.dev ## Kill workers under 200 runs, 100,000 faulty writes, a day of the console and more (hours)
 	@$(BIN)/python -m pytest -n0 -s -m campaign tests/service/test_campaign.py tests/service/test_outages.py tests/service/test_containment.py tests/service/test_hostile_campaign.py tests/service/agents tests/conformance tests/console/journeys tests/sync/test_model.py tests/sync/test_outsider.py tests/actions tests/engine tests/automations tests/storage/test_ledger_model.py tests/rules

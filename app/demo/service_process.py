@@ -35,7 +35,7 @@ class DemoError(RunwardenError):
 
     def __init__(self, message: str, log: str = "") -> None:
         super().__init__(message)
-        self.log = safe_block("\n".join(log.splitlines()[-LOG_LINES:]))
+        self.log = safe_block("\n".join(log.splitlines()[-LOG_LINES:])) if log else ()
         """The last lines of the service's log, which show why it exited."""
 
 

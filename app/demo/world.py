@@ -258,6 +258,8 @@ def check_program(name: str) -> None:
     Raises:
         DemoError: Something is missing; the message says what to do.
     """
+    if name not in PROGRAMS:
+        raise DemoError(f"The demo knows no program {name!r}. Name one of: {', '.join(PROGRAMS)}.")
     _, _, variables, install = PROGRAMS[name]
     if shutil.which(name) is None:
         raise DemoError(f"There is no program {name} on PATH. Install it ({install}), or leave out --agent.")
