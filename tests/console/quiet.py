@@ -200,18 +200,9 @@ async def _ended(worker: Any) -> None:
         await worker.wait()
 
 
-_LINES: WeakKeyDictionary[App[Any], tuple[int, list[str]]] = WeakKeyDictionary()
-
-
 def lines(app: App[Any]) -> list[str]:
     """What is on the screen, line by line."""
-    loop = asyncio.get_running_loop()
-    if not isinstance(loop, QuietLoop):
-        return _shown(app, styles=False).split("\n")
-    # A test that asserts several things about one screen has it painted once.
-    if app not in _LINES or _LINES[app][0] != loop.rounds:
-        _LINES[app] = loop.rounds, _shown(app, styles=False).split("\n")
-    return _LINES[app][1]
+    return _shown(app, styles=False).split("\n")
 
 
 def strips(app: App[Any]) -> list[list[Segment]]:
