@@ -25,7 +25,7 @@ from tests.waiting import until
 WAYS = (
     *("", "enter", "2", "3", "3 i", "4", "5", "6", "7"),
     *SHEETS,
-    *("f F", "7 h"),
+    "7 h",
     *("n", "c", "a", "3 n", "3 p"),
 )
 """The keys that lead to each screen from the runs."""

@@ -32,8 +32,8 @@ async def seen(engine: Engine, clock: Any) -> None:
 
 async def test_branches_of_the_repository_are_offered(stage: Any, seen: None) -> None:
     """As soon as it is named; what cannot be shown is not offered, and down takes one."""
-    app = stage(NewRunForm)
-    async with opened(app, "acme/api") as pilot:
+    app = stage(lambda engine: NewRunForm(engine, focus="name"))
+    async with opened(app, "\tacme/api") as pilot:
         assert "↓ fix/login, main" in painted(app)
         assert "only/tools" not in painted(app)
         await press(pilot, "tab", "down")

@@ -56,6 +56,7 @@ SCENES: dict[str, tuple[Any, ...]] = {
     "new-run-problems": (NewRunForm, "acme\tfix..x\tFix it.\tdepth=3\ndepth=4", "ctrl+s"),
     "new-run-preview": (NewRunForm, "acme/web\tfix/x\tFix the \u202eflaky\ntest. " + "Long. " * 40, "ctrl+s"),
     "continue-hostile": (lambda engine: ContinueRunForm(engine, RUN), "Go on."),
+    "agent": (lambda engine: NewRunForm(engine, focus="name"), "security-review\tacme\tmain\t\tdepth=full\nlimit=3"),
     "organization-blocked": (OrganizationForm, "carl@hooli.example", "ctrl+s", "ctrl+s"),
 }
 
