@@ -89,21 +89,6 @@ async def test_a_run_that_asks_the_same_is_prefilled_if_no_other_may(
         await engine.actions.resolve_not_created(action.action_id)
 
 
-async def test_another_candidate_is_taken_by_a_click(stage: Any, engine: Engine, server: Server) -> None:
-    """By mouse alone."""
-    runs = [listed("run_later1", "fix/x"), listed("run_made1", "fix/x")]
-    action = await unknown_start(engine, server, Respond(200, {"runs": runs}))
-    app = stage(lambda engine: ResolveForm(engine, action))
-    async with opened(app) as pilot:
-        shown = [line for line in painted(app).splitlines() if "run_" in line]
-        await pilot.click("#found", offset=(20, 1))
-        await pilot.click("#verb-apply")
-        await settle(pilot)
-
-    assert app.outcome.result_id in shown[1]
-    assert app.outcome.result_id not in shown[0]
-
-
 async def test_sending_again_says_what_to_type_beside_candidates(stage: Any, engine: Engine, server: Server) -> None:
     """The ids that fit are offered for what it made, not for the word that confirms a second send."""
     action = await unknown_start(engine, server, RUNS, {"run_made1": "Fix it."})
