@@ -18,7 +18,7 @@ from app.automations.rule import Rule
 from app.engine.engine import Engine
 from app.engine.text import plural, safe_text
 from app.engine.times import span
-from app.health.facts import Incident
+from app.health.facts import Incident, unobserved_since
 from app.notify.incidents import IncidentReader
 from app.runs.document import as_received
 from storage.records import RunFilter, RunRow, RunSort
@@ -189,9 +189,16 @@ class Causes:
         """Read all current causes."""
         incidents = await self._incidents.read(now)
         causes = await self._runs(now, incidents)
-        for one in (each for each in incidents if not each.is_over):
+        if (since := unobserved_since(await self.engine.cache.links(), now)) is not None:
+            title = f"Code hosts unobserved for {span((now - since).total_seconds())}: their health cannot be read"
+            causes.append(_single("host", "link:health", title, since, "health", "health"))
+        for one in incidents:
+            if one.is_over and not (one.is_cut_off and one.until > now - LOOK_BACK):
+                continue
             title = f"Code host {one.platform} is {one.word}"
-            if not one.goes_on:
+            if one.is_cut_off:
+                title = f"Code host {one.platform} is no longer connected; it was {one.word} when last seen"
+            elif not one.goes_on:
                 lasted = span(one.lasted.total_seconds())
                 title = f"Code host {one.platform} was {one.word} for {lasted}, and has recovered"
             key = f"host:{one.platform}"

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 Markup = Literal["text", "markdown", "html"]
 ProfileColor = Literal["auto", "red", "green", "blue", "yellow", "purple"]
-AlertKind = Literal["failed", "stuck", "host", "link", "action", "run", "rule"]
+AlertKind = Literal["failed", "stuck", "host", "link", "job", "action", "run", "rule"]
 """The first parts of inbox keys, which rules may name."""
 DEFAULT_ROUTE: Final = "default"
 NOTIFY_PLACEHOLDERS: Final = (

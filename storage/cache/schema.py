@@ -19,6 +19,8 @@ CREATE TABLE runs (
 ) STRICT;
 -- All that is read and written of a run that has not changed.
 CREATE TABLE sightings (id INTEGER PRIMARY KEY, digest INTEGER NOT NULL, asked_us INTEGER NOT NULL) STRICT;
+-- When the service last changed a run, by its own answer to a write.
+CREATE TABLE written (run INTEGER PRIMARY KEY, updated_us INTEGER NOT NULL) STRICT;
 CREATE TABLE run_bodies (
     id INTEGER PRIMARY KEY, platform TEXT NOT NULL, data_json TEXT NOT NULL, raw_json TEXT NOT NULL
 ) STRICT;

@@ -275,3 +275,18 @@ def test_an_answer_that_takes_too_long_is_exit_code_8(faulty: CommandLine, serve
     result = faulty("--config", "config.toml", "runs", "list", "--json")
 
     assert (result.code, result.json()["error"]["kind"]) == (8, "timed_out")
+
+
+@pytest.mark.parametrize(
+    "words", [("list", "-o", "table"), ("list", "-o", "csv"), ("list", "-o", "ndjson"), ("export",)]
+)
+def test_every_format_says_what_was_left_out(boarded: CommandLine, board: Lab, words: tuple[str, ...]) -> None:
+    """Entries without a usable id: a short list is not taken for the whole."""
+    board.put("run_1", created=0)
+    board.nulls = 2
+
+    result = boarded("runs", *words)
+
+    assert result.code == 0
+    assert "run_1" in result.out
+    assert "Left out 2 entries" in result.err

@@ -27,6 +27,7 @@ from app.profiles.load import parse
 from storage.claims import Owner
 from storage.errors import DiskFullError
 from storage.ledger import Ledger
+from storage.records import PollOutcome
 from storage.records.alert import Delivery, Message
 from storage.records.decision import Decision, Occurrence
 from storage.records.inbox import Mark
@@ -368,6 +369,36 @@ async def test_a_host_that_disappears_while_it_is_down_has_not_recovered(desk: D
         "outage: github down",
         "outage: Code host github is no longer connected: its state is unknown",
     ]
+
+
+async def test_health_that_nobody_can_read_is_an_alert_with_an_end(desk: Desk) -> None:
+    """After 15 minutes, once; it blames no host, and says nothing of its own while the whole link is down."""
+    dispatcher = await desk.began(TO_ALL)
+    await samples(desk, 4, github="ok")
+    since = desk.world.now
+    for _ in range(16):
+        await desk.world.cache.record_poll(PollOutcome("health", desk.world.now, "server_error", "503"))
+        await desk.world.link()
+        await dispatcher.look()
+        desk.world.pass_(minutes=1)
+    await samples(desk, 1, github="ok")
+    await dispatcher.look()
+
+    assert await desk.titles() == [
+        f"Code hosts unobserved since {since.astimezone():%H:%M:%S}",
+        "The health of the code hosts can be read again",
+    ]
+
+
+async def test_a_job_that_keeps_failing_is_an_alert_with_an_end(desk: Desk) -> None:
+    """Whatever `on` says, once; a file that is locked for a moment is none."""
+    dispatcher, broken = await desk.began(BY_RULE), {"follow-ups": "It broke (ValueError: odd)."}
+    dispatcher.broken = lambda: broken
+    assert await desk.pass_(dispatcher, looks=2, seconds=29) == []
+    assert await desk.pass_(dispatcher, looks=9, seconds=30) == ['Runwarden\'s job "follow-ups" fails: acme']
+    broken.clear()
+
+    assert await desk.pass_(dispatcher, looks=3, seconds=30) == ['Runwarden\'s job "follow-ups" works again']
 
 
 # delivery
