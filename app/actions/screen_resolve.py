@@ -5,7 +5,7 @@ from typing import ClassVar, Final, Literal
 
 from textual import on, work
 from textual.app import ComposeResult
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList
@@ -13,14 +13,14 @@ from textual.widgets import Input, OptionList
 from app.actions.candidates import FINDABLE, Candidate, Proposal, request_sent
 from app.actions.reconciliation import THINGS, WHERE_TO_LOOK
 from app.actions.refusals import ActionRefusedError, DoubtfulIdError
-from app.api.errors import ApiError
-from app.api.requests import CancelRun, StartRun
+from app.api.errors import ApiError, NotOfferedError
+from app.api.requests import CancelRun, ResendInvitation, StartRun
 from app.console.guard import guarded_event
 from app.console.session import mark_of
 from app.console.sheets import OVER_CSS
 from app.engine.engine import Engine
 from app.engine.events import ActionChanged, CacheChangedElsewhere, Event
-from app.engine.text import safe_text
+from app.engine.text import plural, safe_text
 from app.engine.times import ago
 from storage.errors import StorageError
 from storage.ledger import LedgerRefusedError
@@ -50,6 +50,10 @@ _RESEND: Final[dict[Resolution, str]] = {
     "not_created": "It was not sent again",
     "send_again": "Send it again: it may then arrive twice",
 }
+_LETTERS: Final = "yna"
+"""The keys of the three choices; digits pick candidates."""
+_NUMBERED: Final = 9
+_LISTED: Final = (*FINDABLE, "organization.create")
 HEIGHTS: Final = [(0, "-short"), (34, "-tall")]
 _ID_CELLS: Final = 16
 """Cells of a candidate's id; the field has it in full once the candidate is chosen."""
@@ -81,7 +85,10 @@ class ResolveForm(ModalScreen[Action | None]):
         FormButton("force", "Record it anyway", "^o", "force", ("editing",)),
         FormButton("apply", "Resolve it", "^s", "apply", ("editing",), is_primary=True),
     )
-    BINDINGS: ClassVar[list[BindingType]] = bindings_of(BUTTONS)
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *bindings_of(BUTTONS),
+        *(Binding(str(n), f"pick({n})", f"candidate {n}", show=False) for n in range(1, _NUMBERED + 1)),
+    ]
 
     def __init__(self, engine: Engine, action: Action) -> None:
         super().__init__()
@@ -100,7 +107,7 @@ class ResolveForm(ModalScreen[Action | None]):
         """The ids of all candidates, the likeliest first."""
         self._found = Options(id="found", compact=True)
         self._choice = FormChoice(
-            tuple({"run.cancel": _CANCEL, "invitation.resend": _RESEND}.get(action.kind, _CHOICES).values())
+            tuple({"run.cancel": _CANCEL, "invitation.resend": _RESEND}.get(action.kind, _CHOICES).values()), _LETTERS
         )
         self._evidence = LineField("evidence", "", "")
 
@@ -114,7 +121,9 @@ class ResolveForm(ModalScreen[Action | None]):
         elif isinstance(request, CancelRun):
             about = request.run_id
             self._best = request.run_id
-        if action.kind in FINDABLE:
+        elif isinstance(request, ResendInvitation):
+            self._best = request.invitation_id
+        if action.kind in _LISTED:
             found = FormFact("candidates", self._found)
         else:
             found = FormFact("check", safe_text(WHERE_TO_LOOK[action.kind]))
@@ -138,7 +147,7 @@ class ResolveForm(ModalScreen[Action | None]):
         self._doubt(None)
         self._evidence.display = False
         self._choice.focus()
-        if self._action.kind in FINDABLE:
+        if self._action.kind in _LISTED:
             self._find_candidates()
 
     def on_unmount(self) -> None:
@@ -196,10 +205,11 @@ class ResolveForm(ModalScreen[Action | None]):
             return
         if resolution is None:
             self._refuse("Choose one of the three.")
+            self._choice.focus()
         elif resolution == "created" and not evidence:
-            self._evidence.complain(safe_text("Enter the id of the result."))
+            self._complain("Enter the id of the result.")
         elif resolution == "send_again" and evidence.casefold() != self._pledge.casefold():
-            self._evidence.complain(safe_text(f"Type {self._pledge} to confirm."))
+            self._complain(f"Type {self._pledge} to confirm.")
         else:
             self._is_applying = True
             self._apply(resolution, evidence)
@@ -224,14 +234,25 @@ class ResolveForm(ModalScreen[Action | None]):
             self._is_applying = False
             self._doubt(evidence if isinstance(error, DoubtfulIdError) else None)
             self._refuse(str(error))
+            if isinstance(error, DoubtfulIdError):
+                self._evidence.take_focus()
         else:
             self.dismiss(action)
 
+    def _complain(self, problem: str) -> None:
+        self._evidence.complain(safe_text(problem))
+        self._evidence.take_focus()
+
     @on(OptionList.OptionSelected, "#found")
     def _picked(self, event: OptionList.OptionSelected) -> None:
-        self._best, self._is_picked = self._ids[event.option_index], True
-        self._choice.chosen = 0
-        self._evidence.fill(self._best)
+        self.action_pick(event.option_index + 1)
+
+    def action_pick(self, number: int) -> None:
+        """Pick a candidate by its number."""
+        if number <= len(self._ids):
+            self._best, self._is_picked = self._ids[number - 1], True
+            self._choice.chosen = 0
+            self._evidence.fill(self._best)
 
     @on(FormChoice.Changed)
     def _chosen(self) -> None:
@@ -270,14 +291,24 @@ class ResolveForm(ModalScreen[Action | None]):
     async def _find_candidates(self) -> None:
         dialog = self.query_one(FormDialog)
         reconciliation = self._engine.reconciliation
-        dialog.note(safe_text("Asking the service for runs that it may have created…"))
+        thing = "organizations" if self._action.kind == "organization.create" else "runs"
+        dialog.note(safe_text(f"Asking the service for {thing} that it may have created…"))
         try:
             self._offer(await reconciliation.cached(self._action))
             found = await reconciliation.ask(self._action)
+        except NotOfferedError:
+            dialog.note(safe_text(WHERE_TO_LOOK[self._action.kind]))
+            return
         except (ApiError, StorageError) as error:
-            dialog.note(safe_text(f"The service could not be asked for runs that it may have created: {error}"), "warn")
+            said = f"The service could not be asked for {thing} that it may have created: {error}"
+            dialog.note(safe_text(said), "warn")
             return
         self._offer(found)
+        if self._action.kind == "organization.create":
+            said = f"The service invited {self._action.subject} to {plural(len(found.ids), 'organization')} since then."
+            none = "The service knows no such organization: most likely it did not take effect."
+            dialog.note(safe_text(said if found.ids else none))
+            return
         count = len(found.candidates)
         if found.is_certain:
             said = "Found: the first run has this action's id."
@@ -288,17 +319,24 @@ class ResolveForm(ModalScreen[Action | None]):
         else:
             runs, them = ("One run matches", "it") if count == 1 else (f"{count} runs match", "them")
             said = f"{runs} by place and time. A colleague may have started {them}."
-            if found.likely is not None:
+            if found.likely:
                 said = f"{runs} by place and time, and one asks the same."
         dialog.note(safe_text(said))
 
     def _offer(self, found: Proposal) -> None:
-        """Show the candidates; fill in the one that fits in all, unless one was picked or an id was typed."""
+        """Show the candidates; fill in the one that fits best, unless one was picked or an id was typed."""
         before = self._best
-        self._ids = tuple(candidate.run.run_id for candidate in found.candidates)
+        self._ids = found.ids
         if not self._is_picked:
-            self._best = "" if found.likely is None else found.likely.run.run_id
-        self._found.set_options([candidate_line(candidate) for candidate in found.candidates])
+            self._best = found.likely
+        lines = [candidate_line(candidate) for candidate in found.candidates]
+        for one in found.organizations:
+            text = safe_text(f"  invitation to {one.email}  {one.state}", limit=300)
+            lines.append(Content.assemble((safe_text(one.organization_id, limit=100), "bold"), text))
+        numbers = [f"{n} " if n <= _NUMBERED else "  " for n in range(1, len(lines) + 1)]
+        self._found.set_options(
+            Content.assemble((number, "bold $primary"), line) for number, line in zip(numbers, lines, strict=True)
+        )
         if self._resolution == "created" and self._evidence.value in {"", before}:
             self._evidence.fill(self._best)
 
@@ -317,4 +355,4 @@ def candidate_line(candidate: Candidate) -> Content:
         return line
     words, tone = ("same words", STYLES["good"]) if candidate.is_same else ("other words", STYLES["warn"])
     first = safe_text(candidate.asked.strip().partition("\n")[0], limit=200)
-    return Content("\n").join((line, Content.assemble("  ", (words, tone), f": “{first}”")))
+    return Content("\n").join((line, Content.assemble("    ", (words, tone), f": “{first}”")))

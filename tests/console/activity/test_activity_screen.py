@@ -153,7 +153,7 @@ async def test_an_unknown_outcome_is_resolved_here_and_seen_at_once(staged: Stag
             assert fact in scene.text
 
         scene.clock.move(minutes=8)
-        await scene.press("v", "2", "ctrl+s")
+        await scene.press("v", "n", "ctrl+s")
 
         assert "◌ not sent" in lines(scene)[0]
         assert "⊘ not created" in lines(scene)[1]
@@ -173,7 +173,7 @@ async def test_what_was_not_created_is_sent_again_as_a_new_action(staged: Staged
     async with staged(WIDE) as scene:
         old = await enter(scene, StartRun("Fix the flaky test.", API), "unknown", ago_m=1)
         await scene.ring()
-        await scene.press("6", "v", "2", "ctrl+s")
+        await scene.press("6", "v", "n", "ctrl+s")
 
         await scene.press("E")
         assert "Fix the flaky test." in scene.text
