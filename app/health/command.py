@@ -52,7 +52,7 @@ async def health(invocation: Invocation, /, *, cached: bool) -> int:
     unhealthy. With --cached, it is unknown if health could not be read for 15 minutes.
     """
     invocation.is_plugin = True
-    async with invocation.engine(needs_token=not cached) as engine:
+    async with invocation.engine(needs_token=not cached, is_live=not cached) as engine:
         if not cached:
             try:
                 await engine.health.refresh()

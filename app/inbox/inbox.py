@@ -83,6 +83,12 @@ class Inbox(Struct, frozen=True):
         automations = automations or (lambda: engine.settings.automations)
         return cls(engine, Causes(engine, engine.state if isinstance(engine.state, State) else None, automations))
 
+    @property
+    def marks_problem(self) -> str:
+        """Why it is unknown which items are done, snoozed or muted; empty: it is known."""
+        state = self.engine.state
+        return "" if isinstance(state, State) else f"Marks unknown: items that are done are listed too. {state}"
+
     async def items(self, *, with_done: bool = False) -> tuple[InboxItem, ...]:
         """Return the open items, the most severe and then the newest first; new events bring items back."""
         now = self.engine.clock()

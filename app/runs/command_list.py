@@ -199,7 +199,7 @@ async def _opened(
     invocation: Invocation, filters: dict[str, Any], limit: int | None, *, is_cached: bool
 ) -> "AsyncIterator[_RunList]":
     run_filter(**filters)  # Mistakes are reported before anything is opened.
-    async with invocation.files() if is_cached else invocation.engine(needs_token=True) as engine:
+    async with invocation.files() if is_cached else invocation.engine(needs_token=True, is_live=True) as engine:
         # Relative times count by the service's clock, as far as its offset is known.
         condition = run_filter(**filters, now=engine.clock() + await engine.cache.run_clock_ahead())
         yield _RunList(engine, condition, limit, is_cached)
