@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final, Generic, TypeVar, cast
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
+from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
 from textual.style import Style
@@ -181,10 +181,19 @@ class NotSureError(RunwardenError):
 class ConfirmSheet(PickerScreen[str]):
     """Shows the facts, asks for a folder if needed, and closes with the result as text."""
 
-    CSS = "ConfirmSheet .-hidden { display: none; }"
+    # On a short terminal the facts scroll, and the keys stay in sight.
+    CSS = """
+    ConfirmSheet .-hidden { display: none; }
+    ConfirmSheet #facts { height: auto; }
+    ConfirmSheet.-short #picker { height: 100%; max-height: 100%; padding: 0 1; }
+    ConfirmSheet.-short #facts { height: 1fr; }
+    ConfirmSheet.-short #picker Static { margin: 0; }
+    """
+    VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]]] = [(0, "-short"), (20, "-tall")]
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "go_on", "confirm", show=False, id="confirm.go_on"),
         Binding("ctrl+s", "anyway", "confirm anyway", show=False, id="confirm.anyway", priority=True),
+        Binding("ctrl+k", "instead", "confirm the other choice", show=False, id="confirm.instead", priority=True),
     ]
 
     def __init__(
@@ -198,17 +207,21 @@ class ConfirmSheet(PickerScreen[str]):
         verb: str,
         leaving: str,
         is_final: bool = False,
+        instead: tuple[str, Callable[[Path], Awaitable[str]]] | None = None,
     ) -> None:
         """Prepare; `do` may fail with an OSError or any `RunwardenError`. Without `folder` none is asked for.
 
         `anyway` is called for the folder that `do` refused last with NotSureError. `verb` and `leaving` say what is
         done and what escape does: "Cancel 2 runs", "Keep them". If that `is_final`, ctrl+s does it, and enter does not.
+        ctrl+k does what `instead` names in place of that.
         """
         super().__init__()
         self.TITLE_TEXT = title
         self._is_final = is_final
         does = ("ctrl+s", verb, "screen.anyway") if is_final else ("enter", verb, "screen.go_on")
-        self._keys = does, ("esc", leaving, "screen.leave")
+        other = [("ctrl+k", instead[0], "screen.instead")] if instead is not None else []
+        self._keys = (does, *other, ("esc", leaving, "screen.leave"))
+        self._instead = instead
         self._facts = facts
         self._folder = folder
         self._do = do
@@ -219,7 +232,7 @@ class ConfirmSheet(PickerScreen[str]):
 
     def compose_choice(self) -> ComposeResult:
         """Compose the facts and the folder's field."""
-        yield Static(Content("\n").join((*self._facts, Content())), markup=False)
+        yield VerticalScroll(Static(Content("\n").join((*self._facts, Content())), markup=False), id="facts")
         line = LineInput(str(self._folder or ""), placeholder="A folder", compact=True, select_on_focus=False)
         line.set_class(self._folder is None, "-hidden")
         yield line
@@ -251,6 +264,11 @@ class ConfirmSheet(PickerScreen[str]):
             self._start(self._do)
         elif self._anyway is not None and self._refused == self.query_one(LineInput).value:
             self._start(self._anyway)
+
+    def action_instead(self) -> None:
+        """Do the other choice."""
+        if self._instead is not None:
+            self._start(self._instead[1])
 
     def _start(self, do: Callable[[Path], Awaitable[str]]) -> None:
         if not self._is_busy:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from app.console.sheets import ConfirmSheet
     from app.engine.engine import Engine
     from storage.records import Action
+    from storage.records.decision import Decision
 
 ResultT = TypeVar("ResultT")
 PATIENCE_S: Final = 0.5
@@ -172,7 +173,8 @@ class RunActions(BaseScreen):
         runs, finals = await self._runs(), await engine.cache.final_statuses()
         active = [run for run in runs if run.status not in finals]
         if active:
-            sheet = cancel_sheet(engine, active, len(runs) - len(active))
+            waiting = await engine.follow_ups.waiting([run.run_id for run in active])
+            sheet = cancel_sheet(engine, active, len(runs) - len(active), waiting)
             sheet.mark = mark_of(engine)
             self.app.push_screen(sheet, cancelled)
         else:
@@ -240,9 +242,15 @@ class RunActions(BaseScreen):
         return labels.pop() if len(labels) == 1 else ""
 
 
-def cancel_sheet(engine: "Engine", runs: Sequence[Run], ended: int = 0) -> "ConfirmSheet":
-    """Return a sheet that cancels runs, one after the other; so many that were meant have `ended`."""
+def cancel_sheet(
+    engine: "Engine", runs: Sequence[Run], ended: int = 0, waiting: "Sequence[Decision]" = ()
+) -> "ConfirmSheet":
+    """Return a sheet that cancels runs, one after the other; so many that were meant have `ended`.
+
+    The continuations that are `waiting` for their end are dropped with them, unless the user keeps them.
+    """
     from app.actions.cancelling import LOOK_S, look
+    from app.actions.follow_ups import waiting_words
     from app.actions.refusals import ActionRefusedError
     from app.api.requests import CancelRun
     from app.console.sheets import ConfirmSheet
@@ -258,6 +266,15 @@ def cancel_sheet(engine: "Engine", runs: Sequence[Run], ended: int = 0) -> "Conf
         facts.append(Content(f"{ended:,} more marked run{' has' if ended == 1 else 's have'} ended already."))
     agents = "Its agent stops" if len(runs) == 1 else "Their agents stop"
     facts.append(Content(f"{agents} and nothing of this turn is pushed."))
+
+    for each in waiting[:_NAMED]:
+        words = safe_text(waiting_words(each).partition("\n")[0], limit=100)
+        facts.append(Content(f"A continuation waits for its end: “{words}”. It is dropped, too."))
+
+    async def keep(path: "Path") -> str:
+        for each in waiting:
+            await engine.follow_ups.keep(each)
+        return await cancel(path)
 
     async def cancel(_: "Path") -> str:
         done, unknown = 0, 0
@@ -285,7 +302,8 @@ def cancel_sheet(engine: "Engine", runs: Sequence[Run], ended: int = 0) -> "Conf
 
     leaving = "Keep it" if len(runs) == 1 else "Keep them"
     title = f"Cancel {what}"
-    return ConfirmSheet(title, facts, None, cancel, verb=title, leaving=leaving, is_final=True)
+    instead = (f"{title}, send what waits", keep) if waiting else None
+    return ConfirmSheet(title, facts, None, cancel, verb=title, leaving=leaving, is_final=True, instead=instead)
 
 
 def _was_cancelled(done: int, runs: int) -> str:

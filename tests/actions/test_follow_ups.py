@@ -72,6 +72,19 @@ async def test_it_goes_with_a_run_that_is_cancelled(peer: Lab, engine: Engine, b
     assert not any(json.loads(body or "{}").get("instructions") for body in peer.posts)
 
 
+async def test_one_that_is_kept_is_sent_although_its_run_is_cancelled(peer: Lab, engine: Engine) -> None:
+    """Once, as the user chose when cancelling."""
+    waiting = await engine.follow_ups.wait(GO_ON)
+    assert await engine.follow_ups.waiting(["run_1", "run_2"]) == (waiting,)
+    await engine.follow_ups.keep(waiting)
+    await engine.follow_ups.keep(waiting)
+    peer.put("run_1", "cancelled", created=peer.now)
+    await looked(engine, times=3)
+
+    assert [json.loads(body)["instructions"] for body in peer.posts] == ["Go on."]
+    assert await engine.follow_ups.waiting(["run_1"]) == ()
+
+
 async def test_it_is_sent_once_when_the_run_has_ended(peer: Lab, tmp_path: Path) -> None:
     """Also by another process than the one that was asked, after a restart; its actor is who asked."""
     desk = Desk(peer, tmp_path)

@@ -9,7 +9,7 @@ import pytest
 from textual.widgets import Input
 
 from app.actions.screen_resolve import ResolveForm
-from app.api.requests import CancelRun, StartRun
+from app.api.requests import CancelRun, ContinueRun, StartRun
 from app.engine.engine import Engine
 from app.engine.events import CacheChangedElsewhere
 from app.runs.screen_actions import cancel_sheet
@@ -273,3 +273,28 @@ async def test_the_sheet_of_a_cancel_does_not_wait_for_a_service_that_is_silent(
 
     assert "Whether the run was cancelled is unknown" in app.outcome
     assert [action.kind for action in await engine.ledger.unresolved()] == ["run.cancel"]
+
+
+@pytest.mark.parametrize(("key", "kept"), [("ctrl+s", False), ("ctrl+k", True)])
+@pytest.mark.parametrize("size", [(50, 12), (100, 40)])
+async def test_the_sheet_of_a_cancel_names_what_waits_and_shows_its_keys_at_any_size(
+    stage: Any, engine: Engine, server: Server, key: str, kept: bool, size: tuple[int, int]
+) -> None:
+    """A waiting continuation is dropped with the run, unless the user keeps it."""
+    server.otherwise = lambda _: Respond(202, CREATED | {"run_id": "run_1", "status": "failed"})
+    at = datetime(2026, 5, 1, tzinfo=UTC)
+    run = Run("run_1", "working", "main", Repository.parse("acme/api"), at, at, "{}")
+    waiting = await engine.follow_ups.wait(ContinueRun("run_1", "Then add tests.", run.repository))
+    app = stage(lambda engine: cancel_sheet(engine, [run], 0, [waiting]))
+    async with opened(app) as pilot:
+        await pilot.resize_terminal(*size)
+        await settle(pilot)
+        text = words(app)
+        await press(pilot, key)
+        await settle(pilot)
+
+    assert "ctrl+s Cancel the run ctrl+k Cancel the run, send what waits esc Keep it" in text
+    assert "Then add tests." in text or size[1] == 12
+    assert [each.occurrence.facts.get("kept") for each in await engine.follow_ups.waiting(["run_1"])] == (
+        ["yes"] if kept else [None]
+    )
