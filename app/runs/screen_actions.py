@@ -193,14 +193,14 @@ class RunActions(BaseScreen):
         """Copy the run's id; of several runs, a line each."""
         if ids := self.chosen_ids:
             lines = "\n".join(safe_text(run_id, limit=LONGEST_COPY) for run_id in ids)
-            self.session.copy_as_is(lines, f"Copied {len(ids):,} run ids" if len(ids) > 1 else f"Copied {lines}")
+            self.session.copy_as_is(lines, f"{len(ids):,} run ids" if len(ids) > 1 else lines)
 
     async def action_copy_run_json(self) -> None:
         """Copy the run as received; several as a list."""
         if runs := await self._runs():
-            said = f"Copied the JSON of {len(runs):,} runs" if len(runs) > 1 else "Copied the run's JSON"
+            what = f"The JSON of {len(runs):,} runs" if len(runs) > 1 else "The run's JSON"
             text = ",\n".join(json_escaped(run.raw_json) for run in runs)
-            self.session.copy_as_is(f"[{text}]" if len(runs) > 1 else text, said)
+            self.session.copy_as_is(f"[{text}]" if len(runs) > 1 else text, what)
 
     @using_engine("browser")
     async def action_open_in_browser(self, engine: "Engine") -> None:

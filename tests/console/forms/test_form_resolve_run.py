@@ -286,9 +286,7 @@ async def test_the_sheet_of_a_cancel_names_what_waits_and_shows_its_keys_at_any_
     run = Run("run_1", "working", "main", Repository.parse("acme/api"), at, at, "{}")
     waiting = await engine.follow_ups.wait(ContinueRun("run_1", "Then add tests.", run.repository))
     app = stage(lambda engine: cancel_sheet(engine, [run], 0, [waiting]))
-    async with opened(app) as pilot:
-        await pilot.resize_terminal(*size)
-        await settle(pilot)
+    async with opened(app, size=size) as pilot:
         text = words(app)
         await press(pilot, key)
         await settle(pilot)
