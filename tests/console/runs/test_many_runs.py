@@ -103,7 +103,7 @@ async def test_the_run_is_copied_and_opened_by_the_template(staged: Staged, monk
 async def test_copying_says_how_far_it_came(
     staged: Staged, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, within: str, takes: str, said: str
 ) -> None:
-    """tmux does not take a clipboard sequence from a program, and GNU screen swallows it."""
+    """Tmux does not take a clipboard sequence from a program, and GNU screen swallows it."""
     tmux, taken = tmp_path / "tmux", tmp_path / "taken"
     tmux.write_text(f'#!/bin/sh\n[ "$*" = "{takes}" ] && exec cat > {taken}\nexit 1\n')
     tmux.chmod(0o700)
