@@ -43,6 +43,12 @@ def has_screen() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
+def draw_on_stdout() -> None:
+    """Let Textual draw on stdout if stderr, where it draws by itself, is a file."""
+    if sys.__stderr__ is None or not sys.__stderr__.isatty():
+        sys.__stderr__ = sys.__stdout__
+
+
 @click.command(cls=ScreenCommand)
 @click.pass_obj
 def console(invocation: Invocation, /) -> int:
@@ -59,6 +65,7 @@ def open_console(invocation: Invocation) -> int:
         from app.profiles import config_path
         from app.profiles.screen_onboarding import run_onboarding
 
+        draw_on_stdout()
         code = run_onboarding(config_path(invocation.config_file, os.environ))
         if code != Exit.DONE:
             return code
@@ -72,6 +79,7 @@ def show(invocation: Invocation, settings: "Settings", profile: "Profile") -> in
     if in_browser:
         end_with_server()
     if in_browser or has_screen():
+        draw_on_stdout()
         from app.console import run_console
 
         if invocation.verbose and invocation.log_file is None:

@@ -99,6 +99,10 @@ class NotifyRule(Struct, frozen=True):
         force_setattr(self, "routes", self.routes or self.route)
 
 
+NOTIFY_SUBJECTS: Final = frozenset({"pinned", "stuck", "health", "link", "automations"})
+"""Words of `[notify] on` that are no status of a run."""
+
+
 class NotifySettings(Struct, frozen=True):
     """The subjects and channels of notifications."""
 

@@ -465,17 +465,25 @@ async def test_mail_arrives(tmp_path: Path) -> None:
     assert "<b>" not in message.get_body(("html", "plain")).get_content()  # type: ignore[union-attr] # it has one
 
 
-@pytest.mark.parametrize("answer", [Respond(500), Respond(302, headers={"Location": "/elsewhere"})])
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (Respond(500), "It answered 500 Internal Server Error. It may pass by itself"),
+        (Respond(302, headers={"Location": "/elsewhere"}), "It answered 302 Found. Write the address that"),
+        (Respond(401), "It answered 401 Unauthorized. Renew the login or token in its address."),
+    ],
+)
 async def test_what_is_not_taken_is_a_failure_that_names_no_address(
-    server: Server, tmp_path: Path, answer: Respond
+    server: Server, tmp_path: Path, answer: Respond, said: str
 ) -> None:
-    """A redirect, too: it would have swallowed the text."""
+    """It says what was answered and what to do. A redirect, too: it would have swallowed the text."""
     server.otherwise = lambda _: answer
     host = server.origin.removeprefix("http://")
 
     trouble = await tell(route(tmp_path, f"json://user:secret@{host}/"))
 
-    assert trouble == "Route oncall: 1 of 1 addresses did not take it."
+    assert trouble is not None
+    assert trouble.startswith(f"Route oncall: 1 of 1 addresses did not take it. {said}")
     assert {request.path for request in server.requests} == {"/"}
 
 
