@@ -12,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE :=
 DEMO ?= $(HOME)/runwarden-demo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test again check lint campaign wheel-check container-check page-check bench install lock pictures recording snapshots clean
+.PHONY: help demo test again check lint campaign wheel-check container-check page-check bench install lock reference pictures recording snapshots clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ bench: .venv/.dev ## Measure, as ratios within one run
 
 install: .venv/.dev ## Set up .venv for development
 	@echo "Ready: $(BIN)/runwarden"
+
+reference: .venv/.dev ## Write the command reference from the commands
+	@PYTHONPATH=. $(BIN)/python docs/reference.py
 
 pictures: .venv/.dev ## Make the README's pictures from the tests' accepted ones
 	@$(BIN)/python docs/pictures.py docs/pictures

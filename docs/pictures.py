@@ -7,7 +7,6 @@ from typing import Final
 
 ACCEPTED: Final = Path(__file__).resolve().parents[1] / "tests" / "console"
 SCENES: Final = {
-    "runs": "runs/__snapshots__/test_runs_pictures/test_runs_by_keys[runs-140x40].svg",
     "query": "runs/__snapshots__/test_runs_pictures/test_runs_by_keys[query-140x40].svg",
     "health": "health/__snapshots__/test_health_over_time/test_uptime_is_of_what_was_seen[140x40].svg",
 }

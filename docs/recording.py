@@ -96,7 +96,6 @@ async def tell(recording: Recording) -> None:
     recording.keep("review")
     await press("f4")
     await hold(3)
-    recording.keep("changes")
     await press("escape", "escape", then=0.5)
     await press("2")
     await hold(3.5)

@@ -17,7 +17,7 @@ from storage.records.results import RunTurns, Turn, Unavailable
 
 TellTurns = Callable[[str], Awaitable[RunTurns | Unavailable]]
 _EVENT: Final = "webhook"
-"""Who asked, if it was an event of a code host: its run may have less access than a new one would (docs/results.md)."""
+"""Who asked, if it was an event of a code host: its run may have less access than a new one would (docs/dev/api.md)."""
 
 
 class Asked(Struct, frozen=True):

@@ -139,7 +139,7 @@ class Client:
         return wire.answer(request, reply.status, reply.body)
 
     async def agents(self) -> tuple[NamedAgent, ...]:
-        """The agents that may be started, if the service lists them (docs/results.md). Raises as `run_detail`."""
+        """The agents that may be started, if the service lists them (docs/dev/api.md). Raises as `run_detail`."""
         with results.offered():
             return results.named_agents(await self._get("/external/agents"))
 
@@ -149,12 +149,12 @@ class Client:
             return results.invitations(await self._get("/external/invitations"))
 
     async def failure_facts(self) -> FailureFacts:
-        """What failed runs are about, if the service tells it (docs/results.md). Raises as `run_detail`."""
+        """What failed runs are about, if the service tells it (docs/dev/api.md). Raises as `run_detail`."""
         with results.offered():
             return results.failure_facts(await self._get("/external/questions"))
 
     async def run_detail(self, run_id: str) -> RunTurns:
-        """A run's turns, if the service offers them (docs/results.md).
+        """A run's turns, if the service offers them (docs/dev/api.md).
 
         Raises:
             NotOfferedError: It does not; asking again within a day is useless.

@@ -129,7 +129,7 @@ class NotFoundError(RefusedError):
 
 
 class NotOfferedError(RefusedError):
-    """The service has no such endpoint: it is an extension of the spec (docs/results.md)."""
+    """The service has no such endpoint: it is an extension of the spec (docs/dev/api.md)."""
 
     kind = "not_offered"
 

@@ -46,7 +46,7 @@ class ContinueRun(Struct, frozen=True):
     branch_name: str | None = None
     metadata: dict[str, Json] = field(default_factory=dict)
     start_from: Literal["patch", "branch"] | None = None
-    """Whether the turn begins with what the one before did not push (docs/results.md); None: the service decides."""
+    """Whether the turn begins with what the one before did not push (docs/dev/api.md); None: the service decides."""
 
     @property
     def query(self) -> str:
@@ -132,7 +132,7 @@ class OnboardProject(Struct, frozen=True):
 
 
 class CancelRun(Struct, frozen=True):
-    """POST /external/runs/{run_id}/cancel: an extension of the spec (docs/results.md)."""
+    """POST /external/runs/{run_id}/cancel: an extension of the spec (docs/dev/api.md)."""
 
     kind: ClassVar[ActionKind] = "run.cancel"
     subject: ClassVar[str] = ""
@@ -154,7 +154,7 @@ class CancelRun(Struct, frozen=True):
 
 
 class ResendInvitation(Struct, frozen=True):
-    """POST /external/invitations/{invitation_id}/resend: an extension of the spec (docs/results.md)."""
+    """POST /external/invitations/{invitation_id}/resend: an extension of the spec (docs/dev/api.md)."""
 
     kind: ClassVar[ActionKind] = "invitation.resend"
     subject: ClassVar[str] = ""

@@ -1,4 +1,4 @@
-"""The results extension (docs/results.md): its answers as records."""
+"""The results extension (docs/dev/api.md): its answers as records."""
 
 import json
 from collections.abc import Iterator

@@ -209,7 +209,7 @@ def run_page(body: bytes) -> RunPage:
 
 
 class InvitationBody(WireModel):
-    """An invitation (docs/results.md)."""
+    """An invitation (docs/dev/api.md)."""
 
     invitation_id: str
     organization_id: str

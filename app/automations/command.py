@@ -31,7 +31,7 @@ EXITS: Final = {
     "skipped": Exit.FAILED,
 }
 """The exit code of `automations run` by outcome; 0 for any other."""
-NO_RULES: Final = "No automations are configured. See docs/automations.md for examples."
+NO_RULES: Final = "No automations are configured. See docs/use/automations.md for examples."
 NEXT: Final = 5
 """How many fire times `check` shows."""
 TONES: Final = {"done": "good", "failed": "bad", "unknown": "warn", "interrupted": "warn", "waiting": "warn"}

@@ -123,7 +123,7 @@ class AutomationForm(ModalScreen[str | None]):
             when = ago(draft.saved_at, self._engine.clock())
             self._dialog.note(safe_text(f"Your draft, typed {when}; press ^n for the file's version."), "warn")
         else:
-            self._dialog.note(safe_text("Every key is in docs/automations.md; press ^t for a recipe."))
+            self._dialog.note(safe_text("Every key is in docs/use/automations.md; press ^t for a recipe."))
         if self._name is not None:
             # If the editor cannot be opened, the text is edited in the form.
             self.call_after_refresh(self._edit)

@@ -1,4 +1,4 @@
-"""Invitations in words: what became of each, where the service tells it (docs/results.md)."""
+"""Invitations in words: what became of each, where the service tells it (docs/dev/api.md)."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta

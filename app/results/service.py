@@ -1,4 +1,4 @@
-"""The service's own results (docs/results.md); one that does not offer them is asked again a day later."""
+"""The service's own results (docs/dev/api.md); one that does not offer them is asked again a day later."""
 
 import json
 import re

@@ -1,6 +1,6 @@
 """Organizations and their invitations, the health of code hosts, and GitLab projects.
 
-Spec 4.1 (creation by a partner), 2.7 and 4.5 (health), 4.6 (projects, our shape); docs/results.md (invitations).
+Spec 4.1 (creation by a partner), 2.7 and 4.5 (health), 4.6 (projects, our shape); docs/dev/api.md (invitations).
 """
 
 from functools import partial

@@ -1,4 +1,4 @@
-"""Results, an extension of the specification (docs/results.md): agents, and runs with turns, logs and changes."""
+"""Results, an extension of the specification (docs/dev/api.md): agents, and runs with turns, logs and changes."""
 
 import asyncio
 import json

@@ -33,7 +33,7 @@ from service.store.runs import Run, TurnRequest
 from service.text import plural
 
 _STARTS: Final = ("patch", "branch")
-"""The values of `start_from`, an extension of the specification (docs/results.md)."""
+"""The values of `start_from`, an extension of the specification (docs/dev/api.md)."""
 router = APIRouter()
 
 

@@ -60,7 +60,7 @@ def prune(admin: AdminContext, age: str, *, dry_run: bool) -> None:
 
 def _check_database(admin: AdminContext) -> None:
     if admin.database_url is not None:
-        raise SetupError("PostgreSQL has its own back-ups: pg_dump and pg_restore, as docs/operations.md says")
+        raise SetupError("PostgreSQL has its own back-ups: pg_dump and pg_restore, as docs/run/upgrade.md says")
 
 
 @click.command("backup")

@@ -98,7 +98,7 @@ class StartingPoint:
 
 
 def task_of(attempt: Attempt, snapshot: RepositorySnapshot, begun: StartingPoint | None) -> dict[str, object]:
-    """Return the document for the agent's standard input, as docs/service.md describes it."""
+    """Return the document for the agent's standard input, as docs/run/agent-contract.md describes it."""
     task: dict[str, object] = {
         "run_id": attempt.run.id,
         "turn": attempt.turn.number,

@@ -1,1 +1,1 @@
-"""Findings: an agent's remarks on places in the code, read from the files that it writes (docs/agents.md)."""
+"""Findings: an agent's remarks on places in the code, read from the files that it writes (docs/run/agents.md)."""

@@ -222,7 +222,7 @@ def _leave(connection: sqlite3.Connection, bottom_us: int, token: str, total: in
 
 
 def note_no_results(connection: sqlite3.Connection, at: datetime) -> None:
-    """Remember that the service offers no results (docs/results.md)."""
+    """Remember that the service offers no results (docs/dev/api.md)."""
     with immediate(connection):
         note(connection, "no_results_us", to_us(at))
 

@@ -6,7 +6,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 ResultSource = Literal["git", "service"]
-"""The source of a fact: the repository, or the results that the service keeps (docs/results.md)."""
+"""The source of a fact: the repository, or the results that the service keeps (docs/dev/api.md)."""
 ChangeKind = Literal["added", "modified", "deleted", "renamed", "copied", "mode", "submodule"]
 """`mode`: only the permissions, or the type, differ."""
 SUBMODULE_MODE: Final = "160000"

@@ -1,10 +1,10 @@
-"""docs/security.md names the tests that show what it says: each of them is there."""
+"""docs/run/security.md names the tests that show what it says: each of them is there."""
 
 import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "run" / "security.md").read_text(encoding="utf-8")
 
 
 def test_each_test_that_the_threat_model_names_exists() -> None:

@@ -1,4 +1,4 @@
-"""The recipes of docs/automations.md: read, set off and carried out."""
+"""The recipes of docs/use/automations.md: read, set off and carried out."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -12,7 +12,7 @@ from app.profiles.load import parse
 from tests.automations.conftest import Place
 from tests.notify.conftest import NOON
 
-PAGE = (Path(__file__).parents[2] / "docs" / "automations.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "use" / "automations.md").read_text("utf-8")
 TEXT = PAGE.partition("## Recipes")[2].partition("```toml\n")[2].partition("```")[0]
 RULES = parse(Path("/etc/config.toml"), TEXT).automations
 

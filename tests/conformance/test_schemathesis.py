@@ -189,7 +189,7 @@ def test_what_is_refused_does_not_fit_the_published_description(subject: Subject
 
 @pytest.mark.parametrize("examples", [1, pytest.param(300, marks=[pytest.mark.campaign, pytest.mark.timeout(3600)])])
 def test_the_extension_answers_as_it_says(subject: Subject, tmp_path: Path, examples: int) -> None:
-    """Results of runs (docs/results.md), as OpenAPI describes them: of any run, and of one that there is."""
+    """Results of runs (docs/dev/api.md), as OpenAPI describes them: of any run, and of one that there is."""
     described = dict(subject.http.get(f"{subject.root}/openapi.json").json())
     described["paths"] = {
         path.removeprefix("/v1"): item

@@ -1,4 +1,4 @@
-"""The extension that tells what a run did (docs/results.md): what is asked and understood, and who does not have it."""
+"""The extension that tells what a run did (docs/dev/api.md): what is asked and understood, and who does not have it."""
 
 from datetime import UTC, datetime
 

@@ -20,13 +20,14 @@ from tests.distribution.test_container_files import COMPOSE
 from tests.program import ROOT
 from tests.service_process import make_repository
 
-DOCUMENTS: Final = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS: Final = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 UNITS: Final = sorted((ROOT / "deploy" / "systemd").iterdir())
 FENCE: Final = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CALL: Final = re.compile(r"(?:^|[\s(:`]|/bin/)runwarden(?! -- )((?: +(?![#|&;<>])[^\s`]+)+)")
 IN_CONTAINER: Final = re.compile(r"docker compose (?:run|exec) .*\bapi((?: +[^\s`]+)+)")
 SHELL: Final = {"", "console"}
-GUIDE: Final = (ROOT / "docs" / "service.md").read_text("utf-8").partition("## Quick start")[2].partition("\n## ")[0]
+INSTALL: Final = (ROOT / "docs" / "run" / "install.md").read_text("utf-8")
+GUIDE: Final = INSTALL.partition("## Quick start")[2].partition("\n## ")[0]
 COMMANDS: Final = [shlex.split(line[2:], comments=True) for line in GUIDE.splitlines() if line.startswith("$ ")]
 
 
@@ -94,14 +95,6 @@ def test_every_command_in_a_document_exists(page: Path) -> None:
     assert {call: fault(call) for call in [*calls(text), *administration(text)] if fault(call)} == {}
 
 
-def test_every_command_of_the_service_is_in_its_table() -> None:
-    """An administrator finds them all on one page."""
-    text = (ROOT / "docs" / "service.md").read_text("utf-8")
-    shown = {call.split()[1] for call in [*administration(text), *calls(text)] if call.startswith("service ")}
-
-    assert set(service_root.list_commands(click.Context(service_root))) - shown == {"serve"}
-
-
 def test_units_and_containers_start_commands_that_exist() -> None:
     """A unit or a service with a mistyped option would only be noticed where it is started."""
     started = [line.partition("/runwarden ")[2] for unit in UNITS for line in unit.read_text("utf-8").splitlines()]
@@ -124,7 +117,7 @@ def test_every_link_leads_somewhere() -> None:
             name, _, anchor = target.partition("#")
             file = page if not name else page.parent / name
             if not file.exists() or (anchor and anchor not in anchors(file)):
-                broken.append(f"{page.name}: {target}")
+                broken.append(f"{page}: {target}")
 
     assert broken == []
 
@@ -139,7 +132,7 @@ def test_every_path_of_the_source_exists() -> None:
 
 
 def test_the_quick_start_ends_with_a_commit(tmp_path: Path) -> None:
-    """The quick start of docs/service.md works as it stands, except for addresses, the port and what is installed."""
+    """The quick start works as it stands, except for addresses, the port and what is installed."""
     repository = make_repository(tmp_path / "acme" / "api", {"app.py": "password = 'hunter2'\n"})
     setup = re.search(r"```toml\n(.*?)```", GUIDE, re.DOTALL)
     assert setup is not None

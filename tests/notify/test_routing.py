@@ -55,8 +55,8 @@ def test_severity_kind_repository_and_hour_choose(
 
 
 def test_what_the_document_shows_is_read() -> None:
-    """The section on notifications of docs/automations.md."""
-    page = (ROOT / "docs" / "automations.md").read_text().partition("## Notifications")[2]
+    """The section on notifications of docs/use/automations.md."""
+    page = (ROOT / "docs" / "use" / "automations.md").read_text().partition("## Notifications")[2]
     notify = parse(Path("/c.toml"), page.partition("```toml\n")[2].partition("```")[0]).notify
 
     assert [(route.name, route.fallback) for route in notify.routes] == [

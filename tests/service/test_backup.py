@@ -1,4 +1,4 @@
-"""Back-up and restore: the drill of docs/operations.md, and all that must not be restored."""
+"""Back-up and restore: the drill of docs/run/upgrade.md, and all that must not be restored."""
 
 import contextlib
 import io
@@ -59,7 +59,7 @@ def commits(made: Deployment, branch: str) -> int:
 
 
 def pg(cluster: Cluster, program: str, *arguments: str) -> None:
-    """Run one of PostgreSQL's own programs, as docs/operations.md says."""
+    """Run one of PostgreSQL's own programs, as docs/run/upgrade.md says."""
     subprocess.run([cluster.programs / program, *arguments], env={**os.environ, "LC_ALL": "C.UTF-8"}, check=True)
 
 

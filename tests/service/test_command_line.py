@@ -1,4 +1,4 @@
-"""`python -m service`: what an operator types (docs/service.md)."""
+"""`python -m service`: what an operator types (docs/run/install.md)."""
 
 import json
 import shlex

@@ -1,4 +1,4 @@
-"""Events out: stored with the change itself, signed, retried, given up and replayed (docs/service.md, "Events")."""
+"""Events out: stored with the change itself, signed, retried, given up and replayed (docs/run/events.md)."""
 
 import contextlib
 import json
@@ -476,8 +476,8 @@ def test_slow_endpoints_keep_no_mail_waiting(start: Callable[..., Api], receiver
 
 
 def test_the_receiver_of_the_documentation_takes_each_event_once(desk: Desk, receiver: Receiver) -> None:
-    """As it stands in docs/service.md."""
-    guide = (ROOT / "docs" / "service.md").read_text("utf-8").partition("\n## Events\n")[2]
+    """As it stands in docs/run/events.md."""
+    guide = (ROOT / "docs" / "run" / "events.md").read_text("utf-8").partition("# Events\n")[2]
     example: dict[str, Any] = {}
     exec(guide.partition("```python\n")[2].partition("```")[0], example)
     secret = receiver.secret = desk.add(receiver.origin).secret

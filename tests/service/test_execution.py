@@ -1,4 +1,4 @@
-"""From an accepted turn to a commit, with real git and real agent processes (docs/service.md, the agent contract)."""
+"""From an accepted turn to a commit, with real git and real agent processes (docs/run/agent-contract.md)."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""The page: signing in, invitations, runs and settings in a browser, over a real socket (docs/service.md)."""
+"""The page: signing in, invitations, runs and settings in a browser, over a real socket (docs/run/page.md)."""
 
 import contextlib
 import email

@@ -1,4 +1,4 @@
-"""What the API tells of a run beyond the specification: its turns, logs and diffs, and cancelling (docs/results.md)."""
+"""What the API tells of a run beyond the specification: its turns, logs and diffs, and cancelling (docs/dev/api.md)."""
 
 import subprocess
 from collections.abc import Callable, Iterator

@@ -60,7 +60,7 @@ async def test_a_file_that_changed_under_the_form_is_not_overwritten(staged: Sta
 
 async def test_a_template_is_a_rule_at_once(staged: Staged, configured: Configured) -> None:
     """The recipes of the documentation, each told by its sentence."""
-    page = (Path(__file__).parents[3] / "docs" / "automations.md").read_text("utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "use" / "automations.md").read_text("utf-8")
     async with staged(changed=configured("")) as scene:
         settings = scene.engine.settings
         assert all(line in page for table in recipes(settings) for line in table.splitlines() if "default" not in line)

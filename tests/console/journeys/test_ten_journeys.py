@@ -1,4 +1,4 @@
-"""The ten ways that people go most, each in at most six keys, or by the mouse alone; docs/console.md lists them."""
+"""The ten ways that people go most, each in at most six keys, or by the mouse alone; docs/use/console.md lists them."""
 
 import re
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class Journey:
     """From the list of runs to what a person wanted to see, or wanted done."""
 
     name: str
-    """As docs/console.md has it."""
+    """As docs/use/console.md has it."""
     steps: tuple[tuple[str, str], ...]
     """Each key, and what a click is on instead; `:` before that: a double click on the row. Empty: no click."""
     ends: tuple[str, ...]
@@ -194,7 +194,7 @@ async def test_each_is_walked_by_keys_and_by_clicks(walked: Walked, service: Ser
 
 def test_the_documentation_lists_them_with_their_keys() -> None:
     """Ten, in this order, and none takes more than five keys."""
-    page = (Path(__file__).parents[3] / "docs/console.md").read_text("utf-8")
+    page = (Path(__file__).parents[3] / "docs/use/console.md").read_text("utf-8")
     table = page.partition("## Ten journeys")[2].partition("\n## ")[0]
 
     assert [line for line in table.splitlines() if line.startswith("| ")][1:] == [each.row for each in JOURNEYS]

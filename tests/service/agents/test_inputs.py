@@ -1,4 +1,4 @@
-"""What a caller gives a named agent: inputs as declared, and the prompt that places them (docs/agents.md)."""
+"""What a caller gives a named agent: inputs as declared, and the prompt that places them (docs/run/agents.md)."""
 
 import json
 from pathlib import Path
