@@ -44,7 +44,8 @@ async def lines_of(engine: Engine, width: int | None) -> list[str]:
     cache = engine.cache
     runs = await cache.runs(RunFilter(), limit=_MOST_RUNS)
     total = await cache.count(RunFilter())
-    counts = await cache.status_counts(RunFilter())
+    counts, gone = await cache.status_counts(RunFilter()), await cache.gone()
+    working, queued = (counts.get(status, 0) - gone.get(status, 0) for status in ("working", "queued"))
     failed = (await cache.status_counts(RunFilter(since=now + await cache.run_clock_ahead() - _DAY))).get("failed", 0)
     shown = await views(engine, runs)
     links = await cache.links()
@@ -72,7 +73,7 @@ async def lines_of(engine: Engine, width: int | None) -> list[str]:
     head = [
         f"runwarden  {engine.profile.name}  {engine.profile.base_url}",
         freshness,
-        f"{counts.get('working', 0)} working  {counts.get('queued', 0)} queued  {failed} failed/24h",
+        f"{working} working  {queued} queued  {failed} failed/24h",
         *hosts,
         *([f"{link.dropped} entries of the list have no usable run id"] if link is not None and link.dropped else []),
         "",

@@ -8,7 +8,7 @@ from typing import Final, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from storage.records import HealthSpan, LinkState
+from storage.records import HealthSpan, LinkState, PlatformHealth
 from storage.records.health import NO_STATUS
 
 HealthLevel = Literal["well", "impaired", "bad"]
@@ -44,6 +44,18 @@ def unobserved_since(links: Iterable[LinkState], now: datetime) -> datetime | No
     """Since when health could not be read, if that is too long to rely on the last answer; None: it is not."""
     since = next((link.failing_since for link in links if link.subject == "health"), None)
     return since if since is not None and now - since >= UNOBSERVED_AFTER else None
+
+
+def is_down(host: PlatformHealth, healthy_words: Collection[str]) -> bool:
+    """Whether a host was bad when it was last seen."""
+    return host.connected and level(host.status, healthy_words) == "bad"
+
+
+def warning_of(hosts: Iterable[PlatformHealth], platforms: Collection[str], healthy_words: Collection[str]) -> str:
+    """Say which of these platforms is down now, before work is sent there; empty: none is known to be."""
+    bad = (each for each in hosts if each.platform in platforms and is_down(each, healthy_words))
+    down = [f"{each.platform} is {each.status}" for each in bad]
+    return f"Code host {' and '.join(down)}: what is retried now may fail again." if down else ""
 
 
 class Uptime(Struct, frozen=True):

@@ -11,6 +11,7 @@ from typing import Final, Self
 from msgspec import Struct
 from msgspec.structs import replace
 
+from app.actions.actions import retries, retry_key
 from app.automations.acting import in_words
 from app.automations.bot import LEASE, rules_of
 from app.automations.occurrences import reason_of
@@ -223,6 +224,9 @@ class Causes:
         ahead = await self.engine.cache.run_clock_ahead()
         condition = RunFilter(statuses=("failed",), since=now + ahead - LOOK_BACK)
         rows = await cache.rows(condition, RunSort(), offset=0, limit=MOST_RUNS)
+        # A failure that was retried is dealt with; the retry is a run of its own.
+        handled = await retries(self.engine.ledger, now - LOOK_BACK)
+        rows = tuple(run for run in rows if retry_key(run) not in handled)
         await self._read_reasons(rows)
         failed: dict[str, Cause] = {}
         questions = await cache.questions()
@@ -237,7 +241,9 @@ class Causes:
             named, colon, _ = run.repository.partition(":")
             platform = named if colon else DEFAULT_PLATFORM
             at = _ended(run, ahead)
-            troubles = (one for one in incidents if one.platform == platform and one.start <= at)
+            # It began at some time after the last healthy sample.
+            lead = timedelta(seconds=self.engine.profile.poll.health_s)
+            troubles = (one for one in incidents if one.platform == platform and one.start - lead <= at)
             host = next((one for one in troubles if not one.is_over or at <= one.until), None)
             reason = self._reasons.get((run.run_id, run.updated_at), "")
             about, why = reason, f": {reason}" if reason else ""

@@ -11,8 +11,9 @@ from textual.content import Content
 
 from app.console.base.screen import BaseScreen
 from app.console.messages import FollowRun
-from app.console.session import LONGEST_COPY, Session, mark_of
+from app.console.session import CURE_S, LONGEST_COPY, Session, mark_of
 from app.engine.text import json_escaped, plural, safe_text
+from app.health.facts import warning_of
 from app.runs.document import NO_PAGE, run_address
 from storage.records import Run, RunFilter, RunSort
 from widgets.kit.unkeyed import unkeyed
@@ -352,6 +353,9 @@ async def show_many(
     match name:
         case "retry":
             task = retried(runs, known)
+            places = {run.repository.platform for run in task.runs}
+            if said := warning_of(await engine.cache.health(), places, session.healthy_words):
+                session.notify(safe_text(said, limit=300), severity="warning", timeout=CURE_S)
         case "continue":
             task = continued(runs, known, await engine.cache.final_statuses())
         case "like":
