@@ -32,6 +32,7 @@ from app.cli.options import RUN_IDS, FactCommand, as_key, async_command
 from app.cli.output import Column
 from app.cli.running import asking
 from app.engine.text import plural
+from app.health.facts import warning_of
 from app.runs.command_lookup import RunLookup
 from app.runs.command_wait import RunWaiter, wait_failure, wait_options
 from app.runs.document import spec_fields

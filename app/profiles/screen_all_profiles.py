@@ -1,5 +1,6 @@
 """The runs of all profiles in one list: each action goes to the profile of its row."""
 
+import dataclasses
 from collections.abc import Iterable
 from contextlib import aclosing, suppress
 from datetime import datetime
@@ -109,12 +110,8 @@ class AllProfilesScreen(RunActions):
         for name, facts in self._overview.facts.items():
             link = None if facts.vitals is None else facts.vitals.runs_link
             fresh = freshness(link, own if facts.is_current else self._timing, now)
-            if (
-                facts.vitals is not None
-                and not facts.vitals.health_is_stale
-                and link is not None
-                and not link.is_failing
-            ):
+            is_known = link is not None and not link.is_failing
+            if facts.vitals is not None and not facts.vitals.health_is_stale and is_known:
                 words = self.session.healthy_words
                 down = [f"{each.platform} {each.status}" for each in facts.vitals.health if is_down(each, words)]
                 fresh = Badge("▲", safe_text(", ".join(down), limit=60), "bad") if down else fresh
@@ -180,9 +177,8 @@ class AllProfilesScreen(RunActions):
     async def _learn(self) -> None:
         """Ask each service what the runs on show are about."""
         for name, engine in self._open.items():
-            own = [
-                replace(row, run_id=row.own_id, profile="") for row in self.table.rows_on_show if row.profile == name
-            ]
+            here = (row for row in self.table.rows_on_show if row.profile == name)
+            own = [dataclasses.replace(row, run_id=row.own_id, profile="") for row in here]
             if rows := [row for row in own if engine.summaries.are_due(row)]:
                 # A service that cannot be asked keeps no other one waiting.
                 with suppress(ApiError):
