@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, Self, get_args
 
 from msgspec import Struct
 
@@ -28,8 +28,8 @@ from app.notify.dispatcher import Dispatcher, Say
 from app.notify.incidents import IncidentReader
 from app.profiles import ConfigError, Profile, Settings
 from app.profiles.token import EnvToken
-from app.sync.polling import PRIORITIES
 from storage.errors import StorageError
+from storage.records.activity import Subject
 from storage.records.decision import Decision, Occurrence
 from storage.state import AT_WORK, State
 
@@ -291,7 +291,7 @@ class Bot:
     def _broken(self) -> dict[str, str]:
         """The parts of the work that fail, with their reasons; failing polls have alerts of their own."""
         found = {**self.engine.polling.schedule.broken, **self._failures}
-        return {job: problem for job, problem in found.items() if job not in PRIORITIES}
+        return {job: problem for job, problem in found.items() if job not in get_args(Subject)}
 
     async def _may_work(self) -> bool:
         self.state.check_place()
