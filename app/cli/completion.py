@@ -54,7 +54,7 @@ def join_at_colons(environment: MutableMapping[str, str]) -> None:
             place -= number <= int(environment["COMP_CWORD"])
         else:
             joined.append(word)
-    environment |= {"COMP_WORDS": shlex.join(joined), "COMP_CWORD": str(place)}
+    environment.update(COMP_WORDS=shlex.join(joined), COMP_CWORD=str(place))
 
 
 async def _found(kind: str, invocation: Invocation) -> list[tuple[str, str]]:

@@ -392,7 +392,7 @@ async def test_health_that_nobody_can_read_is_an_alert_with_an_end(desk: Desk) -
 
 async def test_a_job_that_keeps_failing_is_an_alert_with_an_end(desk: Desk) -> None:
     """Whatever `on` says, once; a file that is locked for a moment is none."""
-    dispatcher, broken = await desk.began(BY_RULE), {"follow-ups": "It broke (ValueError: odd)."}
+    dispatcher, broken = await desk.began("[notify]\non = []\n" + TO_ALL), {"follow-ups": "It broke (ValueError: odd)."}
     dispatcher.broken = lambda: broken
     assert await desk.pass_(dispatcher, looks=2, seconds=29) == []
     assert await desk.pass_(dispatcher, looks=9, seconds=30) == ['Runwarden\'s job "follow-ups" fails: acme']
