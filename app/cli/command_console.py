@@ -14,6 +14,7 @@ import click
 from app.cli.context import Invocation
 from app.cli.exits import Exit, failed, require_extra
 from app.cli.options import ScreenCommand
+from app.start.streams import draw_on_stdout
 
 if TYPE_CHECKING:
     from app.profiles import Profile, Settings
@@ -41,12 +42,6 @@ def end_with_server() -> None:
 def has_screen() -> bool:
     """Whether there is a terminal to draw on."""
     return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
-
-
-def draw_on_stdout() -> None:
-    """Let Textual draw on stdout if stderr, where it draws by itself, is a file."""
-    if sys.__stderr__ is None or not sys.__stderr__.isatty():
-        sys.__stderr__ = sys.__stdout__
 
 
 @click.command(cls=ScreenCommand)
@@ -79,7 +74,6 @@ def show(invocation: Invocation, settings: "Settings", profile: "Profile") -> in
     if in_browser:
         end_with_server()
     if in_browser or has_screen():
-        draw_on_stdout()
         from app.console import run_console
 
         if invocation.verbose and invocation.log_file is None:
