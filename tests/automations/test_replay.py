@@ -174,6 +174,7 @@ async def test_a_replay_equals_what_was_done(place: Place, seed: int) -> None:
             await place.unknown_write(key=f"k{minute}")
         await runner.look()
         place.world.pass_(minutes=1)
+    await runner.look()
 
     found = await replayed(place, *texts)
 
