@@ -12,13 +12,13 @@ export PYTHONDONTWRITEBYTECODE :=
 DEMO ?= $(HOME)/runwarden-demo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test again check lint campaign wheel-check container-check page-check bench install lock reference pictures recording snapshots clean
+.PHONY: help demo test again check lint campaign wheel-check release container-check page-check bench install lock reference pictures recording transcripts snapshots clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: .venv/.demo ## Show everything working on this machine: service, repositories, runs, console (KEEP=1 keeps it)
-	@$(BIN)/runwarden demo $(if $(KEEP),--keep --folder "$(DEMO)")
+demo: .venv/.demo ## Show everything working on this machine, with scripted agents (KEEP=1 keeps it; AGENT=claude adds yours)
+	@$(BIN)/runwarden demo $(if $(KEEP),--keep --folder "$(DEMO)") $(if $(AGENT),--agent "$(AGENT)")
 
 test: .venv/.dev ## Run all tests (about twelve minutes on two cores)
 	@echo "All tests take about twelve minutes on two quiet cores; CONTRIBUTING.md says how to run a part of them."
@@ -29,11 +29,12 @@ again: .venv/.dev ## Run the tests that failed last, one at a time
 
 check: lint test ## What CI runs: lint, types, contracts, tests
 
-lint: .venv/.dev ## Style, types and import contracts
+lint: .venv/.dev ## Style, types, import contracts, and whether what documents and messages name exists
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	@$(BIN)/python -m pytest -n0 -q tests/distribution/test_facts.py
 
 campaign: .venv/.dev ## Kill workers under 200 runs, 100,000 faulty writes, a day of the console and more (hours)
 	@$(BIN)/python -m pytest -n0 -s -m campaign tests/service/test_campaign.py tests/service/test_outages.py tests/service/test_containment.py tests/service/test_hostile_campaign.py tests/service/agents tests/conformance tests/console/journeys tests/sync/test_model.py tests/sync/test_outsider.py tests/actions tests/engine tests/automations tests/storage/test_ledger_model.py tests/rules
@@ -43,6 +44,9 @@ wheel-check: export RUNWARDEN_PYTHONS ?= $(shell ls -d $(HOME)/.pyenv/versions/*
 	$(HOME)/.local/share/uv/python/*/bin/python3.1[1-9] 2>/dev/null | paste -sd: -)
 wheel-check: .venv/.dev ## Install the wheel on each Python that PATH or RUNWARDEN_PYTHONS names, and run its demo (minutes)
 	@$(BIN)/python -m pytest -n0 -s -m campaign tests/distribution/test_wheel.py
+
+release: .venv/.dev ## Build, hash, list the parts of, check and tag the version in app/version.py (minutes; publishes nothing)
+	@.ci/release
 
 container-check: .venv/.dev .venv/.containers ## Build the image, and start it and the systemd units, with podman (minutes, as root)
 	@$(BIN)/python -m pytest -n0 tests/distribution/test_container_files.py
@@ -65,6 +69,9 @@ pictures: .venv/.dev ## Make the README's pictures from the tests' accepted ones
 
 recording: .venv/.dev ## Record the README's moving picture on the demo, and two pictures (needs rsvg-convert, ffmpeg, gifsicle)
 	@PYTHONPATH=. TERM=xterm-256color COLORTERM=truecolor $(BIN)/python docs/recording.py
+
+transcripts: .venv/.dev ## Record the sessions that the demo's fixer replays (needs Claude Code from npm, and root for /workspace)
+	@PYTHONPATH=. $(BIN)/python -m tests.demo.transcripts
 
 snapshots: .venv/.dev ## Accept what the screens look like now, after looking at them
 	@$(BIN)/python -m pytest tests/console --snapshot-update

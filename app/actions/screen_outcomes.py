@@ -74,7 +74,7 @@ _CURES: Final[dict[str, str]] = {
     "not_authorized": "The token is missing, unknown or has expired: give this profile a new one.",
     "rate_limited": "The organization's rate limit is spent: wait, then send again.",
     "not_found": "Check the names.",
-    "forbidden": "The token needs Administrator scope.",
+    "forbidden": "The token needs scope admin.",
 }
 _MAY_NOT_CREATE: Final = (
     "The token needs the scope organizations:create or admin, the organization the entitlement CreateOrganizations, "

@@ -99,15 +99,21 @@ def show(invocation: Invocation, settings: "Settings", profile: "Profile") -> in
     metavar="DIR",
     help="Create all files in this folder, or reopen a kept one.",
 )
+@click.option(
+    "--agent",
+    default="",
+    metavar="PROGRAM",
+    help="Add a program of yours as an agent, with your key: claude, codex, gemini, opencode or aider.",
+)
 @click.pass_obj
-def demo(invocation: Invocation, /, *, no_console: bool, keep: bool, folder: Path | None) -> int:
-    """Start a service with repositories, agents and runs, and open the console on it."""
+def demo(invocation: Invocation, /, *, no_console: bool, keep: bool, folder: Path | None, agent: str) -> int:
+    """Start a service with repositories, scripted stand-in agents and runs, and open the console on it."""
     require_extra("service")
     from app.demo import run_demo
     from app.demo.service_process import DemoError
 
     try:
-        return run_demo(None if no_console else partial(show, invocation), keep=keep, folder=folder)
+        return run_demo(None if no_console else partial(show, invocation), keep=keep, folder=folder, agent=agent)
     except DemoError as error:
         for line in error.log:
             invocation.output.note(line)

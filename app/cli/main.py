@@ -42,6 +42,10 @@ COMMANDS: Final = {
     "backup": ("app.profiles.command:backup", "Copy the ledgers and the automations' state."),
     "config": ("app.profiles.command:config", "Show, check, create, edit or change the configuration file."),
     "completion": ("app.cli.command_help:completion", "Complete commands, options and runs in your shell."),
+    "doctor": (
+        "app.cli.command_doctor:doctor",
+        "Check versions, terminal, data folder, service and sandbox, for an issue.",
+    ),
     "man": ("app.cli.command_help:man", "Show the help of every command in a pager."),
     "profiles": ("app.profiles.command:profiles", "List the configured services."),
     "token": ("app.profiles.command:token", "Check the API token."),

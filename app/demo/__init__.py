@@ -17,22 +17,24 @@ from urllib.parse import urlsplit
 
 from app.demo.history import execute, seed_month
 from app.demo.service_process import GRACE_S, DemoError, has_sandbox
-from app.demo.world import PROFILE, World, build, resume
+from app.demo.world import PROFILE, World, add_program, build, check_program, resume
 from app.profiles import Profile, Settings, load
 
 Show = Callable[[Settings, Profile], int]
 """Shows a profile until the user quits; returns the exit code."""
 
 
-def run_demo(show: Show | None, *, keep: bool, folder: Path | None) -> int:
+def run_demo(show: Show | None, *, keep: bool, folder: Path | None, agent: str = "") -> int:
     """Set up the demo, show it until the user quits, and remove it; return the process's exit code.
 
     Without `show`, the service executes a few runs and then waits for SIGINT or SIGTERM. Without a folder, the demo
-    uses a new temporary one; a kept folder is resumed.
+    uses a new temporary one; a kept folder is resumed. `agent` is a program of the user's that becomes an agent.
 
     Raises:
         DemoError: The demo could not be set up; the message says what to do.
     """
+    if agent:
+        check_program(agent)
     if show is not None:
         # Import the console while the service starts: both take about the same time.
         threading.Thread(target=import_module, args=("app.console.app",), daemon=True).start()
@@ -41,6 +43,9 @@ def run_demo(show: Show | None, *, keep: bool, folder: Path | None) -> int:
         _folder(folder, keep=keep) as root,
         _world(root, is_live=show is not None, keep=keep) as world,
     ):
+        if agent:
+            add_program(world, agent)
+            _say(f"Your own {agent} works here as the agent {agent}, with your key: at most $1 a run and $5 a day.")
         settings, profile = world.configuration()
         if show is None:
             _say("Executing a few runs on them…")
@@ -49,22 +54,25 @@ def run_demo(show: Show | None, *, keep: bool, folder: Path | None) -> int:
                 from app.engine.engine import Engine
 
                 async with await Engine.open(settings, profile, actor="demo") as engine:
-                    await execute(engine)
+                    await execute(engine, agent)
 
             asyncio.run(work())
             print(world.announcement(), flush=True)
             status = world.service.process.wait()
             log = world.log.read_text(errors="replace")
             raise DemoError(f"The demo's service exited unexpectedly, with status {status}.", log)
-        with team_at_work(world):
+        with team_at_work(world, agent):
             return show(settings, profile)
     return 0  # A signal stopped a demo without a console, and everything was removed.
 
 
 @contextmanager
-def team_at_work(world: World) -> Iterator[None]:
-    """Start runs, interrupt a code host and run a bot, in a separate process, inside this context."""
-    command = [sys.executable, "-P", "-m", "app.demo.live", str(world.folder)]
+def team_at_work(world: World, agent: str = "") -> Iterator[None]:
+    """Start runs, interrupt a code host and run a bot, in a separate process, inside this context.
+
+    `agent` is the user's own, which gets one run.
+    """
+    command = [sys.executable, "-P", "-m", "app.demo.live", str(world.folder), agent]
     with (world.folder / "live.log").open("ab") as log:
         team = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=log, stderr=log, text=True, start_new_session=True
@@ -170,8 +178,9 @@ def _world(root: Path, *, is_live: bool, keep: bool) -> Iterator[World]:
     elif is_live:
         what = (
             "Creating four repositories and starting a service on this machine.\n"
-            "The month of history is made up by the service's lab. Runs from now on are real: agents work in\n"
-            f"{root / 'repositories'}, at the pace of a model.\n"
+            "The agents are scripted stand-ins: no model, no account. The service, the sandbox, the repositories and\n"
+            f"their commits are real ({root / 'repositories'}).\n"
+            "The month of history is made up by the service's lab.\n"
             + (
                 "All of it is kept."
                 if keep

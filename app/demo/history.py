@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from app.api.requests import ContinueRun, CreateOrganization, StartAgent, StartRun, WriteRequest
 from app.demo.service_process import ServiceProcess
-from app.demo.world import AGENTS, REPOSITORIES
+from app.demo.world import AGENTS, FIXER, REPOSITORIES, tasks
 from storage.records import Repository
 
 if TYPE_CHECKING:
@@ -35,14 +35,16 @@ FIRST: Final[tuple[WriteRequest, ...]] = (
 )
 SECOND_TURN: Final = "And the tests? Say what is still open since your last review."
 LAST: Final[tuple[WriteRequest, ...]] = (
-    StartAgent("security-review", "acme/api", "fix/login-timeout"),
+    StartAgent("security-review", "acme/api", "fix/login-timeout", {"instructions": "Can this leak a session?"}),
     StartRun("Review the billing code.", Repository.parse("acme/api")),
 )
 """Started once everything else has finished."""
 
 
-async def execute(engine: "Engine") -> None:
-    """Execute the first runs through the ledger, as the forms do."""
+async def execute(engine: "Engine", own: str = "") -> None:
+    """Execute the first runs through the ledger, as the forms do; `own` is the user's own agent, empty for none."""
+    for name in filter(None, (own, FIXER)):
+        await engine.actions.submit(StartAgent(name, "acme/api", inputs={"instructions": tasks()["acme-api"][0]}))
     first = [await engine.actions.submit(request) for request in FIRST]
     begun = {action.result_id for action in first}
     with suppress(TimeoutError):

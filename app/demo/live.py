@@ -1,6 +1,6 @@
-"""`python -m app.demo.live FOLDER`: simulates the demo's team until standard input closes.
+"""`python -m app.demo.live FOLDER [AGENT]`: simulates the demo's team until standard input closes.
 
-The first line on standard input is the lab's token.
+The first line on standard input is the lab's token; AGENT is the user's own agent, which gets one run.
 """
 
 import asyncio
@@ -26,13 +26,11 @@ BETWEEN_OUTAGES_S: Final = (200.0, 400.0)
 FIRST_OUTAGE_S: Final = 75.0
 FRAGILE: Final = "platform/tools"
 """The repository that the health probe of the demo's GitLab reads: hiding it makes the host unreachable."""
-TASKS: Final = (
-    "Review what is on this branch.",
-    "Is this ready to merge?",
-    "Look for what could leak.",
-    "Which tests are missing?",
-    "Read it like a newcomer, and say what is unclear.",
-)
+TASKS: Final = {
+    "reviewer": ("Review what is on this branch.", "Is this ready to merge?", "Which tests are missing?"),
+    "security-review": ("Look for secrets and injection.", "Can anything here leak data?"),
+    "housekeeping": ("Review the style of the whole repository.", "What can be simplified?"),
+}
 BRANCHES: Final = {
     "acme/api": (None, "fix/login-timeout"),
     "acme/web": (None, "agent/dark-mode"),
@@ -40,7 +38,7 @@ BRANCHES: Final = {
 }
 
 
-async def _work(folder: Path, lab_token: str, ended: asyncio.Event) -> None:
+async def _work(folder: Path, lab_token: str, own_agent: str, ended: asyncio.Event) -> None:
     from app.automations.bot import Bot, reload_on_hangup
     from app.demo.history import execute
     from app.demo.world import PROFILE
@@ -67,7 +65,7 @@ async def _work(folder: Path, lab_token: str, ended: asyncio.Event) -> None:
                 tasks.create_task(_break_host(folder))
                 if lab_token:
                     await _lose_an_answer(own, lab_token)
-                    await execute(own)
+                    await execute(own, own_agent)
                 tasks.create_task(_keep_starting(others))
         finally:
             await bot.close()
@@ -91,9 +89,11 @@ async def _lose_an_answer(engine: "Engine", lab_token: str) -> None:
 async def _keep_starting(engine: "Engine") -> None:
     """Start run after run, like a team."""
     from app.api.requests import StartAgent, StartRun
+    from app.demo.world import REPOSITORIES, tasks
     from storage.records import Repository
 
-    rng = random.Random()
+    rng, fixes = random.Random(), tasks()
+    samples = {each.name: each.sample for each in REPOSITORIES}
     while True:
         await engine.refresh()
         if len(await engine.cache.active_runs()) > CROWD:
@@ -101,11 +101,12 @@ async def _keep_starting(engine: "Engine") -> None:
             continue
         name = rng.choices(("acme/api", "acme/web", "acme/pipeline", "gitlab:platform/tools"), (5, 3, 4, 2))[0]
         agent = rng.choices(("reviewer", "fixer", "security-review", "housekeeping"), (3, 5, 1, 1))[0]
+        path = name.removeprefix("gitlab:")
+        task = rng.choice(TASKS.get(agent) or fixes[samples[path]])
         if agent == "reviewer":
-            task = rng.choice(TASKS)
             await engine.actions.submit(StartRun(task, Repository.parse(name), rng.choice(BRANCHES.get(name, (None,)))))
         else:
-            await engine.actions.submit(StartAgent(agent, name.removeprefix("gitlab:")))
+            await engine.actions.submit(StartAgent(agent, path, inputs={"instructions": task}))
         await asyncio.sleep(rng.uniform(*PAUSE_S))
 
 
@@ -127,7 +128,7 @@ async def _break_host(folder: Path) -> None:
         await asyncio.sleep(rng.uniform(*BETWEEN_OUTAGES_S))
 
 
-async def main(folder: Path, lab_token: str) -> None:
+async def main(folder: Path, lab_token: str, own_agent: str = "") -> None:
     """Work until standard input closes; without a lab token, the first runs were executed before."""
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
 
@@ -138,7 +139,7 @@ async def main(folder: Path, lab_token: str) -> None:
 
     threading.Thread(target=wait_for_end, name="stdin", daemon=True).start()
     try:
-        await _work(folder, lab_token, ended)
+        await _work(folder, lab_token, own_agent, ended)
     except* _EndedError:
         pass
 
@@ -146,4 +147,4 @@ async def main(folder: Path, lab_token: str) -> None:
 if __name__ == "__main__":
     token = sys.stdin.readline().strip()
     time.sleep(HEAD_START_S)
-    asyncio.run(main(Path(sys.argv[1]), token))
+    asyncio.run(main(Path(sys.argv[1]), token, *sys.argv[2:]))

@@ -1,8 +1,10 @@
 """The demo's service: set up with its command line, and run as a process."""
 
 import json
+import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,12 +26,16 @@ sandbox = "none"
 """
 
 
+NO_ACCOUNT: Final = {"ANTHROPIC_AUTH_TOKEN": "the-demo-has-no-account"}
+"""Without a sandbox the fixer would hold its key by itself; this one is worth nothing."""
+
+
 class DemoError(RunwardenError):
     """The demo could not be set up; the message says what to do."""
 
     def __init__(self, message: str, log: str = "") -> None:
         super().__init__(message)
-        self.log = safe_block("\n".join(log.splitlines()[-LOG_LINES:]))
+        self.log = safe_block("\n".join(log.splitlines()[-LOG_LINES:])) if log else ()
         """The last lines of the service's log, which show why it exited."""
 
 
@@ -64,6 +70,7 @@ def administer(arguments: list[str]) -> dict[str, Any]:
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
+        env=os.environ | NO_ACCOUNT,
     )
     if done.returncode != 0:
         raise DemoError("The demo's service could not be set up.", done.stderr or done.stdout)
@@ -77,7 +84,9 @@ def has_sandbox(data_dir: Path) -> bool:
     return not file.exists() or _UNSANDBOXED not in file.read_text("utf-8")
 
 
-def _bubblewrap_works() -> bool:
+@cache
+def bubblewrap_works() -> bool:
+    """Whether agents can have a sandbox on this machine."""
     isolation = ("--unshare-all", "--unshare-user", "--disable-userns", "--ro-bind", "/", "/")
     try:
         probe = subprocess.run(
@@ -95,7 +104,7 @@ def start(data_dir: Path, log: Path, *options: str) -> ServiceProcess:
         DemoError: It exited before it was ready.
     """
     settings = data_dir / "service.toml"
-    if not settings.exists() and not _bubblewrap_works():
+    if not settings.exists() and not bubblewrap_works():
         data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         settings.write_text(_UNSANDBOXED, "utf-8")
     arguments = ["serve", "--data-dir", str(data_dir), "--stop-with-stdin", *options]
@@ -107,6 +116,7 @@ def start(data_dir: Path, log: Path, *options: str) -> ServiceProcess:
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
+            env=os.environ | NO_ACCOUNT,
             # Ctrl-C in the terminal is for the console; the demo stops the service itself.
             start_new_session=True,
         )

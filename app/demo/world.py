@@ -4,8 +4,9 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -13,7 +14,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from app.demo.service_process import ServiceProcess, administer, start
+from app.demo.service_process import NO_ACCOUNT, DemoError, ServiceProcess, administer, bubblewrap_works, start
 from app.profiles import Choice, Profile, Settings, load
 
 if TYPE_CHECKING:
@@ -25,15 +26,28 @@ SAMPLES: Final = Path(__file__).parent / "samples"
 AUTHOR: Final = "Ada Example"
 _PERSON: Final = {"NAME": AUTHOR, "EMAIL": "ada@acme.example"}
 AGENT: Final = Path(__file__).with_name("agent.py")
-EDITS: Final = SAMPLES / "edits.toml"
-AGENTS: Final[Mapping[str, tuple[str, ...]]] = {
-    "reviewer": ("18", "-"),
-    "security-review": ("30", "-", "--input", "focus=security"),
-    "housekeeping": ("45", "-", "--input", "focus=style"),
-    "fixer": ("40", str(EDITS)),
+REPLAY: Final = Path(__file__).with_name("replay.py")
+SESSIONS: Final = SAMPLES / "sessions"
+"""What the fixer replays."""
+FIXER: Final = "fixer"
+FIXER_PACE_S: Final = "40"
+REVIEWERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "reviewer": ("18",),
+    "security-review": ("30", "--input", "focus=security"),
+    "housekeeping": ("45", "--input", "focus=style"),
 }
-"""By name: arguments for the demo's agent. They are its usual seconds (0 without a console), its file of fixes (`-`:
-none), and the inputs with which it calls the bundled reviewer."""
+"""By name: the usual seconds (0 without a console), and the inputs with which the bundled reviewer is called."""
+AGENTS: Final = (*REVIEWERS, FIXER)
+PROGRAMS: Final = {
+    "claude": ("claude-code", "anthropic", "ANTHROPIC", "npm install -g @anthropic-ai/claude-code"),
+    "codex": ("codex", "openai", "OPENAI", "npm install -g @openai/codex"),
+    "gemini": ("gemini", "gemini", "GEMINI", "npm install -g @google/gemini-cli"),
+    "opencode": ("opencode", "anthropic", "ANTHROPIC", "npm install -g opencode-ai"),
+    "aider": ("aider", "anthropic", "ANTHROPIC", "pipx install aider-chat"),
+}
+"""Programs for `--agent`: the service's preset, the provider, the beginning of the names of its variables (`_API_KEY`,
+and `_BASE_URL` for another address), and how to install it."""
+OWN_BUDGET: Final = {"run_usd": 1, "day_usd": 5}
 LIVE: Final = ("--lab", "--workers", "4")
 """The service's options for a demo with a console."""
 OFFER: Final = "PARTNER-DEMO"
@@ -48,7 +62,7 @@ approval = true
 [[automations]]
 name = "nightly housekeeping"
 on = { schedule = "0 3 * * mon-fri" }
-do = { agent = "housekeeping", repository = "acme/web" }
+do = { agent = "housekeeping", repository = "acme/web", inputs = { instructions = "Review main for style." } }
 
 [[automations]]
 name = "report a bad host"
@@ -141,7 +155,7 @@ class World(Struct, frozen=True):
         return _log(self.folder)
 
     def announcement(self) -> str:
-        """The line that scripts read first (DESIGN section 5)."""
+        """The line that scripts read first."""
         return json.dumps(
             {
                 "base_url": self.service.base_url,
@@ -188,10 +202,7 @@ def build(folder: Path, *, is_live: bool) -> World:
     order = {
         "organizations": [organization],
         "offers": [{"code": OFFER, "kind": "partner"}],
-        "agents": [
-            {"name": name, "argv": ["{python}", "-P", str(AGENT), pace if is_live else "0", *rest]}
-            for name, (pace, *rest) in AGENTS.items()
-        ],
+        "agents": [*_agents(folder, is_live=is_live)],
     }
     setup = folder / "service-setup.json"
     setup.write_text(json.dumps(order, indent=2), encoding="utf-8")
@@ -208,6 +219,74 @@ def build(folder: Path, *, is_live: bool) -> World:
         service.stop()
         raise
     return World(folder, service, tokens[PROFILE], repositories)
+
+
+def _agents(folder: Path, *, is_live: bool) -> Iterator[dict[str, object]]:
+    """Yield the demo's agents, all of them scripts, and write the fixer's program."""
+    for name, (pace, *rest) in REVIEWERS.items():
+        argv = ["{python}", "-P", str(AGENT), pace if is_live else "0", *rest]
+        yield {"name": name, "argv": argv, "description": "Scripted stand-in: the bundled reviewer, at a model's pace."}
+    program = folder / "claude-stand-in"
+    # Its interpreter is not that of the virtual environment, whose path may be too long, or have blanks.
+    program.write_text(f"#!{Path(sys.executable).resolve()}\n{REPLAY.read_text('utf-8')}", "utf-8")
+    program.chmod(0o755)
+    # The address is one that nothing answers at: the stand-in asks no model.
+    model = {"provider": "anthropic", "key_command": ["echo", "none"], "base_url": "http://127.0.0.1:9"}
+    yield {
+        "name": FIXER,
+        "preset": "claude-code",
+        "argv": [str(program), str(SESSIONS), FIXER_PACE_S if is_live else "0"],
+        "readable": [str(SESSIONS)],
+        "description": "Scripted stand-in: replays recorded sessions of Claude Code. No model, no account.",
+        **({"model": model} if bubblewrap_works() else {"environment": [*NO_ACCOUNT]}),
+    }
+
+
+def tasks() -> dict[str, list[str]]:
+    """Return the tasks that the fixer has a recorded session for, by the sample of their repository."""
+    found: dict[str, list[str]] = {}
+    for file in sorted(SESSIONS.glob("*.jsonl")):
+        with file.open(encoding="utf-8") as lines:
+            about = json.loads(lines.readline())
+        found.setdefault(about["repository"], []).append(about["task"])
+    return found
+
+
+def check_program(name: str) -> None:
+    """Check that the user has a program, and the key of its model.
+
+    Raises:
+        DemoError: Something is missing; the message says what to do.
+    """
+    if name not in PROGRAMS:
+        raise DemoError(f"The demo knows no program {name!r}. Name one of: {', '.join(PROGRAMS)}.")
+    _, _, variables, install = PROGRAMS[name]
+    if shutil.which(name) is None:
+        raise DemoError(f"There is no program {name} on PATH. Install it ({install}), or leave out --agent.")
+    if not os.environ.get(f"{variables}_API_KEY"):
+        raise DemoError(
+            f"{name} needs the key of its model: export {variables}_API_KEY=…, or leave out --agent: "
+            "the demo's own agents need no model and no account."
+        )
+    if not bubblewrap_works():
+        raise DemoError(f"{name} needs a sandbox: install bubblewrap (apt install bubblewrap), or leave out --agent.")
+
+
+def add_program(world: World, name: str) -> None:
+    """Configure the user's own program as an agent of the same name.
+
+    Raises:
+        DemoError: The service refused it.
+    """
+    preset, provider, variables, _ = PROGRAMS[name]
+    model: dict[str, object] = {"provider": provider, "key_env": f"{variables}_API_KEY", "budget": OWN_BUDGET}
+    if address := os.environ.get(f"{variables}_BASE_URL"):
+        model["base_url"] = address
+    file = world.folder / "own-agent.json"
+    description = f"Your own {name}, with your key: at most $1 a run and $5 a day."
+    agent = {"name": name, "preset": preset, "model": model, "description": description}
+    file.write_text(json.dumps({"agents": [agent]}), "utf-8")
+    administer(["apply", str(file), "--data-dir", str(world.service_dir), "--json"])
 
 
 def resume(folder: Path) -> World:

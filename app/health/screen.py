@@ -132,7 +132,7 @@ def _link_spans(polls: Sequence[PollSpan], longest_gap: timedelta) -> tuple[Heal
 
 
 OUR_LINK: Final = "our link"
-PERMISSION: Final = "Runs need Administrator scope; the organization needs API access."
+PERMISSION: Final = "Runs need a token with scope admin."
 WAIT: Final = "Polling continues; press r to ask now."
 _LINK_ADVICE: Final = {
     "unreachable": f"Check your network, then base_url in the configuration. {WAIT}",

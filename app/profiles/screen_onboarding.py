@@ -47,7 +47,9 @@ class Origin(Struct, frozen=True):
 
 ORIGINS: Final[dict[TokenOrigin, Origin]] = {
     "pasted": Origin(
-        "pasted here, kept in a file that only you can read", "token", "From its settings: API, Create API Token."
+        "pasted here, kept in a file that only you can read",
+        "token",
+        "From its page: Settings, API tokens.",
     ),
     "variable": Origin("an environment variable", "variable", "It must be set whenever the console starts."),
     "file": Origin("an existing file", "file", "Readable by you alone: chmod 600.", "~/.secrets/runwarden.token"),
@@ -67,7 +69,7 @@ _WORDS: Final[Mapping[str, tuple[str, str]]] = {
     "not_authorized": ("The service refused the token (401).", "Is it complete, for this service, and not expired?"),
     "forbidden": (
         "The service accepts the token, but it may not list runs (403).",
-        "It needs Administrator scope, and its organization API access.",
+        "It needs scope admin, and its organization the entitlement ServiceAPI.",
     ),
     "not_found": ("There is no such API at this address (404).", "The address ends in the version, such as /v1."),
     "rate_limited": ("The organization's rate limit is spent (429).", "Try again in a minute."),

@@ -12,6 +12,7 @@ from typing import Final, TextIO, final
 
 from msgspec import Struct
 
+from app.version import DISTRIBUTION
 from storage.base_error import RunwardenError
 
 _LONGEST: Final = 16_384
@@ -46,7 +47,7 @@ class Token:
             TokenError: The value cannot be a bearer token.
         """
         if not value:
-            raise TokenError("The token is empty.", cure="Create one in the service's settings: API, Create API Token.")
+            raise TokenError("The token is empty.", cure="Create one on the service's page: Settings, API tokens.")
         if len(value) > _LONGEST:
             raise TokenError("The token is too long to be one.", cure="Check where it is read from.")
         # The text of an error about a bad header would hold the token: raise one without it here.
@@ -95,7 +96,7 @@ class EnvToken(Struct, frozen=True):
         if value is None:
             raise TokenError(
                 f"The environment variable {self.variable} is not set.",
-                cure="Set it to an API token (Settings, API, Create API Token), or name another source in the profile.",
+                cure="Set it to an API token of the service, or name another source in the profile.",
             )
         return Token(value.strip())
 
@@ -197,7 +198,7 @@ class KeyringToken(Struct, frozen=True):
         except subprocess.TimeoutExpired as error:
             raise TokenError("The keyring did not answer.", cure="Unlock it first, or use token_file.") from error
         if b"No module named" in done.stderr:
-            cure = "Install it (pipx inject runwarden keyring)."
+            cure = f"Install it (pipx inject {DISTRIBUTION} keyring)."
             raise TokenError("The keyring package is not installed.", cure=cure)
         if done.returncode or not done.stdout.strip():
             cure = f"Run: keyring set {_KEYRING_SERVICE} {self.name}, or use token_file."

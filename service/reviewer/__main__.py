@@ -37,6 +37,8 @@ class Inputs(BaseModel):
     """Files, folders or patterns; empty: every path."""
     depth: Literal["diff", "full"] = "diff"
     """`full`: the whole tree."""
+    instructions: str = ""
+    """The words with which an agent was started by name; the task's own instructions contain them."""
 
 
 class Task(BaseModel):

@@ -19,6 +19,9 @@ import pytest
 
 from app.automations.bot import LEASE, hand_over, process_of
 from app.demo import program_here, run_demo
+from app.demo.replay import blocks
+from app.demo.service_process import DemoError, ServiceProcess, bubblewrap_works
+from app.demo.world import SAMPLES, SESSIONS, World, add_program
 from app.profiles import Profile, Settings
 from app.profiles.token import EnvToken
 from app.profiles.write import add_profile
@@ -26,6 +29,7 @@ from storage.state import AT_WORK
 from tests.cli.conftest import Inside
 from tests.program import Program, run
 from tests.service.conftest import BARE
+from tests.service_process import command
 from tests.waiting import COLD_START_S, eventually
 
 PATIENCE_S = 120.0
@@ -33,7 +37,7 @@ PATIENCE_S = 120.0
 
 EXECUTES_NOTHING = """
 import sys, app.demo
-async def nothing(engine): pass
+async def nothing(*_): pass
 app.demo.execute = nothing
 from app.__main__ import main
 sys.exit(main())
@@ -127,6 +131,70 @@ def test_what_the_first_line_names_is_there_and_was_really_executed(demo: Demo) 
     assert "ada@newcustomer.example" in mail.read_text()
 
 
+def test_the_stand_ins_say_what_they_are_and_do_what_their_log_shows(demo: Demo) -> None:
+    """The fixer's log is a real program's, labelled as a recording; its commit has the edit. Every run has a task."""
+    eventually(lambda: not active(demo), "every run has ended", COLD_START_S)
+    config = Path(demo.told["data_dir"]).parent / "config.toml"
+    runs = printed(config, "runs", "list")["runs"]
+    tasks = {run["run_id"]: printed(config, "runs", "view", run["run_id"])["turns"][0]["instructions"] for run in runs}
+    fixed = next(run_id for run_id, task in tasks.items() if "discount" in task)
+    steps = printed(config, "runs", "log", fixed, "--all")["steps"]
+
+    assert "Scripted stand-in agent: no model, no account" in steps[3]["text"]
+    assert {"said", "used", "edited", "ran", "result", "ended"} <= {step["kind"] for step in steps}
+    assert "discounts=()" in json.dumps(printed(config, "runs", "diff", fixed, "--patch"))
+    assert not any("configured for" in task for task in tasks.values())
+
+
+def test_each_recorded_session_fits_its_sample() -> None:
+    """Its edits apply to the sample's files, one after the other, and its task is its own."""
+    sessions = [[json.loads(line) for line in file.open()] for file in sorted(SESSIONS.glob("*.jsonl"))]
+    for about, *events in sessions:
+        files = dict[str, str]()
+        for edit in [block["input"] for event in events for block in blocks(event) if block.get("name") == "Edit"]:
+            path = edit["file_path"].removeprefix("/workspace/")
+            text = files.setdefault(path, (SAMPLES / about["repository"] / "main" / path).read_text())
+            assert edit["old_string"] in text
+            files[path] = text.replace(edit["old_string"], edit["new_string"], 1)
+        assert files
+
+    assert len({about["task"] for about, *_ in sessions}) == len(sessions) >= 12
+
+
+def test_a_program_of_the_user_s_becomes_an_agent(demo: Demo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It gets the user's key by the service's proxy, and a budget; what it lacks is said before anything starts."""
+    for name, text in (("claude", "#!/bin/sh\n"), ("bwrap", "#!/bin/sh\nexit 1\n")):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    lacking = list[str]()
+
+    def lacks() -> None:
+        with pytest.raises(DemoError) as raised:
+            run_demo(None, keep=False, folder=None, agent="claude")
+        lacking.append(str(raised.value))
+
+    done = Inside(tmp_path)("demo", "--agent", "clippy")
+    path = os.environ["PATH"]
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    monkeypatch.setenv("PATH", "/nowhere")
+    lacks()
+    monkeypatch.setenv("PATH", f"{tmp_path}:{path}")
+    lacks()
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-mine")
+    bubblewrap_works.cache_clear()
+    lacks()
+    bubblewrap_works.cache_clear()
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:9")
+    folder = Path(demo.told["data_dir"]).parent
+    add_program(World(folder, ServiceProcess(demo.process, ""), "", {}), "claude")
+    (agent,) = (one for one in command(folder / "service", "agent", "list")["agents"] if one["name"] == "claude")
+
+    assert (done.code, "Name one of: claude, codex" in done.err, "last output" in done.err) == (2, True, False)
+    assert ["no program claude" in lacking[0], "ANTHROPIC_API_KEY" in lacking[1], "sandbox" in lacking[2]] == [True] * 3
+    assert (agent["preset"], agent["model"]["budget"]["run_usd"]) == ("claude-code", 1)
+    assert "sk-mine" not in json.dumps(agent)
+
+
 def test_what_is_kept_can_be_taken_up_again(demo: Demo) -> None:
     """The last words name two commands that work as they stand; the first ones name one for another terminal.
 
@@ -213,6 +281,7 @@ def test_under_a_console_a_team_is_at_work(tmp_path: Path, monkeypatch: pytest.M
     """
     (agent := tmp_path / "agent.py").touch()
     monkeypatch.setattr("app.demo.world.AGENT", agent)
+    monkeypatch.setattr("app.demo.world.REPLAY", agent)
     monkeypatch.setattr("app.demo._say", (said := []).append)
     monkeypatch.setattr("app.demo.history.MONTH_RUNS", 200)
     folder, seen = tmp_path / "kept", list[set[str]]()
@@ -259,6 +328,7 @@ def test_under_a_console_a_team_is_at_work(tmp_path: Path, monkeypatch: pytest.M
     assert len(seen[0]) >= 200
     assert seen[0] < seen[1]
     assert "made up by the service's lab" in said[0]
+    assert "The agents are scripted stand-ins: no model, no account." in said[0]
     assert any(f"the repositories are in {folder / 'repositories'}" in one for one in said)
     assert any(one.startswith("In a browser: http://127.0.0.1:") for one in said)
 

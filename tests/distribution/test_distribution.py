@@ -15,7 +15,9 @@ from service.store.database import Database, DatabaseError
 
 ROOT: Final = Path(__file__).parents[2]
 PROJECT: Final = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-OTHERS_NAME: Final = re.compile(r"runwarden\[|\b(?:pipx?|uv|tool) install(?:\s+-\S+)*\s+['\"]?runwarden(?![-\w])")
+OTHERS_NAME: Final = re.compile(
+    r"runwarden\[|\b(?:pipx?|uv|tool) (?:install|inject)(?:\s+-\S+)*\s+['\"]?runwarden(?![-\w])"
+)
 """Instructions to install what package registries know as `runwarden`: it is not ours."""
 TEXTS: Final = {".py", ".md", ".toml", ".yaml", ".yml", ".service", ".txt", ""}
 

@@ -102,6 +102,13 @@ def test_inputs_leave_out_and_instructions_put_first(branch: Any) -> None:
     assert read_task(json.dumps(task).encode(), ["focus=style"]).inputs.focus == ["security", "style"]
 
 
+def test_an_agent_that_is_started_with_words_reviews(branch: Any) -> None:
+    """The words are an input, too, as of every agent that is started by name."""
+    branch.commit({"a.py": BAD})
+
+    assert "S307" in {rule for _, rule in branch.turn("Is it safe?", inputs={"instructions": "Is it safe?"}).rules}
+
+
 def test_the_review_says_what_it_compared(branch: Any) -> None:
     """The branch's changes, or the whole tree, and why."""
     branch.commit({"new.py": "X = 1\n"})

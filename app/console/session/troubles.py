@@ -39,7 +39,7 @@ _TITLES: Final[dict[str, str]] = {
 
 _CURES: Final[dict[str, str]] = {
     "not_authorized": "Create an API token in the organization's settings, give it to this profile, then start again.",
-    "forbidden": "It needs Administrator scope, and its organization API access. Create another, then start again.",
+    "forbidden": "It needs scope admin. Create another one, then start again.",
     "not_found": "Check base_url in the configuration: it ends in the version, such as /v1.",
     "rate_limited": "Polls pause as the service asked.",
     "token": "Give this profile a token, then start again.",

@@ -130,7 +130,7 @@ async def test_a_file_or_a_command_gives_the_token(
 
 UNCONFIRMED = (
     (Respond(401, {"message": "expired"}), "The service refused the token (401)."),
-    (Respond(403, {"message": "scope"}), "It needs Administrator scope"),
+    (Respond(403, {"message": "scope"}), "It needs scope admin"),
     (Respond(404, {"message": "nothing"}), "The address ends in the version, such as /v1."),
     (Respond(429, {"message": "slow"}), "Try again in a minute."),
     (Respond(500, {"message": "oops"}), "The service fails to answer."),

@@ -1,0 +1,155 @@
+"""`runwarden doctor`: what an issue needs to know about this machine, without addresses, names or secrets."""
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from typing import Final
+from urllib.parse import urlsplit
+
+import click
+from msgspec import Struct
+
+from app.api.errors import ApiError
+from app.cli.context import Invocation
+from app.cli.exits import EXTRAS, Exit
+from app.cli.options import FactCommand, async_command
+from app.demo.service_process import bubblewrap_works
+from app.engine.text import plural
+from app.profiles import CACHE_FILE, LEDGER_FILE, STATE_FILE, ConfigError, Profile, Settings, data_folder
+from app.profiles.token import TokenError
+from app.version import DISTRIBUTION, __version__
+from storage.errors import StorageError
+from storage.private_file import NETWORK, file_system
+
+_LIBRARIES: Final = ("textual", "httpx", "click", "msgspec", "pydantic", "dbos", "fastapi", "sqlalchemy")
+_PROGRAMS: Final = ("git", "bwrap", "slirp4netns")
+_VARIABLES: Final = ("TERM", "COLORTERM", "NO_COLOR", "LANG", "LC_ALL", "TERM_PROGRAM")
+_PROGRAM_S: Final = 5.0
+
+
+class Check(Struct, frozen=True):
+    """One line of the report."""
+
+    name: str
+    found: str
+    fix: str = ""
+    """What to do about it; empty: all is well."""
+
+
+@click.command(cls=FactCommand)
+@async_command
+async def doctor(invocation: Invocation, /) -> int:
+    """Check versions, terminal, data folder, service and sandbox, for an issue; exit code 1 if something is wrong.
+
+    The report has no token, address, name of a profile or home folder in it.
+    """
+    checks = [*_versions(), _terminal()]
+    try:
+        settings = invocation.settings(quietly=True)
+        profile = invocation.profile(settings) if settings.profiles else None
+    except ConfigError as error:
+        where = "" if error.line is None else f", line {error.line}"
+        checks.append(Check("configuration", f"it cannot be used{where}", "Run: runwarden config check"))
+    else:
+        source = "environment only" if settings.file is None else "file"
+        checks.append(Check("configuration", f"{source}, {plural(len(settings.profiles), 'profile')}"))
+        if profile is not None:
+            checks += [_data(settings, profile), await _service(invocation, profile)]
+    checks.append(_sandbox())
+    document = {
+        "ok": not any(check.fix for check in checks),
+        "checks": [{"name": one.name, "ok": not one.fix, "found": one.found, "fix": one.fix} for one in checks],
+    }
+    pairs = [(one.name, f"{one.found}{f'. {one.fix}' if one.fix else ''}") for one in checks]
+    invocation.output.record(document, pairs)
+    return Exit.DONE if document["ok"] else Exit.FAILED
+
+
+def _versions() -> Iterator[Check]:
+    extras = [extra for extra, names in EXTRAS.items() if all(find_spec(name) is not None for name in names)]
+    system = f"{platform.system()} {platform.release()} {platform.machine()}"
+    yield Check("runwarden", f"{__version__} ({DISTRIBUTION}), extras: {', '.join(extras) or 'none'}")
+    yield Check("python", f"{platform.python_version()} ({platform.python_implementation()}) on {system}")
+    yield Check("libraries", ", ".join(filter(None, map(_library, _LIBRARIES))))
+    yield Check("programs", ", ".join(map(_program, _PROGRAMS)), "" if shutil.which("git") else "Install git.")
+
+
+def _library(name: str) -> str:
+    try:
+        return f"{name} {version(name)}"
+    except PackageNotFoundError:
+        return ""
+
+
+def _program(name: str) -> str:
+    try:
+        done = subprocess.run(
+            [name, "--version"],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_PROGRAM_S,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return f"no {name}"
+    return f"{name} {next((word for word in done.stdout.split() if word[:1].isdigit()), 'of unknown version')}"
+
+
+def _terminal() -> Check:
+    columns, lines = shutil.get_terminal_size()
+    screen = f"{columns}x{lines}" if sys.stdout.isatty() else "none"
+    words = [f"{name}={os.environ[name]}" for name in _VARIABLES if name in os.environ]
+    inside = [word for word, name in (("tmux", "TMUX"), ("ssh", "SSH_CONNECTION")) if name in os.environ]
+    found = ", ".join([screen, sys.stdout.encoding, *words, *inside])
+    fix = "" if sys.stdout.encoding.lower() == "utf-8" else "Use a UTF-8 locale, such as LANG=C.UTF-8."
+    return Check("terminal", found, fix)
+
+
+def _data(settings: Settings, profile: Profile) -> Check:
+    folder = data_folder(settings, profile)
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    free = shutil.disk_usage(there).free >> 20
+    sizes = [
+        f"{name} {(folder / name).stat().st_size >> 10} KiB"
+        for name in (CACHE_FILE, LEDGER_FILE, STATE_FILE)
+        if (folder / name).exists()
+    ]
+    found = f"{', '.join(sizes) or 'empty'}, {free:,} MiB free"
+    if not os.access(there, os.W_OK):
+        return Check("data folder", found, "It cannot be written: change its owner, or use --data-dir.")
+    system = file_system(there)
+    fix = "Move it to a local disk: SQLite's locks may fail there." if system in NETWORK else ""
+    return Check("data folder", f"{found}, on {system or 'an unknown file system'}", fix)
+
+
+async def _service(invocation: Invocation, profile: Profile) -> Check:
+    address = urlsplit(profile.base_url)
+    where = "on this machine" if address.hostname in {"127.0.0.1", "localhost", "::1"} else "remote"
+    found = f"{where}, {address.scheme}"
+    begun = time.monotonic()
+    try:
+        async with invocation.engine(needs_token=True) as engine:
+            await engine.client.list_runs(page_size=1)
+    except TokenError:
+        return Check("service", f"{found}, no usable token", "Run: runwarden token check")
+    except ApiError as error:
+        return Check("service", f"{found}, {error.kind}", "Run: runwarden token check")
+    except StorageError as error:
+        return Check("service", f"not asked: {type(error).__name__}", "Run: runwarden runs list --cached")
+    return Check("service", f"{found}, answered in {time.monotonic() - begun:.1f} s")
+
+
+def _sandbox() -> Check:
+    if bubblewrap_works():
+        return Check("sandbox", "bubblewrap works")
+    found = "bubblewrap is not installed or does not work"
+    if find_spec("dbos") is None:
+        return Check("sandbox", f"{found}; only a service needs it")
+    return Check("sandbox", found, "No agent can run here: apt install bubblewrap; see docs/run/troubleshooting.md.")

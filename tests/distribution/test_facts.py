@@ -1,0 +1,242 @@
+"""What documents, messages and deployment files name is there: commands, extras, files, metrics, alerts, settings.
+
+`make lint` runs it with the other checks of documents; nothing here starts a process.
+"""
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, Final, get_args
+
+import pytest
+from pydantic import BaseModel
+
+from app.automations.metrics import DURATIONS, FIGURES
+from service.settings import Settings as ServiceSettings
+from service.setup import Setup
+from storage.records import ActionKind
+from tests.distribution.test_distribution import PROJECT
+from tests.distribution.test_documents import CALL, DOCUMENTS, FENCE, fault
+from tests.program import ROOT
+
+SOURCES: Final = [path for name in ("app", "service", "widgets", "storage") for path in (ROOT / name).rglob("*.py")]
+DEPLOYED: Final = [path for path in (ROOT / "deploy").rglob("*") if path.is_file()]
+RUN: Final = ROOT / "docs" / "run"
+METRIC: Final = re.compile(r"\brunwarden_[a-z_]+\b")
+_WORTH_READING: Final = re.compile(
+    r"\brunwarden [a-z]|\b(?:docs|deploy)/\w|extras? `|runwarden_[a-z]|runwarden-console"
+)
+"""Whether a source file may hold a text that one of these tests is about; to parse all of them would take seconds."""
+_SUFFIX: Final = re.compile(r"_(total|bucket|sum|count)$")
+
+
+@cache
+def messages() -> dict[str, list[str]]:
+    """The texts of each source file that are not docstrings; `X` in place of what is filled in."""
+    found: dict[str, list[str]] = {}
+    for path in SOURCES:
+        text = path.read_text("utf-8")
+        if not _WORTH_READING.search(text):
+            continue
+        nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.JoinedStr | ast.Constant)]
+        parts = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+        texts = found.setdefault(str(path.relative_to(ROOT)), [])
+        for node in nodes:
+            if isinstance(node, ast.JoinedStr):
+                texts.append("".join(str(one.value) if isinstance(one, ast.Constant) else "X" for one in node.values))
+            elif isinstance(node.value, str) and id(node) not in parts:
+                texts.append(node.value)
+    return found
+
+
+def everywhere() -> Iterator[tuple[str, str]]:
+    """Every text that people read: its file, and the text."""
+    for path in (*DOCUMENTS, *DEPLOYED):
+        yield str(path.relative_to(ROOT)), path.read_text("utf-8")
+    for name, texts in messages().items():
+        for text in texts:
+            yield name, text
+
+
+def test_every_command_in_a_message_exists() -> None:
+    """A cure that names a command or an option that is not there helps nobody."""
+    advice = re.compile(r"(?:[:`]|\bto|\bwith|\bin|\bsee|\buse|\bthen) (?=runwarden )")
+    calls = {
+        (name, found[1].strip())
+        for name, texts in messages().items()
+        for text in texts
+        for start in advice.finditer(f" {text}")
+        if (found := CALL.match(f" {text[start.end() - 1 :].splitlines()[0]}")) and "X" not in found[1]
+    }
+    ends = re.compile(r"[;,)]|\. | and | says| lists| names| shows| prints")
+
+    assert {call: said for call in calls if (said := fault(ends.split(call[1])[0]))} == {}
+    assert len(calls) > 30
+
+
+def test_every_extra_exists() -> None:
+    """Of the package, and of an installation from a checkout."""
+    known = set(PROJECT["optional-dependencies"])
+    named = {
+        (name, extra)
+        for name, text in everywhere()
+        for found in re.findall(r"(?:runwarden-console|'\.)\[([a-z,]+)\]|\bextras? `([a-z]+)`", text)
+        for extra in "".join(found).split(",")
+    }
+
+    assert {extra for _, extra in named} == known
+    assert [each for each in named if each[1] not in known] == []
+
+
+def test_every_page_and_file_in_a_message_exists() -> None:
+    """Messages and deployment files lead to pages; pages to files in `deploy`."""
+    path = re.compile(r"\b((?:docs|deploy)/[\w/.@-]*\w)")
+    named = {(name, each) for name, text in everywhere() for each in path.findall(text) if "example.com" not in text}
+    of_others = {"docs/CODEOWNERS"}
+
+    assert sorted(each for each in named if each[1] not in of_others and not (ROOT / each[1]).exists()) == []
+
+
+def test_every_variable_exists() -> None:
+    """A variable of the environment is read somewhere."""
+    files = [*SOURCES, *DEPLOYED, *(ROOT / "tests").rglob("*.py"), ROOT / "Makefile"]
+    read = set(re.findall(r"RUNWARDEN_[A-Z_]+[A-Z]", "\n".join(path.read_text("utf-8") for path in files)))
+    of_examples = {"RUNWARDEN_TEST_TOKEN"}
+
+    named = {each for page in DOCUMENTS for each in re.findall(r"RUNWARDEN_[A-Z_]+[A-Z]", page.read_text("utf-8"))}
+    assert sorted(named - read - of_examples) == []
+
+
+def known_metrics() -> set[str]:
+    """The names of all metrics, without the suffixes that Prometheus adds."""
+    of_bot = {f"runwarden_{name}" for name in FIGURES} | {DURATIONS}
+    of_service = {
+        name
+        for file, texts in messages().items()
+        for text in texts
+        if file.startswith("service/observability/")
+        for name in METRIC.findall(text)
+    }
+    return (
+        {_SUFFIX.sub("", name) for name in of_bot | of_service} | of_bot | {"runwarden_build_info", "runwarden_build"}
+    )
+
+
+def test_every_metric_exists() -> None:
+    """In documents, alerts and dashboards."""
+    texts = [(page.name, page.read_text("utf-8")) for page in (*DOCUMENTS, *DEPLOYED)]
+    known = known_metrics()
+
+    wrong = {
+        (page, name)
+        for page, text in texts
+        for name in METRIC.findall(text)
+        if not {name, _SUFFIX.sub("", name)} & known and name != "runwarden_session"
+    }
+    assert {each for each in wrong if not each[1].endswith("_")} == set()
+
+
+def test_the_bot_s_metrics_are_listed_with_their_labels() -> None:
+    """All of them, in the table on the page for operators."""
+    page = (RUN / "operations.md").read_text("utf-8")
+    table = page.partition("| metric (`runwarden_…`) |")[2].partition("\n\n")[0]
+    listed: dict[str, tuple[str, ...]] = {}
+    for row in table.splitlines()[2:]:
+        names, labels = (tuple(re.findall(r"`([^`]+)`", cell)) for cell in row.split("|")[1:3])
+        listed |= dict.fromkeys(names, labels)
+
+    assert listed == {name: labels for name, (_, labels) in FIGURES.items()} | {"run_duration_seconds": ("status",)}
+
+
+def test_every_alert_has_a_line_in_the_runbook() -> None:
+    """And the runbook names no other."""
+    rules = "\n".join(path.read_text("utf-8") for path in DEPLOYED if path.name.endswith(".rules.yml"))
+    runbook = (RUN / "operations.md").read_text("utf-8").partition("### Runbook")[2].partition("\n### ")[0]
+    first_cells = "".join(row.split("|")[1] for row in runbook.splitlines() if row.startswith("| `"))
+
+    assert set(re.findall(r"`(Runwarden\w+)`", first_cells)) == set(re.findall(r"alert: (\w+)", rules))
+
+
+def leaves(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The settings of the service with their defaults, and the sections with None."""
+    for name, field in model.model_fields.items():
+        kinds = [field.annotation, *getattr(field.annotation, "__args__", ())]
+        section = next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
+        yield f"{prefix}{name}", None if section else field.default
+        if section is not None:
+            yield from leaves(section, f"{prefix}{name}.")
+
+
+def test_every_setting_of_the_service_is_listed_and_no_other() -> None:
+    """With its default, where that is a number."""
+    page = (RUN / "settings.md").read_text("utf-8")
+    known = dict(leaves(ServiceSettings))
+    rows = re.findall(r"^\| (`[a-z].*?`.*?) \| (.*?) \|", page.partition("## Start and stop")[0], re.MULTILINE)
+    listed = dict[str, str]()
+    for names, default in rows:
+        section = ""
+        for name in re.findall(r"`([a-z_.*]+)`", names.partition(" (old")[0]) + re.findall(r"`(\.[a-z_]+)`", names):
+            section = section if name.startswith(".") else name.rpartition(".")[0]
+            listed[f"{section}{name}" if name.startswith(".") else name] = default
+    covered = {name.removesuffix(".*") for name in listed if name.endswith(".*")}
+
+    assert sorted(name for name in listed if name not in known and not name.endswith(".*")) == []
+    missing = {
+        name
+        for name, default in known.items()
+        if name not in listed and not any(name == one or name.startswith(f"{one}.") for one in covered)
+    }
+    sections = {name for name in known if any(other.startswith(f"{name}.") for other in known)}
+    assert missing - sections == set()
+    numbers = {name: float(default) for name, default in listed.items() if re.fullmatch(r"\d+", default)}
+    assert {name: known[name] for name in numbers} == numbers
+    assert len(numbers) > 20
+
+
+def test_every_dotted_setting_in_a_text_exists() -> None:
+    """Such as `execution.drain_s` in a page or in a message."""
+    known = {name for name, _ in leaves(ServiceSettings)}
+    sections = {name.partition(".")[0] for name in known if "." in name}
+    dotted = re.compile(rf"`((?:{'|'.join(sections)})\.[a-z_.]+[a-z])`")
+    named = {(page.name, name) for page in DOCUMENTS for name in dotted.findall(FENCE.sub("", page.read_text("utf-8")))}
+
+    assert len(named) > 40
+    named -= {each for each in named if each[1].endswith(".md") or each[1] in get_args(ActionKind)}
+    assert sorted(each for each in named if each[1] not in known) == []
+
+
+EXAMPLES: Final = [
+    pytest.param(document, id=f"{page.name}-{number}")
+    for page in sorted(RUN.glob("*.md"))
+    for number, (language, body) in enumerate(FENCE.findall(page.read_text("utf-8")))
+    if language == "toml"
+    for document in [tomllib.loads(body)]
+]
+
+
+@pytest.mark.parametrize("document", EXAMPLES)
+def test_every_example_of_a_file_can_be_read(document: dict[str, Any]) -> None:
+    """A whole one as the service reads it, a part of one inside of the smallest whole."""
+    sections = set(ServiceSettings.model_fields)
+    if set(document) <= sections - {"events"}:
+        if "oidc" in document.get("page", {}):
+            document["page"]["url"] = "https://runs.acme.example"
+        ServiceSettings.model_validate(document)
+        return
+    repository = {"name": "api", "platform": "github", "path": "acme/api"}
+    organizations, agents = document.get("organizations", []), document.get("agents", [])
+    if isinstance(organizations, dict):
+        organizations = [{"name": "Acme", "repositories": [repository | part(organizations["repositories"])]}]
+    if isinstance(agents, dict):
+        agents = [{"name": "claude", "preset": "claude-code"} | agents]
+    if "hosts" in document:  # Lines of an organization.
+        organizations = [{"name": "Acme", **document}]
+    Setup.model_validate({"organizations": organizations, "agents": agents, "offers": document.get("offers", [])})
+
+
+def part(repositories: Any) -> dict[str, Any]:
+    """A repository's own keys, of a table or of a list with one."""
+    found: dict[str, Any] = repositories[0] if isinstance(repositories, list) else repositories
+    return found
