@@ -182,7 +182,8 @@ class Polling:
         cadence = self._cadences[subject]
         if wait_s := cadence.wait_s(time.monotonic()):
             return wait_s
-        if not await self._may_poll(subject):
+        await self._hold_lease()
+        if not self.is_poller and subject not in self._asked_for:
             return STANDBY_S
         priority = Priority.ASKED if subject in self._asked_for else PRIORITIES[subject]
         if (wait := await self.budget.wait(priority)) is not None:
@@ -246,10 +247,6 @@ class Polling:
         """The work, if this process holds the lease."""
         await self._hold_lease()
         return await work() if self.is_poller else STANDBY_S
-
-    async def _may_poll(self, subject: Subject) -> bool:
-        await self._hold_lease()
-        return self.is_poller or subject in self._asked_for
 
     async def _hold_lease(self) -> None:
         async with self._claiming:
