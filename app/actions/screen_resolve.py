@@ -70,7 +70,7 @@ class ResolveForm(ModalScreen[Action | None]):
         background: $background 60%;
         FormDialog { height: 23; }
         #found {
-            width: 1fr; height: 4; margin-left: 2; padding: 0; border: none; background: $surface;
+            width: 1fr; height: 4; padding: 0; border: none; background: $surface;
             text-wrap: nowrap; text-overflow: ellipsis; scrollbar-size-vertical: 1;
         }
         FormFact.-found { height: 4; max-height: 4; }
