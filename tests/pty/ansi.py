@@ -64,7 +64,7 @@ def _whole(data: bytes) -> tuple[bytes, bytes]:
 
 
 def unprintable(text: str) -> set[str]:
-    """The characters of a text that a terminal does not simply show; a joiner is part of the emoji or word before it."""
+    """The characters of a text that a terminal does not simply show; a joiner belongs to the word before it."""
     return {character for character in JOINED.sub("", text) if category(character) in UNPRINTABLE}
 
 
