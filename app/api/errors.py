@@ -76,7 +76,7 @@ class RequestTimeoutError(ApiError):
 class InternalError(ApiError):
     """A mistake of Runwarden itself, when it used the answer."""
 
-    kind = "internal"
+    kind = "mishandled"
 
 
 class UnusableAnswerError(ApiError):

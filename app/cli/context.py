@@ -1,6 +1,5 @@
 """One invocation: the global options, and the engine, opened when a command needs it."""
 
-import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -141,6 +140,7 @@ class Invocation:
             TokenError: There is no usable token, and one is needed.
             StorageError: A file of the data folder cannot be used.
         """
+        import asyncio
         from pathlib import Path
         from tempfile import TemporaryDirectory
 

@@ -46,6 +46,7 @@ _KINDS: Final[Mapping[Exit, Sequence[str]]] = {
     Exit.NOT_FOUND: ("not_found", "not_offered"),
     Exit.UNREACHABLE: (
         *("unreachable", "timed_out", "unusable_answer", "server_failed", "api_error", "refused", "uncertain"),
+        "mishandled",
     ),
     Exit.INTERRUPTED: ("interrupted",),
 }

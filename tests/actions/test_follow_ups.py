@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from app.actions.follow_ups import FollowUps
 from app.api.requests import CancelRun, ContinueRun
 from app.engine.engine import Engine
+from app.sync.runs import LIST_LAG
 from storage.records import Repository
 from storage.records.decision import Decision
 from storage.values import utc_now
@@ -163,12 +164,15 @@ async def test_it_waits_while_an_earlier_outcome_is_unknown(engine: Engine, peer
 
 
 async def test_it_is_given_up_when_the_run_is_gone(engine: Engine, peer: Lab) -> None:
-    """At once where the service no longer lists it; after a day if the cache does not hold it."""
+    """A minute after the service listed it last; after a day if the cache does not hold it."""
     now = utc_now()
     gone = await engine.follow_ups.wait(GO_ON)
     never = await engine.follow_ups.wait(replace(GO_ON, run_id="run_never"))
     del peer.runs["run_1"]
     peer.put("run_2", "working", created=peer.now)
+    await looked(engine)
+    assert (await became(engine, gone))[0] == "queued"
+    engine.runs.clock = lambda: utc_now() + LIST_LAG
     await looked(engine, 3)
     first = [await became(engine, each) for each in (gone, never)]
     late = replace(engine.actions, clock=lambda: now + timedelta(days=2))

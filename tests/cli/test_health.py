@@ -113,7 +113,7 @@ def test_health_that_could_not_be_read_for_long_is_not_what_was_last_seen(faulty
     """Neither for `--cached`, nor in the inbox, nor in a snapshot."""
     server.script(hosts(github="ok"), Respond(503), Respond(503))
     faulty("health")
-    assert (faulty("health").code, faulty("health", "--cached").code, faulty("inbox").out) == (3, 0, EMPTY)
+    assert (faulty("health").code, faulty("health", "--cached").code, faulty("inbox").err) == (3, 0, EMPTY)
     with closing(sqlite3.connect(next(faulty.home.rglob("cache.sqlite3")))) as cache, cache:
         cache.execute("UPDATE links SET failing_since_us = failing_since_us - 901000000")
 

@@ -124,7 +124,7 @@ async def test_a_poll_that_breaks_is_a_failing_link(
         await heard(events, lambda one: isinstance(one, StorageFailed), "the failure")
         link = next(each for each in await engine.cache.links() if each.subject == subject)
 
-    assert (link.is_failing, link.error_kind) == (True, "internal")
+    assert (link.is_failing, link.error_kind) == (True, "mishandled")
     assert "OverflowError" in str(link.error_message)
 
 

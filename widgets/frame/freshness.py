@@ -25,6 +25,7 @@ TROUBLES: Final[Mapping[str, str]] = {
     "unreachable": "service unreachable",
     "timed_out": "service does not answer",
     "unusable_answer": "unusable answer",
+    "mishandled": "Runwarden failed",
     "not_authorized": "token refused",
     "forbidden": "not permitted",
     "rate_limited": "rate limited",
